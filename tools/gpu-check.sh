@@ -385,7 +385,7 @@ train() { # KIND DEVICE PRECISION METRICS
     *) flags=(--images "$work/images" --labels "$work/labels" --steps 20 --batch 16 --lr 1e-4) ;;
   esac
   attempt 600 "$2: training of $1 in $3" "$accrue" train "$1" "${flags[@]}" --device "$2" --precision "$3" \
-    --eval-every 0 --out "$work/model" --metrics "$work/metrics" && mv "$work/metrics" "$4"
+    --eval-every 0 --out "$work/model" --overwrite --metrics "$work/metrics" && mv "$work/metrics" "$4"
 }
 
 # The losses of two runs, step by step: the largest relative difference, the last losses, the median step. Otherwise

@@ -34,7 +34,7 @@ headline "Devices"
 
 headline "Training on $data within 64 MiB"
 "$accrue" train gpt --data "$data" --max-bytes "$limit" --memory 64MiB --eval-samples 512 \
-  --out "$build/model" --metrics "$build/metrics.jsonl"
+  --out "$build/model" --overwrite
 
 headline "300 bytes from the model"
 "$accrue" sample --model "$build/model" --bytes 300
@@ -43,4 +43,4 @@ echo
 headline "Where things lie"
 echo "program  $accrue"
 echo "model    $build/model/model.safetensors"
-echo "metrics  $build/metrics.jsonl"
+echo "metrics  $build/model/metrics.jsonl"

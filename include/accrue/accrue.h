@@ -12,6 +12,7 @@
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/plan.h>
+#include <accrue/format.h>
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/schedule.h>

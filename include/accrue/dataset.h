@@ -87,9 +87,12 @@ AC_API int64_t ac_shuffle(uint64_t seed, int64_t epoch, int64_t position, int64_
 /* A sequence of tokens; a language-model dataset cuts it into windows. */
 typedef struct ac_tokens ac_tokens;
 
-/* Bytes of a file, or of every regular file below a folder in byte order of their paths, as tokens
- * in [0, 256). The first max_bytes of them are kept (0: all). Fails on missing, unreadable or empty
- * data. */
+/* Bytes of a text file, plain or gzip, or of every regular file below a folder in byte order of
+ * their paths, as tokens in [0, 256). The first max_bytes of them are kept (0: all). Links to
+ * folders are not followed. Fails on missing or empty data, on files and folders below `path` that
+ * cannot be read, with AC_ERROR_FORMAT on a file that is not text (a picture, an archive, a model,
+ * one with many control characters), naming it, and with AC_ERROR_MEMORY before data fill the
+ * machine's memory. `path` may be a pipe. */
 AC_API ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max_bytes);
 
 /* Whether a file or a folder that lies below the path is to be read; of a folder that is not,
@@ -102,6 +105,14 @@ AC_API ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path,
                                            ac_takes_path *takes, void *user);
 
 /* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
+/* The same of files of any kind, each byte as it is: nothing is unzipped and nothing refused for
+ * what it holds. */
+AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                                      ac_takes_path *takes, void *user);
+
+/* A file of little-endian uint16, plain or gzip, or one of llm.c's token files (magic 20240520 or
+ * 20240801, whose header is left out); every token must be < vocab (1 to 65536). Files of other
+ * formats, text and raw 32- or 64-bit integers fail with AC_ERROR_FORMAT. `path` may be a pipe. */
 AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab);
 
 AC_API void ac_tokens_free(ac_tokens *tokens);
@@ -160,6 +171,11 @@ AC_API ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path,
  * A folder's training file is train.bin. */
 AC_API ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path, bool coarse,
                                           int64_t begin, int64_t end);
+
+/* One file of CIFAR-10's records or, where it cannot be these, of CIFAR-100's (with fine classes).
+ * It is read once, so it may be a pipe. */
+AC_API ac_status ac_dataset_from_cifar(ac_dataset **dataset, const char *path, int64_t begin,
+                                       int64_t end);
 
 /* A folder with CIFAR's file names, each plain or with .gz: data_batch_*.bin train and
  * test_batch.bin validates, or train.bin and test.bin. Where only one of the two is there, its last

@@ -40,10 +40,11 @@ AC_API ac_status ac_model_file_write(const char *path, const ac_model_tensor *te
 typedef struct ac_model_file ac_model_file;
 
 /* Reads and checks the whole header: lengths, dtypes, shapes against byte counts, offsets in range,
- * without holes or overlaps, no duplicate names. Fails with AC_ERROR_FORMAT and what is wrong,
- * or with AC_ERROR_UNSUPPORTED of more dimensions than tensors have here.
- * Tensors of dtypes that Accrue has no use for (int64 masks, say) are checked and skipped; f64 is
- * listed and read as f32. The tensors come in the order of their data. */
+ * without holes or overlaps, no duplicate names. Fails with AC_ERROR_FORMAT and what is wrong; a
+ * file of another format is called by its name, and a pipe is refused. Tensors of dtypes that
+ * Accrue has no use for (int64 masks, say) or does not know, and those of more than 8 dimensions,
+ * are checked as far as that goes and skipped; f64 is listed and read as f32. The tensors come in
+ * the order of their data. */
 AC_API ac_status ac_model_file_open(ac_model_file **file, const char *path);
 AC_API void ac_model_file_close(ac_model_file *file);
 

@@ -229,20 +229,57 @@ typedef struct ac_plan_desc {
                               still change. */
   bool debug_numerics; /* count in what is stored in 16 bits (ac_trainer_numerics); slow. May still
                           change. */
-  /* Where nothing fits, the refusal says what other descriptions would need. Each of them is shown
-   * to this function first, with the flags by which `accrue` has it ("" for none), and is left out
-   * if the result is false: the caller could not take it. What else follows from it for the caller
-   * may be set in *desc, whose texts must outlive the call. NULL: all that the library takes are
-   * named. May still change. */
-  bool (*offers)(void *context, const char *flags, struct ac_plan_desc *desc);
+  /* Each description that ac_plan_offers would offer is shown to this function first, with its
+   * ac_relief bits, and is left out if the result is false: the caller could not take it. What else
+   * follows from it for the caller may be set in *desc, whose texts must outlive the call. NULL:
+   * all that the library takes are offered. May still change. */
+  bool (*offers)(void *context, unsigned reliefs, struct ac_plan_desc *desc);
   void *offers_context;
 } ac_plan_desc;
 
-/* Fails with AC_ERROR_BUDGET and the smallest budget that would do, with the graph's first error,
- * or with AC_ERROR_UNSUPPORTED naming the op that the device cannot run. */
+/* Fails with AC_ERROR_BUDGET and the smallest budget that would do (ac_plan_offers says what else
+ * would), with the graph's first error, or with AC_ERROR_UNSUPPORTED naming the op that the device
+ * cannot run. */
 AC_API ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *device,
                                 const ac_plan_desc *desc);
 AC_API void ac_plan_free(ac_plan *plan);
+
+/* What a description can change to need less memory. The last five change results by more than
+ * rounding, and so may AC_RELIEF_GRADIENTS_FOLDED and AC_RELIEF_MICRO_BATCH_NORM. May still change.
+ */
+typedef enum ac_relief {
+  AC_RELIEF_NO_READ_AHEAD = 1 << 0,       /* read_ahead = 0 */
+  AC_RELIEF_GRADIENTS_AUTO = 1 << 1,      /* gradients = AC_GRADIENTS_AUTO */
+  AC_RELIEF_WORKING_COPIES_AUTO = 1 << 2, /* working_copies = AC_WORKING_COPIES_AUTO */
+  AC_RELIEF_STATE_SPACE_AUTO = 1 << 3,    /* state_space = AC_STATE_SPACE_AUTO */
+  AC_RELIEF_HOST_MEMORY = 1 << 4,         /* host_memory: what optimizer state takes there */
+  AC_RELIEF_MICRO_BATCH_NORM = 1 << 5,    /* micro_batch_norm = true */
+  AC_RELIEF_MICRO_BATCH_1 = 1 << 6,       /* micro_batch = 1 */
+  AC_RELIEF_RECOMPUTE_AUTO = 1 << 7,      /* recompute = AC_RECOMPUTE_AUTO */
+  AC_RELIEF_NO_HINTS = 1 << 8,            /* a graph without ac_tensor_hint */
+  AC_RELIEF_GRADIENTS_FOLDED = 1 << 9,    /* gradients = AC_GRADIENTS_FOLDED, and a trainer that
+                                             does not clip and has no look-ahead of Muon's */
+  AC_RELIEF_PRECISION_F16 = 1 << 10,      /* precision = AC_PRECISION_F16 */
+  AC_RELIEF_STATE_8BIT = 1 << 11,         /* optimizer_state = AC_STATE_8BIT, state_f32 = "" */
+  AC_RELIEF_WEIGHTS_BF16 = 1 << 12, /* precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16 */
+  AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /* gradients = AC_GRADIENTS_FUSED_LOCAL */
+  AC_RELIEF_GRADIENTS_BF16 = 1 << 14   /* gradient_storage = AC_GRADIENT_BF16 */
+} ac_relief;
+
+/* Another description and what it needs. May still change. */
+typedef struct ac_plan_offer {
+  unsigned reliefs;    /* what differs from the one that is asked for: bits of ac_relief */
+  ac_plan_desc desc;   /* the other one, with the memory that is asked for */
+  uint64_t bytes;      /* the smallest budget that would do */
+  bool at_most;        /* less may do, as ops that it has were not measured yet */
+  int64_t micro_batch; /* with that budget */
+} ac_plan_offer;
+
+/* What would need less memory than a description does, whether that fits or not: at most `capacity`
+ * descriptions; *count receives how many there are. Those with AC_RELIEF_STATE_8BIT and the bits
+ * behind it come one on top of the other. Nothing is measured for it. May still change. */
+AC_API ac_status ac_plan_offers(const ac_graph *graph, ac_device *device, const ac_plan_desc *desc,
+                                ac_plan_offer *list, int capacity, int *count);
 
 /* Bytes on the device, by class. `total` is their sum and is what a trainer or session allocates,
  * to the byte; alignment gaps are counted in the class they follow. */

@@ -647,6 +647,8 @@ typedef struct ac_fit_desc {
    * else are the good state's. Not looked at with other policies. May still change. */
   const char *good_state;
   int64_t good_every;
+  const ac_metadata *good_metadata; /* entries of that file, as of ac_trainer_save_state */
+  int good_metadata_count;
   /* Events AC_FIT_DECISION: before each update, of windows that are skipped and run again, too.
    * What ac_decide may do the callback may then, such as reading each layer's gradient; with
    * AC_GRADIENTS_FUSED_LOCAL it is AC_ERROR_ARGUMENT. May still change. */

@@ -78,8 +78,8 @@ static ac_status follow_links(char path[AC_ATOMIC_PATH]) {
 static int create_temporary(ac_atomic_file *file) {
   for (int attempt = 0; attempt < 100; attempt++) {
     const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    const int length = snprintf(file->temporary, sizeof file->temporary, "%s.partial-%x",
-                                file->path, (unsigned)(unique * 2654435761u ^ (unsigned)getpid()));
+    const int length = snprintf(file->temporary, sizeof file->temporary, "%s.partial-%08x-%x",
+                                file->path, (unsigned)(unique * 2654435761u), (unsigned)getpid());
     if (length < 0 || (size_t)length >= sizeof file->temporary) {
       errno = ENAMETOOLONG;
       return -1;
@@ -102,8 +102,8 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   memset(file, 0, sizeof *file);
   file->descriptor = -1;
   const int length = snprintf(file->path, sizeof file->path, "%s", path);
-  if (length < 0 || (size_t)length + 24 > sizeof file->path)
-    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 24);
+  if (length < 0 || (size_t)length + 32 > sizeof file->path)
+    return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than %zu bytes", sizeof file->path - 32);
   AC_TRY(follow_links(file->path));
   file->block = ac_pages_allocate(BLOCK_BYTES);
   if (!file->block) return ac_fail(AC_ERROR_MEMORY, "no memory to write %s", path);

@@ -27,7 +27,7 @@ size_t ac_cache_file_bytes(const ac_cache_file *file) {
   if (!stream) return 0;
   const int64_t bytes = ac_seek(stream, 0, SEEK_END) == 0 ? ac_tell(stream) : 0;
   fclose(stream);
-  return bytes > 0 ? (size_t)bytes : 0;
+  return bytes > 0 && (uint64_t)bytes < ac_memory_left() ? (size_t)bytes : 0;
 }
 
 bool ac_cache_file_read(const ac_cache_file *file, void *data, size_t bytes) {

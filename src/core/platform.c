@@ -77,6 +77,23 @@ size_t ac_thread_stack_bytes(void) {
   return bytes;
 }
 
+/* Resident pages are the second number of /proc/self/statm. */
+static uint64_t resident_memory(void) {
+  unsigned long long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (!file) return 0;
+  if (fscanf(file, "%*u %llu", &pages) != 1) pages = 0;
+  fclose(file);
+  const long size = sysconf(_SC_PAGESIZE);
+  return size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+uint64_t ac_memory_left(void) {
+  const uint64_t all = ac_physical_memory(), used = resident_memory(), most = all / 4 * 3;
+  if (!all) return UINT64_MAX;
+  return used < most ? most - used : 0;
+}
+
 uint64_t ac_cache_bytes(void) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -205,8 +222,9 @@ static uint64_t group_limit(const hierarchy *h, const char *under) {
 }
 
 uint64_t ac_group_memory(const char *under) {
-  size_t room = LONGEST_PATH;
-  char path[LONGEST_PATH], *line = malloc(room);
+  enum { FIRST_LINE = 512 };
+  char path[LONGEST_PATH], *line = malloc(FIRST_LINE);
+  size_t room = FIRST_LINE;
   uint64_t least = UINT64_MAX;
   snprintf(path, sizeof path, "%s/proc/self/mountinfo", under);
   FILE *mounts = fopen(path, "re");
@@ -447,29 +465,51 @@ static ac_status add_path(ac_paths *paths, const char *path) {
   return AC_OK;
 }
 
-/* Symbolic links to files are followed, links to folders are not: they may form circles. */
+static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_choice *choice,
+                             int depth);
+
+static bool is_taken(const ac_path_choice *choice, const char *path, bool is_folder) {
+  return !choice->takes || choice->takes(choice->user, path, is_folder);
+}
+
+/* Symbolic links to files are followed, links to folders are not: they may form circles. What is
+ * gone by now, and links to nothing, are not there; whatever else cannot be read is an error, as
+ * data would be missing without a word. */
+static ac_status list_entry(ac_paths *paths, const char *path, const ac_path_choice *choice,
+                            int depth) {
+  struct stat link, target;
+  if (lstat(path, &link) != 0)
+    return errno == ENOENT ? AC_OK
+                           : ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  if (S_ISDIR(link.st_mode))
+    return is_taken(choice, path, true) ? list_folder(paths, path, choice, depth + 1) : AC_OK;
+  if (stat(path, &target) == 0)
+    return S_ISREG(target.st_mode) && is_taken(choice, path, false) ? add_path(paths, path) : AC_OK;
+  return errno == ENOENT ? AC_OK
+                         : ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+}
+
 static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_choice *choice,
                              int depth) {
+  enum { MOST_DEPTH = 64 };
+  if (depth > MOST_DEPTH)
+    return ac_fail(AC_ERROR_IO, "cannot read folder %s: it is more than %d folders deep", folder,
+                   (int)MOST_DEPTH);
   DIR *directory = opendir(folder);
   if (!directory) return ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
   ac_status status = AC_OK;
   struct dirent *entry;
-  while (status == AC_OK && (entry = readdir(directory))) {
+  while (status == AC_OK && (errno = 0, entry = readdir(directory))) {
     if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
     char path[4096];
-    struct stat link, target;
     int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-    if (length < 0 || (size_t)length >= sizeof path || lstat(path, &link) != 0) continue;
-    const bool is_folder = S_ISDIR(link.st_mode);
-    if (choice->takes && (is_folder || (stat(path, &target) == 0 && S_ISREG(target.st_mode))) &&
-        !choice->takes(choice->user, path, is_folder))
-      continue;
-    if (is_folder) {
-      if (depth < 64) status = list_folder(paths, path, choice, depth + 1);
-    } else if (stat(path, &target) == 0 && S_ISREG(target.st_mode)) {
-      status = add_path(paths, path);
-    }
+    if (length < 0 || (size_t)length >= sizeof path)
+      status =
+          ac_fail(AC_ERROR_IO, "cannot read a file in folder %s: its path is too long", folder);
+    else status = list_entry(paths, path, choice, depth);
   }
+  if (status == AC_OK && errno)
+    status = ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
   closedir(directory);
   return status;
 }
@@ -493,6 +533,58 @@ void ac_paths_free(ac_paths *paths) {
   for (size_t i = 0; i < paths->count; i++) free(paths->path[i]);
   free(paths->path);
   memset(paths, 0, sizeof *paths);
+}
+
+/* What a path leads to that is no regular file; NULL: it is one. */
+static const char *special_name(mode_t mode) {
+  if (S_ISREG(mode)) return NULL;
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+/* NULL with errno, or with what is there that is not a file. */
+static FILE *open_file(const char *path, bool streams_too, const char **special) {
+  struct stat info;
+  *special = NULL;
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (streams_too ? 0 : O_NONBLOCK);
+  const int descriptor = open(path, flags);
+  if (descriptor < 0) return NULL;
+  FILE *stream = NULL;
+  if (fstat(descriptor, &info) == 0) {
+    if (!streams_too) *special = special_name(info.st_mode);
+    if (S_ISDIR(info.st_mode)) errno = EISDIR, *special = NULL;
+    else if (!*special) stream = fdopen(descriptor, "rb");
+  }
+  if (stream) return stream;
+  const int error = errno;
+  close(descriptor);
+  errno = error;
+  return NULL;
+}
+
+FILE *ac_file_try(const char *path) {
+  const char *special;
+  return open_file(path, false, &special);
+}
+
+ac_status ac_file_open(FILE **stream, const char *path, bool streams_too) {
+  const char *special;
+  if ((*stream = open_file(path, streams_too, &special))) return AC_OK;
+  if (special) return ac_fail(AC_ERROR_IO, "cannot read %s: it is %s, not a file", path, special);
+  return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+}
+
+uint64_t ac_file_bytes(FILE *stream) {
+  struct stat info;
+  return fstat(fileno(stream), &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0
+             ? (uint64_t)info.st_size
+             : 0;
+}
+
+bool ac_is_there(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 || errno != ENOENT;
 }
 
 bool ac_is_folder(const char *path) {

@@ -19,6 +19,9 @@ size_t ac_thread_stack_bytes(void); /* of a thread that is not told otherwise; 0
 /* Bytes that this process may have: the machine's memory, or what a control group, as of a
  * container, or a limit of the process (ulimit -v, -d) leaves of it. 0: unknown. */
 uint64_t ac_physical_memory(void);
+/* Bytes that data may still take: three quarters of that memory, less what this process has now.
+ * UINT64_MAX: unknown. */
+uint64_t ac_memory_left(void);
 /* What control groups allow; UINT64_MAX: all. `under` goes before each path: "", but in tests. */
 uint64_t ac_group_memory(const char *under);
 uint64_t ac_cache_bytes(void);     /* of the last-level cache; 0: unknown */
@@ -91,6 +94,14 @@ ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice 
 void ac_paths_free(ac_paths *paths);
 
 bool ac_is_folder(const char *path);
+/* What exists but cannot be looked at counts as there: reading it then says why it cannot. */
+bool ac_is_there(const char *path);
+
+/* Opens a file for reading, or leaves a sentence that names it. A pipe or a device in the place of
+ * a file is refused at once, never waited for, unless `streams_too`: data may come from there. */
+ac_status ac_file_open(FILE **stream, const char *path, bool streams_too);
+FILE *ac_file_try(const char *path);  /* the same of files alone, without a sentence; or NULL */
+uint64_t ac_file_bytes(FILE *stream); /* 0: unknown, as of a pipe */
 
 /* Between the two calls numbers are written and read with a decimal point in this thread, whatever
  * the process's locale is. */

@@ -1,5 +1,7 @@
-/* Files of bytes, plain or gzip (zlib reads both alike), into memory that grows with the bytes that
- * a file really yields, not with what its header announces: a hostile header costs nothing. */
+/* Files of bytes, plain or gzip, into memory that grows with the bytes that a file really yields,
+ * not with what its header announces: a hostile header costs nothing. Pipes are read as well. What
+ * would fill the machine's memory is refused before it does, be it endless, sparse or compressed.
+ */
 #ifndef AC_DATA_BYTE_FILE_H
 #define AC_DATA_BYTE_FILE_H
 
@@ -10,25 +12,27 @@ typedef struct ac_bytes {
   size_t count, capacity;
 } ac_bytes;
 
-/* Makes room for more than `count` bytes, doubling up to `limit`; `path` is for the sentence. */
-ac_status ac_bytes_grow(ac_bytes *bytes, uint64_t limit, const char *path);
 /* Gives back what was not used. */
 void ac_bytes_shrink(ac_bytes *bytes);
 
-typedef struct ac_byte_file {
-  void *stream;
-  const char *path;
-} ac_byte_file;
+typedef struct ac_byte_file ac_byte_file;
 
-ac_status ac_byte_file_open(ac_byte_file *file, const char *path);
-void ac_byte_file_close(ac_byte_file *file);
+typedef enum ac_unzip { AC_UNZIP, AC_AS_IT_IS } ac_unzip;
 
-/* As many of `wanted` bytes as there are, into *got. Coming to the end of gzip data also verifies
- * its checksum. */
+ac_status ac_byte_file_open(ac_byte_file **file, const char *path, ac_unzip unzip);
+void ac_byte_file_close(ac_byte_file *file); /* NULL: nothing */
+const char *ac_byte_file_path(const ac_byte_file *file);
+
+/* As many of `wanted` bytes as there are, into *got. Coming to the end of gzip data verifies its
+ * checksums, and that nothing else follows it. */
 ac_status ac_byte_file_read(ac_byte_file *file, void *data, size_t wanted, size_t *got);
 
 /* Appends until `bytes` holds `limit` of them or the file ends. */
 ac_status ac_byte_file_append(ac_byte_file *file, ac_bytes *bytes, uint64_t limit);
+
+/* For a file that is refused: what it seems to be (core/format.h), or NULL. Nothing can be read
+ * after that. */
+const char *ac_byte_file_format(ac_byte_file *file);
 
 typedef char ac_file_path[4096];
 

@@ -2,6 +2,7 @@
  * from tiny images", 2009): records without a header, each one or two bytes of labels and then 32 x
  * 32 pixels of red, of green and of blue, row by row. Records stay in memory as they are. */
 #include "core/error.h"
+#include "core/format.h"
 #include "core/platform.h"
 #include "data/byte_file.h"
 #include "data/image_set.h"
@@ -41,10 +42,25 @@ static const layout cifar100[] = {[false] = {.name = "CIFAR-100",
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static bool holds_records(const layout *form, const ac_bytes *bytes, size_t first) {
+  const size_t record = (size_t)form->label_bytes + PIXELS;
+  if ((bytes->count - first) % record) return false;
+  for (size_t i = first; i < bytes->count; i += record)
+    if (bytes->data[i + (size_t)form->label] >= (unsigned)form->classes) return false;
+  return true;
+}
+
+/* Says by name what another format's file is. Records are asked about first: their pixels can begin
+ * as anything does. */
 static ac_status check_records(const layout *form, const char *path, const ac_bytes *bytes,
                                size_t first) {
   size_t record = (size_t)form->label_bytes + PIXELS, length = bytes->count - first;
   if (!length) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
+  const char *name;
+  const ac_format format = ac_format_of(bytes->data + first, length, length, &name);
+  const bool other = name && format != AC_FORMAT_CIFAR10 && format != AC_FORMAT_CIFAR100;
+  if (other && !holds_records(form, bytes, first))
+    return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a file of %s's records", path, name, form->name);
   if (length % record)
     return ac_fail(AC_ERROR_FORMAT,
                    "%s: %zu bytes are no whole number of %s's records of %zu bytes", path, length,
@@ -58,13 +74,18 @@ static ac_status check_records(const layout *form, const char *path, const ac_by
   return AC_OK;
 }
 
+static ac_status append_file(const char *path, ac_bytes *bytes) {
+  ac_byte_file *file;
+  AC_TRY(ac_byte_file_open(&file, path, AC_UNZIP));
+  const ac_status status = ac_byte_file_append(file, bytes, PTRDIFF_MAX);
+  ac_byte_file_close(file);
+  return status;
+}
+
 static ac_status append_records(const layout *form, const char *path, ac_bytes *bytes) {
-  ac_byte_file file;
-  size_t first = bytes->count;
-  AC_TRY(ac_byte_file_open(&file, path));
-  ac_status status = ac_byte_file_append(&file, bytes, PTRDIFF_MAX);
-  ac_byte_file_close(&file);
-  return status == AC_OK ? check_records(form, path, bytes, first) : status;
+  const size_t first = bytes->count;
+  AC_TRY(append_file(path, bytes));
+  return check_records(form, path, bytes, first);
 }
 
 /* Those of `names` that the folder holds: the first so and so many of them. */
@@ -114,10 +135,16 @@ static ac_status load_folder(ac_image_set **set, const layout *form, const char 
   return status;
 }
 
-static ac_status load_file(ac_image_set **set, const layout *form, const char *path) {
+/* Of the first of these forms that the file has; `path` is read once, as it may be a pipe. */
+static ac_status load_file(ac_image_set **set, const layout *const *forms, int count,
+                           const char *path) {
   ac_bytes bytes = {0};
-  ac_status status = append_records(form, path, &bytes);
-  if (status == AC_OK) return make_set(set, form, path, &bytes);
+  int form = 0;
+  ac_status status = append_file(path, &bytes);
+  while (status == AC_OK && form + 1 < count && !holds_records(forms[form], &bytes, 0)) form++;
+  if (status == AC_OK && form && !holds_records(forms[form], &bytes, 0)) form = 0;
+  if (status == AC_OK) status = check_records(forms[form], path, &bytes, 0);
+  if (status == AC_OK) return make_set(set, forms[form], path, &bytes);
   free(bytes.data);
   return status;
 }
@@ -128,7 +155,7 @@ static ac_status from_path(ac_dataset **dataset, const layout *form, const char 
                            int64_t begin, int64_t end) {
   ac_image_set *set = NULL;
   if (ac_is_folder(path)) AC_TRY(load_folder(&set, form, path, form->train, TRAIN_FILES));
-  else AC_TRY(load_file(&set, form, path));
+  else AC_TRY(load_file(&set, &form, 1, path));
   if (!set)
     return ac_fail(AC_ERROR_IO, "%s does not hold %s's training file %s (plain or .gz)", path,
                    form->name, form->train[0]);
@@ -156,6 +183,18 @@ ac_status ac_dataset_from_cifar10(ac_dataset **dataset, const char *path, int64_
   AC_CREATES(dataset);
   AC_REQUIRE(path);
   return from_path(dataset, &cifar10, path, begin, end);
+}
+
+ac_status ac_dataset_from_cifar(ac_dataset **dataset, const char *path, int64_t begin,
+                                int64_t end) {
+  static const layout *const forms[] = {&cifar10, &cifar100[false]};
+  AC_CREATES(dataset);
+  AC_REQUIRE(path);
+  ac_image_set *set = NULL;
+  AC_TRY(load_file(&set, forms, 2, path));
+  ac_status status = ac_image_set_cut(dataset, set, path, begin, end);
+  ac_image_set_release(set);
+  return status;
 }
 
 ac_status ac_dataset_from_cifar100(ac_dataset **dataset, const char *path, bool coarse,

@@ -18,19 +18,24 @@ static ac_status read_header(ac_byte_file *file, const char *kind, int rank, int
     words[i] = (uint32_t)bytes[4 * i] << 24 | (uint32_t)bytes[4 * i + 1] << 16 |
                (uint32_t)bytes[4 * i + 2] << 8 | bytes[4 * i + 3];
   uint32_t magic = 0x0800u + (uint32_t)rank;
-  if (got >= 4 && words[0] != magic)
-    return ac_fail(AC_ERROR_FORMAT, "%s: not an IDX file of %s: it begins with 0x%08x, not 0x%08x",
-                   file->path, kind, (unsigned)words[0], (unsigned)magic);
-  if (!got) return ac_fail(AC_ERROR_FORMAT, "%s is empty", file->path);
+  const char *path = ac_byte_file_path(file);
+  if (got >= 4 && words[0] != magic) {
+    const char *format = ac_byte_file_format(file);
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s%s%s%s not an IDX file of %s: it begins with 0x%08x, not 0x%08x", path,
+                   format ? " is " : ":", format ? format : "", format ? "," : "", kind,
+                   (unsigned)words[0], (unsigned)magic);
+  }
+  if (!got) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
   if (got < wanted)
-    return ac_fail(AC_ERROR_FORMAT, "%s: ends after %zu bytes, within its header", file->path, got);
+    return ac_fail(AC_ERROR_FORMAT, "%s: ends after %zu bytes, within its header", path, got);
   for (int i = 0; i < rank; i++) {
     shape[i] = words[1 + i];
     if (!shape[i])
       return ac_fail(AC_ERROR_FORMAT,
                      i ? "%s: its header announces %s of size zero"
                        : "%s: its header announces no %s",
-                     file->path, kind);
+                     path, kind);
   }
   return AC_OK;
 }
@@ -38,24 +43,25 @@ static ac_status read_header(ac_byte_file *file, const char *kind, int rank, int
 /* Reads the `count` bytes that the header has announced and makes sure that nothing follows, which
  * also brings gzip data to its end. */
 static ac_status read_body(ac_byte_file *file, uint64_t count, ac_bytes *bytes) {
+  const char *path = ac_byte_file_path(file);
   AC_TRY(ac_byte_file_append(file, bytes, count));
   if (bytes->count < count)
     return ac_fail(AC_ERROR_FORMAT, "%s: truncated: its header announces %llu bytes, %zu are there",
-                   file->path, (unsigned long long)count, bytes->count);
+                   path, (unsigned long long)count, bytes->count);
   unsigned char extra;
   size_t got;
   AC_TRY(ac_byte_file_read(file, &extra, 1, &got));
   if (got)
     return ac_fail(AC_ERROR_FORMAT, "%s: has more than the %llu bytes that its header announces",
-                   file->path, (unsigned long long)count);
+                   path, (unsigned long long)count);
   return AC_OK;
 }
 
 static ac_status load_file(const char *path, const char *kind, int rank, int64_t *shape,
                            uint8_t **data) {
-  ac_byte_file file;
-  AC_TRY(ac_byte_file_open(&file, path));
-  ac_status status = read_header(&file, kind, rank, shape);
+  ac_byte_file *file;
+  AC_TRY(ac_byte_file_open(&file, path, AC_UNZIP));
+  ac_status status = read_header(file, kind, rank, shape);
   uint64_t count = 1;
   for (int i = 0; i < rank && status == AC_OK; i++) {
     if ((uint64_t)shape[i] > PTRDIFF_MAX / 4 / count)
@@ -63,9 +69,9 @@ static ac_status load_file(const char *path, const char *kind, int rank, int64_t
     else count *= (uint64_t)shape[i];
   }
   ac_bytes bytes = {0};
-  if (status == AC_OK) status = read_body(&file, count, &bytes);
+  if (status == AC_OK) status = read_body(file, count, &bytes);
   *data = bytes.data;
-  ac_byte_file_close(&file);
+  ac_byte_file_close(file);
   return status;
 }
 

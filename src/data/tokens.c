@@ -1,13 +1,13 @@
-/* Sequences of tokens (bytes of text, or uint16 from a file) and the windows a language model
+/* Sequences of tokens (bytes of text, or uint16 of a file) and the windows a language model
  * learns from. A sequence is held in memory as it is in its files, one or two bytes a token. */
 #include "data/dataset.h"
 
 #include "core/error.h"
+#include "core/format.h"
 #include "core/platform.h"
 #include "core/random.h"
 #include "data/byte_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,25 +19,28 @@ struct ac_tokens {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Text or any bytes. */
+typedef enum content { TEXT, BYTES } content;
+
+/* `file_bytes` is 0 where not all of the file is there. */
+static ac_status check_text(const char *path, const uint8_t *data, size_t count,
+                            uint64_t file_bytes) {
+  const char *name = NULL;
+  if (!ac_format_is_binary(data, count)) return AC_OK;
+  ac_format_of(data, count, file_bytes, &name);
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not text", path, name ? name : "binary data");
+}
+
 /* Appends a file's bytes until the buffer holds `limit`. */
-static ac_status append_file(ac_bytes *buffer, const char *path, uint64_t limit) {
-  FILE *stream = fopen(path, "rb");
-  if (!stream) return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
-  ac_status status = AC_OK;
-  while (buffer->count < limit) {
-    if (buffer->count == buffer->capacity) status = ac_bytes_grow(buffer, PTRDIFF_MAX, path);
-    if (status != AC_OK) break;
-    size_t wanted = buffer->capacity - buffer->count;
-    if (wanted > limit - buffer->count) wanted = (size_t)(limit - buffer->count);
-    size_t got = fread(buffer->data + buffer->count, 1, wanted, stream);
-    buffer->count += got;
-    if (got < wanted) {
-      if (ferror(stream))
-        status = ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
-      break;
-    }
-  }
-  fclose(stream);
+static ac_status append_file(ac_bytes *buffer, const char *path, uint64_t limit, content content) {
+  ac_byte_file *file;
+  const size_t first = buffer->count;
+  AC_TRY(ac_byte_file_open(&file, path, content == TEXT ? AC_UNZIP : AC_AS_IT_IS));
+  ac_status status = ac_byte_file_append(file, buffer, limit);
+  ac_byte_file_close(file);
+  const size_t added = buffer->count - first;
+  if (status == AC_OK && content == TEXT && added)
+    status = check_text(path, buffer->data + first, added, buffer->count < limit ? added : 0);
   return status;
 }
 
@@ -53,16 +56,29 @@ static ac_status make_tokens(ac_tokens **tokens, const ac_bytes *buffer, bool wi
   return AC_OK;
 }
 
-static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit,
+static ac_status append_path(ac_bytes *buffer, const char *path, uint64_t limit, content content,
                              const ac_path_choice *choice) {
   ac_paths paths;
   AC_TRY(ac_paths_list(&paths, path, choice));
   ac_status status = AC_OK;
   for (size_t i = 0; i < paths.count && status == AC_OK && buffer->count < limit; i++)
-    status = append_file(buffer, paths.path[i], limit);
+    status = append_file(buffer, paths.path[i], limit, content);
   if (status == AC_OK && !buffer->count)
     status = ac_fail(AC_ERROR_FORMAT, paths.count ? "%s is empty" : "%s holds no files", path);
   ac_paths_free(&paths);
+  return status;
+}
+
+static ac_status from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                            content content, const ac_path_choice *choice) {
+  ac_bytes bytes = {0};
+  ac_status status =
+      append_path(&bytes, path, max_bytes ? max_bytes : PTRDIFF_MAX, content, choice);
+  if (status == AC_OK) {
+    ac_bytes_shrink(&bytes);
+    status = make_tokens(tokens, &bytes, false, 256);
+  }
+  if (status != AC_OK) free(bytes.data);
   return status;
 }
 
@@ -77,32 +93,108 @@ ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64
   const ac_path_choice choice = {takes, user};
   AC_CREATES(tokens);
   AC_REQUIRE(path);
-  ac_bytes text = {0};
-  ac_status status = append_path(&text, path, max_bytes ? max_bytes : UINT64_MAX, &choice);
-  if (status == AC_OK) {
-    ac_bytes_shrink(&text);
-    status = make_tokens(tokens, &text, false, 256);
-  }
-  if (status != AC_OK) free(text.data);
-  return status;
+  return from_bytes(tokens, path, max_bytes, TEXT, &choice);
 }
 
-/* Little-endian pairs of bytes become uint16 in place. */
-static ac_status decode_words(ac_bytes *buffer, const char *path, int64_t vocab) {
-  if (!buffer->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
-  if (buffer->count % 2)
+ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
+                               ac_takes_path *takes, void *user) {
+  const ac_path_choice choice = {takes, user};
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
+  return from_bytes(tokens, path, max_bytes, BYTES, &choice);
+}
+
+/* ---- files of tokens ------------------------------------------------------------------------- */
+
+/* Where tokens lie in a file: from `begin` on, `size` bytes each. */
+typedef struct token_layout {
+  size_t begin, size;
+} token_layout;
+
+static uint32_t little_endian(const uint8_t *data, size_t size) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < size; i++) value |= (uint32_t)data[i] << 8 * i;
+  return value;
+}
+
+/* llm.c's header is 256 int32, the third of which counts the tokens. */
+static ac_status check_llmc(const char *path, const ac_bytes *file, const token_layout *tokens) {
+  const size_t bytes = file->count < tokens->begin ? 0 : file->count - tokens->begin;
+  if (file->count >= tokens->begin && bytes == little_endian(file->data + 8, 4) * tokens->size)
+    return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s is damaged: its llm.c header announces %u tokens, but %zu bytes follow it",
+                 path, file->count >= 12 ? (unsigned)little_endian(file->data + 8, 4) : 0, bytes);
+}
+
+static ac_status check_format(const char *path, const ac_bytes *file, token_layout *tokens) {
+  const char *name = NULL;
+  *tokens = (token_layout){0, 2};
+  switch (ac_format_of(file->data, file->count, file->count, &name)) {
+  case AC_FORMAT_LLMC_UINT16:
+    *tokens = (token_layout){1024, 2};
+    return check_llmc(path, file, tokens);
+  case AC_FORMAT_LLMC_UINT32:
+    *tokens = (token_layout){1024, 4};
+    return check_llmc(path, file, tokens);
+  case AC_FORMAT_TEXT:
+  case AC_FORMAT_JSON:
+    if (file->count < 64) return AC_OK; /* a few tokens can look like text */
+    break;
+  case AC_FORMAT_CIFAR10:
+  case AC_FORMAT_CIFAR100:
+    if (file->count < 4 * 3074) return AC_OK; /* and a few records like tokens */
+    break;
+  case AC_FORMAT_TOKENS:
+  case AC_FORMAT_UNKNOWN:
+    return AC_OK;
+  default:
+    break;
+  }
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not uint16 tokens", path, name);
+}
+
+/* Larger integers have zeros, or the few high words of a large vocabulary, in fixed places. Tokens
+ * do not, unless they are few and made by a rule, such as digits with spaces between them. */
+static ac_status check_width(const char *path, const uint8_t *data, size_t count) {
+  enum { LEAST = 32, DIFFERENT = 16, MOST_HIGH = 4 };
+  bool seen[256] = {false}, wide = true;
+  int different = 0;
+  if (count / 4 < LEAST || count % 4) return AC_OK;
+  bool very_wide = count % 8 == 0;
+  for (size_t i = 0; i < count && wide; i += 4) {
+    wide = data[i + 2] < MOST_HIGH && !data[i + 3];
+    if (i % 8) very_wide = very_wide && !(data[i] | data[i + 1] | data[i + 2]);
+    different += !seen[data[i]];
+    seen[data[i]] = true;
+  }
+  if (!wide || different < DIFFERENT) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s holds %d-bit integers, not uint16 tokens; write it as uint16",
+                 path, very_wide ? 64 : 32);
+}
+
+/* Tokens become uint16 in place, from the file's beginning. */
+static ac_status decode_words(ac_bytes *file, const char *path, int64_t vocab) {
+  token_layout tokens;
+  if (!file->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
+  AC_TRY(check_format(path, file, &tokens));
+  if ((file->count - tokens.begin) % tokens.size)
     return ac_fail(AC_ERROR_FORMAT, "%s has %zu bytes, which are no whole number of uint16 tokens",
-                   path, buffer->count);
-  ac_bytes_shrink(buffer);
-  uint16_t *words = (uint16_t *)(void *)buffer->data;
-  for (size_t i = 0; i < buffer->count / 2; i++) {
-    uint16_t token = (uint16_t)(buffer->data[2 * i] | buffer->data[2 * i + 1] << 8);
+                   path, file->count);
+  if (!tokens.begin) AC_TRY(check_width(path, file->data, file->count));
+  const size_t count = (file->count - tokens.begin) / tokens.size;
+  if (!count) return ac_fail(AC_ERROR_FORMAT, "%s holds no tokens", path);
+  uint16_t *words = (uint16_t *)(void *)file->data;
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t token = little_endian(file->data + tokens.begin + i * tokens.size, tokens.size);
     if (token >= vocab)
       return ac_fail(AC_ERROR_FORMAT,
                      "%s: token %u at position %zu is outside the vocabulary of %lld", path,
                      (unsigned)token, i, (long long)vocab);
-    words[i] = token;
+    words[i] = (uint16_t)token;
   }
+  file->count = count * sizeof *words;
+  ac_bytes_shrink(file);
   return AC_OK;
 }
 
@@ -112,11 +204,14 @@ ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vo
   if (vocab < 1 || vocab > 65536)
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: a vocabulary of %lld; uint16 tokens have 1 to 65536",
                    (long long)vocab);
-  ac_bytes file = {0};
-  ac_status status = append_file(&file, path, UINT64_MAX);
-  if (status == AC_OK) status = decode_words(&file, path, vocab);
-  if (status == AC_OK) status = make_tokens(tokens, &file, true, vocab);
-  if (status != AC_OK) free(file.data);
+  ac_bytes bytes = {0};
+  ac_byte_file *file;
+  AC_TRY(ac_byte_file_open(&file, path, AC_UNZIP));
+  ac_status status = ac_byte_file_append(file, &bytes, PTRDIFF_MAX);
+  ac_byte_file_close(file);
+  if (status == AC_OK) status = decode_words(&bytes, path, vocab);
+  if (status == AC_OK) status = make_tokens(tokens, &bytes, true, vocab);
+  if (status != AC_OK) free(bytes.data);
   return status;
 }
 

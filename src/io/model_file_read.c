@@ -8,6 +8,7 @@
 #include <accrue/model_file.h>
 
 #include "core/error.h"
+#include "core/format.h"
 #include "core/half.h"
 #include "core/platform.h"
 #include "io/checksum.h"
@@ -29,18 +30,32 @@ static const struct {
   ac_dtype dtype;
   element_storage storage;
 } dtypes[] = {
-    {"F32", 32, true, AC_F32, F32},   {"F64", 64, true, AC_F32, F64},
-    {"F16", 16, true, AC_F16, F16},   {"BF16", 16, true, AC_BF16, BF16},
-    {"I32", 32, true, AC_I32, OTHER}, {"U8", 8, true, AC_U8, OTHER},
-    {"BOOL", 8, false, 0, OTHER},     {"I8", 8, false, 0, OTHER},
-    {"I16", 16, false, 0, OTHER},     {"U16", 16, false, 0, OTHER},
-    {"U32", 32, false, 0, OTHER},     {"I64", 64, false, 0, OTHER},
-    {"U64", 64, false, 0, OTHER},     {"C64", 64, false, 0, OTHER},
-    {"F8_E4M3", 8, false, 0, OTHER},  {"F8_E5M2", 8, false, 0, OTHER},
-    {"F8_E8M0", 8, false, 0, OTHER},  {"F4", 4, false, 0, OTHER},
-    {"F6_E2M3", 6, false, 0, OTHER},  {"F6_E3M2", 6, false, 0, OTHER},
+    {"F32", 32, true, AC_F32, F32},
+    {"F64", 64, true, AC_F32, F64},
+    {"F16", 16, true, AC_F16, F16},
+    {"BF16", 16, true, AC_BF16, BF16},
+    {"I32", 32, true, AC_I32, OTHER},
+    {"U8", 8, true, AC_U8, OTHER},
+    {"BOOL", 8, false, 0, OTHER},
+    {"I8", 8, false, 0, OTHER},
+    {"I16", 16, false, 0, OTHER},
+    {"U16", 16, false, 0, OTHER},
+    {"U32", 32, false, 0, OTHER},
+    {"I64", 64, false, 0, OTHER},
+    {"U64", 64, false, 0, OTHER},
+    {"C64", 64, false, 0, OTHER},
+    {"F8_E4M3", 8, false, 0, OTHER},
+    {"F8_E5M2", 8, false, 0, OTHER},
+    {"F8_E8M0", 8, false, 0, OTHER},
+    {"F4", 4, false, 0, OTHER},
+    {"F6_E2M3", 6, false, 0, OTHER},
+    {"F6_E3M2", 6, false, 0, OTHER},
+    {"F8_E4M3FNUZ", 8, false, 0, OTHER},
+    {"F8_E5M2FNUZ", 8, false, 0, OTHER},
+    /* Any other, which is taken for as long as its offsets say. */
+    {NULL, 0, false, 0, OTHER},
 };
-enum { DTYPE_COUNT = sizeof dtypes / sizeof dtypes[0] };
+enum { UNKNOWN_DTYPE = sizeof dtypes / sizeof dtypes[0] - 1 };
 
 typedef struct tensor_entry {
   ac_model_tensor tensor;
@@ -74,24 +89,20 @@ static ac_status check_dtype(const char *path, const char *name, const json_t *i
   if (!text)
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no dtype, or one that is no text", path,
                    name);
-  for (*dtype = 0; *dtype < DTYPE_COUNT; ++*dtype)
-    if (!strcmp(text, dtypes[*dtype].name)) return AC_OK;
-  return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has unknown dtype %s", path, name,
-                 ac_quote(text).text);
+  for (*dtype = 0; *dtype < UNKNOWN_DTYPE; ++*dtype)
+    if (!strcmp(text, dtypes[*dtype].name)) break;
+  return AC_OK;
 }
 
-/* Fills rank and shape; *bits is the tensor's size. */
+/* Fills rank and shape, as far as a tensor can have them; *bits is the tensor's size. */
 static ac_status check_shape(const char *path, const char *name, const json_t *info,
                              ac_model_tensor *tensor, int64_t *bits) {
   const json_t *shape = json_object_get(info, "shape");
   if (!json_is_array(shape))
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no shape, or one that is no array", path,
                    name);
-  size_t rank = json_array_size(shape);
-  if (rank > AC_SAFETENSORS_MAX_RANK)
-    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: tensor %s has rank %zu; at most %d is supported",
-                   path, name, rank, AC_SAFETENSORS_MAX_RANK);
-  tensor->rank = (int)rank;
+  const size_t rank = json_array_size(shape);
+  tensor->rank = rank > AC_SAFETENSORS_MAX_RANK ? AC_SAFETENSORS_MAX_RANK + 1 : (int)rank;
   for (size_t d = 0; d < rank; d++) {
     const json_t *dimension = json_array_get(shape, d);
     int64_t size = json_integer_value(dimension);
@@ -101,7 +112,7 @@ static ac_status check_shape(const char *path, const char *name, const json_t *i
     if (size > 0 && *bits > INT64_MAX / size)
       return ac_fail(AC_ERROR_FORMAT, "%s: the shape of tensor %s overflows", path, name);
     *bits *= size;
-    tensor->shape[d] = size;
+    if (d < AC_SAFETENSORS_MAX_RANK) tensor->shape[d] = size;
   }
   return AC_OK;
 }
@@ -131,12 +142,13 @@ static ac_status check_entry(const char *path, const char *key, const json_t *in
   ac_quoted name = ac_quote(key);
   if (!json_is_object(info))
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s is not described by an object", path, name.text);
-  int dtype;
+  int dtype = UNKNOWN_DTYPE;
   AC_TRY(check_dtype(path, name.text, info, &dtype));
-  int64_t bits = dtypes[dtype].bits;
+  const bool known = dtype != UNKNOWN_DTYPE;
+  int64_t bits = known ? dtypes[dtype].bits : 1;
   AC_TRY(check_shape(path, name.text, info, &entry->tensor, &bits));
   AC_TRY(check_offsets(path, name.text, info, data_bytes, entry));
-  if (bits % 8 || bits / 8 != entry->end - entry->begin)
+  if (known && (bits % 8 || bits / 8 != entry->end - entry->begin))
     return ac_fail(AC_ERROR_FORMAT,
                    "%s: tensor %s has %lld bytes, but its dtype %s and shape need %lld", path,
                    name.text, (long long)(entry->end - entry->begin), dtypes[dtype].name,
@@ -144,7 +156,7 @@ static ac_status check_entry(const char *path, const char *key, const json_t *in
   entry->tensor.name = key;
   entry->tensor.dtype = dtypes[dtype].dtype;
   entry->storage = dtypes[dtype].storage;
-  entry->listed = dtypes[dtype].listed;
+  entry->listed = dtypes[dtype].listed && entry->tensor.rank <= AC_SAFETENSORS_MAX_RANK;
   return AC_OK;
 }
 
@@ -178,7 +190,7 @@ static ac_status check_layout(const char *path, const tensor_entry *entries, int
 }
 
 static ac_status check_metadata(const char *path, const json_t *metadata) {
-  if (!metadata) return AC_OK;
+  if (!metadata || json_is_null(metadata)) return AC_OK;
   if (!json_is_object(metadata))
     return ac_fail(AC_ERROR_FORMAT, "%s: its %s is not an object", path, AC_SAFETENSORS_METADATA);
   const char *key;
@@ -213,8 +225,26 @@ static ac_status check_header(ac_model_file *file, int64_t data_bytes) {
   return AC_OK;
 }
 
-static ac_status parse_json(ac_model_file *file, const char *text, size_t length) {
+/* The parser takes no zeros in names. Writing U+FFFD for them keeps a name one that no parameter
+ * has. Backslashes are in texts only, or the JSON is not valid. */
+static void replace_zeros(char *text, size_t length) {
+  for (size_t i = 0; i + 1 < length; i++) {
+    if (text[i] != '\\') continue;
+    i++;
+    if (length - i >= 5 && !memcmp(text + i, "u0000", 5)) memcpy(text + i, "uFFFD", 5);
+  }
+}
+
+/* What a header of so many bytes can become in memory; one that needs more is an attack. */
+static ac_status check_memory(const ac_model_file *file, size_t length) {
+  enum { MOST_TIMES = 24 };
+  if (length <= ac_memory_left() / MOST_TIMES) return AC_OK;
+  return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header of %zu bytes", file->path, length);
+}
+
+static ac_status parse_json(ac_model_file *file, char *text, size_t length) {
   json_error_t error;
+  replace_zeros(text, length);
   errno = 0;
   file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
   if (file->root) return AC_OK;
@@ -243,24 +273,39 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
                    file->path, (unsigned long long)length, (long long)(file_bytes - 8));
   file->data_begin = 8 + (int64_t)length;
 
+  AC_TRY(check_memory(file, (size_t)length));
   char *text = malloc((size_t)length + 1);
   if (!text) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", file->path);
   ac_status status = read_exactly(file, text, (size_t)length);
-  if (status == AC_OK) status = parse_json(file, text, (size_t)length);
   if (status == AC_OK) {
     text[length] = 0;
     file->checksum = ac_header_checksum(prefix, text, (size_t)length);
+    status = parse_json(file, text, (size_t)length);
   }
   free(text);
   return status;
+}
+
+/* Another format's file is called by its name. One that has JSON where a header begins may be a
+ * damaged file of this format. */
+static ac_status check_format(ac_model_file *file) {
+  uint8_t start[4096];
+  const char *name = NULL;
+  const size_t count = fread(start, 1, sizeof start, file->stream);
+  if (ferror(file->stream))
+    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+  if (count < 9 || start[8] == '{') return AC_OK;
+  if (!ac_format_of(start, count, ac_file_bytes(file->stream), &name)) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors file", file->path, name);
 }
 
 static ac_status open_file(ac_model_file *file, const char *path) {
   file->path = malloc(strlen(path) + 1);
   if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   strcpy(file->path, path);
-  file->stream = fopen(path, "rb");
-  if (!file->stream || ac_seek(file->stream, 0, SEEK_END) != 0)
+  AC_TRY(ac_file_open(&file->stream, path, false));
+  AC_TRY(check_format(file));
+  if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   int64_t file_bytes = ac_tell(file->stream);
   if (file_bytes < 0 || ac_seek(file->stream, 0, SEEK_SET) != 0)
@@ -304,6 +349,10 @@ int ac_model_file_find(const ac_model_file *file, const char *name) {
   for (int i = 0; name && i < ac_model_file_tensor_count(file); i++)
     if (!strcmp(file->entries[i].tensor.name, name)) return i;
   return -1;
+}
+
+const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
+  return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));
 }
 
 const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {

@@ -1,6 +1,7 @@
 #include "plan/candidates.h"
 
 #include "core/error.h"
+#include "core/hash.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -93,7 +94,8 @@ static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static ac_choice choice_of(const ac_candidates *s, const ac_candidate *c) {
-  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients, c->host_state};
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients, c->host_state,
+                     0};
 }
 
 /* Of the order at hand. */
@@ -105,7 +107,8 @@ static ac_status add_way(ac_candidates *s, ac_candidate c) {
   if (status == AC_OK)
     status = ac_memory_bound(s->problem, size->micro_batch, &main, &stepping, size->evaluation,
                              &c.bound);
-  if (status == AC_OK) c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
+  if (status == AC_OK && !s->memo) /* where bytes alone are looked for, nobody asks for seconds */
+    c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
   ac_sequence_free(&main);
   ac_sequence_free(&stepping);
   if (status == AC_OK) s->list[s->count++] = c;
@@ -121,14 +124,80 @@ static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradi
   return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
 }
 
+/* Whether the order at hand, of this hash, is that of a candidate before. */
+static bool is_known(const ac_candidates *s, int size, uint64_t order) {
+  for (int i = s->count - 1; i >= 0 && s->list[i].size == size; i--)
+    if (s->list[i].order == order) return true;
+  return false;
+}
+
 static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
-  const ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+  ac_candidate c = {.size = size, .choice = choice, .memory = memory};
   const ac_gradients asked = s->problem->desc.gradients;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
+  const ac_nodes *order = &s->order.nodes;
+  c.order = ac_hash(AC_HASH_BEGIN, order->list, (size_t)order->count * sizeof *order->list);
+  if (is_known(s, size, c.order)) return AC_OK;
   if (asked != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
   AC_TRY(add_spaces(s, c, AC_GRADIENTS_BUFFER));
   return whole ? add_spaces(s, c, AC_GRADIENTS_FUSED) : AC_OK;
+}
+
+/* All that a solution depends on. */
+static uint64_t chain_key(const ac_chain *chain, int slots) {
+  uint64_t key = ac_hash(AC_HASH_BEGIN, &slots, sizeof slots);
+  key = ac_hash(key, &chain->stages, sizeof chain->stages);
+  key = ac_hash(key, &chain->input, sizeof chain->input);
+  for (int l = 0; l < chain->stages; l++) {
+    const ac_chain_stage *stage = &chain->stage[l];
+    const uint64_t sizes[] = {stage->output, stage->forward_peak, (uint64_t)stage->variants};
+    key = ac_hash(ac_hash(key, sizes, sizeof sizes), &stage->forward, sizeof stage->forward);
+    for (int k = 0; k < stage->variants; k++) {
+      const ac_chain_variant *v = &stage->variant[k];
+      const uint64_t bytes[] = {v->saved, v->forward_peak, v->backward_peak, v->drops_output};
+      const double seconds[] = {v->extra, v->backward};
+      key = ac_hash(ac_hash(key, bytes, sizeof bytes), seconds, sizeof seconds);
+    }
+  }
+  return key;
+}
+
+static ac_status remember(ac_chain_memo *memo, uint64_t key, ac_chain_solution *solution) {
+  if (memo->count == memo->capacity) {
+    const int capacity = memo->capacity ? 2 * memo->capacity : 16;
+    void *grown = realloc(memo->list, (size_t)capacity * sizeof *memo->list);
+    if (!grown) {
+      ac_chain_free(solution);
+      return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+    }
+    memo->list = grown;
+    memo->capacity = capacity;
+  }
+  memo->list[memo->count++] = (ac_solved_chain){key, solution};
+  return AC_OK;
+}
+
+void ac_chain_memo_free(ac_chain_memo *memo) {
+  for (int i = 0; i < memo->count; i++) ac_chain_free(memo->list[i].solution);
+  free(memo->list);
+  *memo = (ac_chain_memo){0};
+}
+
+static ac_status solve_chain(ac_candidates *s, ac_chain_solution **solution, const ac_chain *chain,
+                             int slots) {
+  if (!s->memo) return ac_chain_solve(solution, chain, UINT64_MAX, slots);
+  const uint64_t key = chain_key(chain, slots);
+  for (int i = 0; i < s->memo->count; i++)
+    if (s->memo->list[i].key == key) {
+      *solution = s->memo->list[i].solution;
+      return AC_OK;
+    }
+  ac_chain_solution *solved;
+  AC_TRY(ac_chain_solve(&solved, chain, UINT64_MAX, slots));
+  AC_TRY(remember(s->memo, key, solved));
+  *solution = solved;
+  return AC_OK;
 }
 
 static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
@@ -138,10 +207,10 @@ static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
   if (problem->desc.recompute != AC_RECOMPUTE_AUTO) return AC_OK;
   AC_TRY(ac_stage_chain_create(&size->guessed, problem->stages, problem->device, &s->guess,
                                size->micro_batch));
-  AC_TRY(ac_chain_solve(&size->frugal, &size->guessed.chain, UINT64_MAX, GUESSED_SLOTS));
+  AC_TRY(solve_chain(s, &size->frugal, &size->guessed.chain, GUESSED_SLOTS));
   if (!s->costs) return AC_OK;
   const ac_chain *chain = &size->chain.chain;
-  return ac_chain_solve(&size->solution, chain, UINT64_MAX, chain->stages > 64 ? 512 : 2048);
+  return solve_chain(s, &size->solution, chain, chain->stages > 64 ? 512 : 2048);
 }
 
 /* What the solver found, thinned out. */
@@ -204,16 +273,27 @@ static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES
   return count;
 }
 
+/* Sizes that the description leaves open, and room for their candidates. */
+static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *count) {
+  const ac_plan_desc *desc = &s->problem->desc;
+  sizes[0] = desc->micro_batch;
+  *count = desc->micro_batch ? 1 : search_sizes(s->problem, sizes);
+  s->list = malloc((size_t)*count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
+  if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+  ac_cost_guess(&s->guess);
+  return ac_order_create(&s->order, s->problem->stages);
+}
+
 /* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
  * plan is refused. */
-static ac_status list_candidates(ac_candidates *s) {
-  const ac_plan_desc *desc = &s->problem->desc;
-  int64_t sizes[AC_SEARCH_SIZES] = {desc->micro_batch};
-  int count = desc->micro_batch ? 1 : search_sizes(s->problem, sizes);
-  s->list = malloc((size_t)count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
-  if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
+ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
+                             const ac_cost_model *costs, double per_moved_byte) {
+  int64_t sizes[AC_SEARCH_SIZES];
+  int count;
+  *s = (ac_candidates){.problem = problem, .costs = costs, .per_moved_byte = per_moved_byte};
+  AC_TRY(begin(s, sizes, &count));
   for (int i = 0; i < count; i++) {
-    ac_status status = ac_problem_check_support(s->problem, sizes[i]);
+    ac_status status = ac_problem_check_support(problem, sizes[i]);
     if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
     AC_TRY(status);
     AC_TRY(add_size(s, sizes[i]));
@@ -221,20 +301,12 @@ static ac_status list_candidates(ac_candidates *s) {
   return AC_OK;
 }
 
-ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
-                             const ac_cost_model *costs, double per_moved_byte) {
-  *s = (ac_candidates){.problem = problem, .costs = costs, .per_moved_byte = per_moved_byte};
-  ac_cost_guess(&s->guess);
-  AC_TRY(ac_order_create(&s->order, problem->stages));
-  return list_candidates(s);
-}
-
 void ac_candidates_free(ac_candidates *s) {
   for (int i = 0; i < s->size_count; i++) {
     ac_stage_chain_free(&s->sizes[i].chain);
     ac_stage_chain_free(&s->sizes[i].guessed);
-    ac_chain_free(s->sizes[i].solution);
-    ac_chain_free(s->sizes[i].frugal);
+    if (!s->memo) ac_chain_free(s->sizes[i].solution);
+    if (!s->memo) ac_chain_free(s->sizes[i].frugal);
   }
   ac_order_free(&s->order);
   free(s->list);
@@ -242,9 +314,11 @@ void ac_candidates_free(ac_candidates *s) {
 
 /* ---- laying down ----------------------------------------------------------------------------- */
 
-ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c) {
+ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c,
+                                 uint64_t limit) {
   AC_TRY(lay_order(s, c));
-  const ac_choice choice = choice_of(s, c);
+  ac_choice choice = choice_of(s, c);
+  choice.limit = limit;
   plan->info.predicted_seconds = c->seconds;
   return ac_plan_lay(plan, &choice);
 }
@@ -254,15 +328,88 @@ static int by_bound(const void *a, const void *b) {
   return (x->bound > y->bound) - (x->bound < y->bound);
 }
 
-ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
-                              int64_t *micro_batch) {
-  *total = UINT64_MAX;
+/* Lays down what may need less than *total, and notes what does. */
+static ac_status lay_least(ac_candidates *s, ac_plan *board, uint64_t *total,
+                           int64_t *micro_batch) {
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_bound);
   for (int i = 0; i < s->count && s->list[i].bound < *total; i++) {
-    AC_TRY(ac_candidates_lay_down(s, board, &s->list[i]));
+    AC_TRY(ac_candidates_lay_down(s, board, &s->list[i], *total));
     if (board->info.bytes.total >= *total) continue;
     *total = board->info.bytes.total;
     *micro_batch = board->info.micro_batch;
   }
   return AC_OK;
+}
+
+ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
+                              int64_t *micro_batch) {
+  *total = UINT64_MAX;
+  return lay_least(s, board, total, micro_batch);
+}
+
+/* Bytes that no candidate of a size can go below: what persists, and scratch space of one step. */
+static ac_status least_of_size(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
+  const ac_run_state run = {.training = true, .batch = micro_batch};
+  const ac_device *device = problem->device;
+  uint64_t most = 0;
+  for (int i = 0; i < problem->main.count; i++) {
+    ac_op_args args;
+    ac_node_arguments(problem->main.list[i], problem->graph, &run, &args);
+    uint64_t own = device->backend->workspace(device->state, &args);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.add[j] = true;
+    const uint64_t adding = device->backend->workspace(device->state, &args);
+    if (adding < own) own = adding;
+    if (own > most) most = own;
+  }
+  AC_TRY(ac_memory_cells(problem, micro_batch, bytes));
+  if (*bytes != UINT64_MAX) *bytes += most;
+  return AC_OK;
+}
+
+typedef struct sized {
+  int64_t micro_batch;
+  uint64_t least;
+} sized;
+
+static int by_least(const void *a, const void *b) {
+  const sized *x = a, *y = b;
+  if (x->least != y->least) return x->least < y->least ? -1 : 1;
+  return (x->micro_batch > y->micro_batch) - (x->micro_batch < y->micro_batch);
+}
+
+/* Those of `sizes` at which the device runs all ops, as in ac_candidates_list. */
+static ac_status bound_sizes(const ac_problem *problem, const int64_t *sizes, int count,
+                             sized list[AC_SEARCH_SIZES], int *listed) {
+  *listed = 0;
+  for (int i = 0; i < count; i++) {
+    sized x = {sizes[i], 0};
+    ac_status status = ac_problem_check_support(problem, sizes[i]);
+    if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
+    if (status == AC_OK) status = least_of_size(problem, sizes[i], &x.least);
+    AC_TRY(status);
+    list[(*listed)++] = x;
+  }
+  qsort(list, (size_t)*listed, sizeof *list, by_least);
+  return AC_OK;
+}
+
+/* Sizes come by their bounds, and end where these are no less than what was found. */
+ac_status ac_candidates_find_least(const ac_problem *problem, const ac_cost_model *costs,
+                                   ac_chain_memo *memo, uint64_t *total, int64_t *micro_batch) {
+  ac_candidates s = {.problem = problem, .costs = costs, .memo = memo};
+  ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
+  int64_t sizes[AC_SEARCH_SIZES];
+  sized list[AC_SEARCH_SIZES];
+  int count, listed = 0;
+  *total = UINT64_MAX;
+  ac_status status = begin(&s, sizes, &count);
+  if (status == AC_OK) status = bound_sizes(problem, sizes, count, list, &listed);
+  for (int i = 0; i < listed && status == AC_OK && list[i].least < *total; i++) {
+    s.count = 0;
+    status = add_size(&s, list[i].micro_batch);
+    if (status == AC_OK) status = lay_least(&s, &board, total, micro_batch);
+  }
+  ac_candidates_free(&s);
+  ac_plan_clear(&board);
+  return status;
 }

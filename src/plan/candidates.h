@@ -22,6 +22,7 @@ typedef struct ac_candidate {
   bool host_state;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
+  uint64_t order; /* a hash of it */
 } ac_candidate;
 
 /* What candidates of one micro-batch share. */
@@ -34,7 +35,22 @@ typedef struct ac_candidate_size {
   uint64_t evaluation;         /* bytes of its arena */
 } ac_candidate_size;
 
+/* Chains that were solved for one description, for others: with the same stages, what is stored
+ * otherwise outside of them makes no difference. It owns the solutions. */
+typedef struct ac_solved_chain {
+  uint64_t key;
+  ac_chain_solution *solution;
+} ac_solved_chain;
+
+typedef struct ac_chain_memo {
+  ac_solved_chain *list;
+  int count, capacity;
+} ac_chain_memo;
+
+void ac_chain_memo_free(ac_chain_memo *memo);
+
 typedef struct ac_candidates {
+  ac_chain_memo *memo; /* only the least bytes are looked for, and no seconds; NULL: all is */
   const ac_problem *problem;
   const ac_cost_model *costs; /* NULL: unknown, and no candidate depends on them */
   ac_cost_model guess;        /* of costs */
@@ -56,11 +72,17 @@ ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_moved_byte);
 void ac_candidates_free(ac_candidates *s);
 
-ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c);
+/* `limit`: as that of a choice. */
+ac_status ac_candidates_lay_down(ac_candidates *s, ac_plan *plan, const ac_candidate *c,
+                                 uint64_t limit);
 
 /* The least total that one of them has, to the byte, and its micro-batch. They are laid down on
  * `board`. UINT64_MAX: none that the device can allocate. */
 ac_status ac_candidates_least(ac_candidates *s, ac_plan *board, uint64_t *total,
                               int64_t *micro_batch);
+
+/* The same of a problem, with no more of its candidates listed than it takes. */
+ac_status ac_candidates_find_least(const ac_problem *problem, const ac_cost_model *costs,
+                                   ac_chain_memo *memo, uint64_t *total, int64_t *micro_batch);
 
 #endif

@@ -16,7 +16,9 @@
  *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
  *     another's memory has that other alive as long.
  *
- * Linear in steps but for values, which is quadratic in those alive at once. */
+ * Values are held against each other from low addresses to high ones: each must lie at or above the
+ * highest end of those that were met at the points at which it is alive. A tree over the points
+ * keeps these ends, so that all is n log n. */
 #include "plan/plan.h"
 
 #include "core/error.h"
@@ -355,10 +357,10 @@ static ac_status check_moved(const ac_plan *plan, const ac_sequence *sequence, c
 }
 
 static ac_status check_moves(const ac_plan *plan, const ac_sequence *sequence) {
-  int before = -1;
+  int before = -1, next = ac_moves_next(sequence, -1);
   for (int i = 0; i < sequence->step_count; i++) {
     const ac_step *step = &sequence->steps[i];
-    const int next = ac_moves_next(sequence, i);
+    if (next >= 0 && next <= i) next = ac_moves_next(sequence, i);
     const int first = ac_sequence_point(sequence, before < 0 ? i : before);
     const int last = ac_sequence_point(sequence, next < 0 ? i : next);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
@@ -396,11 +398,6 @@ static int by_address(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
-static int by_first_step(const void *a, const void *b) {
-  const span *x = a, *y = b;
-  return x->first != y->first ? x->first - y->first : by_address(a, b);
-}
-
 /* *end: where the last cell ends. */
 static ac_status check_cells(const ac_plan *plan, span *list, uint64_t *end) {
   int count = 0;
@@ -417,33 +414,72 @@ static ac_status check_cells(const ac_plan *plan, span *list, uint64_t *end) {
   return AC_OK;
 }
 
-/* `list` has room for the sequence's values; those still alive gather at its front. */
+/* The highest end so far, by points: a segment tree, whose node k has 2k and 2k + 1 below it.
+ * `whole` is what holds of all points of a node. */
+typedef struct skyline {
+  int leaves;     /* a power of two */
+  uint64_t *most; /* by node: the highest of any of its points */
+  uint64_t *whole;
+} skyline;
+
+/* The highest end at points of [first, last], of node k, which has [from, from + count). */
+static uint64_t highest(const skyline *s, int k, int from, int count, int first, int last) {
+  if (last < from || first >= from + count) return 0;
+  if (first <= from && from + count - 1 <= last) return s->most[k];
+  const int half = count / 2;
+  const uint64_t left = highest(s, 2 * k, from, half, first, last),
+                 right = highest(s, 2 * k + 1, from + half, half, first, last);
+  const uint64_t below = left > right ? left : right;
+  return below > s->whole[k] ? below : s->whole[k];
+}
+
+static void raise_ends(skyline *s, int k, int from, int count, const span *value) {
+  const uint64_t end = value->address + value->bytes;
+  if (value->last < from || value->first >= from + count) return;
+  if (end > s->most[k]) s->most[k] = end;
+  if (value->first <= from && from + count - 1 <= value->last) {
+    if (end > s->whole[k]) s->whole[k] = end;
+    return;
+  }
+  raise_ends(s, 2 * k, from, count / 2, value);
+  raise_ends(s, 2 * k + 1, from + count / 2, count / 2, value);
+}
+
+/* `list` is in the order of addresses. */
+static ac_status check_overlaps(const span *list, int count, int last_point) {
+  skyline s = {.leaves = 1};
+  while (s.leaves <= last_point) s.leaves *= 2;
+  s.most = calloc((size_t)s.leaves * 2, sizeof *s.most);
+  s.whole = calloc((size_t)s.leaves * 2, sizeof *s.whole);
+  ac_status status = AC_OK;
+  if (!s.most || !s.whole) status = ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
+  for (int i = 0; i < count && status == AC_OK; i++) {
+    if (highest(&s, 1, 0, s.leaves, list[i].first, list[i].last) > list[i].address)
+      status = overlapping("two values");
+    else raise_ends(&s, 1, 0, s.leaves, &list[i]);
+  }
+  free(s.most);
+  free(s.whole);
+  return status;
+}
+
+/* `list` has room for the sequence's values. */
 static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, uint64_t from,
                               span *list) {
-  int count = 0, alive = 0;
+  int count = 0, last_point = 0;
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
     const ac_value *root = &sequence->values[ac_sequence_root(sequence, i)];
     if (value->first < root->first || value->last > root->last)
       return ac_fail(AC_ERROR_INTERNAL, "plan: a value would outlive the one whose memory it has");
     if (value != root || !value->bytes) continue;
-    list[count++] = (span){value->address, value->bytes, value->first, value->last};
-  }
-  qsort(list, (size_t)count, sizeof *list, by_first_step);
-  for (int i = 0; i < count; i++) {
-    const span s = list[i];
+    const span s = {value->address, value->bytes, value->first, value->last};
     AC_TRY(check_within(plan, &s, from));
-    int still = 0;
-    for (int k = 0; k < alive; k++) {
-      if (list[k].last < s.first) continue;
-      list[still++] = list[k];
-      if (list[k].address < s.address + s.bytes && s.address < list[k].address + list[k].bytes)
-        return overlapping("two values");
-    }
-    list[still] = s;
-    alive = still + 1;
+    if (s.last > last_point) last_point = s.last;
+    list[count++] = s;
   }
-  return AC_OK;
+  qsort(list, (size_t)count, sizeof *list, by_address);
+  return check_overlaps(list, count, last_point);
 }
 
 static int larger(int a, int b) {

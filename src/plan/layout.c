@@ -4,12 +4,22 @@
  * Values are placed one after another, each at the lowest address where it fits between those
  * placed before that are alive at the same time (first fit). The order decides the quality; three
  * are tried and the lowest total is kept: by size, by size times lifetime, and by beginning,
- * largest or first to begin coming first. Cost O(n^2 log n) for n values. The bound is the largest
- * sum of bytes alive at one step; no layout can be below it. */
+ * largest or first to begin coming first. The bound is the largest sum of bytes alive at one step;
+ * no layout can be below it, so one that reaches it ends the search.
+ *
+ * Those placed before are a tree in the order of addresses and, at the same one, of time: a treap,
+ * in which a hash of the value says what is above what, so that it is about 2 log n deep. Each
+ * subtree knows when its values begin and end, and how large a gap between them can be. First fit
+ * walks through the tree from low addresses to high ones, and passes a subtree at once where none
+ * of its values is alive at the same time, or where all are and no gap is large enough. In plans
+ * most values are nested in time (what forward keeps) or short (what steps hand on), so a walk
+ * takes some log n steps, and a layout n log n. It is quadratic only where values that meet and
+ * values that do not alternate. */
 #include "plan/plan.h"
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,29 +65,141 @@ static int by_key(const void *a, const void *b) {
   return x->value - y->value;
 }
 
-static bool meet(const ac_value *a, const ac_value *b) {
-  return a->first <= b->last && b->first <= a->last;
+/* A value that has an address, and all that are below it in the tree. */
+typedef struct placed {
+  int left, right; /* values; -1: none */
+  uint32_t priority;
+  int earliest_first, latest_first, earliest_last, latest_last; /* points */
+  uint64_t low, end;                                            /* of the addresses */
+  uint64_t gap; /* no gap between the values is larger */
+} placed;
+
+typedef struct tree {
+  const ac_value *values;
+  placed *at; /* by value */
+  int root;
+} tree;
+
+static int smaller_point(int a, int b) {
+  return a < b ? a : b;
 }
 
-static int by_address(const void *a, const void *b) {
-  const ac_value *const *x = a, *const *y = b;
-  return ((*x)->address > (*y)->address) - ((*x)->address < (*y)->address);
+static int larger_point(int a, int b) {
+  return a > b ? a : b;
 }
 
-/* First fit for one value among those already placed that it meets; `met` has room for all of them.
- */
-static void place(const ac_address_space *space, ac_value *values, const candidate *order,
-                  int placed, ac_value *value, uint64_t base, const ac_value **met) {
-  int count = 0;
-  for (int i = 0; i < placed; i++)
-    if (meet(&values[order[i].value], value)) met[count++] = &values[order[i].value];
-  qsort(met, (size_t)count, sizeof *met, by_address);
-  uint64_t address = within_chunk(space, base, value->bytes);
-  for (int i = 0; i < count && met[i]->address < address + value->bytes; i++) {
-    uint64_t end = met[i]->address + met[i]->bytes;
-    if (end > address) address = within_chunk(space, end, value->bytes);
+/* Puts what is below `other` into the account of `p`. */
+static void take_times(placed *p, const placed *other) {
+  p->earliest_first = smaller_point(p->earliest_first, other->earliest_first);
+  p->latest_first = larger_point(p->latest_first, other->latest_first);
+  p->earliest_last = smaller_point(p->earliest_last, other->earliest_last);
+  p->latest_last = larger_point(p->latest_last, other->latest_last);
+}
+
+/* Counts what comes behind the addresses so far. */
+static void take_addresses(placed *p, uint64_t low, uint64_t end, uint64_t gap) {
+  if (gap > p->gap) p->gap = gap;
+  if (low > p->end && low - p->end > p->gap) p->gap = low - p->end;
+  if (end > p->end) p->end = end;
+}
+
+/* The account of a value whose subtrees have theirs. */
+static void account(const tree *t, int value) {
+  const ac_value *v = &t->values[value];
+  placed *p = &t->at[value];
+  const uint64_t end = v->address + v->bytes;
+  p->earliest_first = p->latest_first = v->first;
+  p->earliest_last = p->latest_last = v->last;
+  p->low = v->address, p->end = end, p->gap = 0;
+  if (p->left >= 0) {
+    const placed *left = &t->at[p->left];
+    take_times(p, left);
+    p->low = left->low, p->end = left->end, p->gap = left->gap;
+    take_addresses(p, v->address, end, 0);
   }
-  value->address = address;
+  if (p->right < 0) return;
+  const placed *right = &t->at[p->right];
+  take_times(p, right);
+  take_addresses(p, right->low, right->end, right->gap);
+}
+
+/* At the same address, values follow one another in time. */
+static bool is_before(const ac_value *a, const ac_value *b) {
+  return a->address != b->address ? a->address < b->address : a->first < b->first;
+}
+
+/* Cuts a subtree in two: up to a value, and beyond it. */
+static void split(const tree *t, int top, const ac_value *value, int *up_to, int *beyond) {
+  if (top < 0) {
+    *up_to = *beyond = -1;
+    return;
+  }
+  placed *p = &t->at[top];
+  if (is_before(value, &t->values[top])) {
+    split(t, p->left, value, up_to, &p->left);
+    *beyond = top;
+  } else {
+    split(t, p->right, value, &p->right, beyond);
+    *up_to = top;
+  }
+  account(t, top);
+}
+
+/* Adds a value, which has its address, to a subtree. Returns what is on its top then. */
+static int insert(const tree *t, int top, int value) {
+  placed *new = &t->at[value];
+  const ac_value *own = &t->values[value];
+  if (top < 0 || new->priority > t->at[top].priority) {
+    split(t, top, own, &new->left, &new->right);
+    account(t, value);
+    return value;
+  }
+  int *side = is_before(own, &t->values[top]) ? &t->at[top].left : &t->at[top].right;
+  *side = insert(t, *side, value);
+  account(t, top);
+  return top;
+}
+
+/* First fit on its way: whatever lies lower does not fit. */
+typedef struct fit {
+  const ac_address_space *space;
+  int first, last; /* points */
+  uint64_t bytes, address;
+} fit;
+
+/* Goes on behind what ends there, if that is higher. */
+static void go_behind(fit *f, uint64_t end) {
+  if (end > f->address) f->address = within_chunk(f->space, end, f->bytes);
+}
+
+/* Walks through a subtree. True: the place is found, below all that follows. */
+static bool find_place(const tree *t, int top, fit *f) {
+  if (top < 0) return false;
+  const placed *p = &t->at[top];
+  if (p->end <= f->address || p->earliest_first > f->last || p->latest_last < f->first)
+    return false;
+  const bool all = p->latest_first <= f->last && p->earliest_last >= f->first;
+  if (all && p->low >= f->address + f->bytes) return true;
+  if (all && p->gap < f->bytes) {
+    go_behind(f, p->end);
+    return false;
+  }
+  if (find_place(t, p->left, f)) return true;
+  const ac_value *v = &t->values[top];
+  if (v->first <= f->last && v->last >= f->first) {
+    if (v->address >= f->address + f->bytes) return true;
+    go_behind(f, v->address + v->bytes);
+  }
+  return find_place(t, p->right, f);
+}
+
+static void place(const ac_address_space *space, tree *t, ac_value *value, uint64_t base) {
+  const int index = (int)(value - t->values);
+  fit f = {space, value->first, value->last, value->bytes, within_chunk(space, base, value->bytes)};
+  find_place(t, t->root, &f);
+  value->address = f.address;
+  t->at[index].priority = (uint32_t)ac_hash(AC_HASH_BEGIN, &index, sizeof index);
+  t->root = insert(t, t->root, index);
 }
 
 static uint64_t order_key(const ac_value *value, int order) {
@@ -89,44 +211,60 @@ static uint64_t order_key(const ac_value *value, int order) {
 
 enum { ORDERS = 3 };
 
+/* Where the values end; `limit` if that is not below it, as soon as this is known. */
 static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
-                          uint64_t base, candidate *list, const ac_value **met) {
+                          uint64_t base, uint64_t limit, candidate *list, placed *room) {
   ac_value *values = sequence->values;
+  tree t = {values, room, -1};
   int count = 0;
   for (int i = 0; i < sequence->value_count; i++)
     if (values[i].shares == i) list[count++] = (candidate){order_key(&values[i], order), i};
   qsort(list, (size_t)count, sizeof *list, by_key);
   uint64_t end = base;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && end < limit; i++) {
     ac_value *value = &values[list[i].value];
-    place(space, values, list, i, value, base, met);
+    place(space, &t, value, base);
     if (value->address + value->bytes > end) end = value->address + value->bytes;
   }
-  return end;
+  return end < limit ? end : limit;
+}
+
+/* Room for a search. */
+typedef struct room {
+  candidate *list;
+  placed *at;
+  uint64_t *best; /* addresses */
+} room;
+
+static ac_status make_room(room *r, int values) {
+  const size_t count = (size_t)values + 1;
+  r->list = malloc(count * sizeof *r->list);
+  r->at = malloc(count * sizeof *r->at);
+  r->best = malloc(count * sizeof *r->best);
+  if (r->list && r->at && r->best) return AC_OK;
+  return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
 }
 
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t *end) {
+                          uint64_t bound, uint64_t limit, uint64_t *end) {
   AC_TRY(ac_layout_check(space, sequence));
-  size_t room = (size_t)sequence->value_count + 1;
-  candidate *list = malloc(room * sizeof *list);
-  const ac_value **met = malloc(room * sizeof *met);
-  if (!list || !met) {
-    free(list);
-    free(met);
-    return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
+  room r;
+  ac_value *values = sequence->values;
+  const int count = sequence->value_count;
+  ac_status status = make_room(&r, count);
+  int best = -1;
+  *end = limit;
+  for (int order = 0; status == AC_OK && order<ORDERS && * end> base + bound; order++) {
+    const uint64_t reached = try_order(space, sequence, order, base, *end, r.list, r.at);
+    if (reached >= *end) continue;
+    *end = reached, best = order;
+    for (int i = 0; i < count; i++) r.best[i] = values[i].address;
   }
-  int best = 0;
-  uint64_t best_end = UINT64_MAX, reached = 0;
-  for (int order = 0; order < ORDERS; order++) {
-    reached = try_order(space, sequence, order, base, list, met);
-    if (reached < best_end) best_end = reached, best = order;
-  }
-  if (best != ORDERS - 1) try_order(space, sequence, best, base, list, met);
-  free(list);
-  free(met);
-  *end = best_end;
-  return AC_OK;
+  for (int i = 0; i < count && best >= 0; i++) values[i].address = r.best[i];
+  free(r.list);
+  free(r.at);
+  free(r.best);
+  return status;
 }
 
 static uint64_t largest_sum(const int64_t *change, int steps) {

@@ -77,6 +77,20 @@ ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_seq
   return unlimited(total_bound(problem, micro_batch, main, stepping, evaluation, bytes), bytes);
 }
 
+ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
+  ac_status status = AC_OK;
+  *bytes = UINT64_MAX;
+  for (int moved = 0; moved < 2 && status == AC_OK; moved++) {
+    ac_address_space space = new_space(problem);
+    ac_control_block control;
+    ac_plan_bytes classes = {0};
+    const ac_placing how = {micro_batch, 0, moved && ac_problem_may_move(problem)};
+    status = ac_cells_place(problem, &how, &space, NULL, &control, &classes);
+    if (status == AC_OK && space.end < *bytes) *bytes = space.end;
+  }
+  return unlimited(status, bytes);
+}
+
 /* ---- laying down ----------------------------------------------------------------------------- */
 
 /* What a sequence's values take: where they end, and the bounds. */
@@ -87,23 +101,32 @@ typedef struct arena {
 
 static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
                            const ac_address_space *space, ac_sequence *sequence, uint64_t after,
-                           arena *a) {
+                           uint64_t limit, arena *a) {
   AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &a->sums));
-  return ac_layout_arena(space, sequence, space->end, &a->end);
+  return ac_layout_arena(space, sequence, space->end, a->sums.all, limit, &a->end);
 }
 
 /* Cells of the arena lie where their values do, if these are kept. */
-static void find_in_arena(ac_plan *plan) {
-  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return;
+static ac_status find_in_arena(ac_plan *plan) {
+  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return AC_OK;
+  const size_t tensors = (size_t)plan->graph->tensor_count + 1;
+  uint64_t *address = malloc(tensors * sizeof *address);
+  if (!address) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
+  for (size_t i = 0; i < tensors; i++) address[i] = AC_NO_ADDRESS;
   for (int v = 0; v < plan->main.value_count; v++)
-    for (int i = 0; i < plan->cell_count; i++)
-      if (plan->cells[i].space == AC_SPACE_ARENA &&
-          plan->cells[i].tensor == plan->main.values[v].tensor)
-        plan->cells[i].address = plan->main.values[v].address;
+    if (plan->main.values[v].tensor >= 0)
+      address[plan->main.values[v].tensor] = plan->main.values[v].address;
+  for (int i = 0; i < plan->cell_count; i++) {
+    ac_cell *cell = &plan->cells[i];
+    if (cell->space == AC_SPACE_ARENA && address[cell->tensor] != AC_NO_ADDRESS)
+      cell->address = address[cell->tensor];
+  }
+  free(address);
+  return AC_OK;
 }
 
-static ac_status lay_memory(ac_plan *plan) {
+static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   const ac_problem *problem = &plan->problem;
   const int64_t micro_batch = plan->info.micro_batch;
   ac_plan_bytes *bytes = &plan->info.bytes;
@@ -116,11 +139,11 @@ static ac_status lay_memory(ac_plan *plan) {
   plan->control = control.address;
   plan->control_bytes = control.bytes;
   AC_TRY(lay_arena(problem, micro_batch, &space, &plan->main, after_workspace(problem, &plan->main),
-                   &main));
-  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->stepping, 0, &stepping));
+                   limit, &main));
+  AC_TRY(lay_arena(problem, micro_batch, &space, &plan->stepping, 0, limit, &stepping));
   if (problem->desc.purpose == AC_TRAIN)
-    AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, &evaluation));
-  find_in_arena(plan);
+    AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, limit, &evaluation));
+  AC_TRY(find_in_arena(plan));
   const ac_layout_sums window = {larger(main.sums.all, stepping.sums.all),
                                  larger(main.sums.tensors, stepping.sums.tensors),
                                  larger(main.sums.activations, stepping.sums.activations)};
@@ -154,7 +177,8 @@ ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice) {
     if (!plan->cells) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
   }
   AC_TRY(lay_sequences(plan, choice));
-  return unlimited(lay_memory(plan), &plan->info.bytes.total);
+  const uint64_t limit = choice->limit ? choice->limit : UINT64_MAX;
+  return unlimited(lay_memory(plan, limit), &plan->info.bytes.total);
 }
 
 void ac_plan_clear(ac_plan *plan) {

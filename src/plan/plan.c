@@ -22,14 +22,13 @@ static ac_status check_clipping(const ac_plan_desc *desc) {
       desc->gradient_storage == AC_GRADIENT_F32)
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: clipping by value or adaptively (--clip-by) needs weights and gradients in "
+                 "plan: clipping by value or adaptively needs weights and gradients in "
                  "f32, and none that are folded");
 }
 
 static ac_status check_average(const ac_plan_desc *desc) {
   if (!desc->average || desc->weights == AC_WEIGHTS_F32) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: averages (--ema) are of weights that have an original in f32");
+  return ac_fail(AC_ERROR_ARGUMENT, "plan: averages are of weights that have an original in f32");
 }
 
 /* What gradients can be folded into, and from where. */
@@ -37,17 +36,14 @@ static ac_status check_folded(const ac_plan_desc *desc) {
   if (desc->gradients != AC_GRADIENTS_FOLDED || desc->purpose != AC_TRAIN) return AC_OK;
   const ac_optimizer_kind kind = desc->optimizer;
   if (kind != AC_ADAMW && kind != AC_SGD && kind != AC_MUON)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: only AdamW, SGD and Muon take folded gradients (--gradients folded)");
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Muon take folded gradients");
   if (kind == AC_SGD && desc->sgd_no_momentum)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: SGD without momentum keeps nothing that gradients could be folded into "
-                   "(--gradients folded)");
+                   "plan: SGD without momentum keeps nothing that gradients could be folded into");
   if (desc->optimizer_state != AC_STATE_F32 || desc->weights != AC_WEIGHTS_F32 ||
       desc->gradient_storage != AC_GRADIENT_F32)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: folded gradients (--gradients folded) need weights, gradients and "
-                   "optimizer state in f32");
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: folded gradients need weights, gradients and "
+                                      "optimizer state in f32");
   return AC_OK;
 }
 

@@ -177,6 +177,7 @@ typedef struct ac_choice {
   const ac_nodes *order;  /* of the micro-batch's nodes, some of them twice */
   ac_gradients gradients; /* where they are kept; not AUTO */
   bool host_state;        /* optimizer state that may move does */
+  uint64_t limit;         /* a total that is not below it need not be exact; 0: it has to be */
 } ac_choice;
 
 struct ac_plan {
@@ -345,9 +346,11 @@ typedef struct ac_address_space {
 /* Appends a tensor that is always alive. Fails if it exceeds a chunk. */
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 
-/* Places a sequence's values from `base` on; *end receives where they end. */
+/* Places a sequence's values from `base` on; *end receives where they end. `bound`: the largest sum
+ * of bytes alive at once, below which no layout can be. Where no layout found ends below `limit`,
+ * *end is that, and there are no addresses. */
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
-                          uint64_t *end);
+                          uint64_t bound, uint64_t limit, uint64_t *end);
 
 /* Fails as ac_layout_arena does if a value exceeds a chunk. */
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
@@ -391,6 +394,8 @@ ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_ad
  * largest allocation, so nothing fits. */
 ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
                           ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes);
+/* The least bytes of what persists on the device. */
+ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 /* That of the evaluation's arena. */
 ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 

@@ -32,8 +32,7 @@ static ac_status unsupported(const ac_problem *problem, const ac_node *node, int
   return ac_fail(
       AC_ERROR_UNSUPPORTED,
       "plan: device %s cannot run %s on %lld samples, and %s keeps a batch whole; take a "
-      "smaller batch, group norm, or accept the statistics of micro-batches "
-      "(--batch-norm micro)",
+      "smaller batch, group norm, or accept the statistics of micro-batches",
       id, text, (long long)batch,
       ac_node_text(whole, sizeof whole, problem->graph,
                    ac_node_at(problem->graph, problem->coupled)));
@@ -123,10 +122,10 @@ static ac_status settle_fused(ac_plan_desc *desc) {
   if (!ac_gradients_need_whole(desc->gradients) || desc->purpose != AC_TRAIN) return AC_OK;
   if (desc->micro_batch && desc->micro_batch != desc->batch)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: fused gradients (--gradients %s) are of one micro-batch, and a batch of "
+                   "plan: gradients that are fused%s are of one micro-batch, and a batch of "
                    "%lld in micro-batches of %lld has several",
-                   desc->gradients == AC_GRADIENTS_FUSED ? "fused" : "fused-local",
-                   (long long)desc->batch, (long long)desc->micro_batch);
+                   desc->gradients == AC_GRADIENTS_FUSED ? "" : " locally", (long long)desc->batch,
+                   (long long)desc->micro_batch);
   desc->micro_batch = desc->batch;
   desc->whole_windows = true;
   return AC_OK;
@@ -182,7 +181,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
       AC_ERROR_ARGUMENT,
       "plan: %s looks at all samples of a batch of %lld and cannot be split into "
       "micro-batches of %lld; take group norm, a micro-batch of %lld, or accept the "
-      "statistics of micro-batches (--batch-norm micro)",
+      "statistics of micro-batches",
       ac_node_text(text, sizeof text, problem->graph, ac_node_at(problem->graph, problem->coupled)),
       (long long)desc->batch, (long long)desc->micro_batch, (long long)desc->batch);
 }
@@ -228,10 +227,8 @@ static ac_status settle_state_space(ac_problem *problem) {
   if (ac_state_must_stay(desc->gradients))
     return ac_fail(
         AC_ERROR_ARGUMENT,
-        "plan: optimizer state in host memory and gradients that are %s (--gradients %s) "
-        "exclude each other",
-        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused locally",
-        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused-local");
+        "plan: optimizer state in host memory and gradients that are %s exclude each other",
+        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused locally");
   problem->host_bytes = ac_cells_host_bytes(problem);
   if (!asked) return AC_OK;
   if (!problem->host_bytes)

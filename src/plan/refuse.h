@@ -1,4 +1,4 @@
-/* What is said where no plan fits: what would, and what the knobs that were set would buy. */
+/* What is said where no plan fits. */
 #ifndef AC_PLAN_REFUSE_H
 #define AC_PLAN_REFUSE_H
 

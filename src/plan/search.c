@@ -5,7 +5,7 @@
  * get slower with more budget, as candidates do not depend on it, and the smallest budget that can
  * be met is the smallest total among the candidates, exactly.
  *
- * Totals need a layout, which is quadratic in values; the sum of bytes alive is linear and a lower
+ * Totals need a layout, which takes n log n in values; the sum of bytes alive is linear and a lower
  * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
 #include "plan/refuse.h"
 
@@ -27,9 +27,10 @@ static ac_status choose(ac_candidates *s, ac_plan *plan, int read_ahead, uint64_
   *fits = false;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
   plan->fastest_seconds = s->list[0].seconds;
+  const uint64_t beside = ac_problem_needs(s->problem, 0, read_ahead);
   for (int i = 0; i < s->count && !*fits; i++) {
     if (ac_problem_needs(s->problem, s->list[i].bound, read_ahead) > limit) continue;
-    AC_TRY(ac_candidates_lay_down(s, plan, &s->list[i]));
+    AC_TRY(ac_candidates_lay_down(s, plan, &s->list[i], limit - beside + 1));
     *fits = ac_problem_needs(s->problem, plan->info.bytes.total, read_ahead) <= limit;
   }
   return AC_OK;
@@ -69,7 +70,7 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
 /* ---- forward only ---------------------------------------------------------------------------- */
 
 static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
-  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER, false};
+  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER, false, 0};
   return ac_plan_lay(plan, &choice);
 }
 

@@ -54,14 +54,24 @@ static uint64_t storage_bytes(const measuring *m, int storage) {
   return ac_align((uint64_t)ac_operand_bytes(&x), m->device->info.alignment);
 }
 
-/* Bytes alive at a step. */
-static uint64_t live_at(const ac_sequence *sequence, int step) {
-  uint64_t live = 0;
+/* The most bytes alive at a forward step, and at one behind these: values' beginnings and ends as
+ * changes of a running sum. */
+static ac_status find_peaks(const piece *p, uint64_t *forward, uint64_t *backward) {
+  const ac_sequence *sequence = &p->sequence;
+  int64_t live = 0, *change = calloc((size_t)sequence->step_count + 2, sizeof *change);
+  if (!change) return no_memory();
   for (int i = 0; i < sequence->value_count; i++) {
     const ac_value *value = &sequence->values[i];
-    if (value->first <= step && step <= value->last) live += value->bytes;
+    change[value->first] += (int64_t)value->bytes;
+    change[value->last + 1] -= (int64_t)value->bytes;
   }
-  return live;
+  for (int step = 0; step < sequence->step_count; step++) {
+    uint64_t *most = step < p->split ? forward : backward;
+    live += change[step];
+    if ((uint64_t)live > *most) *most = (uint64_t)live;
+  }
+  free(change);
+  return AC_OK;
 }
 
 static uint64_t excess(uint64_t peak, uint64_t base) {
@@ -76,7 +86,7 @@ static bool outside(const ac_stages *stages, const ac_value *value, int s) {
   return value->outside && from != s;
 }
 
-static void measure(const measuring *m, int s, const piece *p, ac_chain_variant *result) {
+static ac_status measure(const measuring *m, int s, const piece *p, ac_chain_variant *result) {
   const ac_stages *stages = m->stages;
   const ac_sequence *sequence = &p->sequence;
   const ac_stage *stage = &stages->stage[s];
@@ -94,11 +104,7 @@ static void measure(const measuring *m, int s, const piece *p, ac_chain_variant 
   }
   if (!reads_output) saved += output;
   if (saved < output) saved = output; /* computed in the place of something from outside */
-  for (int step = 0; step < sequence->step_count; step++) {
-    uint64_t live = live_at(sequence, step);
-    if (step < p->split) forward = live > forward ? live : forward;
-    else backward = live > backward ? live : backward;
-  }
+  AC_TRY(find_peaks(p, &forward, &backward));
   /* `outer` holds a[l-1] and the gradient of a[l], in the forward part too early. */
   uint64_t gradient_early = excess(outer, input);
   result->saved = saved;
@@ -107,6 +113,7 @@ static void measure(const measuring *m, int s, const piece *p, ac_chain_variant 
   result->backward = p->backward;
   result->extra = p->recomputed;
   result->drops_output = !reads_output && stage->boundary >= 0;
+  return AC_OK;
 }
 
 /* ---- variants -------------------------------------------------------------------------------- */
@@ -161,11 +168,9 @@ static ac_status measure_stage(const measuring *m, int s, ac_stage_variants *var
   piece p;
   for (int k = -1; k < variants->count; k++) {
     ac_status status = lay_piece(m, s, variants, k, &p);
-    if (status == AC_OK && k >= 0) {
-      measure(m, s, &p, &measured[k]);
-    } else if (status == AC_OK) {
-      ac_chain_variant plain;
-      measure(m, s, &p, &plain);
+    ac_chain_variant plain, *into = k >= 0 ? &measured[k] : &plain;
+    if (status == AC_OK) status = measure(m, s, &p, into);
+    if (status == AC_OK && k < 0) {
       result->forward = p.forward;
       result->output = storage_bytes(m, stage->boundary);
       result->forward_peak = plain.forward_peak;

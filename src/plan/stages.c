@@ -34,30 +34,38 @@ static bool casts_parameter(const ac_graph *graph, const ac_node *node) {
   return node->op == AC_OP_cast && ac_tensor_at(graph, node->in[0])->role == AC_ROLE_PARAMETER;
 }
 
-/* alive[p] counts the activations that cross from node p - 1 to node p of the forward list;
- * crossing[p] is one of them. */
-static void count_crossing(ac_stages *stages, const bool *runs, int forward, int *last, int *alive,
-                           int *crossing) {
+/* Notes that an activation is read by what stands at a place. */
+static void read_at(const ac_graph *graph, const ac_node *node, int place, int *last) {
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    int storage = activation(graph, node->in[i]);
+    if (storage >= 0 && last[storage] < place) last[storage] = place;
+  }
+}
+
+/* By storage, the last place in the forward list that reads it. A backward node without its forward
+ * node does the forward work as well, where that one stood. */
+static void find_last(const ac_stages *stages, const bool *runs, int forward, int *last) {
   const ac_graph *graph = stages->graph;
-  /* A backward node without its forward node does the forward work as well, where that one stood.
-   */
   for (int p = forward; p < stages->node_count; p++) {
     const ac_node *node = ac_node_at(graph, stages->nodes[p]);
     if (runs[node->forward]) continue;
-    int place = 0;
-    while (place < forward && stages->nodes[place] < node->forward) place++;
-    for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      int storage = activation(graph, node->in[i]);
-      if (storage >= 0 && last[storage] < place) last[storage] = place;
+    int place = 0, end = forward;
+    while (place < end) {
+      const int middle = (place + end) / 2;
+      if (stages->nodes[middle] < node->forward) place = middle + 1;
+      else end = middle;
     }
+    read_at(graph, node, place, last);
   }
-  for (int p = 0; p < forward; p++) {
-    const ac_node *node = ac_node_at(graph, stages->nodes[p]);
-    for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      int storage = activation(graph, node->in[i]);
-      if (storage >= 0 && last[storage] < p) last[storage] = p;
-    }
-  }
+  for (int p = 0; p < forward; p++) read_at(graph, ac_node_at(graph, stages->nodes[p]), p, last);
+}
+
+/* alive[p] counts the activations that cross from node p - 1 to node p of the forward list, and
+ * crossing[p] adds up their numbers: where one is alone, that is its own. Both begin as changes
+ * from place to place. */
+static void count_crossing(ac_stages *stages, int forward, const int *last, int64_t *alive,
+                           int64_t *crossing) {
+  const ac_graph *graph = stages->graph;
   for (int p = 0; p < forward; p++) {
     const ac_node *node = ac_node_at(graph, stages->nodes[p]);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
@@ -68,12 +76,16 @@ static void count_crossing(ac_stages *stages, const bool *runs, int forward, int
       const bool hinted = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE;
       const int weight = hinted || casts_parameter(graph, node) ? 2 : 1;
       stages->hinted |= hinted;
-      for (int q = p + 1; q <= last[storage]; q++) alive[q] += weight, crossing[q] = storage;
+      if (last[storage] <= p) continue;
+      alive[p + 1] += weight, alive[last[storage] + 1] -= weight;
+      crossing[p + 1] += storage, crossing[last[storage] + 1] -= storage;
     }
   }
+  for (int p = 1; p <= forward; p++) alive[p] += alive[p - 1], crossing[p] += crossing[p - 1];
 }
 
-static void cut_forward(ac_stages *stages, int forward, const int *alive, const int *crossing) {
+static void cut_forward(ac_stages *stages, int forward, const int64_t *alive,
+                        const int64_t *crossing) {
   int cuts = 0;
   for (int p = 1; p < forward; p++) cuts += alive[p] == 1;
   int stride = 1 + cuts / AC_STAGES, seen = 0;
@@ -82,7 +94,7 @@ static void cut_forward(ac_stages *stages, int forward, const int *alive, const 
   for (int p = 1; p < forward; p++) {
     if (alive[p] != 1 || seen++ % stride != 0) continue;
     stage->forward_end = p;
-    stage->boundary = crossing[p];
+    stage->boundary = (int)crossing[p];
     stage = &stages->stage[stages->count++];
     stage->forward = p;
   }
@@ -185,8 +197,9 @@ static ac_status cut(ac_stages *stages, const ac_nodes *nodes) {
   size_t tensors = (size_t)graph->tensor_count + 1;
   int forward = list_nodes(stages, nodes);
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
-  int *last = calloc(tensors, sizeof *last), *alive = calloc((size_t)forward + 2, sizeof *alive);
-  int *crossing = calloc((size_t)forward + 2, sizeof *crossing);
+  int *last = calloc(tensors, sizeof *last);
+  int64_t *alive = calloc((size_t)forward + 2, sizeof *alive);
+  int64_t *crossing = calloc((size_t)forward + 2, sizeof *crossing);
   bool *listed = calloc(tensors, sizeof *listed);
   stages->stage = calloc((size_t)forward + 1, sizeof *stages->stage);
   ac_status status = AC_OK;
@@ -194,7 +207,8 @@ static ac_status cut(ac_stages *stages, const ac_nodes *nodes) {
     status = no_memory();
   } else {
     for (int i = 0; i < nodes->count; i++) runs[nodes->list[i]] = true;
-    count_crossing(stages, runs, forward, last, alive, crossing);
+    find_last(stages, runs, forward, last);
+    count_crossing(stages, forward, last, alive, crossing);
     cut_forward(stages, forward, alive, crossing);
     cut_backward(stages, forward);
     status = set_before(stages);

@@ -61,7 +61,8 @@ ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64
       !ac_spikes_good_is_due(&trainer->spikes, step, every))
     return AC_OK;
   ac_spikes_good_is_here(&trainer->spikes, step);
-  const ac_status status = ac_trainer_save_state(trainer, desc->good_state, NULL, 0);
+  const ac_status status = ac_trainer_save_state(trainer, desc->good_state, desc->good_metadata,
+                                                 desc->good_metadata_count);
   *failed = status == AC_ERROR_IO && before.has_good;
   if (!*failed) return status;
   trainer->spikes = before;

@@ -195,7 +195,12 @@ static int find_in_file(const ac_model_file *file, const char *name, const char 
 
 static ac_status check_in_file(const ac_model_file *file, int found, const ac_tensor *tensor,
                                const char *path) {
-  if (found < 0) return ac_fail(AC_ERROR_FORMAT, "%s holds no tensor \"%s\"", path, tensor->name);
+  if (found < 0) {
+    const char *dtype = ac_model_file_dtype(file, tensor->name);
+    if (!dtype) return ac_fail(AC_ERROR_FORMAT, "%s holds no tensor \"%s\"", path, tensor->name);
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" cannot be read: its dtype is %s", path,
+                   tensor->name, ac_quote(dtype).text);
+  }
   const ac_model_tensor *there = ac_model_file_tensor(file, found);
   bool same = there->rank == tensor->shape.rank &&
               (there->dtype == AC_F32 || there->dtype == AC_F16 || there->dtype == AC_BF16);

@@ -3,7 +3,13 @@
  *   fixture images FOLDER SET COUNT   SET-images-idx3-ubyte and SET-labels-idx1-ubyte: 6 x 6
  * pixels, ten classes fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB fixture
  * bare IN OUT               a model file without "transformer." before its names, without metadata
- *   fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH bytes */
+ *   fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH bytes
+ *   fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves out
+ * a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
+ * number fixture formats FOLDER    a file of each format of tests/formats.h fixture list their
+ * names, what they are called and who reads them */
+#include "formats.h"
+
 #include <accrue/model_file.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +82,74 @@ static int write_bare(const char *from, const char *to) {
   return status != AC_OK;
 }
 
+/* ---- models with changes --------------------------------------------------------------------- */
+
+enum { MOST_TENSORS = 256, MOST_METADATA = 16 };
+
+typedef struct changed_model {
+  ac_model_file *file;
+  ac_model_tensor tensors[MOST_TENSORS];
+  int from[MOST_TENSORS]; /* in the file */
+  bool differs[MOST_TENSORS];
+  int count;
+  ac_metadata metadata[MOST_METADATA];
+  int metadata_count;
+} changed_model;
+
+static ac_status read_changed(void *user, int index, int64_t first, int64_t count, void *data) {
+  const changed_model *m = user;
+  const ac_status status = ac_model_file_read(m->file, m->from[index], first, count, data);
+  if (m->differs[index] && !first && count) ((float *)data)[0] += 1;
+  return status;
+}
+
+static bool is_left_out(const char *name, int count, char **changes) {
+  for (int i = 0; i < count; i++)
+    if (changes[i][0] == '-' && !strcmp(changes[i] + 1, name)) return true;
+  return false;
+}
+
+static bool add_tensor(changed_model *m, int from, const char *name, bool differs) {
+  if (from < 0 || m->count == MOST_TENSORS) return false;
+  m->tensors[m->count] = *ac_model_file_tensor(m->file, from);
+  if (name) m->tensors[m->count].name = name;
+  m->from[m->count] = from;
+  m->differs[m->count++] = differs;
+  return true;
+}
+
+static bool apply(changed_model *m, char *change) {
+  char *equals = strchr(change, '=');
+  if (change[0] == '-') return true;
+  if (!equals) return false;
+  *equals = 0;
+  if (change[0] == '+' || change[0] == '~')
+    return add_tensor(m, ac_model_file_find(m->file, equals + 1), change + 1, change[0] == '~');
+  if (m->metadata_count == MOST_METADATA) return false;
+  m->metadata[m->metadata_count++] = (ac_metadata){change, equals + 1};
+  return true;
+}
+
+static int write_model(const char *from, const char *to, int count, char **changes) {
+  static changed_model m;
+  if (ac_model_file_open(&m.file, from) != AC_OK) return 1;
+  bool good = true;
+  for (int i = 0; i < ac_model_file_tensor_count(m.file) && good; i++)
+    if (!is_left_out(ac_model_file_tensor(m.file, i)->name, count, changes))
+      good = add_tensor(&m, i, NULL, false);
+  for (int i = 0; i < count && good; i++) good = apply(&m, changes[i]);
+  good = good && ac_model_file_write(to, m.tensors, m.count, m.metadata, m.metadata_count,
+                                     read_changed, &m) == AC_OK;
+  ac_model_file_close(m.file);
+  return !good;
+}
+
+static int list_formats(void) {
+  for (int i = 0; i < FORMAT_FILES; i++)
+    printf("%s|%s|%d\n", format_files[i].name, format_files[i].called, format_files[i].readers);
+  return 0;
+}
+
 static int write_safetensors(const char *path, const char *length, const char *header,
                              const char *bytes) {
   FILE *file = fopen(path, "wb");
@@ -94,6 +168,9 @@ int main(int argc, char **argv) {
   if (argc == 5 && !strcmp(what, "tokens"))
     return write_tokens(argv[2], atoi(argv[3]), atoi(argv[4]));
   if (argc == 4 && !strcmp(what, "bare")) return write_bare(argv[2], argv[3]);
+  if (argc >= 4 && !strcmp(what, "model")) return write_model(argv[2], argv[3], argc - 4, argv + 4);
+  if (argc == 3 && !strcmp(what, "formats")) return !formats_write(argv[2]);
+  if (argc == 2 && !strcmp(what, "list")) return list_formats();
   if (argc == 6 && !strcmp(what, "safetensors"))
     return write_safetensors(argv[2], argv[3], argv[4], argv[5]);
   return 2;

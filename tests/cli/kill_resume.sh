@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: ends runs of accrue train with SIGKILL or SIGTERM
-# at random times, lets them go on with --resume, and holds what comes out against the same runs undisturbed: model, the
+# at random times, lets them go on with --resume-or-start, and holds what comes out against the same runs undisturbed: model, the
 # tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
 # averages, groups and frozen parameters, rates by validation, alarms for spikes, norms and noise by layer, dropout, augmentation and reading ahead.
@@ -136,7 +136,7 @@ choose_flags() {
 }
 
 without_times() {
-  sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
+  sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
 }
 # The elements of a safetensors file: what follows its header.
 tensors() {
@@ -173,7 +173,7 @@ while ((done_kills < kills)); do
   # Each life is a little longer than the one before, so that the run comes to its end.
   life=1 struck=0 stopped=0
   while :; do
-    "$accrue" train "${flags[@]}" --out killed --metrics killed.jsonl --resume >killed.log 2>&1 &
+    "$accrue" train "${flags[@]}" --out killed --metrics killed.jsonl --resume-or-start >killed.log 2>&1 &
     process=$!
     limit=$((took * (10 + RANDOM % 50 + 4 * life) / 100))
     sleep "$(printf '%d.%03d' $((limit / 1000)) $((limit % 1000)))"

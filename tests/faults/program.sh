@@ -24,18 +24,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 seq 1 3000 >text
-flags=(gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --lr 0.01 --schedule constant --device cpu
-  --threads 1 --eval-every 2 --eval-samples 10 --save-every 1 --keep 2 --read-ahead 0 --seed 3)
+flags=(gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 4 --schedule constant --device cpu
+  --threads 1 --eval-every 2 --eval-samples 10 --read-ahead 0 --seed 3)
 
 train() { # FOLDER STEPS FLAG...
-  "$accrue" train "${flags[@]}" --out "$1" --metrics "$1.jsonl" --steps "$2" --resume "${@:3}" >"$1.out" 2>"$1.err"
+  "$accrue" train "${flags[@]}" --save-every 1 --keep 2 --out "$1" --metrics "$1.jsonl" --steps "$2" --resume-or-start "${@:3}" >"$1.out" 2>"$1.err"
 }
 copy() { # FROM TO
   rm -rf "$2" "$2".*
   if [[ -d $1 ]]; then cp -r "$1" "$2" && cp "$1.jsonl" "$2.jsonl"; fi
 }
 without_times() {
-  sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
+  sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
 }
 # The elements of a safetensors file: what follows its header.
 tensors() {
@@ -79,6 +79,7 @@ check_resumed() {
   if [[ $mode == going ]] && ! grep -qE 'going on after step [2345]' run.err; then
     wrong 'the state is lost' && return
   fi
+  grep -q 'the best model, .* could not be saved' run.first.err && return # it is lost, as is said
   if ! cmp -s "$whole/model.safetensors" run/model.safetensors; then
     wrong 'another model' && return
   fi
@@ -107,11 +108,11 @@ full_disk() {
   set_mode new
   fault=none
   local calls first
-  LD_PRELOAD=$faults ACCRUE_FAULT=file:0:EIO ACCRUE_FAULT_PATH=/state- ACCRUE_FAULT_REPORT=$work/report train one 1
+  LD_PRELOAD=$faults ACCRUE_FAULT=file:0:EIO ACCRUE_FAULT_PATH=/state- ACCRUE_FAULT_REPORT=$work/report train one 1 "${more[@]}"
   read -r calls _ <report
   first=$((calls + 1))
   fault=file:$first-$((first + 2)):ENOSPC
-  LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=/state- train run 5 || { wrong "status $?" && return; }
+  LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=/state- train run 5 "${more[@]}" || { wrong "status $?" && return; }
   cp run.err run.first.err
   (($(grep -c 'no state could be saved' run.err) == 1)) &&
     grep -q 'saved at step 2, and training goes on: .*/state-0000000002.safetensors: No space left' run.err ||
@@ -121,7 +122,7 @@ full_disk() {
   check_resumed
 }
 
-# A new run in the folder of one that has not ended is killed while it puts its record in the place of that one's: there is
+# A new run that replaces one that has not ended is killed while it puts its record in the place of that one's: there is
 # always a run to go on with.
 over_another() {
   local k status every
@@ -133,11 +134,12 @@ over_another() {
       copy stopped run
       fault=file:$k:crash status=0 runs=$((runs + 1))
       { LD_PRELOAD=$faults ACCRUE_FAULT=$fault ACCRUE_FAULT_PATH=run.json \
-        "$accrue" train "${flags[@]}" --out run --metrics run.jsonl --steps 5 --save-every $every --keep 1 \
+        "$accrue" train "${flags[@]}" "${more[@]}" --out run --metrics run.jsonl --steps 5 --save-every $every --keep 1 --overwrite \
         >run.out 2>run.err; } 2>/dev/null || status=$?
       cp run.err run.first.err
       ((status == 137)) || break
-      train run 5 || wrong 'it does not go on'
+      rm -f run.jsonl # metrics are replaced at once
+      train run 5 "${more[@]}" || wrong 'it does not go on'
       grep -q 'going on after step' run.err || wrong 'the states are lost'
     done
     ((status == 0 && k > 5)) || wrong "status $status of call $k"
@@ -152,17 +154,18 @@ named() { # KIND K
 }
 
 set_mode() {
-  mode=$1 begin=none whole=whole more=()
+  mode=$1 begin=none whole=whole more=(--lr 0.01)
   case $mode in
     going) begin=half whole=ended ;;
     best) whole=best more=(--keep-best --lr 0.5) ;; # the best model is not the last
   esac
 }
 
-train whole 5
-train half 2
+set_mode new
+train whole 5 "${more[@]}"
+train half 2 "${more[@]}"
 copy half ended
-train ended 5
+train ended 5 "${more[@]}"
 set_mode best
 train best 5 "${more[@]}"
 ! cmp -s best/model.safetensors whole/model.safetensors

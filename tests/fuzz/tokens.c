@@ -1,5 +1,5 @@
-/* Tokens: bytes 0 and 1 are the vocabulary less one, byte 2 the context, bit 0 of byte 3 the jitter
- * and its bit 1 text; the rest is the file. */
+/* Tokens: bytes 0 and 1 are the vocabulary less one, byte 2 the context, bit 0 of byte 3 the
+ * jitter, its bit 1 text and bit 2 any bytes; the rest is the file. */
 #include "fuzz.h"
 
 #include <accrue/dataset.h>
@@ -25,12 +25,13 @@ static void read_windows(const ac_tokens *tokens, int64_t vocab, int64_t context
 
 static void run(const uint8_t *data, size_t bytes) {
   if (bytes < 4) return;
-  bool text = data[3] & 2;
-  int64_t vocab = text ? 256 : (data[0] | data[1] << 8) + 1;
+  const bool text = data[3] & 2, any = data[3] & 4;
+  const int64_t vocab = text || any ? 256 : (data[0] | data[1] << 8) + 1;
   const char *path = fuzz_file(0, data + 4, bytes - 4);
   ac_tokens *tokens;
-  ac_status status = text ? ac_tokens_from_text(&tokens, path, data[0])
-                          : ac_tokens_from_uint16(&tokens, path, vocab);
+  ac_status status = any    ? ac_tokens_from_bytes(&tokens, path, data[0], NULL, NULL)
+                     : text ? ac_tokens_from_text(&tokens, path, data[0])
+                            : ac_tokens_from_uint16(&tokens, path, vocab);
   if (status == AC_OK) read_windows(tokens, vocab, data[2], data[3] & 1);
   else fuzz_check_sentence();
   ac_tokens_free(tokens);
@@ -39,10 +40,15 @@ static void run(const uint8_t *data, size_t bytes) {
 static void seeds(fuzz_take take) {
   uint8_t input[64] = {9, 0, 5};
   for (size_t i = 4; i < sizeof input; i++) input[i] = i % 2 ? 0 : (uint8_t)(i % 10);
-  for (uint8_t kind = 0; kind < 4; kind++) {
+  for (uint8_t kind = 0; kind < 8; kind++) {
     input[3] = kind;
+    for (size_t i = 4; i < sizeof input; i++)
+      input[i] = kind & 2 ? (uint8_t)("some text\n"[i % 10]) : input[i];
     take(input, sizeof input);
+    fuzz_take_gzip(take, input, sizeof input, 4);
   }
+  uint8_t llmc[4 + 1024 + 6] = {9, 0, 1, 0, 0x88, 0xd8, 0x34, 1, 1, 0, 0, 0, 3};
+  take(llmc, sizeof llmc);
 }
 
 const fuzz_format fuzz_tokens = {"tokens", run, seeds};

@@ -228,6 +228,12 @@ static void plans(void) {
   HARMLESS(ac_plan_get_info, plan, !ac_plan_get_info(NULL));
   REFUSED(ac_plan_get_step, plan, ac_plan_get_step(NULL, 0, &step));
   REFUSED(ac_plan_get_step, result, ac_plan_get_step(plan, 0, NULL));
+  ac_plan_offer offer;
+  REFUSED(ac_plan_offers, graph, ac_plan_offers(NULL, device, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, device, ac_plan_offers(graph, NULL, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, count, ac_plan_offers(graph, device, NULL, &offer, 1, NULL));
+  HARMLESS(ac_plan_offers, list, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
+  HARMLESS(ac_plan_offers, desc, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
   REFUSED(ac_plan_alternatives, plan, ac_plan_alternatives(NULL, NULL, 0, &count));
   REFUSED(ac_plan_alternatives, count, ac_plan_alternatives(plan, NULL, 0, NULL));
   HARMLESS(ac_plan_alternatives, list, ac_plan_alternatives(plan, NULL, 0, &count) == AC_OK);
@@ -287,6 +293,14 @@ static void files(void) {
   REFUSED(ac_tokens_from_text_where, tokens, ac_tokens_from_text_where(NULL, none, 0, NULL, NULL));
   NOT_MADE(ac_tokens_from_text_where, path, ac_tokens, e,
            ac_tokens_from_text_where(&e, NULL, 0, NULL, NULL));
+  REFUSED(ac_tokens_from_bytes, tokens, ac_tokens_from_bytes(NULL, none, 0, NULL, NULL));
+  NOT_MADE(ac_tokens_from_bytes, path, ac_tokens, e, ac_tokens_from_bytes(&e, NULL, 0, NULL, NULL));
+  ac_tokens *taken = NULL;
+  HARMLESS(ac_tokens_from_bytes, takes,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
+  HARMLESS(ac_tokens_from_bytes, user,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
+  HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
@@ -319,6 +333,8 @@ static void files(void) {
   NOT_MADE(ac_dataset_mnist_folder, folder, ac_dataset, e, ac_dataset_mnist_folder(&d, &e, NULL));
   REFUSED(ac_dataset_from_cifar10, dataset, ac_dataset_from_cifar10(NULL, none, 0, -1));
   NOT_MADE(ac_dataset_from_cifar10, path, ac_dataset, e, ac_dataset_from_cifar10(&e, NULL, 0, -1));
+  REFUSED(ac_dataset_from_cifar, dataset, ac_dataset_from_cifar(NULL, none, 0, -1));
+  NOT_MADE(ac_dataset_from_cifar, path, ac_dataset, e, ac_dataset_from_cifar(&e, NULL, 0, -1));
   REFUSED(ac_dataset_from_cifar100, dataset, ac_dataset_from_cifar100(NULL, none, true, 0, -1));
   NOT_MADE(ac_dataset_from_cifar100, path, ac_dataset, e,
            ac_dataset_from_cifar100(&e, NULL, true, 0, -1));

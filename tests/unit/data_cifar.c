@@ -137,6 +137,74 @@ static void damaged_gzip_is_named(void **state) {
 
 /* ---- folders --------------------------------------------------------------------------------- */
 
+/* Appends two members, `between` them and `after` them, of two records each. */
+static void write_members(const char *name, const void *between, size_t some, const void *after,
+                          size_t more) {
+  unsigned char *member[2];
+  size_t bytes[2];
+  for (int i = 0; i < 2; i++) {
+    write_records("member.gz", i, 2, 10);
+    member[i] = read_file(in_folder("member.gz").text, &bytes[i]);
+  }
+  FILE *file = fopen(in_folder(name).text, "wb");
+  assert_non_null(file);
+  fwrite(member[0], 1, bytes[0], file);
+  fwrite(between, 1, some, file);
+  fwrite(member[1], 1, bytes[1], file);
+  fwrite(after, 1, more, file);
+  assert_int_equal(fclose(file), 0);
+  free(member[0]);
+  free(member[1]);
+}
+
+/* What Python's gzip module does with the same bytes: members are one after another, zeros between
+ * and after them are padding, and anything else is an error (BadGzipFile). */
+static void every_member_counts(void **state) {
+  (void)state;
+  static const unsigned char empty[] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3,
+                                        3,    0,    0, 0, 0, 0, 0, 0, 0, 0};
+  static const struct {
+    const void *between, *after;
+    size_t some, more;
+    const char *mention; /* NULL: four records */
+  } cases[] = {
+      {"", "", 0, 0, NULL},
+      {empty, "", sizeof empty, 0, NULL},
+      {"", "\0\0\0\0", 0, 4, NULL},
+      {"\0\0\0\0", "", 4, 0, NULL},
+      {"\x1e", "", 1, 0, "followed by bytes that are not gzip data"},
+      {"", "text", 0, 4, "followed by bytes that are not gzip data"},
+      {"", "\0\0text", 0, 6, "followed by bytes that are not gzip data"},
+      {"\x1f\x8a", "", 2, 0, "corrupt"},
+      {"", "\x1f\x8b", 0, 2, "truncated"},
+      {"", "\x1f", 0, 1, "truncated"},
+  };
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    ac_dataset *dataset;
+    write_members("members.gz", cases[c].between, cases[c].some, cases[c].after, cases[c].more);
+    const ac_status status = ac_dataset_from_cifar10(&dataset, in_folder("members.gz").text, 0, -1);
+    if (cases[c].mention) {
+      assert_fails(status, AC_ERROR_FORMAT, cases[c].mention);
+      continue;
+    }
+    assert_ok(status);
+    assert_int_equal(ac_dataset_count(dataset), 4);
+    ac_dataset_free(dataset);
+  }
+  /* One bit of the second member's first byte. */
+  size_t bytes, first;
+  write_records("member.gz", 0, 2, 10);
+  free(read_file(in_folder("member.gz").text, &first));
+  write_members("members.gz", "", 0, "", 0);
+  unsigned char *data = read_file(in_folder("members.gz").text, &bytes);
+  data[first] ^= 1;
+  write_file(in_folder("members.gz").text, data, bytes);
+  free(data);
+  ac_dataset *dataset;
+  assert_fails(ac_dataset_from_cifar10(&dataset, in_folder("members.gz").text, 0, -1),
+               AC_ERROR_FORMAT, "its gzip data is followed by bytes that are not gzip data");
+}
+
 static void a_folder_trains_and_validates(void **state) {
   (void)state;
   ac_dataset *train, *validation;
@@ -171,7 +239,7 @@ static void a_folder_trains_and_validates(void **state) {
 
   write_file(in_folder("ten/data_batch_2.bin").text, "x", 1); /* preferred to the gzip file */
   assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_FORMAT,
-               "data_batch_2.bin: 1 bytes are no whole number");
+               "data_batch_2.bin is text, not a file of CIFAR-10's records");
   assert_null(train);
   assert_null(validation);
 }
@@ -204,6 +272,7 @@ int main(void) {
       cmocka_unit_test(the_hundred_have_two_labels),
       cmocka_unit_test(damage_is_named),
       cmocka_unit_test(damaged_gzip_is_named),
+      cmocka_unit_test(every_member_counts),
       cmocka_unit_test(a_folder_trains_and_validates),
       cmocka_unit_test(a_folder_of_the_hundred),
   };

@@ -2,6 +2,7 @@
 #include "unit/files.h"
 
 #include <accrue/dataset.h>
+#include <fcntl.h>
 
 #ifndef AC_TEST_DATA
 #define AC_TEST_DATA ""
@@ -97,7 +98,7 @@ static void a_large_file_is_read_whole(void **state) {
   for (int i = 0; i < BYTES; i++) data[i] = (unsigned char)(i * 7 >> 3);
   write_file(in_folder("large").text, data, BYTES);
   ac_tokens *tokens;
-  assert_ok(ac_tokens_from_text(&tokens, in_folder("large").text, 0));
+  assert_ok(ac_tokens_from_bytes(&tokens, in_folder("large").text, 0, NULL, NULL));
   assert_int_equal(ac_tokens_count(tokens), BYTES);
   ac_dataset *dataset;
   assert_ok(ac_dataset_from_tokens(&dataset, tokens, 0, BYTES, 1000, false));
@@ -132,6 +133,71 @@ static void text_that_cannot_be_read_is_named(void **state) {
   write_file(in_folder("hollow/secret").text, "x", 1);
   assert_int_equal(chmod(in_folder("hollow/secret").text, 0), 0);
   assert_fails(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_IO, "secret");
+}
+
+/* Parts of a folder that cannot be read are not left out. */
+static void folders_are_read_whole(void **state) {
+  (void)state;
+  ac_tokens *tokens;
+  test_path deep = in_folder("deep");
+  assert_int_equal(mkdir(deep.text, 0777), 0);
+  write_file(in_folder("deep/file").text, "x", 1);
+  for (int i = 0; i < 64; i++) {
+    strcat(deep.text, "/d");
+    assert_int_equal(mkdir(deep.text, 0777), 0);
+  }
+  assert_ok(ac_tokens_from_text(&tokens, in_folder("deep").text, 0));
+  ac_tokens_free(tokens);
+  strcat(deep.text, "/d");
+  assert_int_equal(mkdir(deep.text, 0777), 0);
+  assert_fails(ac_tokens_from_text(&tokens, in_folder("deep").text, 0), AC_ERROR_IO,
+               "d/d: it is more than 64 folders deep");
+}
+
+/* 17 names of 250 bytes are more than a path may have. */
+static void long_paths_are_named(void **state) {
+  (void)state;
+  enum { NAMES = 17 };
+  ac_tokens *tokens;
+  char name[251];
+  memset(name, 'n', 250);
+  name[250] = 0;
+  assert_int_equal(mkdir(in_folder("long").text, 0777), 0);
+  write_file(in_folder("long/a").text, "x", 1);
+  int at[NAMES + 1] = {open(in_folder("long").text, O_RDONLY)};
+  for (int i = 0; i < NAMES; i++) {
+    assert_int_equal(mkdirat(at[i], name, 0777), 0);
+    at[i + 1] = openat(at[i], name, O_RDONLY);
+  }
+  assert_fails(ac_tokens_from_text(&tokens, in_folder("long").text, 0), AC_ERROR_IO,
+               "cannot read a file in folder ");
+  for (int i = NAMES; i > 0; i--) {
+    close(at[i]);
+    assert_int_equal(unlinkat(at[i - 1], name, AT_REMOVEDIR), 0);
+  }
+  close(at[0]);
+}
+
+/* A folder that can be listed but not searched; root, who may do both, tries it as nobody. */
+static void unsearchable_folders_are_named(void **state) {
+  (void)state;
+  ac_tokens *tokens;
+  const bool root = geteuid() == 0;
+  assert_int_equal(chmod(test_folder, 0755), 0);
+  assert_int_equal(mkdir(in_folder("closed").text, 0755), 0);
+  assert_int_equal(mkdir(in_folder("closed/sub").text, 0755), 0);
+  write_file(in_folder("closed/a").text, "x", 1);
+  write_file(in_folder("closed/sub/b").text, "x", 1);
+  assert_int_equal(chmod(in_folder("closed/a").text, 0644), 0);
+  assert_int_equal(symlink("nothing", in_folder("closed/link").text), 0);
+  assert_ok(ac_tokens_from_text(&tokens, in_folder("closed").text, 0));
+  ac_tokens_free(tokens);
+  assert_int_equal(chmod(in_folder("closed/sub").text, 0644), 0);
+  if (root) assert_int_equal(seteuid(65534), 0);
+  const ac_status status = ac_tokens_from_text(&tokens, in_folder("closed").text, 0);
+  if (root) assert_int_equal(seteuid(0), 0);
+  assert_int_equal(chmod(in_folder("closed/sub").text, 0755), 0);
+  assert_fails(status, AC_ERROR_IO, "closed/sub/b: Permission denied");
 }
 
 static void uint16_files_are_little_endian(void **state) {
@@ -389,6 +455,9 @@ int main(void) {
       cmocka_unit_test(parts_of_a_folder_may_be_left_out),
       cmocka_unit_test(a_large_file_is_read_whole),
       cmocka_unit_test(text_that_cannot_be_read_is_named),
+      cmocka_unit_test(folders_are_read_whole),
+      cmocka_unit_test(long_paths_are_named),
+      cmocka_unit_test(unsearchable_folders_are_named),
       cmocka_unit_test(uint16_files_are_little_endian),
       cmocka_unit_test(windows_cover_every_token_once),
       cmocka_unit_test(jitter_moves_the_windows),

@@ -2,6 +2,7 @@
  * records what was read shows the order; a linear model's update shows what a window was divided
  * by. */
 #include "check.h"
+#include "offers.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -245,8 +246,8 @@ static void reading_ahead_gives_way_to_a_budget(void **state) {
   assert_int_equal(ac_plan_get_info(plan)->read_ahead, 0);
   ac_plan_free(plan);
   asked.memory = least + 3 * BATCH_BYTES;
-  assert_refused(ac_plan_create(&plan, g, s.device, &asked), AC_ERROR_BUDGET,
-                 "with nothing read ahead (--read-ahead 0)");
+  assert_refused(ac_plan_create(&plan, g, s.device, &asked), AC_ERROR_BUDGET, "needs at least");
+  assert_int_equal(test_offer(g, s.device, asked, AC_RELIEF_NO_READ_AHEAD).bytes, least);
   asked.memory += BATCH_BYTES;
   assert_int_equal(planned_ahead(g, s.device, asked), 3);
   stop(&s);

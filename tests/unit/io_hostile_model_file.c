@@ -37,7 +37,9 @@ static void malformed_headers_are_named(void **state) {
       {"7", 0, "not valid JSON"},
       {"{} x", 0, "not valid JSON"},
       {"{\"\xff\":1}", 0, "not valid JSON"},
-      {"{\"a\\u0000b\":1}", 0, "not valid JSON"},
+      {"{\"a\\u0000b\":1}", 0,
+       "tensor \"a\xef\xbf\xbd"
+       "b\" is not described"},
       {"{\"a\":1}", 0, "tensor \"a\" is not described by an object"},
       {"{\"a\":null}", 0, "tensor \"a\" is not described"},
       {"{" TENSOR("a", "F32", "[1]", 0, 4) "," TENSOR("a", "F32", "[1]", 0, 4) "}", 4, "duplicate"},
@@ -45,9 +47,7 @@ static void malformed_headers_are_named(void **state) {
       /* dtypes */
       {"{\"a\":{}}", 0, "tensor \"a\" has no dtype"},
       {"{\"a\":{\"dtype\":32}}", 0, "no dtype, or one that is no text"},
-      {"{" TENSOR("a", "F33", "[1]", 0, 4) "}", 4, "tensor \"a\" has unknown dtype \"F33\""},
-      {"{" TENSOR("a", "f32", "[1]", 0, 4) "}", 4, "unknown dtype \"f32\""},
-      {"{" TENSOR("a\\u001b[2J\\n", "\\r", "[1]", 0, 4) "}", 4, "tensor \"a?[2J?\""},
+      {"{" TENSOR("a\\u001b[2J\\n", "\\r", "-1", 0, 4) "}", 4, "tensor \"a?[2J?\""},
       /* shapes */
       {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor \"a\" has no shape"},
       {"{" TENSOR("a", "F32", "1", 0, 4) "}", 4, "one that is no array"},
@@ -99,9 +99,6 @@ static void malformed_headers_are_named(void **state) {
     assert_non_null(strstr(ac_last_error(), in_folder("model").text));
     assert_null(file);
   }
-  ac_model_file *file;
-  assert_fails(open_header(&file, "{" TENSOR("a", "F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4),
-               AC_ERROR_UNSUPPORTED, "tensor \"a\" has rank 9");
 }
 
 static void impossible_lengths_are_named(void **state) {
@@ -160,6 +157,36 @@ static void deep_and_wide_headers_are_survived(void **state) {
 
 /* Unusual but right: another order, unknown keys, spaces, empty tensors, dtypes that are skipped,
  * f64. */
+/* As the safetensors package of Python takes them (0.8.0; dtypes that it does not know later
+ * versions may): none of these is a reason to refuse the tensors that are needed. */
+static void what_is_not_needed_is_passed_over(void **state) {
+  (void)state;
+  static const char *const headers[] = {
+      "{\"__metadata__\":null," TENSOR("a", "F32", "[1]", 0, 4) "}",
+      "{" TENSOR("x", "F8_E4M3FNUZ", "[4]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}",
+      "{" TENSOR("x", "F8_E5M2FNUZ", "[2,2]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}",
+      "{" TENSOR("x", "Q7_NEW", "[3,5]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}",
+      "{" TENSOR("x", "F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}",
+      "{" TENSOR("x\\u0000y", "F32", "[1]", 0, 4) "," TENSOR("a", "F32", "[1]", 4, 8) "}",
+      "{\"__metadata__\":{\"k\\\\u0000\":\"\\u0000\"}," TENSOR("a", "F32", "[1]", 0, 4) "}",
+  };
+  for (size_t c = 0; c < sizeof headers / sizeof *headers; c++) {
+    ac_model_file *file;
+    float value = 1;
+    assert_ok(open_header(&file, headers[c], strstr(headers[c], "\"x") ? 8 : 4));
+    const int index = ac_model_file_find(file, "a");
+    assert_true(index >= 0);
+    assert_ok(ac_model_file_read(file, index, 0, 1, &value));
+    assert_true(value == 0);
+    assert_int_equal(ac_model_file_find(file, "x"), -1);
+    assert_null(ac_model_file_metadata(file, "k"));
+    ac_model_file_close(file);
+  }
+  ac_model_file *file;
+  assert_fails(open_header(&file, "{" TENSOR("x", "Q7_NEW", "[3,5]", 0, 4) "}", 5), AC_ERROR_FORMAT,
+               "no tensor holds the last 1 bytes");
+}
+
 static void what_the_format_allows_is_read(void **state) {
   (void)state;
   static const char header[] =
@@ -246,6 +273,7 @@ int main(void) {
       cmocka_unit_test(malformed_headers_are_named),
       cmocka_unit_test(impossible_lengths_are_named),
       cmocka_unit_test(deep_and_wide_headers_are_survived),
+      cmocka_unit_test(what_is_not_needed_is_passed_over),
       cmocka_unit_test(what_the_format_allows_is_read),
       cmocka_unit_test(changed_bytes_do_no_harm),
   };

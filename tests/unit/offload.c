@@ -1,6 +1,7 @@
 /* Optimizer state in host memory changes where bytes are, not one of them: on the dry device, and
  * on every OpenCL device, which counts as one with its own memory here. */
 #include "files.h"
+#include "offers.h"
 #include "runs.h"
 
 #include "core/align.h"
@@ -377,10 +378,13 @@ static void budgets_decide(void **state) {
   ac_plan_free(plan);
   for (int i = 0; i < 2; i++) {
     desc.host_memory = i ? m->host_bytes - 1 : 0;
-    char offer[96];
-    snprintf(offer, sizeof offer, "with optimizer state in host memory (--host-memory %llu)",
-             (unsigned long long)m->host_bytes);
-    assert_refused(plan_of(&plan, device, desc), AC_ERROR_BUDGET, offer);
+    ac_graph *graph = perceptron();
+    desc.batch = BATCH;
+    const ac_plan_offer offer = test_offer(graph, device, desc, AC_RELIEF_HOST_MEMORY);
+    ac_graph_free(graph);
+    assert_refused(plan_of(&plan, device, desc), AC_ERROR_BUDGET, "needs at least");
+    assert_true(offer.bytes > 0 && offer.bytes <= m->bytes.total);
+    assert_int_equal(offer.desc.host_memory, m->host_bytes);
   }
   desc.host_memory = 0;
   desc.state_space = AC_STATE_ON_HOST;

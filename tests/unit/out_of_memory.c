@@ -104,11 +104,6 @@ static ac_status read_nothing(void *user, const ac_sample_key *key, void *const 
   return AC_OK;
 }
 
-static bool take_all(void *user, const char *path, bool is_folder) {
-  (void)user, (void)path, (void)is_folder;
-  return true;
-}
-
 static const ac_callback_dataset_desc callback = {
     .count = 1, .field_count = 1, .fields = {{"x", AC_F32, 1}}, .read = read_nothing};
 static const float mean[] = {0.5f};
@@ -130,33 +125,35 @@ typedef struct creation {
   static ac_status function##_##name(made *m) { \
     return function(__VA_ARGS__);               \
   }
-#define CREATIONS(X)                                                               \
-  X(ac_graph_create, 0, &m->graph)                                                 \
-  X(ac_device_open, 0, &m->device,                                                 \
-    &(ac_device_desc){.name = device_name, .allocator = &allocator})               \
-  X(ac_plan_create, fixed, &m->plan, graph, device, &fixed)                        \
-  X(ac_plan_create, predicts, &m->plan, graph, device, &predicts)                  \
-  X(ac_trainer_create, 0, &m->trainer, training, NULL)                             \
-  X(ac_session_create, 0, &m->session, predicting, 0)                              \
-  X(ac_bench_create, 0, &m->bench, device, NULL)                                   \
-  X(ac_dataset_from_callback, 0, &m->dataset, &callback)                           \
-  X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)              \
-  X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                               \
-  X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                \
-  X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                               \
-  X(ac_dataset_augmented, 0, &m->dataset, images,                                  \
-    &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                   \
-  X(ac_tokens_from_text, 0, &m->tokens, test_folder, 0)                            \
-  X(ac_tokens_from_text_where, 0, &m->tokens, test_folder, 0, take_all, NULL)      \
-  X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                         \
-  X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)               \
-  X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)       \
-  X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)          \
-  X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)          \
-  X(ac_dataset_from_cifar10, 0, &m->dataset, ten.text, 0, -1)                      \
-  X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)          \
-  X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)        \
-  X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true) \
+#define CREATIONS(X)                                                                    \
+  X(ac_graph_create, 0, &m->graph)                                                      \
+  X(ac_device_open, 0, &m->device,                                                      \
+    &(ac_device_desc){.name = device_name, .allocator = &allocator})                    \
+  X(ac_plan_create, fixed, &m->plan, graph, device, &fixed)                             \
+  X(ac_plan_create, predicts, &m->plan, graph, device, &predicts)                       \
+  X(ac_trainer_create, 0, &m->trainer, training, NULL)                                  \
+  X(ac_session_create, 0, &m->session, predicting, 0)                                   \
+  X(ac_bench_create, 0, &m->bench, device, NULL)                                        \
+  X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                \
+  X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                   \
+  X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                    \
+  X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                     \
+  X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                                    \
+  X(ac_dataset_augmented, 0, &m->dataset, images,                                       \
+    &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                        \
+  X(ac_tokens_from_text, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0)                   \
+  X(ac_tokens_from_text_where, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) \
+  X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                    \
+  X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                              \
+  X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                    \
+  X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)            \
+  X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)               \
+  X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)               \
+  X(ac_dataset_from_cifar10, 0, &m->dataset, ten.text, 0, -1)                           \
+  X(ac_dataset_from_cifar, 0, &m->dataset, ten.text, 0, -1)                             \
+  X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)               \
+  X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)             \
+  X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true)      \
   X(ac_model_file_open, 0, &m->file, weights.text)
 
 CREATIONS(CREATION)

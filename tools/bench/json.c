@@ -1,5 +1,6 @@
 #include "bench/json.h"
 
+#include "common/json_file.h"
 #include "common/message.h"
 #include "common/text.h"
 
@@ -138,7 +139,7 @@ static bool is_document(const json_t *document) {
 
 int bench_json_read(json_t **document, const char *path) {
   json_error_t error;
-  *document = json_load_file(path, 0, &error);
+  *document = json_file_load(path, 0, &error);
   if (!*document) return fail("cannot read %s: %s", path, error.text);
   if (is_document(*document)) return STATUS_CONTINUE;
   json_decref(*document);

@@ -17,6 +17,57 @@ char *json_text(const json_t *json, size_t flags) {
   return NULL;
 }
 
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* A number of a file that people read, in as few digits as it takes to read the same number again:
+ * jansson's 17 digits show 0.90000000000000002 for 0.9. Returns its length. */
+static size_t shorten_number(const char *from, size_t length, char *to) {
+  char number[64], best[64];
+  if (length >= sizeof number) return 0;
+  memcpy(number, from, length);
+  number[length] = 0;
+  const double value = strtod(number, NULL);
+  int digits = 1;
+  do snprintf(best, sizeof best, "%.*g", digits, value);
+  while (strtod(best, NULL) != value && ++digits <= 17);
+  char *exponent = strchr(best, 'e'), *sign = exponent ? exponent + 1 : NULL;
+  if (sign) { /* e-05 is e-5, e+20 is e20 */
+    char *digits_of = sign + (*sign == '-' || *sign == '+');
+    memmove(sign + (*sign == '-'), digits_of + strspn(digits_of, "0"),
+            strlen(digits_of + strspn(digits_of, "0")) + 1);
+  }
+  if (!strpbrk(best, ".e")) strcat(best, ".0"); /* which tells it from a whole number */
+  if (strlen(best) > length) return 0;
+  memcpy(to, best, strlen(best));
+  return strlen(best);
+}
+
+/* Shortens all numbers with a point or an exponent, in place; texts stay. */
+static void shorten(char *text) {
+  char *to = text;
+  for (const char *at = text; *at;) {
+    const size_t length = strspn(at, "+-.0123456789eE");
+    const bool real = (*at == '-' || (*at >= '0' && *at <= '9')) && strcspn(at, ".eE") < length;
+    const size_t shorter = real ? shorten_number(at, length, to) : 0;
+    size_t taken = real ? length : 1;
+    if (*at == '"')
+      for (; at[taken] && at[taken] != '"'; taken++) taken += at[taken] == '\\' && at[taken + 1];
+    if (*at == '"') taken++;
+    if (!shorter) memmove(to, at, taken);
+    to += shorter ? shorter : taken;
+    at += taken;
+  }
+  *to = 0;
+}
+
+char *json_text_short(const json_t *json, size_t flags) {
+  char *text = json_text(json, flags);
+  if (text) shorten(text);
+  return text;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
 bool json_text_put(const json_t *json, size_t flags, FILE *stream) {
   errno = ENOMEM;
   char *text = json_text(json, flags);
@@ -57,7 +108,7 @@ json_t *json_text_name(const char *text) {
 int json_text_replace(const json_t *json, size_t flags, const char *path) {
   replacement file;
   errno = ENOMEM;
-  char *text = json ? json_text(json, flags) : NULL;
+  char *text = json ? json_text_short(json, flags) : NULL;
   bool good = text && replacement_open(&file, path);
   if (good && !replacement_write(&file, text)) {
     replacement_abandon(&file);

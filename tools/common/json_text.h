@@ -10,6 +10,9 @@
 /* Free it; NULL for want of memory. `flags` are those of json_dumps. */
 char *json_text(const json_t *json, size_t flags);
 
+/* The same with numbers in as few digits as tell them, for files that people read. */
+char *json_text_short(const json_t *json, size_t flags);
+
 /* And a line break. False where that fails, with the reason in errno, or for want of memory. */
 bool json_text_put(const json_t *json, size_t flags, FILE *stream);
 

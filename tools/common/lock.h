@@ -6,7 +6,8 @@
 
 /* Locks what the descriptor is of. False: another process holds the lock. Where there is none to be
  * had (some network file systems, a folder that may not be read: then the descriptor is below 0 and
- * errno says why), it says once that nothing protects `path`, and is true. */
-bool lock_take(int descriptor, const char *path);
+ * errno says why), it says once that nothing protects `path`, and is true. *held (may be
+ * NULL): whether this process has the lock now. */
+bool lock_take(int descriptor, const char *path, bool *held);
 
 #endif

@@ -34,7 +34,7 @@ const char *options_value(const char *name, int argc, char **argv) {
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_listed(const char *name, const char *names) {
+bool options_listed(const char *name, const char *names) {
   const size_t length = strlen(name);
   for (const char *at = names; (at = strstr(at, name)); at += length)
     if ((at == names || at[-1] == ' ') && (!at[length] || at[length] == ' ')) return true;
@@ -55,6 +55,11 @@ static json_t *list_of(const option *row) {
   return items;
 }
 
+/* Of a number that its flag could not have, as nobody has given it one. */
+static bool is_open(const option *row, double value) {
+  return row->fallback && !options_in_range(row, value);
+}
+
 static json_t *value_of(const option *row) {
   int length;
   const char *text;
@@ -62,13 +67,16 @@ static json_t *value_of(const option *row) {
   case OPTION_SWITCH:
     return json_boolean(*(const bool *)row->value);
   case OPTION_INTEGER:
+    if (is_open(row, (double)*(const int64_t *)row->value)) return json_null();
     return json_integer(*(const int64_t *)row->value);
   case OPTION_STAGES:
     text = ((const option_stages *)row->value)->text;
     return text ? json_string(text) : json_integer(((const option_stages *)row->value)->number);
   case OPTION_REAL:
-    return json_real(*(const double *)row->value);
+    return is_open(row, *(const double *)row->value) ? json_null()
+                                                     : json_real(*(const double *)row->value);
   case OPTION_SIZE:
+    if (!*(const uint64_t *)row->value) return json_null();
     return json_integer((json_int_t) * (const uint64_t *)row->value);
   case OPTION_CHOICE:
     text = option_choice_name(row->argument, *(const int *)row->value, &length);
@@ -87,7 +95,7 @@ bool options_record(const options *o, const char *except, json_t *record) {
               json_object_set_new(record, "given", given) == 0;
   for (int i = 0; i < o->count && good; i++) {
     const option *row = &o->rows[i];
-    if (is_listed(row->name, except)) continue;
+    if (options_listed(row->name, except)) continue;
     good = json_object_set_new(flags, row->name, value_of(row)) == 0;
     if (row->given) good = good && json_array_append_new(given, json_string(row->name)) == 0;
   }
@@ -135,9 +143,25 @@ static bool take_list(const option *row, const json_t *value) {
   return true;
 }
 
-/* False: the value is none of the flag's. Null stands for no text, which some flags always have. */
+/* Whether a flag may have no value, as its default shows. */
+static bool is_left_open(const option *row) {
+  switch (row->kind) {
+  case OPTION_INTEGER:
+    return is_open(row, (double)*(const int64_t *)row->value);
+  case OPTION_REAL:
+    return is_open(row, *(const double *)row->value);
+  case OPTION_SIZE:
+    return !*(const uint64_t *)row->value;
+  default:
+    return false;
+  }
+}
+
+/* False: the value is none of the flag's. Null stands for no text, which some flags always have,
+ * and for a number that was left open. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
+  if (json_is_null(value) && row->kind != OPTION_TEXT) return is_left_open(row);
   switch (row->kind) {
   case OPTION_SWITCH:
     *(bool *)row->value = json_is_true(value);
@@ -196,7 +220,8 @@ static bool is_without_value(const json_t *record, const char *name) {
   return false;
 }
 
-int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv) {
+int options_restore(options *o, const json_t *record, const char *from, const char *except,
+                    int argc, char **argv) {
   const json_t *flags = json_object_get(record, "flags");
   if (!json_is_object(flags)) return fail_usage("%s holds no flags of a run", from);
   const char *name;
@@ -204,13 +229,15 @@ int options_restore(options *o, const json_t *record, const char *from, int argc
   json_object_foreach((json_t *)flags, name, value) {
     const option *row = find(o, name);
     if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
+    if (options_listed(name, except)) continue;
     if (is_replaced(name, argc, argv) || is_without_value(record, name)) continue;
     if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
   }
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {
     option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
-    if (row && !is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
+    if (!row || options_listed(row->name, except)) continue;
+    if (!is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
   }
   return STATUS_CONTINUE;
 }

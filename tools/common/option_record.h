@@ -12,11 +12,16 @@
 bool options_record(const options *o, const char *except, json_t *record);
 
 /* Before options_parse: sets the flags of such a record, which must outlive them, but for those
- * that the command line names. `from` is for messages. Returns a status of message.h. */
-int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv);
+ * that the command line names and those of `except`, separated by single spaces. `from` is for
+ * messages. Returns a status of message.h. */
+int options_restore(options *o, const json_t *record, const char *from, const char *except,
+                    int argc, char **argv);
 
 /* Whether the command line names a flag, and its value; NULL: it does not, or has none. */
 bool options_named(const char *name, int argc, char **argv);
 const char *options_value(const char *name, int argc, char **argv);
+
+/* Whether a name is among others that are separated by single spaces. */
+bool options_listed(const char *name, const char *names);
 
 #endif

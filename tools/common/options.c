@@ -209,17 +209,41 @@ bool options_in_range(const option *row, double value) {
   return row->below_most ? value < row->most : value <= row->most;
 }
 
-static int set_integer(const option *row, const char *value, int64_t *to) {
+typedef enum integer_fault {
+  INTEGER_GOOD,
+  INTEGER_NONE,
+  INTEGER_HUGE,
+  INTEGER_RANGE
+} integer_fault;
+
+/* INTEGER_HUGE: where the row itself has no upper bound. */
+static integer_fault read_integer(const option *row, const char *text, int64_t *to) {
   char *end;
   errno = 0;
-  long long number = strtoll(value, &end, 10);
-  if (end == value || *end || value[strspn(value, "+-0123456789")])
-    return fail_usage("--%s %s is not a whole number", row->name, value);
-  if (errno == ERANGE && number > 0 && row->most <= row->least)
-    return beyond(row, value, "9223372036854775807");
-  if (errno == ERANGE || !options_in_range(row, (double)number)) return out_of_range(row, value);
+  long long number = strtoll(text, &end, 10);
+  if (end == text || *end || text[strspn(text, "+-0123456789")]) return INTEGER_NONE;
+  if (errno == ERANGE && number > 0 && row->most <= row->least) return INTEGER_HUGE;
+  if (errno == ERANGE || !options_in_range(row, (double)number)) return INTEGER_RANGE;
   *to = number;
-  return STATUS_CONTINUE;
+  return INTEGER_GOOD;
+}
+
+bool options_read_integer(const option *row, const char *text, int64_t *number) {
+  return read_integer(row, text, number) == INTEGER_GOOD;
+}
+
+static int set_integer(const option *row, const char *value, int64_t *to) {
+  switch (read_integer(row, value, to)) {
+  case INTEGER_GOOD:
+    return STATUS_CONTINUE;
+  case INTEGER_NONE:
+    return fail_usage("--%s %s is not a whole number", row->name, value);
+  case INTEGER_HUGE:
+    return beyond(row, value, "9223372036854775807");
+  case INTEGER_RANGE:
+    break;
+  }
+  return out_of_range(row, value);
 }
 
 static int set_stages(const option *row, const char *value) {
@@ -348,6 +372,8 @@ static int add_item(const option *row, const char *value) {
 }
 
 static int set(option *row, const char *value) {
+  if (row->given && !row->recorded && row->kind != OPTION_LIST)
+    return fail_usage("--%s is given twice; give it once", row->name);
   row->given = true;
   row->recorded = false;
   switch (row->kind) {

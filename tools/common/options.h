@@ -1,8 +1,8 @@
 /* Command-line flags from a table: the rows parse the flags, check their values and print --help.
  *
- * Flags are long and take their value as `--name value` or `--name=value`; a repeated flag's last
- * value counts, unless it is a list. A row points to the variable it sets, which holds the default
- * beforehand, so the help cannot disagree with the program. */
+ * Flags are long and take their value as `--name value` or `--name=value`; one that is
+ * given twice is refused, unless it is a list. A row points to the variable it sets, which holds
+ * the default beforehand, so the help cannot disagree with the program. */
 #ifndef TOOLS_COMMON_OPTIONS_H
 #define TOOLS_COMMON_OPTIONS_H
 
@@ -82,6 +82,10 @@ void options_ignore(options *o, const char *names);
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
+
+/* A whole number as the flag takes it, and in its range: also for what files say. False: it is no
+ * such number, and *number is left alone. */
+bool options_read_integer(const option *row, const char *text, int64_t *number);
 
 /* Of integers and reals. */
 bool options_in_range(const option *row, double value);

@@ -90,6 +90,12 @@ static bool is_metrics(FILE *file) {
   return good;
 }
 
+/* A page has pictures within, and is none itself. */
+static bool is_svg(const char *text) {
+  text += strspn(text, " \t\r\n\xef\xbb\xbf");
+  return begins_with(text, "<svg") || (begins_with(text, "<?xml") && strstr(text, "<svg"));
+}
+
 static bool is_page(const char *path) {
   static const char mark[] = "Written by accrue report, version";
   char end[256] = "";
@@ -113,7 +119,7 @@ bool outputs_holds(const char *path, output_kind kind) {
     fclose(file);
     return good;
   case OUTPUT_SVG:
-    return strstr(text, "<svg") != NULL;
+    return is_svg(text);
   case OUTPUT_PAGE:
     return is_page(path);
   case OUTPUT_BENCH:

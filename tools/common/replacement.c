@@ -69,10 +69,11 @@ bool replacement_open(replacement *r, const char *path) {
   if ((size_t)snprintf(r->path, sizeof r->path, "%s", path) >= sizeof r->path)
     return fail_by(ENAMETOOLONG);
   if (!find_target(r)) return false;
-  const int length =
-      r->copied ? snprintf(r->temporary, sizeof r->temporary, "%s/accrue-XXXXXX",
-                           folder && *folder ? folder : "/tmp")
-                : snprintf(r->temporary, sizeof r->temporary, "%s.partial-XXXXXX", r->target);
+  const int length = r->copied
+                         ? snprintf(r->temporary, sizeof r->temporary, "%s/accrue-XXXXXX",
+                                    folder && *folder ? folder : "/tmp")
+                         : snprintf(r->temporary, sizeof r->temporary, "%s.partial-%08lx-XXXXXX",
+                                    r->target, (unsigned long)getpid());
   if (length < 0 || (size_t)length >= sizeof r->temporary) return fail_by(ENAMETOOLONG);
   int descriptor = mkstemp(r->temporary);
   if (descriptor < 0) return false;

@@ -32,6 +32,11 @@ text text_count(int64_t count) {
   return t;
 }
 
+text text_number(double count) {
+  if (!(count > -0x1p63)) return text_count(count < 0 ? INT64_MIN : 0);
+  return text_count(count < 0x1p63 ? (int64_t)count : INT64_MAX);
+}
+
 text text_time(double seconds) {
   text t;
   if (!(seconds >= 0) || seconds > 1e9) memcpy(t.text, "?", 2);

@@ -99,7 +99,7 @@ class Comparison:
              arguments.threads, "--batch", batch, "--steps", steps, "--eval-every", 0, "--seed", 1, "--precision",
              self.precision, "--schedule", "constant", "--warmup", 0, "--beta1", OPTIMIZER["betas"][0], "--beta2",
              OPTIMIZER["betas"][1], "--weight-decay", OPTIMIZER["weight_decay"], "--clip", OPTIMIZER["clip"], *scale,
-             *more], arguments.threads)
+             "--overwrite", *more], arguments.threads)
 
     def prepare(self):
         """Data, first weights and batches; and what the program takes before it does anything."""

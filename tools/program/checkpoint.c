@@ -3,6 +3,7 @@
 #include "common/message.h"
 #include "common/progress.h"
 #include "program/good_state.h"
+#include "program/run_owner.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -67,7 +68,19 @@ static unsigned units_of(const setup *s) {
   return (unsigned)ac_device_get_info(s->device)->compute_units;
 }
 
-static ac_status save(checkpoint *c, int64_t step, metrics *m) {
+/* Whether what is in the place of a state may be replaced: this run's own, or the replaced run's,
+ * or what is no state any more. */
+static bool may_replace(checkpoint *c, int64_t step, const char *path) {
+  const char *other = run_record_replaces(c->record);
+  if (!is_taken(c, step)) return true;
+  if (run_owner_of_state(c->folder, step, run_record_id(c->record)) != OWNER_ANOTHER ||
+      run_owner_of_state(c->folder, step, other) == OWNER_OWN)
+    return true;
+  snprintf(c->problem, sizeof c->problem, "%.900s is not this run's; move it away", path);
+  return false;
+}
+
+static bool save(checkpoint *c, int64_t step, metrics *m) {
   const setup *s = c->setup;
   char path[RUN_PATH_BYTES], device[320];
   model_metadata metadata = {0};
@@ -86,50 +99,43 @@ static ac_status save(checkpoint *c, int64_t step, metrics *m) {
   model_metadata_add(&metadata, "accrue.seconds", "%.3f", checkpoint_seconds(c));
   model_metadata_add(&metadata, "accrue.metrics_bytes", "%" PRId64, metrics_sync(m));
   run_folder_state(c->folder, step, path);
+  if (!may_replace(c, step, path)) return false;
   const bool goes_back = s->flags.watch.on_spike == AC_SPIKE_BACK;
   if (goes_back && !good_state_keep(c->folder, step))
     say("the good state cannot be kept beside that of step %" PRId64
         ", from which --on-spike back then cannot go on: %s",
         step, strerror(errno));
-  const ac_status status =
-      ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count);
-  if (status != AC_OK && !is_taken(c, step)) run_folder_remove_state(c->folder, step);
-  return status;
+  const bool good =
+      !metadata.incomplete &&
+      ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count) == AC_OK;
+  if (!good && !is_taken(c, step)) run_folder_remove_state(c->folder, step);
+  if (!good)
+    snprintf(c->problem, sizeof c->problem, "%s",
+             metadata.incomplete ? "what describes the run does not fit" : ac_last_error());
+  return good;
 }
 
-/* Whose a state is. */
-typedef enum owner { OWN, ANOTHER, DAMAGED, UNREADABLE } owner;
-
-static owner owner_of(const checkpoint *c, const char *path) {
-  ac_model_file *file;
-  const ac_status status = ac_model_file_open(&file, path);
-  if (status != AC_OK) return status == AC_ERROR_FORMAT ? DAMAGED : UNREADABLE;
-  const char *run = ac_model_file_metadata(file, "accrue.run");
-  const bool own = run && !strcmp(run, run_record_id(c->record));
-  ac_model_file_close(file);
-  return own ? OWN : ANOTHER;
-}
-
-/* All but the newest of this run: those of others would be taken for it, and those of later steps
- * are of a life that was given up. What cannot be read now may be good. */
+/* All but the newest go: those of later steps are of a life that was given up. What is of another
+ * run stays, but for those of the one that this run replaces. */
 static void prune(const checkpoint *c) {
   size_t count;
+  const char *id = run_record_id(c->record);
   int64_t *steps, left = c->setup->flags.keep;
   if (run_folder_states(c->folder, &steps, &count) != STATUS_CONTINUE) return;
   for (size_t i = 0; i < count; i++) {
-    char path[RUN_PATH_BYTES];
-    run_folder_state(c->folder, steps[i], path);
+    if (run_owner_of_state(c->folder, steps[i], id) != OWNER_OWN) continue;
     const bool kept = left > 0 && steps[i] <= c->saved_step;
-    const owner whose = kept ? owner_of(c, path) : ANOTHER;
-    if (whose == OWN) left--;
-    else if (whose != UNREADABLE) run_folder_remove_state(c->folder, steps[i]);
+    if (kept) left--;
+    else run_folder_remove_state(c->folder, steps[i]);
   }
   free(steps);
+  run_owner_remove_lone(c->folder, id);
+  run_owner_remove_states(c->folder, run_record_replaces(c->record));
 }
 
 bool checkpoint_save(checkpoint *c, int64_t step, metrics *m) {
   if (!c->setup->flags.keep) return true;
-  const bool good = save(c, step, m) == AC_OK;
+  const bool good = save(c, step, m);
   c->saved_at = progress_clock();
   c->tried_step = step;
   c->failing = !good;
@@ -143,7 +149,9 @@ bool checkpoint_save(checkpoint *c, int64_t step, metrics *m) {
 
 static double number_of(const ac_model_file *file, const char *key, double fallback) {
   const char *text = ac_model_file_metadata(file, key);
-  return text ? strtod(text, NULL) : fallback;
+  char *end;
+  const double number = text ? strtod(text, &end) : fallback;
+  return text && (end == text || *end) ? fallback : number;
 }
 
 /* The same of a whole number; one below the least, or beyond what any run has, counts as none. */
@@ -216,7 +224,7 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
 
 /* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
  * data, as older ones will be. */
-static bool load(checkpoint *c, bool known, const char *path, bool *other) {
+static bool load(checkpoint *c, const char *path, bool *other) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) {
     say("%s; an older state is tried", ac_last_error());
@@ -224,7 +232,7 @@ static bool load(checkpoint *c, bool known, const char *path, bool *other) {
   }
   const char *run = ac_model_file_metadata(file, "accrue.run");
   const char *data = ac_model_file_metadata(file, "accrue.data");
-  const bool own = !known || (run && !strcmp(run, run_record_id(c->record)));
+  const bool own = run && !strcmp(run, run_record_id(c->record));
   *other = own && data && strcmp(data, run_record_data(c->record)) != 0;
   const char *setting = other_setting(c, file);
   ac_model_file_close(file);
@@ -238,7 +246,7 @@ static bool load(checkpoint *c, bool known, const char *path, bool *other) {
   return false;
 }
 
-int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics_bytes) {
+int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
   char path[RUN_PATH_BYTES];
   size_t count, whole = 0;
   int64_t *steps;
@@ -247,16 +255,18 @@ int checkpoint_resume(checkpoint *c, bool known, int64_t *step, int64_t *metrics
   int status = run_folder_states(c->folder, &steps, &count);
   for (; whole < count && !other; whole++) {
     run_folder_state(c->folder, steps[whole], path);
-    if (load(c, known, path, &other)) break;
+    if (load(c, path, &other)) break;
   }
   if (whole < count && !other) {
     *step = c->saved_step = c->tried_step = steps[whole];
     status = take_metadata(c, path, metrics_bytes);
+    run_owner_remove_lone(c->folder, run_record_id(c->record));
     if (!good_state_restore(c->folder, *step))
       status =
           fail("cannot bring back the good state of step %" PRId64 ": %s", *step, strerror(errno));
   } else if (count)
-    status = fail("no state in %s can be gone on with; without --resume the run begins anew",
+    status = fail("no state in %s can be gone on with; --overwrite instead of --resume begins the "
+                  "run anew",
                   c->folder->path);
   free(steps);
   return status;

@@ -13,52 +13,36 @@
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Text opened as uint16 would be read as plausible tokens, two characters each. Real token files
- * hold many small numbers, whose high bytes are zero. */
-static bool looks_like_text(const char *path) {
-  unsigned char start[4096];
-  FILE *file = fopen(path, "rb");
-  if (!file) return false;
-  size_t count = fread(start, 1, sizeof start, file);
-  fclose(file);
-  for (size_t i = 0; i < count; i++)
-    if (start[i] < 9 || start[i] == 127 || (start[i] > 13 && start[i] < 32)) return false;
-  return count >= 64;
-}
-
-static int check_token_file(const char *path) {
+static int open_token_file(train_data *data, const token_data_flags *flags) {
   struct stat info;
-  if (stat(path, &info) != 0) return STATUS_CONTINUE; /* opening it will say why */
-  if (S_ISDIR(info.st_mode))
-    return fail_usage("--vocab is for a file of uint16 tokens, but %s is a folder", path);
-  if (looks_like_text(path))
-    return fail_usage("--vocab is for a file of uint16 tokens, but %s is text", path);
-  return STATUS_CONTINUE;
+  if (stat(flags->path, &info) == 0 && S_ISDIR(info.st_mode))
+    return fail_usage("--vocab is for a file of uint16 tokens, but %s is a folder", flags->path);
+  const ac_status status = ac_tokens_from_uint16(&data->tokens, flags->path, flags->vocab);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-static int open_text(train_data *data, const char *path, uint64_t max_bytes) {
+/* What runs have written into a folder of data is left out. */
+static int open_bytes(train_data *data, const token_data_flags *flags) {
   struct stat info;
   left_out *l = &data->left_out;
-  const bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-  const int status = folder ? left_out_check(l, path) : STATUS_CONTINUE;
+  const bool folder = stat(flags->path, &info) == 0 && S_ISDIR(info.st_mode);
+  const int status = folder ? left_out_check(l, flags->path) : STATUS_CONTINUE;
   if (status != STATUS_CONTINUE) return status;
-  if (ac_tokens_from_text_where(&data->tokens, path, max_bytes, left_out_takes, l) != AC_OK)
-    return fail_library();
-  left_out_say(l, path);
+  const ac_status opened =
+      flags->binary
+          ? ac_tokens_from_bytes(&data->tokens, flags->path, flags->max_bytes, left_out_takes, l)
+          : ac_tokens_from_text_where(&data->tokens, flags->path, flags->max_bytes, left_out_takes,
+                                      l);
+  if (opened != AC_OK) return fail_library();
+  left_out_say(l, flags->path);
   return STATUS_CONTINUE;
 }
 
-int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
-                     int64_t context) {
-  if (vocab) {
-    int status = check_token_file(path);
-    if (status != STATUS_CONTINUE) return status;
-    if (ac_tokens_from_uint16(&data->tokens, path, vocab) != AC_OK) return fail_library();
-  } else {
-    const int status = open_text(data, path, max_bytes);
-    if (status != STATUS_CONTINUE) return status;
-  }
-  data->unit = vocab ? "token" : "byte";
+int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t context) {
+  const char *path = flags->path;
+  const int status = flags->vocab ? open_token_file(data, flags) : open_bytes(data, flags);
+  if (status != STATUS_CONTINUE) return status;
+  data->unit = flags->vocab ? "token" : "byte";
   data->tokens_per_sample = context;
   if (data->undivided) return STATUS_CONTINUE;
 
@@ -102,13 +86,9 @@ static int open_idx(train_data *data, const char *images, const char *labels) {
 /* Records of CIFAR-10 or, where it cannot be these, of CIFAR-100. */
 static int open_cifar_file(train_data *data, const char *path, bool coarse) {
   ac_dataset **whole = whole_of(data);
-  ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
-                            : ac_dataset_from_cifar10(whole, path, 0, -1);
-  char reason[1024];
-  snprintf(reason, sizeof reason, "%s", ac_last_error());
-  if (status == AC_ERROR_FORMAT && !coarse)
-    status = ac_dataset_from_cifar100(whole, path, false, 0, -1);
-  return status == AC_OK ? divide(data, path) : fail("%s", reason);
+  const ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
+                                  : ac_dataset_from_cifar(whole, path, 0, -1);
+  return status == AC_OK ? divide(data, path) : fail_library();
 }
 
 /* Whether the folder holds one of the files, plain or gzip. */

@@ -26,9 +26,15 @@ typedef struct train_data {
   int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
 } train_data;
 
-/* Text as bytes (vocab 0), or a file of uint16 tokens below `vocab`; the last 10 % validates. */
-int data_open_tokens(train_data *data, const char *path, uint64_t max_bytes, int64_t vocab,
-                     int64_t context);
+/* Text as bytes (vocab 0), or files of any kind (`binary`), or a file of uint16 tokens below
+ * `vocab`; the last 10 % validates. */
+typedef struct token_data_flags {
+  const char *path;
+  uint64_t max_bytes; /* 0: all */
+  bool binary;
+  int64_t vocab;
+} token_data_flags;
+int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t context);
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of

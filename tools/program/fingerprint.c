@@ -2,6 +2,7 @@
 
 #include "common/message.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,22 @@ static int add_dataset(ac_dataset *dataset, XXH3_state_t *state) {
   ac_status status = add_samples(dataset, state, fields);
   free(fields[0]);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+int fingerprint_file(const char *path, char text[17]) {
+  enum { PIECE = 1 << 16 };
+  FILE *file = fopen(path, "rb");
+  char *piece = malloc(PIECE);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (size_t bytes; file && piece && (bytes = fread(piece, 1, PIECE, file)) > 0;)
+    XXH3_64bits_update(&state, piece, bytes);
+  const bool good = file && piece && !ferror(file);
+  const int error = piece ? errno : ENOMEM;
+  if (file) fclose(file);
+  free(piece);
+  snprintf(text, 17, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(&state));
+  return good ? STATUS_CONTINUE : fail("cannot read %s: %s", path, strerror(error));
 }
 
 int fingerprint(const train_data *data, const char *rank, char text[17]) {

@@ -12,4 +12,7 @@ enum { FINGERPRINT_BYTES = 256 << 20 };
 /* 16 hexadecimal digits. Returns a status of message.h. */
 int fingerprint(const train_data *data, const char *rank, char text[17]);
 
+/* Of all bytes of a file. */
+int fingerprint_file(const char *path, char text[17]);
+
 #endif

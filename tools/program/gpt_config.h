@@ -6,6 +6,14 @@
 #include "models/gpt.h"
 #include "program/model_kind.h"
 
+/* The most that flags and files may say. */
+enum {
+  GPT_MOST_LAYERS = 1000,
+  GPT_MOST_HEADS = 65536,
+  GPT_MOST_WIDTH = 1 << 20,
+  GPT_MOST_CONTEXT = 1 << 24,
+  GPT_MOST_VOCAB = 65536
+};
 /* The tokens that begin and end a text, which training has nothing to do with, but who reads the
  * model wants to know; -1: the model has none. */
 typedef struct gpt_ends {

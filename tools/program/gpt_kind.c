@@ -11,6 +11,7 @@ typedef struct gpt_model {
   gpt_ends ends;
   const char *data;
   uint64_t max_bytes;
+  bool binary;
 } gpt_model;
 
 enum { BYTE_VOCAB = 256 };
@@ -40,21 +41,23 @@ static void add_options(void *self, options *o) {
        .fallback = "required"},
       {"max-bytes", "SIZE", OPTION_SIZE, &model->max_bytes, .help = "of text, from the start",
        .fallback = "all"},
+      {"binary", NULL, OPTION_SWITCH, &model->binary,
+       .help = "learn the bytes of files of any kind, which otherwise have to be text"},
       {"vocab", "N", OPTION_INTEGER, &c->vocab,
        .help = "PATH is a file of little-endian uint16 tokens below N", .fallback = "text",
-       .least = 1, .most = 65536},
+       .least = 1, .most = GPT_MOST_VOCAB},
   };
   const option shape[] = {
       {"layers", "N", OPTION_INTEGER, &c->layers, .help = "transformer blocks", .least = 1,
-       .most = 1000},
+       .most = GPT_MOST_LAYERS},
       {"heads", "N", OPTION_INTEGER, &c->heads, .help = "attention heads; must divide the width",
-       .least = 1, .most = 65536},
+       .least = 1, .most = GPT_MOST_HEADS},
       {"width", "N", OPTION_INTEGER, &c->width, .help = "of the residual stream", .least = 1,
-       .most = 1 << 20},
+       .most = GPT_MOST_WIDTH},
       {"context", "N", OPTION_INTEGER, &c->context,
        .help =
            "tokens a sample; of --init at most as many positions as it has, and the first are kept",
-       .least = 1, .most = 1 << 24},
+       .least = 1, .most = GPT_MOST_CONTEXT},
       {"dropout", "P", OPTION_REAL, &c->dropout,
        .help = "of embeddings, attention weights and both branches of a block", .least = 0,
        .most = 1, .below_most = true},
@@ -103,6 +106,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   gpt_model *model = self;
   gpt_config *config = &model->config;
   int status = options_exclude(o, "vocab", "max-bytes");
+  if (status == STATUS_CONTINUE) status = options_exclude(o, "vocab", "binary");
   if (status != STATUS_CONTINUE) return status;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a text file or a folder to learn from");
@@ -115,8 +119,9 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   bool text = !options_given(o, "vocab");
   if (text) config->vocab = BYTE_VOCAB;
   if (!model->data) return STATUS_CONTINUE;
-  return data_open_tokens(data, model->data, model->max_bytes, text ? 0 : config->vocab,
-                          config->context);
+  const token_data_flags flags = {model->data, model->max_bytes, model->binary,
+                                  text ? 0 : config->vocab};
+  return data_open_tokens(data, &flags, config->context);
 }
 
 static void build(const void *self, ac_graph *graph) {

@@ -5,7 +5,6 @@
 #include "program/model_kind.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct image_model {
@@ -96,12 +95,14 @@ static void mobilenet_options(void *self, options *o) {
 
 /* ---- data and files -------------------------------------------------------------------------- */
 
-/* A flag given must not contradict what the file says; the file decides otherwise. */
+/* A flag given must not contradict what the file says; the file decides otherwise, within the range
+ * of the flag. */
 static int adopt_number(const options *o, const ac_model_file *init, const char *path,
                         const char *key, const char *flag, int64_t *value) {
   const char *text = ac_model_file_metadata(init, key);
-  int64_t number = text ? strtoll(text, NULL, 10) : 0;
-  if (number < 1) return fail("%s has a damaged description of its %s", path, flag);
+  int64_t number;
+  if (!text || !options_read_integer(options_find(o, flag), text, &number))
+    return fail("%s has a damaged description of its %s", path, flag);
   if (options_given(o, flag) && *value != number)
     return fail_usage("--%s %" PRId64 " contradicts %s, where it is %" PRId64, flag, *value, path,
                       number);

@@ -4,6 +4,7 @@
 #include "common/lock.h"
 #include "common/message.h"
 #include "common/outputs.h"
+#include "common/run_id.h"
 #include "program/layer_words.h"
 
 #include <errno.h>
@@ -37,11 +38,12 @@ static bool cut(metrics *m, int64_t keep) {
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 
-/* Metrics are objects. What cannot be read is told when it is written to. */
-static bool may_be_metrics(FILE *stream) {
-  const int first = fgetc(stream);
-  rewind(stream);
-  return first == '{' || first == EOF;
+/* Whether a file may be the run's so far. What cannot be read is told when it is written to. */
+static bool may_be_own(const metrics *m, bool anew) {
+  char id[RUN_ID_BYTES];
+  const metrics_owner owner = metrics_owner_of(m->path, id);
+  if (owner == METRICS_NAMED && !strcmp(id, m->run)) return true;
+  return owner == METRICS_NONE || (owner == METRICS_UNNAMED && !anew);
 }
 
 /* A pipe or a device takes what comes. A file is opened as it is, and cut only once it is known to
@@ -55,14 +57,19 @@ static int open_stream(metrics *m, bool special, bool anew) {
     return fail("cannot write the metrics to %s: %s", m->path, strerror(error));
   }
   if (special) return STATUS_CONTINUE;
-  if (!lock_take(fileno(m->stream), m->path))
+  if (!lock_take(fileno(m->stream), m->path, NULL))
     return fail("another run writes its metrics to %s; name another file with --metrics", m->path);
   if (anew && !outputs_holds(m->path, OUTPUT_METRICS))
     return fail_usage("--metrics %s is a file that does not hold metrics, and would be written "
                       "over; name another file, or remove it",
                       m->path);
-  if (!anew && !may_be_metrics(m->stream))
-    return fail("%s does not hold the metrics of the run that goes on; name another file", m->path);
+  if (!(anew && m->overwrite) && !may_be_own(m, anew))
+    return anew ? fail_usage("%s holds the metrics of another run; name another file with "
+                             "--metrics, or write over them with --overwrite",
+                             m->path)
+                : fail("%s does not hold the metrics of the run that goes on; name another file "
+                       "with --metrics",
+                       m->path);
   if (anew && ftruncate(fileno(m->stream), 0) != 0)
     return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   return STATUS_CONTINUE;
@@ -89,7 +96,7 @@ int metrics_begin(metrics *m, int64_t keep) {
 }
 
 int metrics_open(metrics *m, const metrics_desc *desc) {
-  *m = (metrics){.path = desc->path};
+  *m = (metrics){.path = desc->path, .run = desc->run, .overwrite = desc->overwrite};
   return tensorboard_open(&m->tensorboard, &desc->events);
 }
 
@@ -140,7 +147,8 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                 "gradients", INTEGER(b->gradients), "optimizer", INTEGER(b->optimizer),
                 "activations", INTEGER(b->activations), "workspace", INTEGER(b->workspace), "io",
                 INTEGER(b->io), "total", INTEGER(b->total));
-  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+  write_line(m, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+                          "s:s}",
                           "event", "plan", "device", ac_device_get_info(device)->id, "precision",
                           ac_precision_name(plan->precision), "effective_batch",
                           INTEGER(plan->batch), "micro_batch", INTEGER(plan->micro_batch),
@@ -150,7 +158,7 @@ void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan)
                           INTEGER(plan->frozen_count), "budget_bytes", INTEGER(plan->budget_bytes),
                           "planned_bytes", bytes, "host_bytes", INTEGER(plan->host_bytes),
                           "read_ahead_bytes", INTEGER(plan->read_ahead_bytes), "library_bytes",
-                          INTEGER(plan->library_bytes)));
+                          INTEGER(plan->library_bytes), "run", m->run));
 }
 
 /* Adds the means of several losses, each under its name, to a line. */

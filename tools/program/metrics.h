@@ -12,6 +12,8 @@ typedef struct metrics {
   bool continued; /* there are lines of an earlier life of the run */
   FILE *stream;   /* NULL: nothing is written */
   const char *path;
+  const char *run; /* id, which the first line has */
+  bool overwrite;
   int64_t good; /* bytes of whole lines */
   int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
@@ -30,6 +32,8 @@ typedef struct metrics_end {
 
 typedef struct metrics_desc {
   const char *path; /* NULL: no file */
+  const char *run;  /* its id */
+  bool overwrite;   /* metrics of another run may be replaced */
   tensorboard_desc events;
 } metrics_desc;
 

@@ -66,12 +66,14 @@ static int adopt(mlp_model *model, const options *o, const ac_model_file *init, 
     return fail("%s does not hold a model of kind mlp", path);
   if (options_given(o, "hidden") && strcmp(hidden, model->hidden))
     return fail_usage("--hidden %s contradicts %s, where it is %s", model->hidden, path, hidden);
-  int64_t count = strtoll(classes, NULL, 10);
+  mlp_config ignored;
+  int64_t count;
+  if (strlen(hidden) >= sizeof model->hidden_of_file || !parse_widths(&ignored, hidden) ||
+      !options_read_integer(options_find(o, "classes"), classes, &count))
+    return fail("%s has a damaged description of its layers", path);
   if (options_given(o, "classes") && count != model->config.classes)
     return fail_usage("--classes %" PRId64 " contradicts %s, where it is %" PRId64,
                       model->config.classes, path, count);
-  if (strlen(hidden) >= sizeof model->hidden_of_file || count < 2)
-    return fail("%s has a damaged description of its layers", path);
   /* The file is closed before the model is written. */
   model->hidden = strcpy(model->hidden_of_file, hidden);
   model->config.classes = count;

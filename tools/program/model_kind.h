@@ -44,7 +44,9 @@ typedef struct train_flags {
   bool debug_numerics;
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
-  bool resume;
+  bool resume;                /* also by resume_or_start */
+  bool resume_or_start;       /* where the folder holds no run, it begins */
+  bool overwrite;             /* the run that the folder holds is replaced */
   const char *config;         /* run.json of a run to repeat */
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
@@ -65,11 +67,12 @@ typedef struct train_flags {
 typedef struct model_metadata {
   ac_metadata entries[24];
   int count;
-  char text[1024]; /* holds the values */
+  char text[4096]; /* holds the values */
   size_t used;
+  bool incomplete; /* something did not fit, so no file may be written with it */
 } model_metadata;
 
-/* Adds key = formatted value; what does not fit is left out. */
+/* Adds key = formatted value. */
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...);
 
 typedef struct model_kind {

@@ -1,14 +1,80 @@
-/* What a plan that is refused offers, held against the flags that ask for it: those of the command
- * line with those of the offer behind them are parsed and checked as if they had been given, so
- * what contradicts itself is not offered, and what follows from a flag counts. */
+/* What a plan that is refused could do otherwise, by the flags that ask for it. The library offers
+ * descriptions, and this file has the words: those of the command line with the flags of an offer
+ * behind them are parsed and checked as if they had been given, so what contradicts itself is not
+ * offered, and what follows from a flag counts. */
 #include "program/setup.h"
 
 #include "common/message.h"
+#include "common/option_record.h"
+#include "common/text.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WORDS = 24, MOST_BYTES = 512 };
+enum { MOST_WORDS = 24, MOST_BYTES = 512, MOST_OFFERS = 16 };
+
+/* ---- flags and words ------------------------------------------------------------------------- */
+
+/* Each relief, in the order in which flags are given. NULL: there is no flag. */
+static const struct {
+  unsigned relief;
+  const char *flags, *what;
+} rows[] = {
+    {AC_RELIEF_NO_READ_AHEAD, "--read-ahead 0", "nothing read ahead"},
+    {AC_RELIEF_GRADIENTS_AUTO, "--gradients auto", "no buffer for gradients"},
+    {AC_RELIEF_WORKING_COPIES_AUTO, "--working-copies auto", "no working copies of weights"},
+    {AC_RELIEF_STATE_SPACE_AUTO, "--optimizer-state-in auto", NULL},
+    {AC_RELIEF_HOST_MEMORY, "--host-memory", "optimizer state in host memory"},
+    {AC_RELIEF_MICRO_BATCH_NORM, "--batch-norm micro", "batch norm sees one micro-batch"},
+    {AC_RELIEF_MICRO_BATCH_1, "--micro-batch 1", "one sample at a time"},
+    {AC_RELIEF_RECOMPUTE_AUTO, "--recompute auto", "recomputation as needed"},
+    {AC_RELIEF_NO_HINTS, NULL, NULL},
+    {AC_RELIEF_GRADIENTS_FOLDED, "--gradients folded --clip 0",
+     "gradients folded into the optimizer's state"},
+    {AC_RELIEF_PRECISION_F16, "--precision f16", "precision f16"},
+    {AC_RELIEF_STATE_8BIT, "--optimizer-state 8bit --state-f32 ''", "optimizer state in 8 bits"},
+    {AC_RELIEF_WEIGHTS_BF16, "--precision bf16 --weights bf16", "weights in bf16"},
+    {AC_RELIEF_GRADIENTS_LOCAL, "--gradients fused-local", "each weight clipped and stepped alone"},
+    {AC_RELIEF_GRADIENTS_BF16, "--gradients bf16", "gradients in bf16"},
+};
+
+static void append(char text[MOST_BYTES], const char *between, const char *more) {
+  const size_t used = strlen(text);
+  snprintf(text + used, MOST_BYTES - used, "%s%s", used ? between : "", more);
+}
+
+/* False: there is none for some of the reliefs. */
+static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST_BYTES]) {
+  char bytes[32];
+  flags[0] = 0;
+  snprintf(bytes, sizeof bytes, "%" PRIu64, desc->host_memory);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (!(reliefs & rows[i].relief)) continue;
+    if (!rows[i].flags) return false;
+    append(flags, " ", rows[i].flags);
+    if (rows[i].relief == AC_RELIEF_HOST_MEMORY) append(flags, " ", bytes);
+    if (rows[i].relief == AC_RELIEF_GRADIENTS_FOLDED && desc->optimizer == AC_MUON)
+      append(flags, " ", "--no-nesterov");
+  }
+  return true;
+}
+
+/* `fused`: whether what is asked for takes a batch at once. */
+static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool fused,
+                     char words[MOST_BYTES]) {
+  words[0] = 0;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (!(reliefs & rows[i].relief) || !rows[i].what) continue;
+    const bool split = fused && rows[i].relief == AC_RELIEF_GRADIENTS_AUTO;
+    append(words, ", ", split ? "gradients in micro-batches" : rows[i].what);
+  }
+  if ((reliefs & AC_RELIEF_GRADIENTS_FOLDED) && desc->optimizer == AC_ADAMW)
+    append(words, " ", "(AdamA, an approximation)");
+}
+
+/* ---- whether the program takes an offer ------------------------------------------------------ */
 
 /* Cuts a text at its spaces; '' is an empty word. False: there is no room. */
 static bool cut(char text[MOST_BYTES], char *words[MOST_WORDS], int *count) {
@@ -19,6 +85,23 @@ static bool cut(char text[MOST_BYTES], char *words[MOST_WORDS], int *count) {
     words[(*count)++] = strcmp(w, "''") ? w : w + 2;
   }
   return true;
+}
+
+/* The words of the command line but for flags that the offer has instead. Returns their number. */
+static int copy_others(const setup *now, char **more, int count, char **to) {
+  char **words = now->words.argv, name[64];
+  int copied = 0;
+  for (int i = 0; i < now->words.argc; i++) {
+    const bool is_flag = !strncmp(words[i], "--", 2);
+    const size_t length = is_flag ? strcspn(words[i] + 2, "=") : 0;
+    snprintf(name, sizeof name, "%.*s", (int)length, is_flag ? words[i] + 2 : "");
+    const option *row = is_flag ? options_find(&now->options, name) : NULL;
+    const bool replaced = row && row->kind != OPTION_LIST && options_named(name, count, more);
+    const bool has_value = row && row->kind != OPTION_SWITCH && !words[i][2 + length];
+    if (!replaced) to[copied++] = words[i];
+    else i += has_value;
+  }
+  return copied;
 }
 
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags) {
@@ -44,21 +127,21 @@ static bool is_allowed(const setup *now, const setup *then, uint64_t on_host) {
                             STATUS_CONTINUE;
 }
 
-bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {
+static bool takes_offer(void *context, unsigned reliefs, ac_plan_desc *desc) {
   const setup_request *request = context;
   const setup *now = request->setup;
   char text[MOST_BYTES], *more[MOST_WORDS];
   int count;
-  if (strlen(flags) >= sizeof text || !cut(strcpy(text, flags), more, &count)) return false;
+  if (!flags_of(reliefs, desc, text) || !cut(text, more, &count)) return false;
   setup_words words = now->words;
   words.argv = malloc((size_t)(words.argc + count + 1) * sizeof *words.argv);
   if (!words.argv) return false;
-  if (words.argc) memcpy(words.argv, now->words.argv, (size_t)words.argc * sizeof *words.argv);
+  words.argc = copy_others(now, more, count, words.argv);
   memcpy(words.argv + words.argc, more, (size_t)count * sizeof *more);
   words.argc += count;
   const bool was = message_silence(true);
   setup then;
-  const uint64_t on_host = strstr(flags, "--host-memory") ? desc->host_memory : 0;
+  const uint64_t on_host = reliefs & AC_RELIEF_HOST_MEMORY ? desc->host_memory : 0;
   bool takes = setup_parse_words(&then, &words) == STATUS_CONTINUE && goes_on(now, &then) &&
                is_allowed(now, &then, on_host);
   message_silence(was);
@@ -72,4 +155,53 @@ bool setup_takes_offer(void *context, const char *flags, ac_plan_desc *desc) {
   setup_close(&then);
   free(words.argv);
   return takes;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Rounded up to a tenth of its unit, so that --memory takes it as it is printed. */
+static const char *needed(char *text, size_t size, uint64_t bytes) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (unit < 3 && bytes >> (10 * (unit + 2))) unit++;
+  const uint64_t one = UINT64_C(1) << (10 * (unit + 1));
+  const uint64_t tenths = bytes / one * 10 + (bytes % one * 10 + one - 1) / one;
+  snprintf(text, size, "%" PRIu64 ".%" PRIu64 " %s", tenths / 10, tenths % 10, units[unit]);
+  return text;
+}
+
+static void print_table(const ac_plan_offer *list, int count, const ac_plan_desc *asked) {
+  const bool fused =
+      asked->gradients == AC_GRADIENTS_FUSED || asked->gradients == AC_GRADIENTS_FUSED_LOCAL;
+  char flags[MOST_BYTES], words[MOST_BYTES], amount[48], bytes[32];
+  int width = 5;
+  for (int i = 0; i < count; i++) {
+    flags_of(list[i].reliefs, &list[i].desc, flags);
+    if ((int)strlen(flags) > width) width = (int)strlen(flags);
+  }
+  say("Less would do with one of these (the flags are for this command):");
+  say("%14s  %-4s  %-*s  %s", "needs", "fits", width, "flags", "what changes");
+  for (int i = 0; i < count; i++) {
+    const ac_plan_offer *x = &list[i];
+    flags_of(x->reliefs, &x->desc, flags);
+    words_of(x->reliefs, &x->desc, fused, words);
+    snprintf(amount, sizeof amount, "%s%s", x->at_most ? "<= " : "",
+             needed(bytes, sizeof bytes, x->bytes));
+    const bool fits = asked->memory && x->bytes <= asked->memory;
+    say("%14s  %-4s  %-*s  %s", amount, fits ? "yes" : "no", width, flags, words);
+  }
+}
+
+void setup_print_offers(const setup_request *request, const ac_graph *graph) {
+  const setup *s = request->setup;
+  ac_plan_offer list[MOST_OFFERS];
+  int count = 0;
+  ac_plan_desc desc = setup_describe(request, s);
+  desc.offers = takes_offer;
+  desc.offers_context = (void *)(uintptr_t)request;
+  /* A budget beyond the machine's memory is refused for that, however little is needed. */
+  const uint64_t has = ac_device_get_info(s->device)->memory_bytes;
+  if (has && desc.memory > has) return;
+  if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK || !count) return;
+  print_table(list, count < MOST_OFFERS ? count : MOST_OFFERS, &desc);
 }

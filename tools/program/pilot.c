@@ -162,9 +162,11 @@ static int prepare(pilot *p, int argc, char **argv) {
   if (status == STATUS_CONTINUE) status = take_base(p, argc, argv);
   if (status == STATUS_CONTINUE) status = make_runs(p);
   if (status == STATUS_CONTINUE && p->flags.svg) status = gnuplot_check(p->flags.svg);
-  if (status == STATUS_CONTINUE) status = pilot_check_runs(p);
+  json_t *data = json_array();
+  if (status == STATUS_CONTINUE) status = pilot_check_runs(p, data);
   if (status == STATUS_CONTINUE) status = run_folder_open(&p->folder, p->setup.flags.out);
-  if (status == STATUS_CONTINUE) status = pilot_record_open(p);
+  if (status == STATUS_CONTINUE) status = pilot_record_open(p, data);
+  json_decref(data);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #ifndef TOOLS_PROGRAM_PILOT_H
 #define TOOLS_PROGRAM_PILOT_H
 
+#include "common/run_id.h"
 #include "program/pilot_grid.h"
 #include "program/pilot_result.h"
 #include "program/plan_cache.h"
@@ -43,7 +44,8 @@ typedef struct pilot {
   int *last_rung;                       /* [cells]: the last that the cell is in, so far */
   run_folder folder;
   plan_cache cache;
-  json_t *settings; /* what makes it this pilot */
+  json_t *settings;      /* what makes it this pilot, with the fingerprints of each cell's data */
+  char id[RUN_ID_BYTES]; /* which its runs' records have */
   char path[RUN_PATH_BYTES];
   double began;
   int signal; /* that stopped it; 0: none */
@@ -61,13 +63,16 @@ const char *pilot_cell_name(const pilot *p, int cell, char *text, size_t size);
 
 /* All are statuses of message.h.
  *
- * pilot_record.c: takes up what the folder's record has of this very pilot, and writes it. */
-int pilot_record_open(pilot *p);
+ * pilot_record.c: takes up what the folder's record has of this very pilot, or writes a new record
+ * where the folder has neither a pilot nor a run; `data`: a fingerprint for each cell. */
+int pilot_record_open(pilot *p, json_t *data);
 int pilot_record_write(const pilot *p);
 
-/* pilot_runs.c: whether all runs could be made, with the plans for them; makes them. *stopped:
- * someone or the time says so, and the record has what is done. */
-int pilot_check_runs(pilot *p);
+/* pilot_runs.c: whether all runs could be made, with the plans for them, and what data the cells
+ * have; whether the folders of runs that are there are this pilot's; makes them. *stopped: someone
+ * or the time says so, and the record has what is done. */
+int pilot_check_runs(pilot *p, json_t *data);
+int pilot_check_folders(const pilot *p);
 int pilot_make_runs(pilot *p, bool *stopped);
 
 /* pilot_table.c */

@@ -1,6 +1,7 @@
 /* pilot.json in the folder of a pilot: its settings, and what came of its runs so far. */
 #include "program/pilot.h"
 
+#include "common/json_file.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
@@ -10,10 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How results are shown, how often they are saved and how long it may take make no other pilot. */
-#define NOT_COMPARED                                                                     \
-  "out json svg config resume save-every save-minutes grace max-minutes policy metrics " \
-  "tensorboard quiet"
+/* How results are shown, how often they are saved and how long it may take make no other pilot. Nor
+ * do the paths of what is read, whose fingerprints are compared. */
+#define NOT_COMPARED                                                                    \
+  "out json svg config resume resume-or-start overwrite save-every save-minutes grace " \
+  "max-minutes policy metrics tensorboard data images labels init quiet"
 
 static json_t *list_of(const option_list *list) {
   json_t *array = json_array();
@@ -21,11 +23,12 @@ static json_t *list_of(const option_list *list) {
   return array;
 }
 
-static int make_settings(pilot *p) {
+static int make_settings(pilot *p, json_t *data) {
   json_t *s = p->settings = json_object();
   const bool good = options_record(&p->setup.options, NOT_COMPARED, s) &&
                     json_object_del(s, "given") == 0 &&
-                    json_object_set_new(s, "model", json_string(p->setup.kind->name)) == 0;
+                    json_object_set_new(s, "model", json_string(p->setup.kind->name)) == 0 &&
+                    json_object_set(s, "data", data) == 0;
   json_t *flags = json_object_get(s, "flags");
   if (good && json_object_set_new(flags, "grid", list_of(&p->flags.grid)) == 0 &&
       json_object_set_new(flags, "ablate", list_of(&p->flags.ablate)) == 0)
@@ -48,8 +51,8 @@ int pilot_record_write(const pilot *p) {
   for (int cell = 0; cell < p->grid.cells; cell++)
     for (int run = 0; run < p->runs_per_cell; run++)
       json_array_append_new(runs, run_of(p, cell, run));
-  json_t *root =
-      json_pack("{s:s, s:O, s:o}", "accrue", ac_version(), "settings", p->settings, "runs", runs);
+  json_t *root = json_pack("{s:s, s:s, s:O, s:o}", "accrue", ac_version(), "id", p->id, "settings",
+                           p->settings, "runs", runs);
   const int status = json_text_replace(root, JSON_INDENT(1), p->path);
   json_decref(root);
   return status;
@@ -74,6 +77,11 @@ static int compare(const pilot *p, const json_t *there) {
     return fail_usage("%s is of a pilot of another model; give another folder with --out", p->path);
   const char *name =
       difference(json_object_get(p->settings, "flags"), json_object_get(there, "flags"));
+  if (!name && !json_equal(json_object_get(there, "data"), json_object_get(p->settings, "data")))
+    return fail_usage(
+        "%s is of a pilot on other data: what --data or --init names has changed; give another "
+        "folder with --out",
+        p->path);
   if (!name) return STATUS_CONTINUE;
   return fail_usage("%s is of another pilot: its --%s is not the same; give another folder with "
                     "--out",
@@ -97,19 +105,33 @@ static int take_runs(pilot *p, const json_t *runs) {
   return good ? STATUS_CONTINUE : fail_usage("%s is a damaged record of a pilot", p->path);
 }
 
-int pilot_record_open(pilot *p) {
+static int take_record(pilot *p, const json_t *root, const char *why) {
+  const json_t *settings = json_object_get(root, "settings");
+  const char *id = json_string_value(json_object_get(root, "id"));
+  if (!json_is_object(json_object_get(settings, "flags")))
+    return fail_usage("%s is no record of a pilot: %s", p->path, root ? "it has no settings" : why);
+  if (!run_id_is_good(id) || !json_is_array(json_object_get(settings, "data")))
+    return fail_usage("%s does not tell which runs and data it is of, as those of older versions; "
+                      "give another folder with --out",
+                      p->path);
+  strcpy(p->id, id);
+  const int status = compare(p, settings);
+  return status == STATUS_CONTINUE ? take_runs(p, json_object_get(root, "runs")) : status;
+}
+
+/* The record is there before the first run begins, so that whatever is found later is known. */
+int pilot_record_open(pilot *p, json_t *data) {
   json_error_t error;
-  int status = make_settings(p);
+  int status = make_settings(p, data);
   if (status != STATUS_CONTINUE) return status;
   run_folder_path(&p->folder, "pilot.json", p->path);
-  if (access(p->path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
-  json_t *root = json_load_file(p->path, JSON_REJECT_DUPLICATES, &error);
-  const json_t *settings = json_object_get(root, "settings");
-  if (!json_is_object(json_object_get(settings, "flags")))
-    status = fail_usage("%s is no record of a pilot: %s", p->path,
-                        root ? "it has no settings" : error.text);
-  if (status == STATUS_CONTINUE) status = compare(p, settings);
-  if (status == STATUS_CONTINUE) status = take_runs(p, json_object_get(root, "runs"));
-  json_decref(root);
-  return status;
+  const bool fresh = access(p->path, F_OK) != 0 && errno == ENOENT;
+  if (fresh) run_id_make(p->id);
+  else {
+    json_t *root = json_file_load(p->path, JSON_REJECT_DUPLICATES, &error);
+    status = take_record(p, root, error.text);
+    json_decref(root);
+  }
+  if (status == STATUS_CONTINUE) status = pilot_check_folders(p);
+  return status == STATUS_CONTINUE && fresh ? pilot_record_write(p) : status;
 }

@@ -1,6 +1,8 @@
 #include "program/pilot_result.h"
 
+#include "common/file.h"
 #include "common/message.h"
+#include "common/run_id.h"
 
 #include <errno.h>
 #include <math.h>
@@ -23,6 +25,7 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
     if (!json_is_true(json_object_get(line, "replayed")))
       r->units += number_of(line, "batch") * (double)units;
   } else if (!strcmp(event, "eval")) {
+    r->diverged = !json_is_number(json_object_get(line, "loss"));
     r->loss = number_of(line, "loss");
     r->accuracy = number_of(line, "accuracy");
     if (r->reached || !(r->loss <= target)) return;
@@ -32,22 +35,26 @@ static void take_line(pilot_result *r, const json_t *line, double target, int64_
   }
 }
 
-int pilot_result_read(pilot_result *r, const char *metrics, double target, int64_t units) {
+int pilot_result_read(pilot_result *r, const char *metrics, const char *run, double target,
+                      int64_t units) {
+  char id[RUN_ID_BYTES];
   *r = (pilot_result){.loss = (double)NAN, .accuracy = (double)NAN};
-  FILE *file = fopen(metrics, "r");
-  if (!file) return fail("cannot read %s: %s", metrics, strerror(errno));
-  char *text = NULL;
-  size_t room = 0;
-  while (getline(&text, &room, file) > 0) {
-    json_t *line = json_loads(text, 0, NULL);
+  if (metrics_owner_of(metrics, id) != METRICS_NAMED || strcmp(id, run) != 0)
+    return fail("%s does not have the metrics of the run", metrics);
+  file_lines lines = {.stream = NULL};
+  const int status = file_open(&lines.stream, metrics);
+  if (status != STATUS_CONTINUE) return status;
+  while (file_next_line(&lines)) {
+    json_t *line = json_loadb(lines.text, lines.length, 0, NULL);
     take_line(r, line, target, units);
     json_decref(line);
   }
-  const bool good = !ferror(file);
-  free(text);
-  fclose(file);
-  if (!good) return fail("cannot read %s: %s", metrics, strerror(errno));
-  return isnan(r->loss) ? fail("%s has no validation of the run", metrics) : STATUS_CONTINUE;
+  const char *why = file_end_lines(&lines);
+  fclose(lines.stream);
+  if (why) return fail("cannot read %s: %s", metrics, why);
+  if (r->diverged) r->seconds = (double)NAN;
+  return isnan(r->loss) && !r->diverged ? fail("%s has no validation of the run", metrics)
+                                        : STATUS_CONTINUE;
 }
 
 static json_t *number(double x) {

@@ -16,8 +16,11 @@ typedef struct pilot_result {
   double units_to_target, seconds_to_target;
 } pilot_result;
 
-/* `target` < 0: none. `units`: tokens a sample, or 1. A status of message.h. */
-int pilot_result_read(pilot_result *r, const char *metrics, double target, int64_t units);
+/* `run`: id of the run, whose metrics they have to be. `target` < 0: none. `units`: tokens a
+ * sample, or 1. A last validation whose loss is no number is that of a run that has diverged. A
+ * status of message.h. */
+int pilot_result_read(pilot_result *r, const char *metrics, const char *run, double target,
+                      int64_t units);
 
 json_t *pilot_result_json(const pilot_result *r);
 /* False: that is none. */

@@ -4,9 +4,13 @@
 
 #include "common/message.h"
 #include "common/progress.h"
+#include "program/fingerprint.h"
 #include "program/good_state.h"
+#include "program/run_owner.h"
+#include "program/run_record.h"
 #include "program/train_run.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -36,11 +40,15 @@ static void add_word(command_line *c, const char *format, ...) {
   c->words[c->count++] = c->own[c->own_count++] = word;
 }
 
-/* A switch that an axis is about goes from the words that all runs have. */
+/* Whether a word is the flag that an axis sets: then it goes from the words that all runs have, but
+ * for lists, which add up. */
 static bool is_replaced(const pilot *p, int cell, const char *word) {
+  const size_t length = strcspn(word, "=");
   for (int axis = 0; axis < p->grid.axis_count; axis++) {
     const grid_setting *s = grid_setting_of(&p->grid, cell, axis);
-    if (s->flag && s->is_switch && !strncmp(word, "--", 2) && !strcmp(word + 2, s->flag))
+    const option *row = s->flag ? options_find(&p->setup.options, s->flag) : NULL;
+    if (row && row->kind != OPTION_LIST && !strncmp(word, "--", 2) &&
+        length == strlen(s->flag) + 2 && !memcmp(word + 2, s->flag, length - 2))
       return true;
   }
   return false;
@@ -55,12 +63,19 @@ static void add_settings(command_line *c, const pilot *p, int cell) {
   }
 }
 
+/* Whether the word after a flag is its value. */
+static bool has_value(const pilot *p, char **words, int at) {
+  const option *row = options_find(&p->setup.options, words[at] + 2);
+  return row && row->kind != OPTION_SWITCH && at + 1 < p->base_count;
+}
+
 /* NULL words: there is no memory. */
 static command_line command_line_of(const pilot *p, int cell, int run) {
   command_line c = {.words = calloc((size_t)p->base_count + OWN_WORDS, sizeof *c.words)};
   if (!c.words) return c;
   for (int i = 0; i < p->base_count; i++)
     if (!is_replaced(p, cell, p->base[i])) c.words[c.count++] = p->base[i];
+    else i += has_value(p, p->base, i);
   add_settings(&c, p, cell);
   add_word(&c, "--seed=%" PRId64, pilot_seed(p, run));
   if (p->flags.folds) add_word(&c, "--fold=%d/%d", pilot_fold(p, run), (int)p->flags.folds);
@@ -96,24 +111,32 @@ static int check_groups(const setup *s) {
 }
 
 /* Data, plan, groups and all of the policy, which are the same for all runs of a cell. */
-static int check_cell(pilot *p, int cell) {
+static int check_cell(pilot *p, int cell, json_t *data) {
+  char text[34];
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
-  int status = setup_open(&s, "train", c.count, c.words, &p->cache);
+  int status = setup_open(&s, "train", c.count, c.words, &p->cache, NULL);
   if (status == STATUS_CONTINUE) status = check_groups(&s);
+  if (status == STATUS_CONTINUE) status = fingerprint(&s.data, s.flags.rank, text);
+  if (status == STATUS_CONTINUE && s.flags.init) {
+    text[16] = '-';
+    status = fingerprint_file(s.flags.init, text + 17);
+  }
+  if (status == STATUS_CONTINUE && json_array_append_new(data, json_string(text)) != 0)
+    status = fail("out of memory");
   setup_close(&s);
   command_line_free(&c);
   return status;
 }
 
-int pilot_check_runs(pilot *p) {
+int pilot_check_runs(pilot *p, json_t *data) {
   int status = STATUS_CONTINUE;
   for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
     for (int run = 0; run < p->runs_per_cell && status == STATUS_CONTINUE; run++)
       status = check_run(p, cell, run);
   for (int cell = 0; cell < p->grid.cells && status == STATUS_CONTINUE; cell++)
-    status = check_cell(p, cell);
+    status = check_cell(p, cell, data);
   return status;
 }
 
@@ -127,24 +150,64 @@ static void folder_of(const pilot *p, int cell, int run, char path[RUN_PATH_BYTE
 
 static void add_places(command_line *c, const char *folder) {
   add_word(c, "--out=%s", folder);
-  add_word(c, "--metrics=%s/metrics.jsonl", folder);
   add_word(c, "--keep=1");
-  add_word(c, "--resume");
+  add_word(c, "--resume-or-start");
 }
 
-/* What a run needs to go on, and its model: a pilot is about numbers. */
-static void clean(const char *path) {
-  static const char *const names[] = {"model.safetensors", "average.safetensors", GOOD_STATE,
-                                      "config.json"};
+/* Whether a folder is that of a run of this pilot: its record says so. A folder without anything of
+ * a run may become one. */
+static bool is_own_run(const pilot *p, const char *folder, int number, bool *empty) {
+  char path[RUN_PATH_BYTES + 16];
+  json_t *record;
+  snprintf(path, sizeof path, "%s/run.json", folder);
+  const bool was = message_silence(true);
+  const bool read = run_record_read(&record, path) == STATUS_CONTINUE;
+  message_silence(was);
+  *empty = read && !record && !run_owner_finds(folder);
+  const bool own = run_record_is_of(record, p->id, number);
+  json_decref(record);
+  return own;
+}
+
+/* Runs that another pilot, or someone by hand, has made there. */
+int pilot_check_folders(const pilot *p) {
+  struct dirent *entry;
+  int status = STATUS_CONTINUE;
+  const char *found = run_owner_finds_but(p->folder.path, "pilot.json");
+  if (found)
+    return fail_usage("%s holds a run (%s), which is not a pilot's; give another folder with --out",
+                      p->folder.path, found);
+  DIR *directory = opendir(p->folder.path);
+  while (directory && status == STATUS_CONTINUE && (entry = readdir(directory))) {
+    int number = 0, end = 0;
+    bool empty;
+    char path[RUN_PATH_BYTES];
+    if (sscanf(entry->d_name, "run-%4d%n", &number, &end) != 1 || end < 8) continue;
+    number = atoi(entry->d_name + 4);
+    snprintf(path, sizeof path, "%s/%.32s", p->folder.path, entry->d_name);
+    if (!is_own_run(p, path, number, &empty) && !empty)
+      status = fail_usage("%s is not a run of this pilot; give another folder with --out", path);
+  }
+  if (directory) closedir(directory);
+  return status;
+}
+
+/* What a run needs to go on, and its model: a pilot is about numbers. Of its own runs alone. */
+static void clean(const pilot *p, const char *path, int number) {
+  static const char *const names[] = {"model.safetensors", "average.safetensors",
+                                      "diverged.safetensors", GOOD_STATE, "config.json"};
+  char file[RUN_PATH_BYTES], id[RUN_ID_BYTES];
   run_folder folder = {.lock = -1};
-  int64_t *steps;
-  size_t count;
+  json_t *record;
+  bool empty;
+  if (!is_own_run(p, path, number, &empty)) return;
   snprintf(folder.path, sizeof folder.path, "%s", path);
-  if (run_folder_states(&folder, &steps, &count) != STATUS_CONTINUE) return;
-  for (size_t i = 0; i < count; i++) run_folder_remove_state(&folder, steps[i]);
-  free(steps);
+  run_folder_path(&folder, "run.json", file);
+  if (run_record_read(&record, file) != STATUS_CONTINUE) return;
+  run_owner_id(&folder, record, id);
+  json_decref(record);
+  run_owner_remove_states(&folder, id);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char file[RUN_PATH_BYTES];
     run_folder_path(&folder, names[i], file);
     unlink(file);
   }
@@ -160,7 +223,7 @@ static int keep_result(pilot *p, int cell, int run, const char *folder, const tr
     *result = (pilot_result){
         .diverged = true, .loss = (double)NAN, .accuracy = (double)NAN, .seconds = (double)NAN};
   else
-    status = pilot_result_read(result, metrics, p->flags.target > 0 ? p->flags.target : -1,
+    status = pilot_result_read(result, metrics, s->run, p->flags.target > 0 ? p->flags.target : -1,
                                s->tokens_per_sample ? s->tokens_per_sample : 1);
   if (status != STATUS_CONTINUE) return status;
   r->done++;
@@ -183,6 +246,12 @@ static double seconds_left(const pilot *p) {
   return minutes > 0 ? 60 * minutes - (progress_clock() - p->began) : (double)INFINITY;
 }
 
+/* The fingerprint that all runs of a cell have, unless each has another fold. */
+static const char *data_of(const pilot *p, int cell) {
+  const json_t *data = json_object_get(p->settings, "data");
+  return p->flags.folds ? NULL : json_string_value(json_array_get(data, (size_t)cell));
+}
+
 static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   char folder[RUN_PATH_BYTES];
   train_summary summary;
@@ -190,7 +259,10 @@ static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   const train_wish wish = {.cache = &p->cache,
                            .pause_step = p->rung_steps[rung],
                            .pause_seconds = isinf(seconds) ? 0 : seconds,
-                           .quiet = true};
+                           .quiet = true,
+                           .pilot = p->id,
+                           .data = data_of(p, cell),
+                           .pilot_run = cell * p->runs_per_cell + run + 1};
   if ((*stopped = seconds <= 0)) return STATUS_CONTINUE;
   command_line c = command_line_of(p, cell, run);
   if (!c.words) return fail("out of memory");
@@ -205,7 +277,8 @@ static int train(pilot *p, int cell, int run, int rung, bool *stopped) {
   *stopped = summary.interrupted || (summary.paused && !over);
   if (*stopped) return STATUS_CONTINUE;
   status = keep_result(p, cell, run, folder, &summary);
-  if (status == STATUS_CONTINUE && (rung == p->rungs - 1 || summary.diverged)) clean(folder);
+  if (status == STATUS_CONTINUE && (rung == p->rungs - 1 || summary.diverged))
+    clean(p, folder, wish.pilot_run);
   return status;
 }
 
@@ -251,7 +324,7 @@ static int halve(pilot *p, int rung) {
     for (int run = 0; run < p->runs_per_cell && i >= stay; run++) {
       char folder[RUN_PATH_BYTES];
       folder_of(p, ranks[i].cell, run, folder);
-      clean(folder);
+      clean(p, folder, ranks[i].cell * p->runs_per_cell + run + 1);
     }
   }
   free(ranks);

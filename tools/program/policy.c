@@ -1,5 +1,6 @@
 #include "program/policy.h"
 
+#include "common/json_file.h"
 #include "common/message.h"
 #include "common/text.h"
 
@@ -128,7 +129,7 @@ int policy_read(policy *p, const char *path) {
   for (int i = 0; i < POLICY_RULES; i++) p->limit[i] = (double)NAN;
   if (!path) return STATUS_CONTINUE;
   json_error_t error;
-  json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  json_t *root = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (!root && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
   int status = STATUS_CONTINUE;
@@ -203,6 +204,44 @@ static double rounded_off(double rate) {
   return rate - rate / ROUNDING;
 }
 
+/* The part of a rate with which muon leaves parameters to adamw, where that is above 1. */
+static double adamw_part(const ac_trainer_desc *trainer) {
+  return fmax(1, trainer->optimizer.adamw_rate);
+}
+
+/* Schedules may rise above --lr, as with --lr-factor 3: by how much, as far as it is known. */
+static double highest_rate(const ac_trainer_desc *trainer, int64_t steps) {
+  enum {
+    MOST = 1000000
+  }; /* of a longer run the first and the last so many, between which it is none */
+  double most = 0;
+  for (int64_t step = 0; step < steps; step++) {
+    if (step == MOST && steps - MOST > step) step = steps - MOST;
+    most = fmax(most, ac_schedule_rate(&trainer->schedule, step));
+  }
+  return most;
+}
+
+/* Rates that are above --lr by more than its schedule says at once. */
+static int check_other_rates(const policy *p, const train_flags *f, const ac_trainer_desc *trainer,
+                             int64_t steps) {
+  const double limit = p->limit[POLICY_MAX_LR], part = fmax(1, f->adamw_rate);
+  const double most = highest_rate(trainer, steps) * scale(f);
+  if (rounded_off(most) > limit)
+    return fail_usage("the policy %s refuses the schedule, whose highest rate is %.6g: its %s is "
+                      "%.10g",
+                      p->path, most, rules[POLICY_MAX_LR].name, limit);
+  if (rounded_off(most * part) > limit)
+    return fail_usage(
+        "the policy %s refuses --adamw-rate %.10g, by which the highest rate is %.6g: "
+        "its %s is %.10g",
+        p->path, f->adamw_rate, most * part, rules[POLICY_MAX_LR].name, limit);
+  for (int g = 0; g < trainer->group_count; g++)
+    if (rounded_off(most * part * trainer->groups[g].settings.rate) > limit)
+      return refuse_group(p, POLICY_MAX_LR, f->groups.list.items[g]);
+  return STATUS_CONTINUE;
+}
+
 static int check_scaled_rate(const policy *p, const train_flags *f) {
   const double rate = f->rate.lr * scale(f);
   if (!above(p, POLICY_MAX_LR, rounded_off(rate))) return STATUS_CONTINUE;
@@ -240,6 +279,8 @@ int policy_check_run(const policy *p, const train_flags *f, const ac_trainer_des
   int status = policy_check_batch(p, f);
   if (status == STATUS_CONTINUE) status = check_validation(p, f);
   if (status == STATUS_CONTINUE) status = check_settings(p, f, trainer);
+  if (status == STATUS_CONTINUE && requires(p, POLICY_MAX_LR))
+    status = check_other_rates(p, f, trainer, steps);
   if (status != STATUS_CONTINUE) return status;
   if (requires(p, POLICY_MAX_GRADIENT_NORM) && f->storage.gradients == AC_GRADIENTS_FOLDED)
     return fail_usage("the policy %s refuses --gradients folded: it leaves no norm to hold against "
@@ -274,7 +315,7 @@ static double largest_part(const ac_trainer_desc *trainer) {
   double part = 1;
   for (int g = 0; g < trainer->group_count; g++)
     part = fmax(part, trainer->groups[g].settings.rate);
-  return part;
+  return part * adamw_part(trainer);
 }
 
 /* Larger batches than the smallest may scale rates by more than was known before. Of a window that

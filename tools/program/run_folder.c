@@ -4,6 +4,7 @@
 #include "common/lock.h"
 #include "common/message.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +18,45 @@
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* What a run that was killed was writing beside its place, as ac_atomic_open and replacement_open
- * name it. Copies that someone made of a file of the run are not. */
+/* The step in a name that is PREFIX-STEP.safetensors as this program writes it, followed by `rest`;
+ * -1: it is none. Other spellings of a number are someone else's. */
+static int64_t step_in(const char *name, const char *prefix, const char *rest) {
+  char own[80];
+  const size_t length = strlen(prefix);
+  if (strncmp(name, prefix, length) != 0 || !isdigit((unsigned char)name[length])) return -1;
+  errno = 0;
+  const long long step = strtoll(name + length, NULL, 10);
+  if (errno || step < 0) return -1;
+  snprintf(own, sizeof own, "%s%010lld.safetensors%s", prefix, step, rest);
+  return strcmp(name, own) ? -1 : (int64_t)step;
+}
+
+/* A word, such as backup, or a number, such as a date. */
+static bool reads_as_text(const char *mark) {
+  static const char small[] = "abcdefghijklmnopqrstuvwxyz", large[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const size_t first = isalpha((unsigned char)*mark) != 0;
+  return !mark[first + strspn(mark + first, small)] || !mark[strspn(mark, large)] ||
+         !mark[strspn(mark, "0123456789")];
+}
+
+static bool is_hexadecimal(const char *text, size_t length) {
+  return length && strspn(text, "0123456789abcdef") >= length;
+}
+
+/* What ac_atomic_open and replacement_open add to a name beside its place: eight hexadecimal
+ * digits, a dash, and up to eight letters and digits. Older versions wrote digits or six letters
+ * alone, which count unless they read as text. */
+static bool is_mark(const char *mark) {
+  const char *dash = strchr(mark, '-'), *end = dash ? dash + 1 : mark;
+  const size_t length = strlen(end);
+  for (size_t i = 0; i < length; i++)
+    if (!isalnum((unsigned char)end[i])) return false;
+  if (dash) return dash == mark + 8 && is_hexadecimal(mark, 8) && length >= 1 && length <= 8;
+  return !reads_as_text(mark) && (length == 6 || (length <= 8 && is_hexadecimal(mark, length)));
+}
+
+/* What a run that was killed was writing beside its place. Copies that someone made of a file of
+ * the run are not. */
 static bool is_leftover(const char *name) {
   static const char *const files[] = {
       "model.safetensors", "best.safetensors", "diverged.safetensors", "average.safetensors",
@@ -26,26 +64,14 @@ static bool is_leftover(const char *name) {
   const char *mark = strstr(name, ".partial-");
   if (!mark) return false;
   const size_t length = (size_t)(mark - name);
-  int64_t step;
-  int end = 0;
-  if (sscanf(name, "state-%" SCNd64 ".safetensors%n", &step, &end) == 1 && (size_t)end == length)
-    return true;
-  if (sscanf(name, "good-%" SCNd64 ".safetensors%n", &step, &end) == 1 && (size_t)end == length)
-    return true;
+  const bool is_name = !strcmp(mark, ".partial-name"); /* good_state.c */
+  if (step_in(name, "good-", mark) >= 0) return is_name || is_mark(mark + 9);
+  if (is_name && length == 16 && !memcmp(name, "good.safetensors", 16)) return true;
+  if (!is_mark(mark + 9)) return false;
+  if (step_in(name, "state-", mark) >= 0) return true;
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     if (strlen(files[i]) == length && !memcmp(name, files[i], length)) return true;
   return false;
-}
-
-/* A good state of a step whose own state was never written, or is gone. */
-static bool is_alone(const run_folder *folder, const char *name) {
-  char path[RUN_PATH_BYTES];
-  int64_t step;
-  int end = 0;
-  if (sscanf(name, "good-%" SCNd64 ".safetensors%n", &step, &end) != 1 || !end || name[end])
-    return false;
-  run_folder_state(folder, step, path);
-  return access(path, F_OK) != 0 && errno == ENOENT;
 }
 
 static void remove_leftovers(const run_folder *folder) {
@@ -53,7 +79,7 @@ static void remove_leftovers(const run_folder *folder) {
   struct dirent *entry;
   char path[RUN_PATH_BYTES + NAME_MAX];
   while (directory && (entry = readdir(directory))) {
-    if (!is_leftover(entry->d_name) && !is_alone(folder, entry->d_name)) continue;
+    if (!is_leftover(entry->d_name)) continue;
     snprintf(path, sizeof path, "%s/%s", folder->path, entry->d_name);
     unlink(path);
   }
@@ -67,10 +93,11 @@ int run_folder_open(run_folder *folder, const char *path) {
   if (status != STATUS_CONTINUE) return status;
   snprintf(folder->path, sizeof folder->path, "%s", path);
   folder->lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (!lock_take(folder->lock, path))
+  bool locked;
+  if (!lock_take(folder->lock, path, &locked))
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
   folder->made = made; /* only now: that of a run which holds the lock is not ours to remove */
-  remove_leftovers(folder);
+  if (locked) remove_leftovers(folder); /* else another run may be writing them */
   return STATUS_CONTINUE;
 }
 
@@ -106,15 +133,6 @@ void run_folder_remove_state(const run_folder *folder, int64_t step) {
   unlink(path);
 }
 
-/* -1: the file is no state. */
-static int64_t step_of(const char *name) {
-  int64_t step = -1;
-  int end = 0;
-  if (sscanf(name, "state-%" SCNd64 ".safetensors%n", &step, &end) != 1 || name[end] || !end)
-    return -1;
-  return step;
-}
-
 static int newest_first(const void *a, const void *b) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x < y) - (x > y);
@@ -129,21 +147,21 @@ static bool add_step(int64_t **steps, size_t *count, int64_t step) {
 }
 
 /* False with the reason in errno. */
-static bool list_steps(DIR *directory, int64_t **steps, size_t *count) {
+static bool list_steps(DIR *directory, const char *prefix, int64_t **steps, size_t *count) {
   struct dirent *entry;
   while (errno = 0, (entry = readdir(directory))) {
-    const int64_t step = step_of(entry->d_name);
+    const int64_t step = step_in(entry->d_name, prefix, "");
     if (step >= 0 && !add_step(steps, count, step)) return false;
   }
   return !errno;
 }
 
-int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count) {
+static int steps_of(const run_folder *folder, const char *prefix, int64_t **steps, size_t *count) {
   *steps = NULL;
   *count = 0;
   DIR *directory = opendir(folder->path);
-  if (!directory && errno == ENOENT) return STATUS_CONTINUE;
-  const bool good = directory && list_steps(directory, steps, count);
+  if (!directory && (errno == ENOENT || errno == ENOTDIR)) return STATUS_CONTINUE;
+  const bool good = directory && list_steps(directory, prefix, steps, count);
   const int error = errno;
   if (directory) closedir(directory);
   if (!good) {
@@ -154,6 +172,14 @@ int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count) 
   }
   if (*count) qsort(*steps, *count, sizeof **steps, newest_first);
   return STATUS_CONTINUE;
+}
+
+int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count) {
+  return steps_of(folder, "state-", steps, count);
+}
+
+int run_folder_good_states(const run_folder *folder, int64_t **steps, size_t *count) {
+  return steps_of(folder, "good-", steps, count);
 }
 
 int run_folder_newest(const run_folder *folder, ac_model_file **file, char path[RUN_PATH_BYTES]) {

@@ -1,8 +1,10 @@
 #include "program/run_record.h"
 
+#include "common/json_file.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/option_record.h"
+#include "common/run_id.h"
 #include "program/fingerprint.h"
 
 #include <errno.h>
@@ -13,11 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
+/* How this start of the program was asked for, which says nothing of the run. */
+#define NOT_RECORDED "config resume resume-or-start overwrite quiet"
+
 int run_record_read(json_t **record, const char *path) {
   json_error_t error;
   *record = NULL;
   if (access(path, F_OK) != 0 && errno == ENOENT) return STATUS_CONTINUE;
-  *record = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  *record = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*record)) return STATUS_CONTINUE;
   const bool parsed = *record;
   json_decref(*record);
@@ -29,7 +34,7 @@ int run_record_read(json_t **record, const char *path) {
 }
 
 bool run_record_is_done(const char *path) {
-  json_t *record = json_load_file(path, 0, NULL);
+  json_t *record = json_file_load(path, 0, NULL);
   const char *outcome = json_string_value(json_object_get(record, "outcome"));
   const bool done = outcome && !strcmp(outcome, "done");
   json_decref(record);
@@ -68,11 +73,8 @@ static json_t *describe_data(const train_data *data, const char *text) {
 }
 
 static json_t *make_id(void) {
-  char text[48];
-  struct timespec time;
-  clock_gettime(CLOCK_REALTIME, &time);
-  snprintf(text, sizeof text, "%llx-%lx-%lx", (unsigned long long)time.tv_sec,
-           (unsigned long)time.tv_nsec, (unsigned long)getpid());
+  char text[RUN_ID_BYTES];
+  run_id_make(text);
   return json_string(text);
 }
 
@@ -89,30 +91,49 @@ int run_record_write(run_record *record) {
 }
 
 /* What could not be added for want of memory is missing. */
-static bool is_complete(const json_t *root, const json_t *before) {
+static bool is_complete(const json_t *root, bool resumed) {
   static const char *const keys[] = {"accrue", "commit", "id",   "model", "started",
                                      "host",   "device", "plan", "data",  "resumed"};
-  const size_t count = sizeof keys / sizeof *keys - !before;
+  const size_t count = sizeof keys / sizeof *keys - !resumed;
   bool complete = true;
   for (size_t i = 0; i < count; i++) complete &= json_object_get(root, keys[i]) != NULL;
   return complete;
 }
 
+bool run_record_is_of(const json_t *record, const char *pilot, int pilot_run) {
+  const json_t *of = json_object_get(record, "pilot");
+  const char *id = json_string_value(json_object_get(of, "id"));
+  return id && !strcmp(id, pilot) &&
+         json_integer_value(json_object_get(of, "run")) == (json_int_t)pilot_run;
+}
+
+/* What of it is not there for every run. */
+static bool add_origin(json_t *root, const run_origin *origin) {
+  const char *kept = json_string_value(json_object_get(origin->before, "replaces"));
+  const char *replaces = kept ? kept : origin->replaces;
+  if (run_id_is_good(replaces) && json_object_set_new(root, "replaces", json_string(replaces)) != 0)
+    return false;
+  if (!origin->pilot) return true;
+  json_t *pilot = json_pack("{s:s, s:i}", "id", origin->pilot, "run", origin->pilot_run);
+  return json_object_set_new(root, "pilot", pilot) == 0;
+}
+
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
-                     const json_t *before) {
+                     const run_origin *origin) {
+  const json_t *before = origin->before;
   char text[17];
   run_folder_path(folder, "run.json", record->path);
   int status = fingerprint(&s->data, s->flags.rank, text);
   if (status != STATUS_CONTINUE) return status;
   json_t *root = record->root = json_object();
-  json_t *id = json_incref(json_object_get(before, "id"));
+  json_t *id = *origin->id ? json_string(origin->id) : make_id();
   json_t *started = json_incref(json_object_get(before, "started"));
   json_t *resumed = json_deep_copy(json_object_get(before, "resumed"));
-  if (before && !resumed) resumed = json_array();
-  if (before) json_array_append_new(resumed, now());
+  if (*origin->id && !resumed) resumed = json_array();
+  if (*origin->id) json_array_append_new(resumed, now());
   json_object_set_new(root, "accrue", json_string(ac_version()));
   json_object_set_new(root, "commit", json_string(ACCRUE_COMMIT));
-  json_object_set_new(root, "id", id ? id : make_id());
+  json_object_set_new(root, "id", id);
   json_object_set_new(root, "model", json_string(s->kind->name));
   json_object_set_new(root, "started", started ? started : now());
   if (resumed) json_object_set_new(root, "resumed", resumed);
@@ -121,7 +142,8 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
-  if (!options_record(&s->options, "config resume quiet", root) || !is_complete(root, before))
+  if (!options_record(&s->options, NOT_RECORDED, root) || !is_complete(root, *origin->id) ||
+      !add_origin(root, origin))
     return fail("out of memory");
   return STATUS_CONTINUE;
 }
@@ -134,6 +156,15 @@ const char *run_record_id(const run_record *record) {
 const char *run_record_data(const run_record *record) {
   const json_t *data = json_object_get(record->root, "data");
   return json_string_value(json_object_get(data, "fingerprint"));
+}
+
+const char *run_record_replaces(const run_record *record) {
+  const char *id = json_string_value(json_object_get(record->root, "replaces"));
+  return id ? id : "";
+}
+
+void run_record_has_replaced(run_record *record) {
+  json_object_del(record->root, "replaces");
 }
 
 void run_record_end(run_record *record, const char *outcome) {

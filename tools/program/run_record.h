@@ -19,13 +19,28 @@ int run_record_read(json_t **record, const char *path);
 /* Whether the record of an earlier run says that it has come to its end. */
 bool run_record_is_done(const char *path);
 
-/* The record of a run that begins, or goes on with the one of `before` (NULL: begins). It is not
- * written yet: a run that is refused leaves no trace. */
+/* Where a run comes from. */
+typedef struct run_origin {
+  const json_t
+      *before;    /* record of the run that goes on; NULL: it begins, or has lost its record */
+  const char *id; /* of the run that goes on; "": a new one */
+  const char *replaces; /* id of the run whose place it takes; "": of none */
+  const char *pilot;    /* id of the pilot that it is of; NULL: of none */
+  int pilot_run;        /* and which of its runs, from 1 */
+} run_origin;
+
+/* Whether a record is of a run of that pilot. */
+bool run_record_is_of(const json_t *record, const char *pilot, int pilot_run);
+
+/* The record of a run. It is not written yet: a run that is refused leaves no trace. */
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
-                     const json_t *before);
+                     const run_origin *origin);
 /* Which run this is, and the fingerprint of its data; states say both too. */
 const char *run_record_id(const run_record *record);
 const char *run_record_data(const run_record *record);
+/* Which run it replaces, "" once that has gone. */
+const char *run_record_replaces(const run_record *record);
+void run_record_has_replaced(run_record *record);
 int run_record_write(run_record *record);
 /* "done", "stopped", "failed". A record that cannot be written says so, and that is all. */
 void run_record_end(run_record *record, const char *outcome);

@@ -1,6 +1,7 @@
 #include "program/saved_model.h"
 
 #include "common/device_choice.h"
+#include "common/json_file.h"
 #include "common/message.h"
 #include "common/waiting.h"
 
@@ -173,7 +174,8 @@ static uint64_t memory_of_training(const saved_model *m) {
   const char *slash = strrchr(m->path, '/');
   const int length = slash ? (int)(slash - m->path + 1) : 0;
   if (snprintf(path, sizeof path, "%.*srun.json", length, m->path) >= (int)sizeof path) return 0;
-  json_t *record = json_load_file(path, 0, NULL);
+  json_error_t error;
+  json_t *record = json_file_load(path, 0, &error);
   const json_int_t bytes =
       json_integer_value(json_object_get(json_object_get(record, "plan"), "planned_bytes"));
   json_decref(record);

@@ -27,7 +27,8 @@ void model_metadata_add(model_metadata *metadata, const char *key, const char *f
   int length = vsnprintf(value, room, format, arguments);
   va_end(arguments);
   int capacity = (int)(sizeof metadata->entries / sizeof *metadata->entries);
-  if (length < 0 || (size_t)length >= room || metadata->count == capacity) return;
+  metadata->incomplete |= length < 0 || (size_t)length >= room || metadata->count == capacity;
+  if (metadata->incomplete) return;
   metadata->entries[metadata->count++] = (ac_metadata){key, value};
   metadata->used += (size_t)length + 1;
 }
@@ -73,15 +74,32 @@ static int refuse_dry(const setup *s) {
   return fail_usage("--device dry computes nothing; it is for accrue plan");
 }
 
+static bool resumes(int argc, char **argv) {
+  return options_named("resume", argc, argv) || options_named("resume-or-start", argc, argv);
+}
+
 /* The record that --config names, or that a run to go on with has left in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
   char path[RUN_PATH_BYTES];
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
   if (config && access(config, R_OK) != 0)
     return fail("cannot read %s: %s", config, strerror(errno));
-  if (!config && !options_named("resume", argc, argv)) return STATUS_CONTINUE;
+  if (!config && !resumes(argc, argv)) return STATUS_CONTINUE;
   snprintf(path, sizeof path, "%s/run.json", out ? out : s->flags.out ? s->flags.out : "");
   return run_record_read(&s->recorded, config ? config : path);
+}
+
+/* Neither a word nor a record says what is to be trained. */
+static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
+  const char *out = options_value("out", argc, argv);
+  const bool by_folder = !s->recorded && !strcmp(verb, "train") && resumes(argc, argv) &&
+                         !options_named("config", argc, argv);
+  if (by_folder && !out)
+    return fail_usage("--resume needs --out DIR, the folder of the run to go on with, or the name "
+                      "of its model");
+  if (by_folder)
+    return fail_usage("%s holds no run to go on with: there is no %s/run.json", out, out);
+  return fail_usage("a model is missing; accrue %s --help lists them", verb);
 }
 
 /* The model's name comes first, or is that of a record. */
@@ -90,7 +108,7 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
   if (status != STATUS_CONTINUE) return status;
   const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->recorded, "model"));
-  if (!name) return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  if (!name) return lack_model(s, verb, *argc, *argv);
   if (!(s->kind = find_kind(name)))
     return fail_usage("unknown model %s; accrue %s --help lists the models", name, verb);
   *argc -= named;
@@ -107,7 +125,14 @@ static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   if (!model || strcmp(model, s->kind->name) != 0)
     return fail_usage("the run that is recorded is of the model %s, not %s",
                       model ? model : "of no name", s->kind->name);
-  return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
+  /* What another run has written stays that run's; of a run that goes on, the folder may have been
+   * moved. */
+  const bool lent = options_named("config", argc, argv);
+  const char *except = !lent ? "out"
+                       : options_named("tensorboard", argc, argv)
+                           ? "out metrics tensorboard"
+                           : "out metrics tensorboard histograms";
+  return options_restore(&s->options, s->recorded, "the run's record", except, argc, argv);
 }
 
 int setup_parse_words(setup *s, const setup_words *words) {
@@ -158,9 +183,12 @@ static int newest_state(const train_flags *f, ac_model_file **file, char path[RU
   return run_folder_newest(&folder, file, path);
 }
 
-static int64_t number_of(const ac_model_file *file, const char *key) {
+/* A number of a state's, in the range of a flag; 0: there is none. */
+static int64_t number_of(const setup *s, const ac_model_file *file, const char *key,
+                         const char *flag) {
   const char *text = ac_model_file_metadata(file, key);
-  return text ? strtoll(text, NULL, 10) : 0;
+  int64_t number = 0;
+  return text && options_read_integer(options_find(&s->options, flag), text, &number) ? number : 0;
 }
 
 /* A run that began with --init has the model's shape in its states; the file may be gone by now. */
@@ -267,19 +295,33 @@ ac_plan_desc setup_plan_desc(const setup *s) {
   return desc;
 }
 
+static ac_status build_graph(const setup *s, ac_graph **graph) {
+  const ac_status status = ac_graph_create(graph);
+  if (status == AC_OK) s->kind->build(s->model, *graph);
+  return status;
+}
+
 static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   const setup *s = request->setup;
   ac_graph *graph = NULL;
-  ac_status status = ac_graph_create(&graph);
-  if (status == AC_OK) {
-    ac_plan_desc desc = setup_describe(request, s);
-    desc.offers = setup_takes_offer;
-    desc.offers_context = (void *)(uintptr_t)request;
-    s->kind->build(s->model, graph);
-    status = ac_plan_create(plan, graph, s->device, &desc);
-  }
+  const ac_plan_desc desc = setup_describe(request, s);
+  ac_status status = build_graph(s, &graph);
+  if (status == AC_OK) status = ac_plan_create(plan, graph, s->device, &desc);
   ac_graph_free(graph);
   return status;
+}
+
+/* What the library says, with the flag by which its proposal is taken, and what would need less
+ * where that is too much. */
+static int refuse_plan(const setup_request *request, ac_status status) {
+  ac_graph *graph = NULL;
+  const int failed = fail_setup(status);
+  if (strstr(ac_last_error(), "accept the statistics of micro-batches"))
+    say("--batch-norm micro accepts the statistics of micro-batches");
+  if (status == AC_ERROR_BUDGET && build_graph(request->setup, &graph) == AC_OK)
+    setup_print_offers(request, graph);
+  ac_graph_free(graph);
+  return failed;
 }
 
 /* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
@@ -294,7 +336,7 @@ int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **pla
     ac_plan_free(*plan);
     status = try_plan(&request, plan);
   }
-  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
+  return status == AC_OK ? STATUS_CONTINUE : refuse_plan(&request, status);
 }
 
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
@@ -315,8 +357,8 @@ static int plan_to_go_on(setup *s) {
   setup_request request = {s, NULL, 0};
   ac_model_file *state;
   int status = newest_state(f, &state, path);
-  if (number_of(state, "accrue.state.batch") == f->batch)
-    request.micro_batch = number_of(state, "accrue.state.micro_batch");
+  if (number_of(s, state, "accrue.state.batch", "batch") == f->batch)
+    request.micro_batch = number_of(s, state, "accrue.state.micro_batch", "micro-batch");
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
   if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;
@@ -337,11 +379,25 @@ static int make_plan(setup *s) {
   return status;
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache) {
+/* Where gradients are folded, what the tokens of a window weigh is counted before its first
+ * micro-batch. */
+static int check_counting(const setup *s) {
+  const ac_plan_info *info = ac_plan_get_info(s->plan);
+  if (info->gradients != AC_GRADIENTS_FOLDED || info->read_ahead || !s->data.tokens_per_sample ||
+      info->micro_batch == info->batch)
+    return STATUS_CONTINUE;
+  return fail_usage("--gradients folded in micro-batches needs whole batches read ahead, to count "
+                    "their tokens first; leave out --read-ahead 0, or give --micro-batch %lld",
+                    (long long)info->batch);
+}
+
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+               int (*check)(const train_flags *f)) {
   const setup_words words = {verb, !cache, argc, argv, NULL};
   int status = setup_parse_words(s, &words);
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
+  if (status == STATUS_CONTINUE && check) status = check(&s->flags);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = make_schedule(s);
   if (status == STATUS_CONTINUE)
@@ -349,6 +405,7 @@ int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *ca
   if (status == STATUS_CONTINUE) status = open_device(s);
   if (status == STATUS_CONTINUE) status = plan_to_go_on(s);
   if (status == STATUS_CONTINUE && !s->plan) status = make_plan(s);
+  if (status == STATUS_CONTINUE) status = check_counting(s);
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   return status;

@@ -46,8 +46,9 @@ int setup_help(const char *verb, help_form form);
 /* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
  * message.h; setup_close is needed in any case. `cache` (may be NULL) lends device and plan, and
  * gets those that it lacks; with one, a run that goes on does so by argv alone, not by flags of its
- * record. */
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache);
+ * record. `check` (may be NULL) says whether the flags may be followed, before data are read. */
+int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+               int (*check)(const train_flags *f));
 
 /* The flags alone: nothing is opened. `more` (may be NULL) adds flags of the command's own. */
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
@@ -73,9 +74,9 @@ typedef struct setup_request {
 
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags);
 
-/* As ac_plan_desc.offers, of a request: whether the program would take the flags of an offer beside
- * those that it has, and what both together ask for. */
-bool setup_takes_offer(void *request, const char *flags, ac_plan_desc *desc);
+/* After a refusal: a table of what would need less, with the flags that the program would take
+ * beside those that it has, and whether it fits the budget. */
+void setup_print_offers(const setup_request *request, const ac_graph *graph);
 
 /* The flags of the words, with more behind them. As setup_parse. */
 int setup_parse_words(setup *s, const setup_words *words);

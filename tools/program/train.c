@@ -16,6 +16,7 @@
 #include "program/plan_table.h"
 #include "common/progress.h"
 #include "common/replacement.h"
+#include "program/run_owner.h"
 #include "program/run_record.h"
 #include "program/setup.h"
 #include "program/train_run.h"
@@ -37,13 +38,17 @@ typedef struct run {
   const train_wish *wish;
   setup setup;
   metrics metrics;
+  char metrics_path[RUN_PATH_BYTES]; /* where no flag names one */
   progress progress;
   run_folder folder;
   json_t *before; /* record of the run that is gone on with; NULL: none */
   run_record record;
-  bool after_another; /* the folder holds states of an unfinished run */
-  bool trained;       /* no window follows */
-  bool saved_early;   /* the model, before the final evaluation */
+  char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
+  bool after_another;          /* it replaces one, whose record stays until there is a state */
+  bool model_is_best;          /* though it could not be saved once more under its own name */
+  double lost_best;            /* least validation loss of a model that could not be saved */
+  bool trained;                /* no window follows */
+  bool saved_early;            /* the model, before the final evaluation */
   bool diverged;
   bool average_worthless; /* its last validation loss is not finite */
   bool stopping;          /* and that has been said */
@@ -241,7 +246,7 @@ static void save_last_state(run *r) {
   const bool saved = c->saved_step == r->step && r->step && !c->failing && !r->result.stopped;
   if (saved || save_state(r)) return;
   r->state_status =
-      fail("no state could be saved at step %" PRId64 ": %s", r->step, ac_last_error());
+      fail("no state could be saved at step %" PRId64 ": %s", r->step, r->checkpoint.problem);
 }
 
 /* Whether the evaluation that follows may put this run's best model in the place of one of a run
@@ -293,21 +298,27 @@ static void on_step(run *r, const ac_fit_event *event) {
     return;
   if (!save_state(r) && !failing)
     say("no state could be saved at step %" PRId64 ", and training goes on: %s", r->step,
-        ac_last_error());
+        r->checkpoint.problem);
 }
 
 /* The last evaluation is of all samples: only its like can be compared with it. */
-static bool keep_best(run *r, const ac_fit_event *event) {
+static void keep_best(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
   const train_flags *f = &r->setup.flags;
   const bool other = r->trained && f->eval_samples && !isinf(r->checkpoint.best);
-  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return true;
+  if (!f->keep_best || other || !(event->evaluation.loss < r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
   progress_clear(&r->progress);
-  const int status = save_weights_to(r, path);
-  if (status == STATUS_CONTINUE) r->checkpoint.best = event->evaluation.loss;
-  else r->save_status = status;
-  return status == STATUS_CONTINUE;
+  if (save_weights(r, path) == AC_OK) {
+    r->checkpoint.best = event->evaluation.loss;
+    return;
+  }
+  r->model_is_best = r->trained && event->evaluation.loss < r->lost_best;
+  if (r->model_is_best) r->lost_best = INFINITY;
+  else if (isinf(r->lost_best))
+    say("the best model, of step %" PRId64 ", could not be saved, and training goes on: %s",
+        event->step, ac_last_error());
+  if (!r->model_is_best) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
 }
 
 /* Whether the metrics have it already: a run that ends for want of patience does so behind a
@@ -324,7 +335,8 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
     r->checkpoint.evaluated_step = event->step;
   const int status = with_average(r, validate_average);
   if (status != STATUS_CONTINUE) r->save_status = status;
-  return keep_best(r, event) && status == STATUS_CONTINUE && !r->checkpoint.average_due;
+  keep_best(r, event);
+  return status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
 /* Whether the model is saved only after the final evaluation, which may show that it is worth
@@ -368,13 +380,30 @@ static int load_init(run *r) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+/* Without a window to make, a run that goes on would only forget how long it was to be. */
+static int check_length(const run *r, const ac_progress *made) {
+  const int64_t steps = r->setup.flags.steps, epochs = r->setup.flags.epochs;
+  if (epochs && (made->epoch > epochs || (made->epoch == epochs && made->position > 0)))
+    return fail_usage("--epochs %" PRId64
+                      " is less than the run in %s has trained for; give more, or "
+                      "leave the flag out",
+                      epochs, r->folder.path);
+  if (!steps || r->step <= steps) return STATUS_CONTINUE;
+  return fail_usage("--steps %" PRId64 " is less than the %" PRId64 " that the run in %s has made; "
+                    "give more, or leave the flag out",
+                    steps, r->step, r->folder.path);
+}
+
 /* Of the run so far. */
-static void take_progress(run *r) {
+static int take_progress(run *r) {
   ac_progress progress;
   ac_trainer_get_progress(r->trainer, &progress);
   r->step = progress.steps;
   r->updates = progress.updates;
+  const int status = check_length(r, &progress);
+  if (status != STATUS_CONTINUE) return status;
   if (!is_quiet(r)) say("going on after step %" PRId64, r->step);
+  return STATUS_CONTINUE;
 }
 
 static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
@@ -385,7 +414,9 @@ static void on_decision(void *user, ac_trainer *trainer, ac_decision *decision) 
 static int open_metrics(run *r) {
   const train_flags *f = &r->setup.flags;
   const metrics_desc desc = {
-      .path = f->metrics,
+      .path = run_owner_metrics(f, r->metrics_path),
+      .run = run_record_id(&r->record),
+      .overwrite = f->overwrite,
       .events = {.folder = f->tensorboard, .done = r->step, .histograms = f->histograms}};
   int status = metrics_open(&r->metrics, &desc);
   if (status != STATUS_CONTINUE || !f->tensorboard) return status;
@@ -395,27 +426,92 @@ static int open_metrics(run *r) {
   return status;
 }
 
-/* Someone may have forgotten to ask to go on. */
-static bool has_unfinished(const run *r) {
-  size_t count;
-  int64_t *steps;
+/* Of the run that the folder holds; not that of --config, which only lends its flags. A record that
+ * is damaged tells nothing of a run that is replaced. */
+static int read_before(run *r, json_t **record) {
   char path[RUN_PATH_BYTES];
-  run_folder_states(&r->folder, &steps, &count);
-  free(steps);
   run_folder_path(&r->folder, "run.json", path);
-  if (!count || run_record_is_done(path)) return false;
-  say("%s holds states of a run that has not come to its end; they go when this run saves its "
-      "first, and --resume would go on with them",
-      r->folder.path);
-  return true;
+  const bool was = message_silence(!r->setup.flags.resume);
+  const int status = run_record_read(record, path);
+  message_silence(was);
+  return r->setup.flags.resume ? status : STATUS_CONTINUE;
 }
 
-/* Not that of --config, which only lends its flags. */
-static int read_before(run *r) {
+/* A run goes on under the id that it has, which its states tell where the record is lost. */
+static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
+  const train_wish *wish = r->wish;
+  size_t count;
+  int64_t *steps;
+  int status = run_folder_states(&r->folder, &steps, &count);
+  free(steps);
+  if (status == STATUS_CONTINUE) status = read_before(r, &r->before);
+  if (status != STATUS_CONTINUE) return status;
+  run_owner_id(&r->folder, r->before, id);
+  if (r->before && !*id)
+    return fail_usage("%s/run.json does not tell the run's id, or another than Accrue gives; "
+                      "--overwrite instead of --resume begins the run anew",
+                      r->folder.path);
+  if (count && !*id)
+    return fail("no state in %s tells which run it is of, so none can be gone on with",
+                r->folder.path);
+  if (wish->pilot && (r->before || count) &&
+      !run_record_is_of(r->before, wish->pilot, wish->pilot_run))
+    return fail_usage("%s holds a run that is not this pilot's; give another folder with --out",
+                      r->folder.path);
+  origin->before = r->before;
+  origin->id = id;
+  return STATUS_CONTINUE;
+}
+
+/* What is replaced stays until there is something in its place. */
+static void find_replaced(run *r) {
   char path[RUN_PATH_BYTES];
-  if (!r->setup.flags.resume) return STATUS_CONTINUE;
+  json_t *record = NULL;
+  read_before(r, &record);
+  run_owner_id(&r->folder, record, r->replaced);
+  json_decref(record);
   run_folder_path(&r->folder, "run.json", path);
-  return run_record_read(&r->before, path);
+  r->after_another = *r->replaced || access(path, F_OK) == 0;
+}
+
+/* Once more under the lock: whether the folder is free, or holds what is gone on with. */
+static int begin_record(run *r) {
+  const setup *s = &r->setup;
+  char id[RUN_ID_BYTES] = "";
+  run_origin origin = {
+      .id = "", .replaces = "", .pilot = r->wish->pilot, .pilot_run = r->wish->pilot_run};
+  int status = run_owner_check(&s->flags);
+  if (status == STATUS_CONTINUE && s->flags.resume) status = find_origin(r, &origin, id);
+  if (status != STATUS_CONTINUE) return status;
+  if (!s->flags.resume) find_replaced(r);
+  origin.replaces = r->replaced;
+  status = run_record_begin(&r->record, &r->folder, s, &origin);
+  if (status != STATUS_CONTINUE || !r->wish->data) return status;
+  const char *data = run_record_data(&r->record);
+  if (!strncmp(data, r->wish->data, strlen(data))) return STATUS_CONTINUE;
+  return fail("the data have changed since the pilot began; give another folder with --out");
+}
+
+/* Of a run that goes on: what is left is no model that is gone. */
+static void find_best(run *r) {
+  char path[RUN_PATH_BYTES];
+  struct stat info;
+  if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return;
+  run_folder_path(&r->folder, "best.safetensors", path);
+  if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return;
+  say("%s, the best model so far, with a validation loss of %.4f, is gone: the best one from here "
+      "on "
+      "is left instead",
+      path, r->checkpoint.best);
+  r->checkpoint.best = INFINITY;
+}
+
+/* What no file could say of the model is refused before there is one. */
+static int check_description(const setup *s) {
+  model_metadata metadata = {0};
+  s->kind->describe(s->model, &metadata);
+  return metadata.incomplete ? fail_usage("the model's flags are longer than a file can repeat")
+                             : STATUS_CONTINUE;
 }
 
 static int prepare(run *r) {
@@ -425,16 +521,15 @@ static int prepare(run *r) {
   const ac_status created = ac_trainer_create(&r->trainer, s->plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);
   int64_t step = -1, bytes = -1;
-  int status = read_before(r);
-  if (status != STATUS_CONTINUE) return status;
-  r->after_another = !s->flags.resume && has_unfinished(r);
-  status = run_record_begin(&r->record, &r->folder, s, r->before);
+  int status = check_description(s);
+  if (status == STATUS_CONTINUE) status = begin_record(r);
   if (status != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
-  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, r->before, &step, &bytes);
+  if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
-  if (step >= 0) take_progress(r);
+  if (step >= 0 && (status = take_progress(r)) != STATUS_CONTINUE) return status;
+  if (step >= 0) find_best(r);
   /* From here on a run that is refused would leave traces, so what may refuse it comes first. The
    * record of an unfinished run stays until this one has a state of its own. */
   status = open_metrics(r);
@@ -478,8 +573,7 @@ static bool is_worthless(const ac_fit_result *fit) {
 }
 
 /* A window in progress is worth saving where it would take long to do again; but not at the cost of
- * the states of an unfinished run. A run that could not keep its best model goes on from before
- * that evaluation. */
+ * the states of an unfinished run. */
 static void save_stopped(run *r) {
   ac_progress progress;
   if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
@@ -488,12 +582,21 @@ static void save_stopped(run *r) {
   if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);
 }
 
+/* A better model than the one that is left could not be saved when it was there. */
+static int miss_best(const run *r) {
+  if (!(r->lost_best < r->checkpoint.best)) return STATUS_CONTINUE;
+  return fail("the best model, with a validation loss of %.4f, could not be saved; another one is "
+              "left in %s",
+              r->lost_best, r->folder.path);
+}
+
 /* What --keep-best asks for. The file also stays under its own name: a run that goes on may find no
  * better model. */
 static int leave_best(run *r) {
   char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
   replacement file;
-  if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return STATUS_CONTINUE;
+  if (!r->setup.flags.keep_best || r->model_is_best) return STATUS_CONTINUE;
+  if (isinf(r->checkpoint.best)) return miss_best(r);
   run_folder_path(&r->folder, "best.safetensors", best);
   run_folder_path(&r->folder, "model.safetensors", model);
   bool good = replacement_open(&file, model);
@@ -501,7 +604,7 @@ static int leave_best(run *r) {
     replacement_abandon(&file);
     good = false;
   } else if (good) good = replacement_commit(&file);
-  return good ? STATUS_CONTINUE
+  return good ? miss_best(r)
               : fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
 }
 
@@ -512,6 +615,7 @@ static int fit(run *r) {
   const double seconds = r->wish->pause_seconds;
   char good[RUN_PATH_BYTES], reason[1024];
   run_folder_path(&r->folder, GOOD_STATE, good);
+  const ac_metadata good_of[] = {{"accrue.run", run_record_id(&r->record)}, {"accrue.good", "1"}};
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1,
                  f->quiet);
   watch_signals();
@@ -532,6 +636,8 @@ static int fit(run *r) {
                             .replay = f->loss_scale.replay,
                             .good_state = good,
                             .good_every = f->watch.good_every,
+                            .good_metadata = good_of,
+                            .good_metadata_count = 2,
                             .resume = f->resume,
                             .keep_window = f->keep > 0,
                             .pause_step = r->wish->pause_step,
@@ -596,6 +702,19 @@ static void print_result(const run *r) {
   else printf("nothing is saved\n");
 }
 
+/* What the run that this one replaces has left, now that there is a model in its place. */
+static void remove_replaced(run *r) {
+  const train_flags *f = &r->setup.flags;
+  const char *replaced = run_record_replaces(&r->record);
+  char kept[128];
+  if (!*replaced || !r->updates) return;
+  snprintf(kept, sizeof kept, "%s %s %s", f->ema > 0 ? "average.safetensors" : "",
+           f->keep_best ? "best.safetensors" : "", r->setup.kind->config_json ? "config.json" : "");
+  run_owner_remove_states(&r->folder, replaced);
+  run_owner_remove_models(&r->folder, replaced, kept);
+  run_record_has_replaced(&r->record);
+}
+
 static int finish(run *r) {
   const setup *s = &r->setup;
   char batches[BATCH_FLAG_TEXT];
@@ -608,6 +727,7 @@ static int finish(run *r) {
                            .seconds = progress_clock() - r->began};
   int status = r->save_status == STATUS_DONE ? save_model(r) : r->save_status;
   if (status == STATUS_CONTINUE) status = leave_best(r);
+  if (status == STATUS_CONTINUE) remove_replaced(r);
   metrics_finish(&r->metrics, &end);
   if (status == STATUS_CONTINUE && !is_quiet(r)) print_result(r);
   if (status == STATUS_CONTINUE) status = r->state_status;
@@ -620,8 +740,9 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .state_status = STATUS_CONTINUE,
            .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
+           .lost_best = INFINITY,
            .folder = {.lock = -1}};
-  int status = setup_open(&r.setup, "train", argc, argv, wish->cache);
+  int status = setup_open(&r.setup, "train", argc, argv, wish->cache, run_owner_check);
   /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
@@ -635,6 +756,8 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   const bool whole = status == STATUS_DONE && r.trainer && !stopped;
   if (r.record.written || whole)
     run_record_end(&r.record, status != STATUS_DONE ? "failed" : stopped ? "stopped" : "done");
+  char id[RUN_ID_BYTES];
+  snprintf(id, sizeof id, "%s", run_record_id(&r.record));
   run_record_close(&r.record);
   json_decref(r.before);
   run_folder_close(&r.folder);
@@ -643,9 +766,11 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
                              .signal = r.result.stopped ? stop_signal : 0,
                              .paused = r.result.paused,
                              .out_of_tokens = is_out_of_tokens(&r),
-                             .diverged = r.diverged,
+                             .diverged = r.diverged ||
+                                         (r.result.evaluated && !isfinite(r.result.final.loss)),
                              .steps = r.result.steps,
                              .tokens_per_sample = r.setup.data.tokens_per_sample};
+  memcpy(summary->run, id, sizeof id);
   setup_close(&r.setup);
   return status;
 }

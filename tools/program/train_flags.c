@@ -113,8 +113,8 @@ static void add_run(train_flags *f, options *o) {
       {"init", "FILE", OPTION_TEXT, &f->init, .help = "start from these weights (safetensors)",
        .fallback = ""},
       {"out", "DIR", OPTION_TEXT, &f->out, .help = "folder for model.safetensors"},
-      {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line",
-       .fallback = ""},
+      {"metrics", "FILE", OPTION_TEXT, &f->metrics, .help = "one JSON object a line; none: no file",
+       .fallback = "metrics.jsonl in --out"},
       {"tensorboard", "DIR", OPTION_TEXT, &f->tensorboard,
        .help = "the same for TensorBoard, as an event file in this folder", .fallback = ""},
       {"noise-scale", "auto|on|off", OPTION_CHOICE, &f->noise_scale,
@@ -135,6 +135,11 @@ static void add_state(train_flags *f, options *o) {
   const option rows[] = {
       {"resume", NULL, OPTION_SWITCH, &f->resume,
        .help = "go on with the newest state in --out, with the flags of then"},
+      {"resume-or-start", NULL, OPTION_SWITCH, &f->resume_or_start,
+       .help =
+           "the same; where --out holds no run yet, it begins: for jobs that are started again"},
+      {"overwrite", NULL, OPTION_SWITCH, &f->overwrite,
+       .help = "replace the run that --out holds, and the file that --metrics names"},
       {"save-every", "N", OPTION_INTEGER, &f->save_every, .help = "updates between states in --out",
        .fallback = "by minutes", .least = 1},
       {"save-minutes", "X", OPTION_REAL, &f->save_minutes,
@@ -187,7 +192,8 @@ void train_flags_add(setup *s) {
 void train_flags_ignore(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
   if (!strcmp(verb, "pilot")) {
-    options_ignore(o, "metrics tensorboard histograms resume keep keep-best");
+    options_ignore(
+        o, "metrics tensorboard histograms resume resume-or-start overwrite keep keep-best");
     return;
   }
   options_ignore(o, RATE_SCHEDULE_FLAGS);
@@ -199,20 +205,21 @@ void train_flags_ignore(options *o, const char *verb) {
            "eval-samples patience patience-gain seed "
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
-           "tensorboard histograms noise-scale noise-layers resume save-every save-minutes keep "
+           "tensorboard histograms noise-scale noise-layers resume resume-or-start overwrite "
+           "save-every save-minutes keep "
            "keep-best "
            "grace max-minutes max-tokens policy quiet");
   if (!strcmp(verb, "lr-find"))
-    options_ignore(
-        o,
-        "steps epochs lr eval-every eval-samples patience patience-gain replay out "
-        "metrics tensorboard "
-        "histograms noise-scale noise-layers resume save-every save-minutes keep keep-best grace "
-        "max-minutes max-tokens");
+    options_ignore(o, "steps epochs lr eval-every eval-samples patience patience-gain replay out "
+                      "metrics tensorboard "
+                      "histograms noise-scale noise-layers resume resume-or-start overwrite "
+                      "save-every save-minutes "
+                      "keep keep-best grace "
+                      "max-minutes max-tokens");
   if (!strcmp(verb, "verify"))
     options_ignore(o, "steps epochs eval-every eval-samples patience patience-gain replay "
                       "loader-threads out metrics tensorboard histograms noise-scale noise-layers "
-                      "resume save-every "
+                      "resume resume-or-start overwrite save-every "
                       "save-minutes keep keep-best grace max-minutes max-tokens policy quiet");
 }
 
@@ -245,6 +252,23 @@ static int check_clip_by(const setup *s) {
   for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
   if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
   return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
+}
+
+/* What changes gradients one by one, and averages of weights, go by floats. */
+static int check_floats(const setup *s) {
+  const ac_plan_desc desc = setup_plan_desc(s);
+  const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
+  if (desc.average && desc.weights == AC_WEIGHTS_BF16)
+    return fail_usage("--ema keeps averages of weights in f32, which --weights bf16 has none of");
+  if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
+  if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
+    return STATUS_CONTINUE;
+  return fail_usage("--clip-by %s needs weights and gradients in f32, and none that are folded; "
+                    "leave out %s",
+                    desc.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
+                    folded                            ? "--gradients folded"
+                    : desc.weights == AC_WEIGHTS_BF16 ? "--weights bf16"
+                                                      : "--gradients bf16");
 }
 
 /* What is folded cannot be clipped, looked ahead of or looked at. */
@@ -332,11 +356,16 @@ static int check_growth(const setup *s) {
 int train_flags_check(setup *s) {
   train_flags *f = &s->flags;
   int status = options_exclude(&s->options, "steps", "epochs");
+  if (status == STATUS_CONTINUE) status = options_exclude(&s->options, "resume", "overwrite");
+  if (status == STATUS_CONTINUE)
+    status = options_exclude(&s->options, "resume-or-start", "overwrite");
+  f->resume |= f->resume_or_start;
   if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);
   if (status == STATUS_CONTINUE) status = check_clip_by(s);
+  if (status == STATUS_CONTINUE) status = check_floats(s);
   if (status == STATUS_CONTINUE)
     status = loss_scale_resolve(&f->loss_scale, &s->options, (ac_precision)f->precision,
                                 &s->trainer.loss_scaling);

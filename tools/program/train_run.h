@@ -2,6 +2,7 @@
 #ifndef TOOLS_PROGRAM_TRAIN_RUN_H
 #define TOOLS_PROGRAM_TRAIN_RUN_H
 
+#include "common/run_id.h"
 #include "program/plan_cache.h"
 
 typedef struct train_wish {
@@ -9,6 +10,9 @@ typedef struct train_wish {
   int64_t pause_step;   /* as in ac_fit_desc */
   double pause_seconds; /* likewise; 0: by --max-minutes */
   bool quiet;           /* the command tells itself what comes of it */
+  const char *pilot;    /* its id, which the run's record has; NULL: of no pilot */
+  int pilot_run;        /* which of its runs, from 1 */
+  const char *data;     /* what the fingerprint of its data begins with; NULL: anything */
 } train_wish;
 
 typedef struct train_summary {
@@ -16,7 +20,8 @@ typedef struct train_summary {
   int signal;         /* that it was; 0: none */
   bool paused;        /* at the step that was wished, or as its time is over */
   bool out_of_tokens; /* and as --max-tokens are over */
-  bool diverged;
+  bool diverged;      /* also where only a validation at its end shows it */
+  char run[RUN_ID_BYTES];
   int64_t steps;
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */
 } train_summary;

@@ -1,6 +1,9 @@
 #include "report/history.h"
 
+#include "common/file.h"
+#include "common/json_file.h"
 #include "common/message.h"
+#include "common/run_id.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -74,18 +77,16 @@ static bool take_line(history *h, json_t *line) {
 }
 
 static int read_lines(history *h, FILE *file) {
-  char *text = NULL;
-  size_t room = 0, at = 0;
-  ssize_t length;
-  errno = 0;
-  while ((length = getline(&text, &room, file)) >= 0) {
-    json_t *line = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, NULL);
+  file_lines lines = {.stream = file};
+  size_t at = 0;
+  while (file_next_line(&lines)) {
+    json_t *line = json_loadb(lines.text, lines.length, JSON_REJECT_DUPLICATES, NULL);
     at++;
     if (!take_line(h, line) && h->damaged++ == 0) h->first_damaged = at;
     json_decref(line);
   }
-  free(text);
-  if (!feof(file)) return fail("cannot read %s: %s", h->metrics, strerror(errno));
+  const char *why = file_end_lines(&lines);
+  if (why) return fail("cannot read %s: %s", h->metrics, why);
   if (h->damaged)
     say("%s:%zu is no line of metrics and is left out%s", h->metrics, h->first_damaged,
         h->damaged > 1 ? ", as are later ones" : "");
@@ -94,11 +95,22 @@ static int read_lines(history *h, FILE *file) {
 
 /* ---- the metrics file ------------------------------------------------------------------------ */
 
-/* Whether there is such a file, which then is the run's. */
+/* Whether metrics tell another run than the folder's record. Older versions told none. */
+static bool is_of_another(const history *h, const char *path) {
+  char id[RUN_ID_BYTES];
+  const char *own = json_string_value(json_object_get(h->record, "id"));
+  return own && metrics_owner_of(path, id) == METRICS_NAMED && strcmp(id, own) != 0;
+}
+
+/* Whether there is such a file, and it is the run's. */
 static bool is_metrics(history *h, const char *path) {
   struct stat info;
   if (strlen(path) >= sizeof h->metrics || stat(path, &info) != 0 || !S_ISREG(info.st_mode))
     return false;
+  if (is_of_another(h, path)) {
+    if (!h->strange[0]) strcpy(h->strange, path);
+    return false;
+  }
   strcpy(h->metrics, path);
   h->metrics_device = info.st_dev;
   h->metrics_inode = info.st_ino;
@@ -116,6 +128,7 @@ static bool find_metrics(history *h, const char *named) {
   const char *slash = named ? strrchr(named, '/') : NULL;
   const bool absolute = named && *named == '/';
   if (absolute && is_metrics(h, named)) return true;
+  if (named && !strcmp(named, "none")) return false;
   if (named && is_inside(h, slash ? slash + 1 : named)) return true;
   if (named && is_metrics(h, named)) return true;
   return is_inside(h, "metrics.jsonl");
@@ -129,16 +142,23 @@ static int read_metrics(history *h) {
   const char *named =
       json_string_value(json_object_get(json_object_get(h->record, "flags"), "metrics"));
   if (!find_metrics(h, named)) {
-    if (named)
+    if (h->strange[0])
+      snprintf(h->lacking, sizeof h->lacking, "%.*s has the metrics of another run", HISTORY_PATH,
+               h->strange);
+    else if (named && !strcmp(named, "none"))
+      snprintf(h->lacking, sizeof h->lacking, "it was trained with --metrics none");
+    else if (named)
       snprintf(h->lacking, sizeof h->lacking, "its metrics %.*s are not there", HISTORY_PATH,
                named);
-    else snprintf(h->lacking, sizeof h->lacking, "it was trained without --metrics");
+    else snprintf(h->lacking, sizeof h->lacking, "there is no metrics.jsonl in its folder");
     lack(h);
     return STATUS_CONTINUE;
   }
-  FILE *file = fopen(h->metrics, "r");
-  if (!file) return fail("cannot read %s: %s", h->metrics, strerror(errno));
-  int status = read_lines(h, file);
+  FILE *file;
+  int status = file_open(&file, h->metrics);
+  if (status != STATUS_CONTINUE) return status;
+  status = file_fits(file) ? read_lines(h, file)
+                           : fail("%s is too large for this machine's memory", h->metrics);
   fclose(file);
   return status;
 }
@@ -164,7 +184,7 @@ static int read_object(const history *h, const char *name, json_t **object) {
   json_error_t error;
   snprintf(path, sizeof path, "%s/%s", h->name, name);
   if (access(path, F_OK) != 0) return STATUS_CONTINUE;
-  *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+  *object = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*object)) return STATUS_CONTINUE;
   return fail("%s is damaged: %s", path, *object ? "it is no JSON object" : error.text);
 }

@@ -42,6 +42,7 @@ typedef struct history {
   json_t *layers, *noise_layers; /* the last such lines; NULL: none */
   json_t *evaluation;            /* eval.json; NULL: none */
   char metrics[HISTORY_PATH];    /* "": none */
+  char strange[HISTORY_PATH];    /* metrics where they should be, but of another run; "": none */
   dev_t metrics_device;
   ino_t metrics_inode;
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */

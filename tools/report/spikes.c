@@ -36,7 +36,7 @@ void spikes_put(FILE *page, const spike_lines *s) {
   for (size_t i = 0; i < s->count; i++) {
     skipped += s->lines[i].skipped;
     back += s->lines[i].went_back;
-    if (i < SHOWN) fprintf(page, "%s%s", i ? ", " : "", text_count((int64_t)s->lines[i].step).text);
+    if (i < SHOWN) fprintf(page, "%s%s", i ? ", " : "", text_number(s->lines[i].step).text);
   }
   fprintf(page, "%s), far beyond those before", s->count > SHOWN ? ", ..." : "");
   if (skipped) fprintf(page, "; %s skipped", text_count((int64_t)skipped).text);

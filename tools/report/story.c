@@ -125,8 +125,7 @@ static void put_outcome(FILE *page, const history *h) {
     put_time(page, word(h->record, "ended"));
   }
   if (h->steps.count)
-    fprintf(page, ", after step %s",
-            text_count((int64_t)h->steps.points[h->steps.count - 1].step).text);
+    fprintf(page, ", after step %s", text_number(h->steps.points[h->steps.count - 1].step).text);
   fputs(".", page);
 }
 
@@ -138,7 +137,7 @@ static void put_noise(FILE *page, const history *h) {
   if (!json_is_number(deviation) || !(batch > 0 && batch < 1e15 && about >= 0 && about < batch))
     return;
   fprintf(page, " Critical batch, by the gradients' noise: about %s ± %s samples.",
-          text_count((int64_t)ceil(batch)).text, text_count((int64_t)ceil(about)).text);
+          text_number(ceil(batch)).text, text_number(ceil(about)).text);
 }
 
 /* How batches have grown, in the words of --batch. */

@@ -27,7 +27,7 @@ case_batches() {
   [[ $rates == '0.01 0.01 0.02 0.02 ' ]] || die "rates $rates"
 
   # A run by a schedule is the runs that it is made of, and goes on anywhere.
-  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
   local same=(--schedule constant --warmup 0 --threads 1 --micro-batch 2 --recompute none --dropout 0.1)
   train "${same[@]}" --batch 2@0,5@3,8@100samples --steps 25 --metrics whole.jsonl --out whole >/dev/null
   train "${same[@]}" --batch 2 --steps 3 --metrics m --out model >/dev/null
@@ -62,7 +62,7 @@ case_batches() {
 # Batches that grow by the noise scale: a run that has its schedule by hand is the same, killed or not, read ahead or not.
 case_growth() {
   text
-  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g' ahead grown
+  local times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g' ahead grown
   local same=(--schedule constant --warmup 0 --lr 3e-3 --threads 1 --micro-batch 2 --recompute none --dropout 0.1 --lr-scaling sqrt
     --lr-base-batch 8)
   steps_of() { grep '"event":"step"' "$1" | sed -E "$times"; }

@@ -63,7 +63,7 @@ case_auto_device() {
   declare -A drivers most
   for device in auto cpu opencl; do
     rm -f m
-    "$ACCRUE" train gpt --data text "${small[@]}" --device $device --steps 100000000 --metrics m --out $device >out 2>err &
+    "$ACCRUE" train gpt --data text "${small[@]}" --device $device --steps 100000000 --metrics m --out forever-$device >out 2>err &
     pid=$!
     wait_for_step m
     drivers[$device]=$(grep -c pocl /proc/$pid/maps || true)

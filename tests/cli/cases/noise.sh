@@ -2,7 +2,7 @@
 
 case_noise() {
   text
-  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
   local same=(--schedule constant --warmup 0 --lr 1e-3 --threads 1 --batch 32 --micro-batch 2 --recompute none)
   train "${same[@]}" --steps 60 --metrics whole.jsonl --out whole >/dev/null
   grep -qE '^critical batch about [0-9,]+ \+- [0-9,]+ samples \([0-9,]+ tokens\); yours is 32: ' run.err ||
@@ -38,7 +38,7 @@ case_noise() {
 # The same of each parameter, which adds up to the whole and changes nothing.
 case_noise_layers() {
   text
-  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
   local same=(--schedule constant --warmup 0 --lr 1e-3 --threads 1 --batch 32 --micro-batch 2 --recompute none)
   train "${same[@]}" --steps 60 --metrics off.jsonl --out off >/dev/null
   train "${same[@]}" --steps 60 --noise-layers 20 --metrics whole.jsonl --out whole >/dev/null

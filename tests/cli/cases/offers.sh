@@ -54,36 +54,37 @@ tenths() {
   }'
 }
 
-# follow SENTENCE: all that it offers.
+# follow FILE: all that the table in it offers, of which each row stands by itself.
 follow() {
-  local sentence=$1 least offer amount unit words also=() most
-  local said="${flags[*]}: $sentence"
+  local least amount unit fits words row most said
+  said="${flags[*]}: $(<"$1")"
   offered=()
-  least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' <<<"$sentence")
+  least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' "$1")
   plan_with "$least" || die "not the least: $said: $(<err)"
   ! plan_with $((least - 1)) || die "not the least: $said"
-  # An offer a line: its amount, words, and flags behind a bracket.
-  while read -r offer; do
-    [[ $offer == *' ('*')' ]] || die "no flags for '$offer': $said"
-    read -r amount unit words <<<"${offer#at most }"
-    read -ra offered <<<"$(sed "s/.*(\(.*\))$/\1/" <<<"$offer")"
+  # A row: an amount, whether it fits, flags, and behind two spaces at least what they change.
+  while read -r row; do
+    read -r amount unit fits row <<<"${row#<= }"
+    [[ $row == --*'  '* && $fits =~ ^(yes|no)$ ]] || die "no row: '$row': $said"
+    [[ $fits == no ]] || die "'$row' fits one byte: $said"
+    words=$(sed 's/^.*   *//' <<<"$row")
+    read -ra offered <<<"${row%%  *}"
     offered=("${offered[@]/#\'\'/}")
-    [[ $words != 'also '* ]] || offered=("${also[@]}" "${offered[@]}")
-    also=("${offered[@]}")
-    plan_with "$(tenths "$amount" "$unit" 0)" || die "'$offer' is refused: $said: $(<err)"
+    plan_with "$(tenths "$amount" "$unit" 0)" || die "'$row' is refused: $said: $(<err)"
     most=$(tenths "$amount" "$unit" 1)
-    [[ $offer == 'at most '* ]] || ! plan_with "$most" || die "'$offer' needs less: $said"
+    grep -qF "<= $amount $unit" "$1" || ! plan_with "$most" || die "'$row' needs less: $said"
     ((++followed))
-    kinds+=" ${words%% (*};"
-  done < <(sed -n 's/^[^;]*; //p' <<<"$sentence" | sed 's/); /)\n/g; s/), /)\n/g' |
-    sed 's/^\(with other results \)\?it would need //')
+    kinds+=" $words;"
+  done < <(sed -n '/^ *needs  fits/,$ { /^ *needs  fits/d; s/^ *//; p }' "$1")
 }
 
 # follow_offers FLAG...: of a plan of these, if there is one.
 follow_offers() {
   local flags=("$@") offered=()
   ! plan_with 1 || die "one byte is enough: ${flags[*]}"
-  ! grep -q 'needs at least' err || follow "$(tail -n 1 err)"
+  grep -q 'needs at least' err || return 0
+  cp err table
+  follow table
 }
 
 # draw_and_follow SEED COUNT SHARE: so many models, of whose flags SHARE % are given.
@@ -120,15 +121,22 @@ case_offers() {
   seq 1 1500 >text
   "$ACCRUE" "${run[@]}" >/dev/null 2>err || die "$(cat err)"
   "$ACCRUE" "${run[@]}" --out fresh --memory 1KiB >/dev/null 2>err && die "a run within 1 KiB"
-  grep -q 'state in 8 bits.* weights in bf16' err || die "$(cat err)"
+  grep -q ' optimizer state in 8 bits, weights in bf16$' err || die "$(cat err)"
   "$ACCRUE" "${run[@]}" --steps 2 --resume --memory 1KiB >/dev/null 2>err && die "a run within 1 KiB"
-  grep -q 'it would need' err || die "nothing is offered: $(cat err)"
+  grep -q '^ *needs  fits' err || die "nothing is offered: $(cat err)"
   ! grep -qE 'state in 8 bits|weights in bf16' err || die "offered to a run that goes on: $(cat err)"
+  # What fits is marked.
+  local least
+  offered=() flags=("${small[@]}" --batch 4)
+  plan_with 1 && die "one byte is enough"
+  least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' err)
+  plan_with $((least - 1)) && die "less than the least is enough"
+  grep -qE '^ *[0-9.]+ KiB +yes +--optimizer-state 8bit ' err || die "not marked: $(cat err)"
   echo "$followed offers"
   ((followed > 120)) || die "no more than $followed offers"
-  for kind in 'without a buffer for gradients' 'in micro-batches' 'without working copies' 'in host memory' 'at a micro-batch of' \
-    'recomputation as needed' 'at precision f16' 'into the moments' 'into the momentum' 'state in 8 bits' 'weights in bf16' \
-    'stepped by itself' 'gradients in bf16' 'nothing read ahead' 'batch norm would see'; do
+  for kind in 'no buffer for gradients' 'gradients in micro-batches' 'no working copies' 'in host memory' 'one sample at a time' \
+    'recomputation as needed' 'precision f16' "optimizer's state (AdamA" "optimizer's state;" 'state in 8 bits' 'weights in bf16' \
+    'stepped alone' 'gradients in bf16' 'nothing read ahead' 'batch norm sees'; do
     [[ $kinds == *"$kind"* ]] || die "nothing is offered $kind"
   done
 }

@@ -107,7 +107,7 @@ case_outputs_kept() {
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1000000 --out long --metrics shared >/dev/null 2>&1 &
   local first=$!
   until [[ -s shared ]]; do sleep 0.05; done
-  refuse 1 'another run writes its metrics to shared' "${wrong[@]}" --data text --metrics shared
+  refuse 1 'another run writes its metrics to shared' "${wrong[@]}" --data text --metrics shared --overwrite
   kill $first
   wait $first || true
   train --steps 3 --out new --metrics shared >/dev/null

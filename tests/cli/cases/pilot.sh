@@ -150,6 +150,71 @@ case_pilot_refused() {
   [[ ! -e never && ! -e accrue-gpt-pilot ]] || die "a pilot that is refused left a folder"
 }
 
+# A pilot has runs of its own alone, on data that stay what they were.
+case_pilot_owner() {
+  text
+  local grid=(--steps 3 --grid lr=1e-3,1e-2) name
+  # Neither a run nor the runs of others are taken over, whether there is a pilot's record or not.
+  run train "${tiny_pilot[@]}" --steps 5 --out exp/run-0001 >/dev/null
+  cp -r exp before
+  refuse_pilot 2 'exp/run-0001 is not a run of this pilot; give another folder' "${grid[@]}" --out exp
+  refuse_pilot 2 'exp/run-0001 holds a run (run.json), which is not a pilot' "${grid[@]}" --out exp/run-0001
+  diff -r exp before || die "a pilot that was refused has changed a run"
+  mkdir -p bare/run-0002 && cp exp/run-0001/state* bare/run-0002
+  refuse_pilot 2 'bare/run-0002 is not a run of this pilot' "${grid[@]}" --out bare
+  pilot "${grid[@]}" --out clean >out
+  pilot "${grid[@]}" --out clean.2 >/dev/null
+  # Nor are those of another pilot of the same settings.
+  rm -r clean.2/run-0001 && cp -r clean/run-0001 clean.2
+  refuse_pilot 2 'clean.2/run-0001 is not a run of this pilot' "${grid[@]}" --out clean.2
+  cp -r clean clean.3 && rm -r clean.3/run-0002 && cp -r clean/run-0001 clean.3/run-0002
+  refuse_pilot 2 'clean.3/run-0002 is not a run of this pilot' "${grid[@]}" --out clean.3
+  mkdir -p clean/run-notes clean/run-0003
+  pilot "${grid[@]}" --out clean >again
+  cmp out again || die "the same pilot tells something else"
+  # The record is there before the first run ends, so another pilot does not go on with what is there.
+  "$ACCRUE" pilot "${tiny_pilot[@]}" --steps 100000 --grid lr=1e-5,1e-4 --save-every 5 --out early >/dev/null 2>err &
+  for ((i = 0; i < 600; i++)); do compgen -G 'early/run-0001/state-*' >/dev/null && break || sleep 0.05; done
+  kill -TERM $!
+  stopped $! 143
+  refuse_pilot 2 'its --grid is not the same' --steps 100000 --grid lr=1e-2,2e-2 --save-every 5 --out early
+  rm early/pilot.json
+  refuse_pilot 2 'early/run-0001 is not a run of this pilot' "${grid[@]}" --out early
+  # The same data may be called by another path; other data may not.
+  ln -s . here
+  run pilot "${tiny_pilot[@]}" --data "$PWD/here/../$(basename "$PWD")/text" "${grid[@]}" --out clean >again
+  cmp out again || die "the same data by another path"
+  cp text text.1 && seq 2 1501 >text
+  refuse_pilot 2 'clean/pilot.json is of a pilot on other data' "${grid[@]}" --out clean
+  mv text.1 text
+  # So with the weights that runs start from.
+  pilot "${grid[@]}" --init exp/run-0001/model.safetensors --out init >/dev/null
+  pilot "${grid[@]}" --init "$PWD/exp/run-0001/model.safetensors" --out init >/dev/null
+  run train "${tiny_pilot[@]}" --steps 1 --out exp/run-0001 >/dev/null
+  refuse_pilot 2 'of a pilot on other data: what --data or --init names has changed' "${grid[@]}" \
+    --init exp/run-0001/model.safetensors --out init
+  # Nothing but what its runs wrote is deleted.
+  pilot --steps 4 --grid lr=1e-3,1e-2 --halving 2 --max-minutes 1e-7 --out tidy >/dev/null
+  mkdir -p tidy/run-0001 && echo mine >tidy/run-0001/model.safetensors.copy
+  for name in notes state-4 good-0000000009.safetensors; do echo mine >tidy/run-0001/$name; done
+  pilot --steps 4 --grid lr=1e-3,1e-2 --halving 2 --out tidy >/dev/null
+  (($(grep -lx mine tidy/run-0001/* | wc -l) == 4)) || die "deleted: $(ls tidy/run-0001)"
+}
+
+# Where only the last validation shows that a run diverges, it has diverged.
+case_pilot_diverged() {
+  text
+  pilot --steps 4 --warmup 0 --schedule constant --optimizer sgd --momentum 0 --weight-decay 0 --dropout 0 --clip 0 --halving 2 \
+    --grid lr=3e38,1e-3,1e30,1e-2 --out op >out
+  cat out
+  (($(grep -cE '^(3e38|1e30) +1, 1 diverged ' out) == 2)) || die "not two cells have diverged"
+  grep -qE '^least loss: lr 1e-[23]' out || die "$(cat out)"
+  # So without rungs.
+  pilot --steps 4 --warmup 0 --schedule constant --optimizer sgd --momentum 0 --weight-decay 0 --dropout 0 --clip 0 \
+    --grid lr=3e38,1e-3,1e30,1e-2 --out op.2 >out
+  (($(grep -cE '^(3e38|1e30) +1, 1 diverged ' out) == 2)) || die "not two cells have diverged: $(cat out)"
+}
+
 case_pilot_killed() {
   text
   mkdir images

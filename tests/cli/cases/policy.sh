@@ -58,6 +58,22 @@ case_policy() {
   train --steps 3 --out whole
   cmp broken/model.safetensors whole/model.safetensors || die "a run that its policy ended goes on otherwise"
 
+  # Rates that rise above --lr later, and those of parameters that muon leaves to adamw.
+  refuse_policy 'refuses the schedule, whose highest rate is 0.024: its max_lr is 0.01' '"max_lr": 0.01' --lr 0.001 --warmup 0 \
+    --schedule step --lr-period 1 --lr-factor 24 --steps 2
+  refuse_policy 'refuses the schedule, whose highest rate is 0.27' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule exponential \
+    --lr-factor 3 --steps 4
+  refuse_policy 'refuses the schedule, whose highest rate is 1' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule multistep \
+    --lr-factor 10 --lr-milestones 1,2
+  refuse_policy 'refuses the schedule' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule cyclic --lr-period 2 --lr-cycle exp-range \
+    --lr-factor 5 --steps 9
+  refuse_policy 'refuses --adamw-rate 1000, by which the highest rate is 10: its max_lr is 0.01' '"max_lr": 0.01' --optimizer muon \
+    --lr 0.01 --adamw-rate 1000
+  refuse_policy 'refuses --group *.bias:lr=2' '"max_lr": 0.01' --lr 0.002 --warmup 0 --schedule step --lr-period 2 --lr-factor 3 \
+    --group '*.bias:lr=2' --optimizer muon --adamw-rate 1.5
+  policy '"max_lr": 0.27'
+  train --lr 0.01 --warmup 0 --schedule exponential --lr-factor 3 --steps 4 --out risen --policy policy.json
+
   # A rate that a scaling raises above what --lr says.
   policy '"max_lr": 0.01'
   local scaled=(train gpt --data text "${tiny[@]}" --steps 3 --lr 0.01 --warmup 0 --lr-base-batch 3 --out never
@@ -177,4 +193,4 @@ case_tokens() {
   [[ $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl | grep -o '"steps":[0-9]*' | tr '\n' ' ') == '"steps":4 "steps":4 ' ]] ||
     die "runs of a pilot: $(grep -h '"event":"end"' pilot/run-*/metrics.jsonl)"
 }
-without_seconds() { sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"; }
+without_seconds() { sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"; }

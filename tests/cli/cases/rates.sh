@@ -52,7 +52,7 @@ case_momenta() {
 # A rate that falls with nearly every validation: a run that goes on to more steps is the longer run.
 case_rates_resumed() {
   text
-  local times='s/"(seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
+  local times='s/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s|peak_bytes)":[^,}]*//g'
   local same=(--schedule plateau --lr-patience 0 --lr-threshold 0.5 --lr-factor 0.5 --warmup 1 --eval-every 2
     --eval-samples 4 --threads 1 --micro-batch 3)
   train "${same[@]}" --steps 12 --metrics whole.jsonl --out whole >/dev/null

@@ -42,8 +42,10 @@ case_readme() {
     esac
     bash -c "$line ${more//$'\n'/ }" >out 2>err </dev/null || die "status $?: $line: $(cat err)"
     [[ -s out ]] || die "nothing on stdout: $line"
+    # Typed once more it costs nothing.
+    [[ $line != 'accrue train '* || $line == *--help ]] || refuse 2 'holds a run already' ${line#accrue } ${more//$'\n'/ }
   done < <(readme_commands "$source/README.md")
   ((count >= 15)) || die "only $count commands were found"
-  "$METRICS" check run.jsonl
+  "$METRICS" check model/metrics.jsonl
   grep -q 'total .* of 64.0 MiB' <(accrue plan gpt --data book.txt --memory 64MiB) || die "the plan is not for 64 MiB"
 }

@@ -140,7 +140,7 @@ case_report_metrics() {
   grep -q 'There are no curves of this run: <bdi>its metrics away/m.jsonl are not there' page.html || die "the page does not say so"
   rm gap/metrics.jsonl
   report gap
-  grep -qx 'gap has no curves: it was trained without --metrics' run.err || die "$(cat run.err)"
+  grep -qx 'gap has no curves: there is no metrics.jsonl in its folder' run.err || die "$(cat run.err)"
   # Two runs have written the same file: the later one's are in it.
   mkdir away
   steps 1 30 >away/m.jsonl

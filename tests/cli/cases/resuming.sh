@@ -27,51 +27,124 @@ fails() {
 }
 
 without_times() {
-  sed -E 's/"(seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
+  sed -E 's/"(run|seconds|data_wait_s|samples_per_s|tokens_per_s)":[^,}]*//g' "$1"
 }
 
-# Whoever forgets --resume in the folder of a run that has not ended loses nothing of it before there is a new state.
+# A folder that holds a run is not trained into without a word of what is to become of it.
 case_resume_unasked() {
   text
+  local begin=(train gpt --data text "${tiny[@]}" --steps 1) file
   train "${steady[@]}" --steps 3 --save-every 1 --out model >/dev/null
-  unfinished model
+  for outcome in done stopped; do
+    cp -r model before
+    refuse 2 'model holds a run already (run.json): go on with it by --resume, name another folder with --out, or replace' \
+      "${begin[@]}" --out model
+    refuse 2 'model holds a run already' "${begin[@]}" --out model --layers 2 --metrics none
+    refuse 2 'model holds a run already' train gpt --config model/run.json --out model
+    diff -r before model || die "a run that was refused has changed the folder"
+    rm -r before && unfinished model
+  done
+  refuse 2 '--resume and --overwrite contradict' "${begin[@]}" --out model --resume --overwrite
+  # Any of its files is enough, and nothing else is a run.
+  for file in model.safetensors run.json config.json best.safetensors state-0000000002.safetensors; do
+    mkdir one && echo mine >one/$file
+    refuse 2 'one holds a run already' "${begin[@]}" --out one
+    [[ $(cat one/*) == mine ]] || die "$file was changed"
+    rm -r one
+  done
+  mkdir one && touch one/notes one/state-2.safetensors one/state-00000000002.safetensors "one/state- 000000002.safetensors"
+  "$ACCRUE" "${begin[@]}" --out one >/dev/null 2>err || die "odd names are no run: $(cat err)"
+
+  # What is replaced stays until there is something in its place: a run that diverges costs no older one anything.
   cp -r model before
   fails 1 'the last finite parameters' train gpt --data text "${tiny[@]}" --optimizer sgd --clip 0 --lr 1e30 --warmup 0 \
-    --schedule constant --steps 50 --out model
-  said 'model holds states of a run that has not come to its end'
+    --schedule constant --steps 50 --out model --overwrite
   rm model/diverged.safetensors
-  diff -r before model || die "the run that diverged has changed the folder"
+  diff -r -x metrics.jsonl before model || die "the run that diverged has changed the folder"
+  cp before/metrics.jsonl model
   train "${steady[@]}" --steps 4 --resume --out model >/dev/null
   said 'going on after step 3'
-  ! grep -q 'has not come to its end' run.err || die "whoever asks to go on is warned: $(cat run.err)"
 
-  # The states go with the first of the new run, be they of later steps.
+  # The states go with the first of the new run, be they of later steps; nothing of anyone else's does.
   rm -r model && cp -r before model
-  train "${steady[@]}" --steps 1 --out model >/dev/null
-  said 'model holds states of a run that has not come to its end'
-  [[ $(steps_in model) == '1 ' ]] || die "states $(steps_in model)"
+  train "${steady[@]}" --seed 5 --steps 1 --out other >/dev/null
+  cp other/state-0000000001.safetensors model/state-0000000007.safetensors
+  cp model/state-0000000003.safetensors model/state-0000000008.safetensors
+  train "${steady[@]}" --steps 1 --out model --overwrite >/dev/null
+  [[ $(steps_in model) == '1 7 8 ' ]] || die "states $(steps_in model)"
+  cmp other/state-0000000001.safetensors model/state-0000000007.safetensors
+  rm model/state-000000000[78].safetensors
   train "${steady[@]}" --steps 2 --resume --out model >/dev/null
   said 'going on after step 1'
-  train "${steady[@]}" --steps 1 --out model >/dev/null
-  ! grep -q 'has not come to its end' run.err || die "a run that was done: $(cat run.err)"
+  ! grep -q '"replaces"' model/run.json || die "$(cat model/run.json)"
+  # Nor is a copy written over that has the name of a state to come.
+  cp other/state-0000000001.safetensors model/state-0000000004.safetensors
+  fails 1 'model/state-0000000004.safetensors is not this run.s; move it away' train --steps 4 --resume --out model
+  cmp other/state-0000000001.safetensors model/state-0000000004.safetensors
 
   # A state of the same step, and the best model, stay until the folder is the new run's.
   rm -r model && train "${steady[@]}" --steps 3 --save-every 1 --keep 1 --out model --keep-best --eval-every 1 >/dev/null
-  unfinished model
-  cp -r model before-best
   train "${steady[@]}" --seed 9 --steps 4 --save-every 3 --keep 1 --out model --keep-best --eval-every 2 >/dev/null
   [[ $(steps_in model) == '4 ' ]] || die "states $(steps_in model)"
 
-  # A record that cannot be read does not say that its run was done; while it stays, states stay too.
+  # Nothing of the old run is left, whatever model it was of.
+  train "${steady[@]}" --ema 0.9 --keep-best --eval-every 1 --on-spike back --steps 3 --out model >/dev/null
+  [[ -e model/average.safetensors && -e model/best.safetensors && -e model/good.safetensors ]] || die "$(ls model)"
+  "$FIXTURE" images . train 60
+  run train mlp --data . --device cpu --hidden 8 --steps 2 --keep 0 --metrics m --out model --overwrite >/dev/null
+  [[ $(echo $(ls model)) == 'model.safetensors run.json' ]] || die "left of the old run: $(ls model)"
+  run train mlp --data . --device cpu --hidden 8 --steps 2 --out model --overwrite >/dev/null
+  [[ $(echo $(ls model)) == 'metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] || die "$(ls model)"
+
+  # Whose states are is in themselves where the record is damaged.
   rm -r model && cp -r before model
   echo '{' >model/run.json
   train "${steady[@]}" --steps 1 --keep 0 --out model >/dev/null
-  said 'model holds states of a run that has not come to its end'
+  [[ ! $(steps_in model) ]] || die "states $(steps_in model)"
   rm model/run.json
   mkdir -p model/run.json/in-the-way
   train "${steady[@]}" --steps 1 --out model >/dev/null
   said 'cannot write model/run.json'
-  [[ $(steps_in model) == '1 2 3 ' ]] || die "states $(steps_in model)"
+}
+
+# --resume goes on with something, or says that there is nothing.
+case_resume_nothing() {
+  text
+  local begin=(train gpt --data text "${tiny[@]}" "${steady[@]}")
+  refuse 2 'typo has no state to go on with; --resume-or-start would begin the run' "${begin[@]}" --steps 2 --resume --out typo
+  refuse 2 'typo holds no run to go on with: there is no typo/run.json' train --resume --out typo
+  refuse 2 '--resume needs --out DIR' train --resume
+  [[ ! -e typo ]] || die "a run that was refused left a folder"
+  "$ACCRUE" "${begin[@]}" --steps 2 --resume-or-start --out job >/dev/null 2>err || die "$(cat err)"
+  "$ACCRUE" "${begin[@]}" --steps 3 --resume-or-start --out job >/dev/null 2>err || die "$(cat err)"
+  grep -q 'going on after step 2' err || die "it began anew: $(cat err)"
+  # Fewer steps than were made are none; what was planned is not forgotten.
+  cp -r job before
+  refuse 2 '--steps 1 is less than the 3 that the run in job has made' train --resume --steps 1 --out job
+  diff -r before job || die "a run that was refused has changed the folder"
+  "$ACCRUE" "${begin[@]}" --epochs 2 --batch 300 --out passes >/dev/null 2>err || die "$(cat err)"
+  refuse 2 '--epochs 1 is less than the run in passes has trained for' train --resume --epochs 1 --out passes
+  run train --resume --epochs 2 --out passes >/dev/null
+  # A run that keeps no state cannot be gone on with, nor is it replaced.
+  "$ACCRUE" "${begin[@]}" --steps 2 --keep 0 --out stateless >/dev/null 2>err || die "$(cat err)"
+  cp -r stateless before.2
+  refuse 2 'stateless has no state to go on with, but model.safetensors' train --resume --out stateless
+  refuse 2 'stateless has no state to go on with, but model.safetensors' "${begin[@]}" --resume-or-start --out stateless
+  diff -r before.2 stateless || die "a run that was refused has changed the folder"
+  # Whose states are is told by themselves where the record is lost; a record with an id that is none is refused.
+  rm job/run.json
+  cp job/state-0000000003.safetensors job/state-0000000009.safetensors
+  train "${steady[@]}" --steps 4 --resume --out job >/dev/null
+  grep -q "$(grep '"id": ".*-' before/run.json | head -n 1)" job/run.json || die "the run has another id: $(cat job/run.json)"
+  sed -i "s/\"id\": \"[0-9a-f-]*-[0-9a-f-]*\"/\"id\": \"$(printf '%06000d' 5)\"/" job/run.json
+  cp -r job before.3
+  fails 2 'job/run.json does not tell the run.s id' train --resume --steps 5 --save-every 1 --out job
+  diff -r before.3 job || die "a run that was refused has changed the folder"
+  # A folder that was moved is the run's as before.
+  mv before moved
+  train "${steady[@]}" --steps 4 --resume --out moved >/dev/null
+  [[ ! -e before ]] || die "the run goes on elsewhere"
+  rm -r moved/state* && fails 2 'moved has no state to go on with, but model.safetensors' train --resume --out moved
 }
 
 # stop_first FLAG...: trains with a window of many micro-batches, and sends SIGTERM as soon as it is caught, or a little
@@ -90,8 +163,7 @@ stop_first() {
   done
   sleep "$1"
   kill -TERM $pid
-  wait $pid || status=$?
-  ((status == 143)) || die "status $status: $(cat run.err)"
+  cp run.err err && stopped $pid 143
   ! grep -q '"event":"step"' m || die "there was an update"
 }
 
@@ -107,21 +179,14 @@ case_resume_from_nothing() {
   for when in 0 0.1; do
     rm -rf model && cp -r old model
     unfinished model && cp -r model before
-    stop_first $when --out model
-    said 'model holds states of a run that has not come to its end'
+    stop_first $when --out model --overwrite
     grep -q '^stopped after 0 updates, .*; nothing is saved' out || die "another result: $(cat out)"
     diff -r before model || die "the folder was changed"
     rm -r before
 
-    rm -r model && cp -r old model
-    stop_first $when --out model
-    cmp old/model.safetensors model/model.safetensors
-    if [[ -e model/state-0000000000.safetensors ]]; then grep -q '; a state is in model' out
-    else grep -q '; nothing is saved' out; fi || die "another result: $(cat out)"
-
     rm -r model
     stop_first $when --out model
-    run train mlp --data . "${long[@]}" --out model --resume >/dev/null
+    run train mlp --data . "${long[@]}" --out model --resume-or-start >/dev/null
     [[ $when == 0 ]] || said 'going on after step 0'
     cmp whole/model.safetensors model/model.safetensors
   done
@@ -146,8 +211,10 @@ case_keep() {
     grep -q "$newest.*; an older state is tried" run.err || die "no word of the damage: $(cat run.err)"
     said 'going on after step 2'
     cmp whole/model.safetensors model/model.safetensors
-    # What lies in a file that is whole but for its tensors is seen only when it is loaded.
-    [[ $damage == data || $(steps_in model) == '2 5 ' ]] || die "states $(steps_in model) after damage to $damage"
+    # What is damaged in its header does not tell whose it is, and stays.
+    local stay='2 3 5 '
+    [[ $damage != data ]] || stay='3 5 '
+    [[ $(steps_in model) == "$stay" ]] || die "states $(steps_in model) after damage to $damage"
   done
 
   # Of the life that was given up nothing stays, as it would be taken for newer.
@@ -177,12 +244,14 @@ case_leftovers() {
     echo part >model/$name.partial-1a2b3c4d
   done
   for name in config.json run.json; do echo part >model/$name.partial-aB3dE6; done
-  local own=(model.safetensors.backup state-0000000001.safetensors.old run.json.edited config.json.bak notes.partial-1)
+  local own=(model.safetensors.partial-backup config.json.partial-Backup run.json.partial-20261128 state-0000000009.safetensors.partial-copy
+    good-0000000007.safetensors state-0000000005.safetensors state-0000000020.safetensors model.safetensors.backup state-0000000001.safetensors.old run.json.edited config.json.bak notes.partial-1)
+  echo part >model/model.safetensors.partial-1a2b3c4d-5e6
+  echo part >model/run.json.partial-00001b2c-aB3dE6
   for name in "${own[@]}"; do echo mine >"model/$name"; done
-  train --steps 2 --out model >/dev/null
+  train --steps 2 --out model --resume >/dev/null
   for name in "${own[@]}"; do grep -q mine "model/$name" || die "$name is gone"; done
-  ! ls model/*.json.partial-* model/*.safetensors.partial-* 2>/dev/null || die "left behind"
-  (($(find model -type f | wc -l) == 9)) || die "$(ls model)"
+  (($(find model -type f | wc -l) == 6 + ${#own[@]})) || die "$(ls model)"
 }
 
 # The last state cannot take its place: the model is there, and the run has failed.
@@ -190,7 +259,7 @@ case_last_state() {
   text
   mkdir -p model/state-0000000003.safetensors/in-the-way
   fails 1 'no state could be saved at step 3: .*state-0000000003' train gpt --data text "${tiny[@]}" "${steady[@]}" --steps 3 \
-    --save-every 2 --out model
+    --save-every 2 --out model --overwrite
   run sample --model model --device cpu --bytes 5 >/dev/null
   grep -q '"outcome": "failed"' model/run.json || die "$(tail -n 3 model/run.json)"
   rm -r model/state-0000000003.safetensors
@@ -198,14 +267,34 @@ case_last_state() {
   said 'going on after step 2'
 }
 
+# A best model that is gone, or cannot be saved, is said, and training goes on.
+case_best_lost() {
+  text
+  local flags=("${steady[@]}" --keep-best --eval-every 1 --save-every 1 --out model)
+  train "${flags[@]}" --steps 2 >/dev/null
+  rm model/best.safetensors
+  train "${flags[@]}" --steps 4 --resume >/dev/null
+  said 'model/best.safetensors, the best model so far, with a validation loss of'
+  cmp model/best.safetensors model/model.safetensors
+  rm model/best.safetensors && mkdir -p model/best.safetensors/in-the-way
+  train "${flags[@]}" --steps 7 --resume >out
+  (($(grep -c 'the best model, of step 4, could not be saved, and training goes on: ' run.err) == 1)) || die "$(cat run.err)"
+  grep -q '^done after 7 updates' out || die "$(cat out)"
+  # Where the last is not the best, what is left is not what was asked for.
+  fails 1 'the best model, with a validation loss of [0-9.]*, could not be saved; another one is left in model' train \
+    --steps 9 --lr 30 --clip 0 --resume --out model
+  run train --steps 10 --lr 0.01 --resume --out model >out
+  [[ -s model/model.safetensors ]] || die "no model"
+}
+
 # Metrics of which lines are lost keep the others whole.
 case_lost_metrics() {
   text
   local flags=("${steady[@]}" --steps 3 --save-every 1 --out model --metrics m)
   train "${flags[@]}" >/dev/null
-  cp m whole
   local lost
   for lost in part line all; do
+    cp m whole
     case $lost in
     part) head -c -20 <(head -n 3 whole) >m ;;
     line) head -n 2 whole >m ;;
@@ -255,11 +344,60 @@ case_config() {
     cmp a/model.safetensors b/model.safetensors
     cmp <(without_times a.jsonl) <(without_times b.jsonl)
   done
+  # Numbers are written in as few digits as tell them; what was not given is null.
+  grep -q '"beta2": 0.9,' a/run.json && grep -q '"min-lr": null,' a/run.json && grep -q '"layer_norm_epsilon": 1e-5,' a/config.json ||
+    die "$(cat a/run.json a/config.json)"
+  ! grep -qE '[0-9]{17}|: -1' a/run.json a/config.json || die "$(cat a/run.json a/config.json)"
+  train --steps 1 --lr 0.30000000000000004 --beta1 0.1 --out digits >/dev/null
+  grep -q '"lr": 0.30000000000000004,' digits/run.json || die "another number: $(cat digits/run.json)"
   run train --config a/run.json --epochs 1 --out b >out
   grep -q 'done after 60 updates' out || die "$(cat out)"
   run train --resume --epochs 2 --out b >out
   run train --resume --out b >out # by flags of then, of which steps were none
   grep -q 'done after 120 updates' out || die "$(cat out)"
+}
+
+# Metrics are one run's: they are in its folder unless they are named, and say which run's they are.
+case_whose_metrics() {
+  text
+  local begin=(train gpt --data text "${tiny[@]}" "${steady[@]}") of
+  "$ACCRUE" "${begin[@]}" --steps 4 --metrics a.jsonl --tensorboard events --out a >/dev/null 2>err || die "$(cat err)"
+  "$METRICS" check a.jsonl
+  [[ "\"id\": $("$METRICS" field a.jsonl plan run)," == $(sed -n 's/^  \("id".*\)/\1/p' a/run.json) ]] || die "the metrics do not tell the run"
+  [[ ! -e a/metrics.jsonl ]] || die "metrics twice"
+  cp a.jsonl before.jsonl && cp -r a before && ls events >events.before
+  # By another's record a run has a place of its own for all that it writes.
+  "$ACCRUE" train --config a/run.json --steps 2 --out b >/dev/null 2>err || die "$(cat err)"
+  "$METRICS" check b/metrics.jsonl
+  "$ACCRUE" train --config a/run.json --steps 1 >/dev/null 2>err || die "$(cat err)"
+  [[ -s accrue-gpt/model.safetensors ]] || die "the other run's --out"
+  cmp a.jsonl before.jsonl && diff -r a before && ls events | cmp - events.before || die "the other run has lost something"
+  # Another run's are not replaced, nor gone on with; with --overwrite they are, and what is no metrics stays.
+  refuse 2 'a.jsonl holds the metrics of another run' "${begin[@]}" --steps 2 --metrics a.jsonl --out c
+  fails 1 'a.jsonl does not hold the metrics of the run that goes on' train --resume --steps 5 --metrics a.jsonl --out b
+  refuse 2 'text holds something else than metrics' "${begin[@]}" --steps 2 --metrics text --out c --overwrite
+  cmp a.jsonl before.jsonl
+  [[ ! -e c ]] || die "a run that was refused left a folder"
+  "$ACCRUE" "${begin[@]}" --steps 2 --metrics none --out c >/dev/null 2>err || die "$(cat err)"
+  [[ ! -e c/metrics.jsonl && ! -e none ]] || die "there are metrics"
+  # A run that goes on writes on in its folder.
+  run train --resume --steps 3 --out b >/dev/null
+  "$METRICS" check b/metrics.jsonl
+  (($(grep -c '"event":"step"' b/metrics.jsonl) == 3 && $(grep -c '"run"' b/metrics.jsonl) == 1)) || die "$(cat b/metrics.jsonl)"
+  # Nobody is shown another run's numbers as its own.
+  "$ACCRUE" "${begin[@]}" --steps 3 --metrics a.jsonl --out d --overwrite >/dev/null 2>err || die "$(cat err)"
+  command -v gnuplot >/dev/null || return 0
+  run report a --out page.html >/dev/null
+  grep -qx 'a has no curves: a.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
+  run report c --out page.html >/dev/null
+  grep -qx 'c has no curves: it was trained with --metrics none' run.err || die "$(cat run.err)"
+  for of in b d; do
+    run report $of --out page.html >/dev/null
+    [[ ! -s run.err ]] && grep -q 'after step 3' page.html || die "$of: $(cat run.err)"
+  done
+  cp before.jsonl b/metrics.jsonl
+  run report b --out page.html >/dev/null
+  grep -qx 'b has no curves: b/metrics.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
 }
 
 # A record that someone has edited is refused in one sentence.
@@ -275,7 +413,7 @@ case_hostile_record() {
   }
   for edit in 'batch 0' 'batch 1.5' 'batch "6"' 'batch null' 'batch [6]' 'lr -1' 'lr "0.1"' 'min-lr -0.5' 'dropout 1' \
     'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "square"' 'schedule 1' 'schedule null' \
-    'keep-best 1' 'keep-best null' 'out 5' 'out null' 'device null' 'init true' 'group 5' 'group null'; do
+    'keep-best 1' 'keep-best null' 'device null' 'init true' 'group 5' 'group null'; do
     bad "the run's record has no good value for --${edit%% *}" "${edit%% *}" "${edit#* }"
   done
   bad 'is no record of a run: too big integer' batch 99999999999999999999
@@ -319,7 +457,6 @@ case_not_utf8() {
   for flag in data metrics out; do said "--$flag is not UTF-8, so the run's record cannot repeat it"; done
   (($(wc -l < <(grep UTF-8 run.err)) == 3)) || die "it is said more than once: $(cat run.err)"
   "$METRICS" check $'m\xff'
-  refuse 2 "no good value for --out" train --config "$out/run.json" --data "$data"
   refuse 2 '--data is missing' train --resume --out "$out"
   run train --config "$out/run.json" --data "$data" --out model >/dev/null
   cmp "$out/model.safetensors" model/model.safetensors

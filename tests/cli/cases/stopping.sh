@@ -136,7 +136,7 @@ case_interrupt_early() {
   cp model/model.safetensors before
   # A window of many micro-batches, so that the signal comes within the first.
   "$ACCRUE" train mlp --data pair --device cpu --threads 1 --hidden 2048,2048 --batch 20000 --micro-batch 8 --read-ahead 0 \
-    --steps 1 --warmup 0 --metrics m --out model >out 2>err &
+    --steps 1 --warmup 0 --metrics m --out model --overwrite >out 2>err &
   local pid=$! i
   for ((i = 0; i < 600; i++)); do
     grep -qs '"event":"plan"' m && break
@@ -264,7 +264,7 @@ case_one_folder() {
   local pid=$! status=0 mode
   wait_for_step m
   ls -l model >before
-  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --metrics n --out model >out.2 2>err || status=$?
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1 --metrics n --out model --overwrite >out.2 2>err || status=$?
   ((status == 1)) || die "status $status: $(cat err)"
   grep -q '^accrue: another run writes into model; ' err || die "no reason: $(cat err)"
   ls -l model | cmp - before || die "the second run has changed the folder"
@@ -272,10 +272,10 @@ case_one_folder() {
   kill -KILL $pid || die "the run had ended before it could be killed"
   wait $pid && die "no word of the kill"
   train --steps 1 --out model >out
-  for mode in config.json model.safetensors run.json state-0000000001.safetensors; do
+  for mode in config.json metrics.jsonl model.safetensors run.json state-0000000001.safetensors; do
     [[ $(stat -c %a model/$mode) == $(printf '%o' $((0666 & ~0$(umask)))) ]] || die "permissions of $mode: $(ls -l model)"
   done
-  (($(find model -type f | wc -l) == 4)) || die "left behind: $(ls model)"
+  (($(find model -type f | wc -l) == 5)) || die "left behind: $(ls model)"
 }
 
 # spoil FILE: makes the first number of a model's first tensor NaN.

@@ -7,6 +7,7 @@ flag_table() {
   cat <<'TABLE'
 * data nowhere
 * max-bytes 10
+* binary | --data tokens
 * vocab 300 | --data tokens
 * layers 2
 * heads 4
@@ -110,6 +111,8 @@ resnet read-ahead 32 | --memory 480KiB
 * out elsewhere
 * metrics m
 * resume
+* resume-or-start
+* overwrite
 * save-every 3
 * save-minutes 1
 * keep 1
