@@ -541,7 +541,7 @@ static void wrong_calls_are_refused(void **state) {
   }
   assert_refused(
       ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = {.epsilon = -1}}),
-      AC_ERROR_ARGUMENT, "epsilon -1 must be positive");
+      AC_ERROR_ARGUMENT, "epsilon -1 must be a positive number from 1.2e-38");
   assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = {.beta2 = 1}}),
                  AC_ERROR_ARGUMENT, "beta1 0.9 and beta2 1 must be below 1");
   stop(&r);

@@ -37,6 +37,7 @@ case_readme() {
     'accrue lr-find '*) more='--updates 10 --hidden 8' ;;
     'accrue bench all') more='--device cpu --model gpt-small --batch 2 --context 16 --size 48 --visits 1 --samples 5
       --seconds 0.01 --footprint 1MiB' ;;
+    'accrue predict '*' digits-idx3-ubyte') cp mnist/t10k-images-idx3-ubyte digits-idx3-ubyte ;;
     'accrue report '*) command -v gnuplot >/dev/null || continue ;;
     *) die "the README has a command that its test does not know: $line" ;;
     esac
