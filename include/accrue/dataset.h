@@ -104,7 +104,6 @@ typedef bool ac_takes_path(void *user, const char *path, bool is_folder);
 AC_API ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64_t max_bytes,
                                            ac_takes_path *takes, void *user);
 
-/* A file of little-endian uint16; every token must be < vocab (1 to 65536). */
 /* The same of files of any kind, each byte as it is: nothing is unzipped and nothing refused for
  * what it holds. */
 AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,

@@ -169,9 +169,10 @@ typedef struct ac_batch_norm_desc {
  * evaluation mean and variance are running_mean and running_variance, frozen parameters [C] that
  * should start from 0 and 1. Each update moves them towards the mean and the (unbiased) variance of
  * all samples of its window; one that is skipped does not. One value of a channel has no variance:
- * plans that would always have a micro-batch with one, of one sample of [B, C], are refused. Where
- * only a short last window has one, it yields beta there, passes no gradient on to x, and the
- * running variance stays as it is. x must be batched; `desc` may be NULL. */
+ * plans, and batches of ac_fit_desc, that would always have a micro-batch with one, of one sample
+ * of [B, C], are refused. Where only a short last window has one, it yields beta there, passes no
+ * gradient on to x, and the running variance stays as it is. x must be batched; `desc` may be NULL.
+ */
 AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
                                 ac_tensor *running_mean, ac_tensor *running_variance,
                                 const ac_batch_norm_desc *desc);

@@ -34,7 +34,8 @@ AC_API ac_status ac_session_output(ac_session *session, const char *name, int64_
 AC_API ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
 /* The same; `stop` (may be NULL) is asked before each micro-batch, so that a program can show how
- * far it is. Once it returns true there is no result, and *stopped is true. */
+ * far it is. Once it returns true there is no result, and *stopped is true. What would change or
+ * run the session is refused meanwhile with AC_ERROR_STATE. */
 AC_API ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *dataset, int64_t limit,
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
                                            bool *stopped);

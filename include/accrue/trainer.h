@@ -473,9 +473,9 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
  * synced, renamed; it holds checksums of everything. `metadata` is the caller's, with other keys
  * than `accrue.*` of a state. AC_ERROR_NOT_FINITE: a parameter, an average or what the optimizer
  * keeps is not finite (of a callback's states nobody asks), and what was at `path` stays.
- * AC_ERROR_STATE during a decision, after a failure, and in a window whose gradients a plan for
- * whole windows keeps in the arena or computes again. May be called in the callback of ac_fit. May
- * still change. */
+ * AC_ERROR_STATE during a decision, after a failure, in a window whose gradients a plan for whole
+ * windows keeps in the arena or computes again, and within an evaluation in the middle of a window.
+ * May be called in the callback of ac_fit. May still change. */
 AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 

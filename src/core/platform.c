@@ -88,12 +88,6 @@ static uint64_t resident_memory(void) {
   return size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
 }
 
-uint64_t ac_memory_left(void) {
-  const uint64_t all = ac_physical_memory(), used = resident_memory(), most = all / 4 * 3;
-  if (!all) return UINT64_MAX;
-  return used < most ? most - used : 0;
-}
-
 uint64_t ac_cache_bytes(void) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -258,11 +252,24 @@ static uint64_t own_limits(void) {
   return least;
 }
 
-uint64_t ac_physical_memory(void) {
+/* Of the machine and of control groups, whatever the process has already; UINT64_MAX: unknown. */
+static uint64_t machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-  uint64_t least = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
-  least = smaller_of(least, smaller_of(ac_group_memory(""), own_limits()));
+  uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+  return smaller_of(all, ac_group_memory(""));
+}
+
+uint64_t ac_physical_memory(void) {
+  const uint64_t least = smaller_of(machine_memory(), own_limits());
   return least < UINT64_MAX ? least : 0;
+}
+
+/* Own limits are less what is mapped already, so that what is resident is not taken off again. */
+uint64_t ac_memory_left(void) {
+  const uint64_t all = machine_memory(), own = own_limits(), used = resident_memory(),
+                 most = all / 4 * 3;
+  const uint64_t left = all == UINT64_MAX ? all : used < most ? most - used : 0;
+  return own == UINT64_MAX ? left : smaller_of(left, own / 4 * 3);
 }
 
 /* ---- libraries and threads ------------------------------------------------------------------- */
@@ -561,11 +568,6 @@ static FILE *open_file(const char *path, bool streams_too, const char **special)
   close(descriptor);
   errno = error;
   return NULL;
-}
-
-FILE *ac_file_try(const char *path) {
-  const char *special;
-  return open_file(path, false, &special);
 }
 
 ac_status ac_file_open(FILE **stream, const char *path, bool streams_too) {

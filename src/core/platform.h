@@ -100,7 +100,6 @@ bool ac_is_there(const char *path);
 /* Opens a file for reading, or leaves a sentence that names it. A pipe or a device in the place of
  * a file is refused at once, never waited for, unless `streams_too`: data may come from there. */
 ac_status ac_file_open(FILE **stream, const char *path, bool streams_too);
-FILE *ac_file_try(const char *path);  /* the same of files alone, without a sentence; or NULL */
 uint64_t ac_file_bytes(FILE *stream); /* 0: unknown, as of a pipe */
 
 /* Between the two calls numbers are written and read with a decimal point in this thread, whatever

@@ -7,10 +7,13 @@
  * parameter is seen as a matrix p[R, C] of its first dimension by the rest, as there filters are.
  * With g' = gradient_factor * g and |u| the root of the sum of squares:
  *
- *   m += take (g' - m);  u = nesterov ? g' + momentum (m - g') : m     take = 1 - momentum, in
- * double X = u / max(|u|, 1e-7), and AC_MUON_STEPS times, where R <= C: A = X X^T;  X = (3.4445 +
- * (-4.7750) A + 2.0315 A^2) X or, where R > C, A = X^T X and X times the same polynomial p -= rate
- * * weight_decay * p;  p -= rate * scale * X
+ *   m += take (g' - m);  u = nesterov ? g' + momentum (m - g') : m
+ *   X = u / max(|u|, 1e-7), and AC_MUON_STEPS times, where R <= C:
+ *     A = X X^T;  X = (3.4445 + (-4.7750) A + 2.0315 A^2) X
+ *   or, where R > C, A = X^T X and X times the same polynomial
+ *   p -= rate * weight_decay * p;  p -= rate * scale * X
+ *
+ * where take = 1 - momentum, computed in double.
  *
  * The iteration moves the singular values of u to between 0.7 and 1.2 and leaves its singular
  * vectors, so that a step is of about one size in every direction. Where `factors` is AC_BF16, a

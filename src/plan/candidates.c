@@ -269,7 +269,7 @@ static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES
   const int all = ac_plan_search_sizes(problem->desc.batch, sizes);
   int count = 0;
   for (int i = 0; i < all; i++)
-    if (ac_problem_allows(problem, sizes[i])) sizes[count++] = sizes[i];
+    if (ac_problem_allows(problem, problem->desc.batch, sizes[i])) sizes[count++] = sizes[i];
   return count;
 }
 

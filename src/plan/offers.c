@@ -156,7 +156,7 @@ static void offer_host(offers *o) {
 static void offer_micro_batch(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked, *desc = &o->problem->desc;
   const bool coupled = o->problem->coupled >= 0;
-  if (desc->micro_batch <= 1 || !ac_problem_allows(o->problem, 1) ||
+  if (desc->micro_batch <= 1 || !ac_problem_allows(o->problem, desc->batch, 1) ||
       ac_gradients_need_whole(desc->gradients))
     return;
   ac_plan_offer x = begin(o, coupled ? AC_RELIEF_MICRO_BATCH_NORM : AC_RELIEF_MICRO_BATCH_1);
@@ -290,6 +290,7 @@ ac_status ac_plan_offers(const ac_graph *graph, ac_device *device, const ac_plan
   ac_plan_offer asked = {.desc = AC_DESCRIBED(ac_plan_desc, desc)};
   ac_problem problem = {0};
   ac_chain_memo memo = {0};
+  const ac_kept_error kept = ac_error_keep();
   AC_TRY(ac_plan_check_desc(&asked.desc));
   const bool copies = asked.desc.working_copies != AC_WORKING_COPIES_NONE;
   ac_status status = ac_problem_create(&problem, graph, device, &asked.desc, copies);
@@ -301,5 +302,6 @@ ac_status ac_plan_offers(const ac_graph *graph, ac_device *device, const ac_plan
   }
   ac_problem_free(&problem);
   ac_chain_memo_free(&memo);
+  if (status == AC_OK) ac_error_restore(&kept); /* what cannot be offered has failed */
   return status;
 }

@@ -393,7 +393,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     uint64_t most, least, ignored;
     const bool splits = plan->problem.coupled < 0 && !ac_gradients_need_whole(desc.gradients);
     if (!splits && sizes[i] < desc.batch) continue;
-    if (!ac_problem_allows(&plan->problem, sizes[i])) continue;
+    if (!ac_problem_allows(&plan->problem, desc.batch, sizes[i])) continue;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;

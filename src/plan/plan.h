@@ -253,7 +253,7 @@ void ac_problem_free(ac_problem *problem);
 /* Whether the device runs all ops on so many samples at once, and if not, why. */
 ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch);
 /* Whether no micro-batch of a whole window has too few samples for an op. */
-bool ac_problem_allows(const ac_problem *problem, int64_t micro_batch);
+bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch);
 
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {

@@ -131,8 +131,8 @@ static ac_status settle_fused(ac_plan_desc *desc) {
   return AC_OK;
 }
 
-bool ac_problem_allows(const ac_problem *problem, int64_t micro_batch) {
-  const int64_t rest = problem->desc.batch % micro_batch;
+bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch) {
+  const int64_t rest = batch % micro_batch;
   return micro_batch >= problem->least && (rest == 0 || rest >= problem->least);
 }
 
@@ -150,7 +150,7 @@ static ac_status check_least(ac_problem *problem) {
     if (least > problem->least) problem->least = least, node = problem->main.list[i];
   }
   const int64_t size = desc->micro_batch ? desc->micro_batch : desc->batch;
-  if (ac_problem_allows(problem, size)) return AC_OK;
+  if (ac_problem_allows(problem, desc->batch, size)) return AC_OK;
   char text[128];
   return ac_fail(AC_ERROR_ARGUMENT,
                  "plan: %s needs %lld samples at least, for one value of a channel has no "

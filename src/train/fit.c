@@ -451,11 +451,25 @@ static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc)
   return ac_windows_largest(&windows);
 }
 
+/* As a plan refuses a batch in which an op always sees too few samples. */
+static ac_status check_stages(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  const ac_plan *plan = trainer->instance.plan;
+  const ac_plan_info *info = &plan->info;
+  AC_TRY(ac_batch_stages_check(desc->batches, desc->batch_count, info->batch));
+  for (int i = 0; i < desc->batch_count; i++)
+    if (!ac_problem_allows(&plan->problem, desc->batches[i].batch, info->micro_batch))
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "fit: batch norm needs %lld samples at least, and batches of %lld in "
+                     "micro-batches of %lld have a micro-batch of fewer; give other batches",
+                     (long long)plan->problem.least, (long long)desc->batches[i].batch,
+                     (long long)info->micro_batch);
+  return AC_OK;
+}
+
 static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!desc->train || ac_dataset_count(desc->train) < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
-  AC_TRY(
-      ac_batch_stages_check(desc->batches, desc->batch_count, trainer->instance.plan->info.batch));
+  AC_TRY(check_stages(trainer, desc));
   AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(AC_ERROR_ARGUMENT,

@@ -8,7 +8,17 @@
 struct ac_session {
   ac_instance instance;
   bool has_run;
+  bool evaluating; /* and the caller is asked whether to stop */
 };
+
+/* Refuses what nobody may do who is called while samples are read, or asked within an evaluation.
+ */
+static ac_status check_at_work(const ac_session *session) {
+  AC_TRY(ac_instance_check_reading(&session->instance, "session"));
+  if (!session->evaluating) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "session: an evaluation is in progress; use the session once it has returned");
+}
 
 ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed) {
   AC_CREATES(session);
@@ -37,7 +47,7 @@ void ac_session_free(ac_session *session) {
 
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
   AC_REQUIRE(session, path);
-  AC_TRY(ac_instance_check_reading(&session->instance, "session"));
+  AC_TRY(check_at_work(session));
   return ac_instance_load(&session->instance, path, NULL, optional_prefix);
 }
 
@@ -46,7 +56,7 @@ ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_
   AC_REQUIRE(session, name);
   if (count > 0) AC_REQUIRE(data);
   ac_instance *instance = &session->instance;
-  AC_TRY(ac_instance_check_reading(instance, "session"));
+  AC_TRY(check_at_work(session));
   int index = ac_instance_find_parameter(instance, name);
   if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
   AC_TRY(ac_instance_check_range(instance, index, first, count));
@@ -64,7 +74,7 @@ ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feed
   if (count > info->micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "session: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)info->micro_batch);
-  AC_TRY(ac_instance_check_reading(instance, "session"));
+  AC_TRY(check_at_work(session));
   AC_TRY(ac_instance_check_usable(instance, "session"));
   AC_TRY(ac_instance_match_feeds(instance, count, feeds, feed_count, data));
   session->has_run = false;
@@ -109,9 +119,13 @@ static ac_status evaluate(ac_session *session, ac_dataset *dataset, int64_t limi
   ac_instance *instance = &session->instance;
   if (instance->plan->info.purpose != AC_EVALUATE)
     return ac_fail(AC_ERROR_STATE, "session: the plan was not made to evaluate");
-  AC_TRY(ac_instance_check_reading(instance, "session"));
+  AC_TRY(check_at_work(session));
   AC_TRY(ac_instance_check_usable(instance, "session"));
-  return ac_instance_evaluate(instance, &instance->main, dataset, limit, stop, result);
+  session->evaluating = true;
+  const ac_status status =
+      ac_instance_evaluate(instance, &instance->main, dataset, limit, stop, result);
+  session->evaluating = false;
+  return status;
 }
 
 ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,

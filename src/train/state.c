@@ -408,6 +408,7 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of metadata", path);
   AC_TRY(ac_trainer_check_whole(trainer));
   const bool window = trainer->window_samples > 0;
+  if (window) AC_TRY(ac_trainer_check_deciding(trainer)); /* an evaluation has its loss sums */
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   contents c;
   AC_TRY(list_contents(&c, trainer, window, path));

@@ -198,7 +198,7 @@ ac_status ac_trainer_check_asking(const ac_trainer *trainer) {
 }
 
 ac_status ac_trainer_check_whole(const ac_trainer *trainer) {
-  AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(check_at_work(trainer));
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   AC_TRY(ac_trainer_check_averaged(trainer));
   if (!trainer->broken) return AC_OK;
@@ -206,6 +206,7 @@ ac_status ac_trainer_check_whole(const ac_trainer *trainer) {
 }
 
 ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
+  AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_asking(trainer));
   return ac_trainer_check_whole(trainer);
 }

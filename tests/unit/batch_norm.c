@@ -368,6 +368,30 @@ static void one_value_of_a_channel_is_refused(void **state) {
   ac_device_close(device);
 }
 
+/* Nor may a fit's schedule of batches have stages of one sample. */
+static void batches_of_one_value_are_refused(void **state) {
+  (void)state;
+  run r;
+  ac_graph *graph = of_vectors();
+  ac_dataset *dataset;
+  const ac_field fields[] = {{"x", AC_F32, 2}, {"y", AC_F32, 3}};
+  const float x[8 * 2] = {1, 2, 3}, y[8 * 3] = {3, 2, 1};
+  assert_ok(ac_dataset_from_memory(&dataset, 8, 2, fields, (const void *[]){x, y}));
+  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = "cpu"}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.batch = 4}));
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
+  for (int64_t batch = 1; batch <= 2; batch++) {
+    const ac_batch_stage stages[] = {{.batch = batch}, {.batch = 4, .from = 2}};
+    const ac_fit_desc fit = {.train = dataset, .steps = 3, .batches = stages, .batch_count = 2};
+    const ac_status status = ac_fit(r.trainer, &fit, NULL);
+    if (batch > 1) assert_ok(status);
+    else assert_refused(status, AC_ERROR_ARGUMENT, "needs 2 samples at least");
+  }
+  ac_dataset_free(dataset);
+  ac_graph_free(graph);
+  stop(&r);
+}
+
 /* A short last window of one sample: there is no variance to move towards, and no gradient. */
 static void check_short_window(const char *name) {
   run r;
@@ -577,6 +601,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
       cmocka_unit_test(one_value_of_a_channel_is_refused),
+      cmocka_unit_test(batches_of_one_value_are_refused),
       cmocka_unit_test(a_short_window_of_one_value_leaves_the_variance),
       cmocka_unit_test(small_variances_keep_their_digits),
       cmocka_unit_test(recomputing_changes_no_bit),

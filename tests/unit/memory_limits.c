@@ -147,6 +147,30 @@ static void own_limits_count(void **state) {
   assert_int_equal(ac_physical_memory(), before);
 }
 
+/* What is mapped, and so not left by a limit, is not taken off once more for being resident. */
+static void data_may_have_most_of_what_limits_leave(void **state) {
+  (void)state;
+  enum { MIB = 1 << 20, HELD = 64 * MIB, LEFT = 256 * MIB };
+  struct rlimit old, limit;
+  unsigned long long pages = 0;
+  char *held = malloc(HELD);
+  assert_non_null(held);
+  memset(held, 1, HELD);
+  FILE *file = fopen("/proc/self/statm", "r");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%llu", &pages), 1);
+  fclose(file);
+  assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+  limit = old;
+  limit.rlim_cur = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + LEFT;
+  if (limit.rlim_cur > old.rlim_cur || setrlimit(RLIMIT_AS, &limit) != 0) skip();
+  const uint64_t left = ac_memory_left();
+  assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+  assert_in_range(left, LEFT / 4 * 3 - 8 * MIB, LEFT / 4 * 3 + MIB);
+  assert_int_equal(held[HELD - 1], 1);
+  free(held);
+}
+
 static int remove_tree(void **state) {
   return test_folder[0] ? remove_test_folder(state) : 0;
 }
@@ -158,6 +182,7 @@ int main(void) {
       cmocka_unit_test(version_1_has_a_hierarchy_for_memory),
       cmocka_unit_test(what_makes_no_sense_is_no_limit),
       cmocka_unit_test(own_limits_count),
+      cmocka_unit_test(data_may_have_most_of_what_limits_leave),
   };
   return cmocka_run_group_tests(tests, NULL, remove_tree);
 }

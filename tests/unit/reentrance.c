@@ -391,6 +391,80 @@ static void refusals_say_why(void **state) {
     }
 }
 
+static bool stop_and_save(void *user) {
+  assert_ok(ac_trainer_save_state(user, scratch_path, NULL, 0));
+  return false;
+}
+
+/* As trainer.h says: within windows of a fit and within its evaluations, but not where an
+ * evaluation has the loss sums of a window in progress. */
+static void states_can_be_saved_from_stop(void **state) {
+  (void)state;
+  run r = {.device = shared_device, .plan = plans[0]};
+  bool stopped;
+  ac_evaluation evaluation;
+  assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
+  const ac_fit_desc fit = {.train = other,
+                           .validation = other,
+                           .steps = 2,
+                           .eval_every = 1,
+                           .stop = stop_and_save,
+                           .user = r.trainer};
+  assert_ok(ac_fit(r.trainer, &fit, NULL));
+  assert_ok(ac_trainer_evaluate_until(r.trainer, other, 0, stop_and_save, r.trainer, &evaluation,
+                                      &stopped));
+  ac_trainer_free(r.trainer);
+  for (int k = 0; k < ACTIONS; k++) {
+    if (strcmp(actions[k].name, "ac_trainer_save_state") != 0) continue;
+    live(plans[0], &actions[k], FROM_EVALUATION, 1, &evaluation);
+    assert_true(plot.done);
+    assert_int_equal(plot.status, AC_ERROR_STATE);
+  }
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+typedef struct asked_session {
+  ac_session *session;
+  ac_dataset *dataset;
+  int calls;
+} asked_session;
+
+static bool stop_and_change(void *user) {
+  asked_session *asked = user;
+  const float value = 9;
+  ac_evaluation inner;
+  asked->calls++;
+  assert_int_equal(ac_session_evaluate(asked->session, asked->dataset, 0, &inner), AC_ERROR_STATE);
+  assert_contains(ac_last_error(), "an evaluation is in progress");
+  assert_int_equal(ac_session_load(asked->session, state_path, NULL), AC_ERROR_STATE);
+  assert_int_equal(ac_session_set_parameter(asked->session, "head", 0, 1, &value), AC_ERROR_STATE);
+  return false;
+}
+
+static void sessions_are_not_changed_while_they_evaluate(void **state) {
+  (void)state;
+  const ac_plan_desc desc = {.batch = 2, .purpose = AC_EVALUATE};
+  ac_graph *graph = graph_of(&both);
+  asked_session asked = {.dataset = dataset_of(COUNT)};
+  ac_plan *plan;
+  ac_evaluation alone, now;
+  bool stopped;
+  assert_ok(ac_plan_create(&plan, graph, shared_device, &desc));
+  assert_ok(ac_session_create(&asked.session, plan, 1));
+  assert_ok(ac_session_evaluate(asked.session, asked.dataset, 0, &alone));
+  assert_ok(ac_session_evaluate_until(asked.session, asked.dataset, 0, stop_and_change, &asked,
+                                      &now, &stopped));
+  assert_true(asked.calls > 1);
+  assert_memory_equal(&alone.loss, &now.loss, sizeof now.loss);
+  ac_session_free(asked.session);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_dataset_free(asked.dataset);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
 static void make_plans(void) {
   ac_graph *graph = graph_of(&both);
   assert_ok(ac_device_open(&shared_device, &(ac_device_desc){.name = "cpu", .threads = 1}));
@@ -427,9 +501,13 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_function_is_tried),
-                                     cmocka_unit_test(from_a_read), cmocka_unit_test(from_stop),
-                                     cmocka_unit_test(from_an_evaluation),
-                                     cmocka_unit_test(refusals_say_why)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_function_is_tried),
+      cmocka_unit_test(from_a_read),
+      cmocka_unit_test(from_stop),
+      cmocka_unit_test(from_an_evaluation),
+      cmocka_unit_test(refusals_say_why),
+      cmocka_unit_test(states_can_be_saved_from_stop),
+      cmocka_unit_test(sessions_are_not_changed_while_they_evaluate)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
