@@ -40,7 +40,8 @@ headline "300 bytes from the model"
 "$accrue" sample --model "$build/model" --bytes 300
 echo
 
-headline "Where things lie"
+headline "Files"
 echo "program  $accrue"
 echo "model    $build/model/model.safetensors"
 echo "metrics  $build/model/metrics.jsonl"
+echo "next     $root/docs/start/first-run.md"

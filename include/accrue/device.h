@@ -29,7 +29,8 @@ typedef struct ac_device_info {
   char driver[128]; /* OpenCL platform and driver version; BLAS and instruction set on a CPU */
   char bf16_products[32]; /* how products of bf16 round, order and flush: their numeric class, "AMX
                            * tiles", "AVX512-BF16", "BFMMLA", "matrix units (mma.sync)",
-                           * "emulated" and a class, or "as floats"; see the README */
+                           * "emulated" and a class, or "as floats"; see
+                           * docs/reference/devices.md */
   char refused_unit[64];  /* a matrix unit that the hardware should have and that is not used, and
                            * why: "mma.sync: its sums are wrong here"; "": there is none */
   uint64_t memory_bytes;  /* the device's own memory; of the host's, what this process may have: the

@@ -1,4 +1,5 @@
-/* The environment variables of devices that are Accrue's own, all of which the README lists. */
+/* The environment variables of devices that are Accrue's own, listed in
+ * docs/reference/environment.md. */
 #ifndef AC_BACKEND_ENVIRONMENT_H
 #define AC_BACKEND_ENVIRONMENT_H
 

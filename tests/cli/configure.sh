@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/configure.sh SOURCE: the README's build by hand needs no more than the README lists. What the tests need
-# besides is hidden; the presets of whoever wants the tests then fail.
+# tests/cli/configure.sh SOURCE: the build by hand needs no more than docs/start/install.md lists. What only
+# the tests need is hidden, so the presets with tests fail.
 set -euo pipefail
 source=$1
 work=$(mktemp -d)

@@ -1,9 +1,20 @@
 #!/usr/bin/env bash
-# tests/cli/readme.sh SOURCE PROGRAM DATA: the README's C program is examples/first_model.c, which the build compiles to
-# PROGRAM. Where DATA has digits, it prints loss and accuracy of images held back, learns, and saves the model.
+# tests/cli/readme.sh SOURCE PROGRAM DATA: the C program of docs/start/first-model.md is examples/first_model.c, which the
+# build compiles to PROGRAM, and the README shows lines of it. If DATA has digits, it prints loss and accuracy of images held
+# back, learns, and saves the model. The README fits a screen.
 set -euo pipefail
 source=$1 program=$2 data=$(realpath "$3" 2>/dev/null || true)
-diff <(awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$source/README.md") "$source/examples/first_model.c"
+# c_lines FILE: the lines of its blocks of C.
+c_lines() { awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$1"; }
+
+diff <(c_lines "$source/docs/start/first-model.md") "$source/examples/first_model.c"
+[[ $(c_lines "$source/README.md" | wc -l) -ge 10 ]] || { echo "the README has no C"; exit 1; }
+if diff "$source/examples/first_model.c" <(c_lines "$source/README.md") | grep '^>'; then
+  echo "these lines of the README are not in examples/first_model.c, or not in this order"
+  exit 1
+fi
+(($(wc -l <"$source/README.md") <= 100 && $(wc -w <"$source/README.md") <= 900)) ||
+  { echo "the README has more than 100 lines or 900 words"; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,6 @@
 /* --policy FILE: limits that a team sets for its runs and keeps with its code. The file is a JSON
- * object of rules; README.md lists them. A run outside is refused before it begins, or ends with
- * the rule's name. */
+ * object of rules; docs/reference/files.md lists them. A run outside is refused before it begins,
+ * or ends with the rule's name. */
 #ifndef TOOLS_PROGRAM_POLICY_H
 #define TOOLS_PROGRAM_POLICY_H
 

@@ -141,9 +141,9 @@ case_policy_refused() {
   refuse 2 'policy.json is no policy' "${begin[@]}"
   rm policy.json
   refuse 1 'policy.json' "${begin[@]}"
-  # The README names each rule that the program knows.
+  # docs/reference/files.md names each rule that the program knows.
   for rule in $(sed -n 's/^    \[POLICY_.*{"\([a-z_]*\)".*/\1/p' "$here/../../tools/program/policy.c"); do
-    grep -q "^| .*\`$rule\`.* | .* | .* |\$" "$here/../../README.md" || die "the README lacks the rule $rule"
+    grep -q "^| .*\`$rule\`.* | .* | .* |\$" "$here/../../docs/reference/files.md" || die "docs/reference/files.md lacks the rule $rule"
   done
 }
 
