@@ -415,6 +415,14 @@ case_whose_metrics() {
   cp before.jsonl b/metrics.jsonl
   run report b --out page.html >/dev/null
   grep -qx 'b has no curves: b/metrics.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
+  # A run that has gone on elsewhere, or without metrics, loses none of its own when it comes back to them.
+  run train gpt --data text "${tiny[@]}" --steps 5 --out back >/dev/null
+  run train --resume --out back --steps 6 --metrics elsewhere >/dev/null
+  run train --resume --out back --steps 7 --metrics back/metrics.jsonl >/dev/null
+  run train --resume --out back --steps 8 --metrics none >/dev/null
+  run train --resume --out back --steps 9 --metrics back/metrics.jsonl >/dev/null
+  [[ $(grep -o '^{"event":"step","step":[0-9]*' back/metrics.jsonl | grep -o '[0-9]*$' | xargs) == '1 2 3 4 5 7 9' ]] ||
+    die "metrics of $(grep -o '^{"event":"step","step":[0-9]*' back/metrics.jsonl | xargs)"
 }
 
 # A record that someone has edited is refused in one sentence.
