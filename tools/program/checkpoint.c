@@ -224,8 +224,10 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
 
 /* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
  * data, as older ones will be. */
-static bool load(checkpoint *c, const char *path, bool *other) {
+static bool load(checkpoint *c, int64_t step, bool *other) {
+  char path[RUN_PATH_BYTES];
   ac_model_file *file;
+  run_folder_state(c->folder, step, path);
   if (ac_model_file_open(&file, path) != AC_OK) {
     say("%s; an older state is tried", ac_last_error());
     return false;
@@ -235,9 +237,11 @@ static bool load(checkpoint *c, const char *path, bool *other) {
   const bool own = run && !strcmp(run, run_record_id(c->record));
   *other = own && data && strcmp(data, run_record_data(c->record)) != 0;
   const char *setting = other_setting(c, file);
+  const bool copied = count_of(file, "accrue.steps", 0, -1) != step;
   ac_model_file_close(file);
   if (!own) say("%s is of another run; an older state is tried", path);
   else if (*other) say("%s is of a run on other data", path);
+  else if (copied) say("%s is the state of another step; an older state is tried", path);
   else if (setting)
     say("%s is of another model: its %s is not the same; an older state is tried", path, setting);
   else if (ac_trainer_load_state(c->trainer, path) != AC_OK)
@@ -253,11 +257,10 @@ int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
   bool other = false;
   *step = *metrics_bytes = -1;
   int status = run_folder_states(c->folder, &steps, &count);
-  for (; whole < count && !other; whole++) {
-    run_folder_state(c->folder, steps[whole], path);
-    if (load(c, path, &other)) break;
-  }
+  for (; whole < count && !other; whole++)
+    if (load(c, steps[whole], &other)) break;
   if (whole < count && !other) {
+    run_folder_state(c->folder, steps[whole], path);
     *step = c->saved_step = c->tried_step = steps[whole];
     status = take_metadata(c, path, metrics_bytes);
     run_owner_remove_lone(c->folder, run_record_id(c->record));

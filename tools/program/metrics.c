@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,11 +28,36 @@ static bool count_bytes(FILE *stream, int64_t *bytes) {
   return !ferror(stream);
 }
 
+/* The step that a line tells; -1: it is not that of a window. */
+static int64_t step_of(const char *line) {
+  static const char start[] = "{\"event\":\"step\",\"step\":";
+  const size_t length = sizeof start - 1;
+  return strncmp(line, start, length) ? -1 : (int64_t)strtoll(line + length, NULL, 10);
+}
+
+/* The run may have written elsewhere, or nowhere, when its state was saved: then the state's count
+ * of bytes is not that of this file, whose next line is one of a step before. *bytes becomes the
+ * end of the last such line. False with the reason in errno. */
+static bool count_steps(metrics *m, int64_t *bytes) {
+  char *line = NULL;
+  size_t room = 0;
+  bool before = true;
+  if (fseeko(m->stream, (off_t)*bytes, SEEK_SET) != 0) return false;
+  for (ssize_t length, at = *bytes; before && (length = getline(&line, &room, m->stream)) > 0;) {
+    const int64_t step = line[length - 1] == '\n' ? step_of(line) : -1;
+    at += length;
+    if (step >= 0 && step <= m->done) *bytes = at;
+    before = step <= m->done;
+  }
+  free(line);
+  return !ferror(m->stream);
+}
+
 /* What was written after the state that the run goes on from will be written again. Where lines of
  * before are lost, the others stay. False with the reason in errno. */
 static bool cut(metrics *m, int64_t keep) {
   int64_t whole = keep;
-  if (!count_bytes(m->stream, &whole)) return false;
+  if (!count_bytes(m->stream, &whole) || !count_steps(m, &whole)) return false;
   if (whole < keep) say("%s has lost some of the run's metrics; others stay", m->path);
   if (ftruncate(fileno(m->stream), whole) != 0) return false;
   m->continued = whole > 0;
@@ -44,6 +70,12 @@ static bool may_be_own(const metrics *m, bool anew) {
   const metrics_owner owner = metrics_owner_of(m->path, id);
   if (owner == METRICS_NAMED && !strcmp(id, m->run)) return true;
   return owner == METRICS_NONE || (owner == METRICS_UNNAMED && !anew);
+}
+
+/* Whether a run that goes on has written to the file before. */
+static bool has_begun(const metrics *m) {
+  char id[RUN_ID_BYTES];
+  return m->done > 0 && metrics_owner_of(m->path, id) == METRICS_NAMED && !strcmp(id, m->run);
 }
 
 /* A pipe or a device takes what comes. A file is opened as it is, and cut only once it is known to
@@ -80,7 +112,7 @@ int metrics_begin(metrics *m, int64_t keep) {
   struct stat info;
   const bool there = stat(m->path, &info) == 0, missing = !there && errno == ENOENT;
   const bool special = there && !S_ISREG(info.st_mode); /* a pipe, a device */
-  const bool anew = keep <= 0 || missing || special;
+  const bool anew = missing || special || (keep <= 0 && !has_begun(m));
   if (keep > 0 && missing)
     say("%s does not have the metrics of the run so far; it begins anew", m->path);
   const int status = open_stream(m, special, anew);
@@ -89,14 +121,17 @@ int metrics_begin(metrics *m, int64_t keep) {
     m->stream = NULL;
     return status;
   }
-  if (!anew && !cut(m, keep))
+  if (!anew && !cut(m, keep > 0 ? keep : 0))
     return fail("cannot write the metrics to %s: %s", m->path, strerror(errno));
   m->good = (int64_t)ftello(m->stream);
   return STATUS_CONTINUE;
 }
 
 int metrics_open(metrics *m, const metrics_desc *desc) {
-  *m = (metrics){.path = desc->path, .run = desc->run, .overwrite = desc->overwrite};
+  *m = (metrics){.path = desc->path,
+                 .run = desc->run,
+                 .overwrite = desc->overwrite,
+                 .done = desc->events.done};
   return tensorboard_open(&m->tensorboard, &desc->events);
 }
 

@@ -14,6 +14,7 @@ typedef struct metrics {
   const char *path;
   const char *run; /* id, which the first line has */
   bool overwrite;
+  int64_t done; /* steps that the run had made when this start went on with it */
   int64_t good; /* bytes of whole lines */
   int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
@@ -40,7 +41,7 @@ typedef struct metrics_desc {
 /* Like metrics_close, a status of message.h. */
 int metrics_open(metrics *m, const metrics_desc *desc);
 /* Once the run is sure to begin: opens the file, behind `keep` bytes that an earlier life of the
- * run has left there; -1: anew. */
+ * run has left there; -1: it had no file then. Lines of steps that are done stay. */
 int metrics_begin(metrics *m, int64_t keep);
 /* Where the run does not begin after all: no file of events is left. */
 void metrics_abandon(metrics *m);

@@ -73,12 +73,14 @@ static int check_metrics(const train_flags *f) {
                     path);
 }
 
-static int check_new(const run_folder *folder, const train_flags *f) {
+static int check_new(const run_folder *folder, const train_flags *f, bool has_states) {
   const char *found = run_owner_finds(folder->path);
+  if (is_there(folder, "pilot.json"))
+    return fail_usage("%s is the folder of a pilot; name another one with --out", f->out);
   if (f->overwrite || !found) return check_metrics(f);
-  return fail_usage("%s holds a run already (%s): go on with it by --resume, name another folder "
-                    "with --out, or replace it with --overwrite",
-                    f->out, found);
+  return fail_usage("%s holds a run already (%s): %sname another folder with --out, or replace it "
+                    "with --overwrite",
+                    f->out, found, has_states ? "go on with it by --resume, " : "");
 }
 
 static int check_resumed(const run_folder *folder, const train_flags *f, bool has_states) {
@@ -99,11 +101,11 @@ int run_owner_check(const train_flags *f) {
   if (!f->out || strlen(f->out) >= sizeof folder.path - FOLDER_NAME_BYTES)
     return STATUS_CONTINUE; /* refused where the folder is made */
   strcpy(folder.path, f->out);
-  if (!f->resume && !can_be_listed(folder.path)) return check_new(&folder, f);
+  if (!f->resume && !can_be_listed(folder.path)) return check_new(&folder, f, false);
   const int status = run_folder_states(&folder, &steps, &count);
   free(steps);
   if (status != STATUS_CONTINUE) return status;
-  return f->resume ? check_resumed(&folder, f, count > 0) : check_new(&folder, f);
+  return f->resume ? check_resumed(&folder, f, count > 0) : check_new(&folder, f, count > 0);
 }
 
 /* ---- whose ----------------------------------------------------------------------------------- */

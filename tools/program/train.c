@@ -226,6 +226,8 @@ static int save_model(run *r) {
   ac_progress progress;
   if (!r->updates) return STATUS_CONTINUE;
   const int status = save_weights_and_config(r);
+  /* Where no state is kept, the record of a run that is replaced is still there. */
+  if (status == STATUS_CONTINUE && !r->record.written) run_record_write(&r->record);
   ac_trainer_get_progress(r->trainer, &progress);
   if (status == STATUS_CONTINUE && r->setup.flags.init && r->setup.kind->carried)
     carry_files(r->setup.kind->carried, r->setup.flags.init, &r->folder);
@@ -458,6 +460,10 @@ static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
       !run_record_is_of(r->before, wish->pilot, wish->pilot_run))
     return fail_usage("%s holds a run that is not this pilot's; give another folder with --out",
                       r->folder.path);
+  if (!wish->pilot && json_object_get(r->before, "pilot"))
+    return fail_usage("%s holds a run of a pilot, which its own command goes on with; begin one of "
+                      "the same flags with --config %s/run.json and another --out",
+                      r->folder.path, r->folder.path);
   origin->before = r->before;
   origin->id = id;
   return STATUS_CONTINUE;

@@ -164,6 +164,13 @@ case_pilot_owner() {
   refuse_pilot 2 'bare/run-0002 is not a run of this pilot' "${grid[@]}" --out bare
   pilot "${grid[@]}" --out clean >out
   pilot "${grid[@]}" --out clean.2 >/dev/null
+  # Nor are a pilot's folder and its runs taken over by a run, even where it is to replace one.
+  local words=(train "${tiny_pilot[@]}" --steps 1)
+  refuse 2 'clean is the folder of a pilot; name another one with --out' "${words[@]}" --out clean --overwrite
+  refuse 2 'clean is the folder of a pilot; name another one with --out' "${words[@]}" --out clean
+  refuse 2 'clean/run-0001 holds a run of a pilot' "${words[@]}" --resume-or-start --out clean/run-0001
+  pilot "${grid[@]}" --out clean >again
+  cmp out again || die "a run that was refused has changed a pilot"
   # Nor are those of another pilot of the same settings.
   rm -r clean.2/run-0001 && cp -r clean/run-0001 clean.2
   refuse_pilot 2 'clean.2/run-0001 is not a run of this pilot' "${grid[@]}" --out clean.2

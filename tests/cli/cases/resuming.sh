@@ -96,6 +96,21 @@ case_resume_unasked() {
   run train mlp --data . --device cpu --hidden 8 --steps 2 --out model --overwrite >/dev/null
   [[ $(echo $(ls model)) == 'metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] || die "$(ls model)"
 
+  # The record is that of the model beside it, be it of a run without states that was stopped.
+  rm -r model && cp -r before model
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1000000 --keep 0 --max-minutes 0.003 --out model --overwrite \
+    >/dev/null 2>err || die "$(cat err)"
+  grep -q '"steps": 1000000' model/run.json || die "the record of another run: $(cat model/run.json)"
+  grep -q '"outcome": "stopped"' model/run.json || die "$(cat model/run.json)"
+  # What cannot be done is not offered.
+  refuse 2 'model holds a run already (run.json): name another folder with --out, or replace' "${begin[@]}" --out model
+  # A copy of a state under the name of a later step is not the newest.
+  rm -r model && cp -r before model
+  cp model/state-0000000002.safetensors model/state-0000000009.safetensors
+  train "${steady[@]}" --steps 4 --resume --out model >/dev/null
+  said 'state-0000000009.safetensors is the state of another step; an older state is tried'
+  said 'going on after step 3'
+
   # Whose states are is in themselves where the record is damaged.
   rm -r model && cp -r before model
   echo '{' >model/run.json
@@ -400,6 +415,14 @@ case_whose_metrics() {
   cp before.jsonl b/metrics.jsonl
   run report b --out page.html >/dev/null
   grep -qx 'b has no curves: b/metrics.jsonl has the metrics of another run' run.err || die "$(cat run.err)"
+  # A run that has gone on elsewhere, or without metrics, loses none of its own when it comes back to them.
+  run train gpt --data text "${tiny[@]}" --steps 5 --out back >/dev/null
+  run train --resume --out back --steps 6 --metrics elsewhere >/dev/null
+  run train --resume --out back --steps 7 --metrics back/metrics.jsonl >/dev/null
+  run train --resume --out back --steps 8 --metrics none >/dev/null
+  run train --resume --out back --steps 9 --metrics back/metrics.jsonl >/dev/null
+  [[ $(grep -o '^{"event":"step","step":[0-9]*' back/metrics.jsonl | grep -o '[0-9]*$' | xargs) == '1 2 3 4 5 7 9' ]] ||
+    die "metrics of $(grep -o '^{"event":"step","step":[0-9]*' back/metrics.jsonl | xargs)"
 }
 
 # A record that someone has edited is refused in one sentence.
