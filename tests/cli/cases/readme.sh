@@ -14,6 +14,7 @@ case_readme() {
   ln -s "$ACCRUE" "$bin/accrue"
   "$FIXTURE" images mnist train 300
   "$FIXTURE" images mnist t10k 50
+  cp mnist/t10k-images-idx3-ubyte digits-idx3-ubyte
   seq 1 3000 >book.txt
   export PATH=$bin:$PATH
   while read -r line; do
@@ -24,12 +25,13 @@ case_readme() {
       [[ -x $source/${line%% *} ]] || die "the README names $line"
       continue # by hand: they install packages, build and test
       ;;
-    'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR')
+    'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR' | \
+      'cmake -S . -B build -DCMAKE_PREFIX_PATH=DIR && cmake --build build')
       continue # configure.sh and install.sh
       ;;
     'accrue bench gemm|ops|step|all' | 'accrue train' | 'accrue train gpt' | 'accrue pilot MODEL' | 'accrue verify' | 'accrue lr-find') continue ;; # named in a sentence, run below or above
     'accrue report RUN...' | 'accrue eval --model RUN '* | 'accrue train --resume --out DIR') continue ;; # likewise
-    'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '*) ;;
+    'accrue train gpt --help' | 'accrue devices' | 'accrue eval '* | 'accrue plan '* | 'accrue predict '* | 'accrue sample '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
     'accrue pilot gpt '*) more='--steps 2 --layers 1 --heads 2 --width 16 --context 16' ;;
