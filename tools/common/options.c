@@ -415,6 +415,15 @@ static int unknown_flag(const options *o, const char *name, size_t length) {
                     o->command);
 }
 
+static int unexpected(const options *o, const char *word) {
+  static const char *const files[] = {"data", "model"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    if (options_find(o, files[i]) && !options_given(o, files[i]))
+      return fail_usage("unexpected argument %s; accrue %s takes flags only: did you mean --%s %s?",
+                        word, o->command, files[i], word);
+  return fail_usage("unexpected argument %s; accrue %s takes flags only", word, o->command);
+}
+
 int options_parse(options *o, int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     const char *word = argv[i];
@@ -430,8 +439,7 @@ int options_parse(options *o, int argc, char **argv) {
       o->words[o->word_count++] = word;
       continue;
     }
-    if (strncmp(word, "--", 2))
-      return fail_usage("unexpected argument %s; accrue %s takes flags only", word, o->command);
+    if (strncmp(word, "--", 2)) return unexpected(o, word);
     const char *name = word + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     option *row = find(o, name, length);

@@ -9,29 +9,52 @@ typedef struct pair {
 /* As PyTorch, transformers, llama.cpp and their like have them. */
 static const pair flags[] = {
     {"accumulate", "micro-batch"},
+    {"amp", "precision"},
     {"batch-size", "batch"},
+    {"bf16", "precision"},
     {"block-size", "context"},
+    {"bs", "batch"},
+    {"checkpoint", "resume"},
     {"checkpointing", "recompute"},
     {"ctx-size", "context"},
+    {"cuda", "device"},
+    {"d-model", "width"},
     {"dataset", "data"},
+    {"dim", "width"},
+    {"dtype", "precision"},
     {"embedding-size", "width"},
+    {"fp16", "precision"},
+    {"gpu", "device"},
+    {"grad-clip", "clip"},
     {"gradient-accumulation-steps", "micro-batch"},
     {"gradient-checkpointing", "recompute"},
     {"gradient-clip", "clip"},
+    {"half", "precision"},
     {"hidden-size", "width"},
+    {"input", "data"},
     {"learning-rate", "lr"},
     {"log", "metrics"},
     {"lr-scheduler", "schedule"},
     {"max-grad-norm", "clip"},
     {"max-steps", "steps"},
     {"mixed-precision", "precision"},
+    {"n-embd", "width"},
+    {"n-head", "heads"},
+    {"n-heads", "heads"},
+    {"n-layer", "layers"},
+    {"n-layers", "layers"},
     {"num-epochs", "epochs"},
+    {"num-heads", "heads"},
+    {"num-layers", "layers"},
+    {"num-steps", "steps"},
     {"num-workers", "loader-threads"},
     {"optim", "optimizer"},
     {"output", "out"},
     {"output-dir", "out"},
+    {"resume-from", "resume"},
     {"seq-len", "context"},
     {"sequence-length", "context"},
+    {"train-data", "data"},
     {"warmup-steps", "warmup"},
     {"wd", "weight-decay"},
 };
@@ -54,6 +77,12 @@ static const pair values[] = {
     {"single", "f32"},
 };
 
+static const pair commands[] = {
+    {"benchmark", "bench"}, {"classify", "predict"}, {"compare", "pilot"}, {"evaluate", "eval"},
+    {"fit", "train"},       {"generate", "sample"},  {"infer", "predict"}, {"inference", "predict"},
+    {"sweep", "pilot"},     {"test", "eval"},        {"validate", "eval"},
+};
+
 static const char *find(const pair *pairs, size_t count, const char *word, size_t length) {
   for (size_t i = 0; i < count; i++)
     if (strlen(pairs[i].theirs) == length && !memcmp(pairs[i].theirs, word, length))
@@ -67,6 +96,10 @@ const char *suggest_flag(const char *name, size_t length) {
 
 const char *suggest_value(const char *value) {
   return find(values, sizeof values / sizeof *values, value, strlen(value));
+}
+
+const char *suggest_command(const char *name) {
+  return find(commands, sizeof commands / sizeof *commands, name, strlen(name));
 }
 
 int suggest_distance(const char *a, size_t a_length, const char *b) {

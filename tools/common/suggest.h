@@ -16,4 +16,7 @@ const char *suggest_flag(const char *name, size_t length);
 /* Likewise a value: "adamw" for "adam". */
 const char *suggest_value(const char *value);
 
+/* Likewise a command: "sample" for "generate". */
+const char *suggest_command(const char *name);
+
 #endif

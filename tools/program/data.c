@@ -88,7 +88,11 @@ static int open_cifar_file(train_data *data, const char *path, bool coarse) {
   ac_dataset **whole = whole_of(data);
   const ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)
                                   : ac_dataset_from_cifar(whole, path, 0, -1);
-  return status == AC_OK ? divide(data, path) : fail_library();
+  if (status == AC_OK) return divide(data, path);
+  if (strstr(ac_last_error(), " is an IDX file, "))
+    return fail("%s is an IDX file: give images with --images FILE, labels with --labels FILE",
+                path);
+  return fail_library();
 }
 
 /* Whether the folder holds one of the files, plain or gzip. */
@@ -120,7 +124,13 @@ static int open_folder(train_data *data, const char *folder, bool coarse) {
   if (is_hundred) status = ac_dataset_cifar100_folder(train, validation, folder, coarse);
   else if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
   else status = ac_dataset_mnist_folder(train, validation, folder);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (status == AC_OK) return STATUS_CONTINUE;
+  if (strstr(ac_last_error(), " holds neither train-images"))
+    return fail("%s has no images that accrue reads: a folder must hold MNIST's files, such as "
+                "train-images-idx3-ubyte and train-labels-idx1-ubyte, or CIFAR's, such as "
+                "data_batch_1.bin or train.bin; pictures such as PNG are not read",
+                folder);
+  return fail_library();
 }
 
 void data_add_image_options(image_data_flags *flags, options *o) {
@@ -155,7 +165,8 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
     return open_cifar_file(data, flags->path, flags->coarse);
   if (flags->path) return open_folder(data, flags->path, flags->coarse);
   return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
-                    "-100; or give --images and --labels");
+                    "-100; or give --images%s",
+                    data->unlabelled ? "" : " and --labels");
 }
 
 int data_check_labels(const train_data *data, int64_t classes) {

@@ -29,7 +29,8 @@ static void more_options(saved_model *m, options *o) {
   const option rows[] = {
       {"model", "FILE", OPTION_TEXT, &m->model,
        .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
-      {"split", "validation|train", OPTION_CHOICE, &m->split, .help = "which part of the data"},
+      {"split", "validation|train|all", OPTION_CHOICE, &m->split,
+       .help = "which part of the data; all: of one file of images"},
       {"json", NULL, OPTION_SWITCH, &m->json, .help = "as a JSON object"},
       {"fold", "I/K", OPTION_TEXT, &m->setup.flags.fold,
        .help = "the parts are those of training with this --fold", .fallback = ""},
@@ -95,11 +96,23 @@ static void print_confusion(const evaluation *e) {
   }
 }
 
+static const char *const splits[] = {"validation", "train", "all"};
+
+/* Who names a file for this alone expects all of it. */
+static void print_data(const saved_model *m) {
+  const ac_dataset *whole = m->setup.data.whole;
+  printf("data         %s", text_count(ac_dataset_count(m->dataset)).text);
+  if (m->dataset == whole) printf(" samples, all\n");
+  else if (!m->split && whole && !m->setup.flags.fold)
+    printf(" of the validation split, the last tenth; --split all takes all %s\n",
+           text_count(ac_dataset_count(whole)).text);
+  else printf(" of the %s split\n", splits[m->split]);
+}
+
 static void print_text(const evaluation *e) {
   const setup *s = &e->saved.setup;
   message_put(stdout, "model        %s: %s\n", s->kind->name, e->saved.path);
-  printf("data         %s of the %s split\n", text_count(ac_dataset_count(e->saved.dataset)).text,
-         e->saved.split ? "train" : "validation");
+  print_data(&e->saved);
   printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);
   printf("accuracy     %s %%\n", text_fixed(100 * e->result.accuracy, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
@@ -115,12 +128,12 @@ static int print_json(const evaluation *e) {
       json_array_append_new(row, json_integer((json_int_t)e->confusion[label * e->classes + c]));
     json_array_append_new(rows, row);
   }
-  json_t *object = json_pack(
-      "{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name, "file",
-      json_text_name(e->saved.path), "split", e->saved.split ? "train" : "validation", "samples",
-      (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
-      e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
-      ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
+  json_t *object =
+      json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name,
+                "file", json_text_name(e->saved.path), "split", splits[e->saved.split], "samples",
+                (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
+                e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
+                ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the result");
@@ -133,8 +146,8 @@ int eval_main(int argc, char **argv) {
       .name = "eval",
       .summary = "Says how well a saved model does, without training memory.",
       .general = "Says how well a saved model does: its loss and accuracy, and for images the "
-                 "confusion matrix.\nWhat MODEL is stands in files that accrue train has "
-                 "written."};
+                 "confusion matrix.\nMODEL may be left out for files that accrue train has "
+                 "written, which name it."};
   evaluation e = {.saved = {.batch = 256}};
   int status = saved_model_open(&e.saved, &command, argc, argv, more_options);
   if (status == STATUS_CONTINUE) status = measure_loss(&e);

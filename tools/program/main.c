@@ -49,8 +49,8 @@ static int put_help(help_form form) {
 }
 
 static int unknown_command(const char *name) {
-  const char *near = NULL;
-  int least = 3;
+  const char *near = suggest_command(name);
+  int least = near ? 0 : 3;
   for (int i = 0; i < COMMANDS; i++) {
     const int d = suggest_distance(name, strlen(name), commands[i].name);
     if (d < least) least = d, near = commands[i].name;

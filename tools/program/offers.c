@@ -192,6 +192,20 @@ static void print_table(const ac_plan_offer *list, int count, const ac_plan_desc
   }
 }
 
+static bool any_fits(const ac_plan_offer *list, int count, uint64_t memory) {
+  for (int i = 0; i < count; i++)
+    if (list[i].bytes <= memory) return true;
+  return false;
+}
+
+/* What is no offer, as it trains something else. */
+static void print_ways_out(const setup *s, const ac_plan_desc *asked) {
+  const bool other = asked->optimizer != AC_ADAFACTOR && !s->flags.resume;
+  say("None of these fits. What else needs less: %s%sa smaller model.",
+      asked->batch > 1 ? "a smaller --batch, " : "",
+      other ? "--optimizer adafactor (with --precision bf16 --weights bf16 least of all), " : "");
+}
+
 void setup_print_offers(const setup_request *request, const ac_graph *graph) {
   const setup *s = request->setup;
   ac_plan_offer list[MOST_OFFERS];
@@ -203,5 +217,7 @@ void setup_print_offers(const setup_request *request, const ac_graph *graph) {
   const uint64_t has = ac_device_get_info(s->device)->memory_bytes;
   if (has && desc.memory > has) return;
   if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK || !count) return;
-  print_table(list, count < MOST_OFFERS ? count : MOST_OFFERS, &desc);
+  if (count > MOST_OFFERS) count = MOST_OFFERS;
+  print_table(list, count, &desc);
+  if (desc.memory && !any_fits(list, count, desc.memory)) print_ways_out(s, &desc);
 }

@@ -1,6 +1,7 @@
 #include "program/pilot_grid.h"
 
 #include "common/message.h"
+#include "common/suggest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,9 @@ static bool is_reserved(const char *name) {
 static const option *find_flag(const options *o, const char *own, const char *name) {
   const option *row = options_find(o, name);
   if (!row || row->ignored || !strcmp(row->group, "Pilot")) {
-    fail_usage("--%s %s: accrue train has no such flag for a grid", own, name);
+    const char *known = row ? NULL : suggest_flag(name, strlen(name));
+    fail_usage("--%s %s: accrue train has no such flag for a grid%s%s%s", own, name,
+               known ? "; did you mean " : "", known ? known : "", known ? "?" : "");
     return NULL;
   }
   if (!is_reserved(name)) return row;

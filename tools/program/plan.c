@@ -71,8 +71,8 @@ static const char *way_of(ac_gradients gradients) {
 }
 
 static void print_alternatives(const report *r) {
-  printf("\n%12s %6s %10s %12s %11s %12s %12s\n", "micro-batch", "steps", "recompute", "ops again",
-         "gradients", "total", "window");
+  printf("\n%12s %6s %10s %12s %11s %12s %12s\n", "micro-batch", "times", "recompute", "ops again",
+         "gradients", "total", "update");
   for (int i = 0; i < r->count; i++) {
     const ac_plan_alternative *a = &r->list[i];
     bool fits = !r->info->budget_bytes || a->total_bytes <= r->info->budget_bytes;
@@ -132,7 +132,7 @@ static void print_text(const report *r, const ac_device_info *device) {
          r->info->steps + (twice || later ? r->info->update_steps : 0), r->peak_step.op,
          *scope ? " (" : "", scope, *scope ? ")" : "", when);
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
-  printf("%-12s %.1f ms a window, predicted\n", "time", r->info->predicted_seconds * 1e3);
+  printf("%-12s %.1f ms an update, predicted\n", "time", r->info->predicted_seconds * 1e3);
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
            text_bytes(device->memory_bytes).text);

@@ -161,7 +161,8 @@ static int parse(sampler *s, int argc, char **argv) {
   OPTIONS_ADD(&o, "Run", run);
   int status = options_parse(&o, argc, argv);
   if (status != STATUS_CONTINUE) return status;
-  if (!s->model) return fail_usage("--model is missing: a file that accrue train gpt has written");
+  if (!s->model)
+    return fail_usage("--model is missing: a file or folder that accrue train gpt has written");
 
   return model_path("model", s->model, s->path);
 }

@@ -122,7 +122,8 @@ static int open_all(saved_model *m, int argc, char **argv,
                     void (*more)(saved_model *m, options *o)) {
   setup *s = &m->setup;
   const char *model = find_model(argc, argv);
-  if (!model) return fail_usage("--model is missing: a file that accrue train has written");
+  if (!model)
+    return fail_usage("--model is missing: a file or folder that accrue train has written");
   int status = model_path("model", model, m->path), words;
   if (status != STATUS_CONTINUE) return status;
   ac_model_file *file = NULL;

@@ -75,7 +75,7 @@ follow() {
     grep -qF "<= $amount $unit" "$1" || ! plan_with "$most" || die "'$row' needs less: $said"
     ((++followed))
     kinds+=" $words;"
-  done < <(sed -n '/^ *needs  fits/,$ { /^ *needs  fits/d; s/^ *//; p }' "$1")
+  done < <(sed -n '/^ *needs  fits/,$ { /^ *needs  fits/d; /^None of these fits/d; s/^ *//; p }' "$1")
 }
 
 # follow_offers FLAG...: of a plan of these, if there is one.
@@ -122,9 +122,10 @@ case_offers() {
   "$ACCRUE" "${run[@]}" >/dev/null 2>err || die "$(cat err)"
   "$ACCRUE" "${run[@]}" --out fresh --memory 1KiB >/dev/null 2>err && die "a run within 1 KiB"
   grep -q ' optimizer state in 8 bits, weights in bf16$' err || die "$(cat err)"
+  grep -q '^None of these fits.* --batch, --optimizer adafactor' err || die "no way out: $(cat err)"
   "$ACCRUE" "${run[@]}" --steps 2 --resume --memory 1KiB >/dev/null 2>err && die "a run within 1 KiB"
   grep -q '^ *needs  fits' err || die "nothing is offered: $(cat err)"
-  ! grep -qE 'state in 8 bits|weights in bf16' err || die "offered to a run that goes on: $(cat err)"
+  ! grep -qE 'state in 8 bits|weights in bf16|adafactor' err || die "offered to a run that goes on: $(cat err)"
   # What fits is marked.
   local least
   offered=() flags=("${small[@]}" --batch 4)
@@ -132,6 +133,7 @@ case_offers() {
   least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' err)
   plan_with $((least - 1)) && die "less than the least is enough"
   grep -qE '^ *[0-9.]+ KiB +yes +--optimizer-state 8bit ' err || die "not marked: $(cat err)"
+  ! grep -q '^None of these fits' err || die "some fit: $(cat err)"
   echo "$followed offers"
   ((followed > 120)) || die "no more than $followed offers"
   for kind in 'no buffer for gradients' 'gradients in micro-batches' 'no working copies' 'in host memory' 'one sample at a time' \

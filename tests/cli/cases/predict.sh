@@ -31,6 +31,16 @@ case_predict() {
   run predict --model mlp --images one/t10k-images-idx3-ubyte --device cpu >out
   (($(wc -l <out) == 2)) || die "not one image: $(cat out)"
   run predict --model mlp --images $images --split train --device cpu | tail -n +2 | wc -l | grep -qx 45 || die "another split"
+  # Of a file alone eval takes the last tenth, and all when it is asked for.
+  run eval --model mlp --images $images --labels $labels --device cpu | grep -q '^data  *5 of .* --split all takes all 50$' ||
+    die "who evaluates a part is not told"
+  run eval --model mlp --images $images --labels $labels --device cpu --split all --json >out
+  grep -q '"split": "all"' out || die "not all: $(cat out)"
+  grep -q '"samples": 50' out || die "not all: $(cat out)"
+  refuse 2 '--split all is for one file' eval --model mlp --data pair --split all --device cpu
+  refuse 1 'is an IDX file: give images with --images' eval --model mlp --data $images --device cpu
+  mkdir nothing
+  refuse 1 'nothing has no images that accrue reads' eval --model mlp --data nothing --device cpu
   text
   train --steps 1 --out gpt >/dev/null
   refuse 2 'is for models of images, and gpt/model.safetensors holds a gpt' predict --model gpt --data text

@@ -57,6 +57,14 @@ case_words() {
   refuse 2 'reaches GPUs through OpenCL; use --device opencl' train gpt --data text --device cuda
   refuse 2 'reaches GPUs through OpenCL; use --device opencl' bench gemm --device cpu --device cuda:0
   refuse 2 'unknown command trian; did you mean train?' trian gpt
+  refuse 2 'unknown command generate; did you mean sample?' generate
+  refuse 2 'did you mean --batch?' train gpt "${data[@]}" --bs 3
+  refuse 2 'did you mean --precision?' train gpt "${data[@]}" --fp16
+  refuse 2 'takes flags only: did you mean --data text?' train gpt text
+  refuse 2 'takes flags only: did you mean --model text?' sample text
+  refuse 2 'unexpected argument more; accrue train gpt takes flags only' train gpt --data text more
+  refuse 2 'has no such flag for a grid; did you mean lr?' pilot gpt "${data[@]}" --grid learning-rate=1,2
+  refuse 2 'what to measure is missing' bench --quick
   refuse 2 '--help=json is unknown: use --help' train gpt --help=json
   refuse 2 '--help=json is unknown: use --help' --help=json
   local words
