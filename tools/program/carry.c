@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_same(const struct stat *a, const char *path) {
   struct stat b;
@@ -21,7 +22,26 @@ static bool copy(const char *from, const char *to) {
   return false;
 }
 
-void carry_files(const char *const *names, const char *init, const run_folder *folder) {
+static bool is_equal(const char *a, const char *b) {
+  FILE *one = fopen(a, "rb"), *other = fopen(b, "rb");
+  bool equal = one && other;
+  for (int c = 0; equal && c != EOF;) equal = (c = getc(one)) == getc(other);
+  if (one) fclose(one);
+  if (other) fclose(other);
+  return equal;
+}
+
+/* What is there may be someone else's, unless the run replaces another. */
+static void carry(const char *from, const char *to, bool replace) {
+  const bool there = access(to, F_OK) == 0 || errno != ENOENT;
+  if (there && !replace) {
+    if (!is_equal(from, to)) say("%s stays as it is, though %s is not the same", to, from);
+  } else if (!copy(from, to))
+    say("%s could not be carried along to %s: %s", from, to, strerror(errno));
+}
+
+void carry_files(const char *const *names, const char *init, const run_folder *folder,
+                 bool replace) {
   const char *slash = strrchr(init, '/');
   for (; *names; names++) {
     char from[RUN_PATH_BYTES], to[RUN_PATH_BYTES];
@@ -30,7 +50,6 @@ void carry_files(const char *const *names, const char *init, const run_folder *f
         snprintf(from, sizeof from, "%.*s%s", slash ? (int)(slash - init + 1) : 0, init, *names);
     if (length >= (int)sizeof from || stat(from, &info) != 0 || !S_ISREG(info.st_mode)) continue;
     run_folder_path(folder, *names, to);
-    if (!is_same(&info, to) && !copy(from, to))
-      say("%s could not be carried along to %s: %s", from, to, strerror(errno));
+    if (!is_same(&info, to)) carry(from, to, replace);
   }
 }

@@ -5,8 +5,12 @@
 
 #include "program/run_folder.h"
 
+#include <stdbool.h>
+
 /* Copies those of `names` (ends with NULL) that lie beside the file `init` into the run's folder.
- * What cannot be copied is said, and costs the run nothing else. */
-void carry_files(const char *const *names, const char *init, const run_folder *folder);
+ * Others of these names that are there stay, unless `replace`. What cannot be copied is said, and
+ * costs the run nothing else. */
+void carry_files(const char *const *names, const char *init, const run_folder *folder,
+                 bool replace);
 
 #endif

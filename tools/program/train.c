@@ -230,7 +230,7 @@ static int save_model(run *r) {
   if (status == STATUS_CONTINUE && !r->record.written) run_record_write(&r->record);
   ac_trainer_get_progress(r->trainer, &progress);
   if (status == STATUS_CONTINUE && r->setup.flags.init && r->setup.kind->carried)
-    carry_files(r->setup.kind->carried, r->setup.flags.init, &r->folder);
+    carry_files(r->setup.kind->carried, r->setup.flags.init, &r->folder, r->setup.flags.overwrite);
   if (status != STATUS_CONTINUE || progress.window_samples) return status;
   return with_average(r, save_average);
 }

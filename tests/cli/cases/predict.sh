@@ -66,6 +66,14 @@ case_init_folder() {
   cmp theirs/tokenizer.json ours/tokenizer.json
   cmp theirs/merges.txt ours/merges.txt
   [[ ! -e ours/README.md && ! -e ours/vocab.json ]] || die "more is carried along than the tokenizer: $(ls ours)"
+  # One that is there already is someone's, until a run is replaced.
+  mkdir mine && echo mine >mine/tokenizer.json
+  "$ACCRUE" train gpt --data text "${tiny[@]}" --init theirs --steps 1 --out mine >/dev/null 2>err || die "$(cat err)"
+  [[ $(cat mine/tokenizer.json) == mine ]] || die "a tokenizer was written over"
+  grep -q 'mine/tokenizer.json stays as it is, though theirs/tokenizer.json is not the same' err || die "$(cat err)"
+  cmp theirs/merges.txt mine/merges.txt
+  train --init theirs --steps 1 --out mine >/dev/null
+  cmp theirs/tokenizer.json mine/tokenizer.json
   # A run that goes on knows them still, though the folder is gone.
   rm -r theirs
   run train --resume --steps 3 --out ours >/dev/null
