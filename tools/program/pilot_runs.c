@@ -101,23 +101,22 @@ static int check_run(const pilot *p, int cell, int run) {
   return status;
 }
 
-/* Whether there are parameters of the names in them, which a trainer alone says. */
-static int check_groups(const setup *s) {
+/* Rates, and the names of parameters in groups, which a trainer alone can judge. */
+static int check_trainer(const setup *s) {
   ac_trainer *trainer = NULL;
-  if (!s->trainer.group_count) return STATUS_CONTINUE;
   const ac_status status = ac_trainer_create(&trainer, s->plan, &s->trainer);
   ac_trainer_free(trainer);
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
-/* Data, plan, groups and all of the policy, which are the same for all runs of a cell. */
+/* Data, plan, rates, groups and all of the policy, which are the same for all runs of a cell. */
 static int check_cell(pilot *p, int cell, json_t *data) {
   char text[34];
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
   int status = setup_open(&s, "train", c.count, c.words, &p->cache, NULL);
-  if (status == STATUS_CONTINUE) status = check_groups(&s);
+  if (status == STATUS_CONTINUE) status = check_trainer(&s);
   if (status == STATUS_CONTINUE) status = fingerprint(&s.data, s.flags.rank, text);
   if (status == STATUS_CONTINUE && s.flags.init) {
     text[16] = '-';

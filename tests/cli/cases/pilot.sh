@@ -140,6 +140,7 @@ case_pilot_refused() {
   refuse_pilot 2 '--ablate dropout is given twice' --ablate dropout --ablate dropout
   refuse_pilot 2 'not a number' --grid lr=1,fast --out never
   refuse_pilot 2 'a switch is on or off' --grid replay=yes,no
+  refuse_pilot 2 'learning rates 1e+39' --grid lr=1e-3,1e39 --steps 2 --out never
   refuse_pilot 2 'does not tell what switched off means' --ablate data
   refuse_pilot 2 'it is not switched on' --ablate replay
   refuse_pilot 2 '--halving needs --steps' --halving 2 --grid lr=1,2
