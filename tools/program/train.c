@@ -661,7 +661,9 @@ static int fit(run *r) {
   progress_clear(&r->progress);
   if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
-  if (status == AC_ERROR_NOT_FINITE) {
+  /* A rate may grow beyond what an update can be made with: of a pilot's run that is a result. */
+  const bool unusable = status == AC_ERROR_ARGUMENT && r->wish->pilot;
+  if (status == AC_ERROR_NOT_FINITE || unusable) {
     snprintf(reason, sizeof reason, "%s", ac_last_error());
     return diverged(r, reason);
   }

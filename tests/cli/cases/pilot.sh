@@ -221,6 +221,10 @@ case_pilot_diverged() {
   pilot --steps 4 --warmup 0 --schedule constant --optimizer sgd --momentum 0 --weight-decay 0 --dropout 0 --clip 0 \
     --grid lr=3e38,1e-3,1e30,1e-2 --out op.2 >out
   (($(grep -cE '^(3e38|1e30) +1, 1 diverged ' out) == 2)) || die "not two cells have diverged: $(cat out)"
+  # Nor is it held up by a rate that is beyond floats only as an update uses it: 1e38 / (1 - beta1).
+  pilot --steps 4 --warmup 0 --schedule constant --grid lr=1e38,1e-3 --out op.3 >out
+  grep -qE '^1e38 +1, 1 diverged ' out || die "$(cat out)"
+  grep -qE '^least loss: lr 1e-3' out || die "$(cat out)"
 }
 
 case_pilot_killed() {
