@@ -28,11 +28,12 @@ static bool count_bytes(FILE *stream, int64_t *bytes) {
   return !ferror(stream);
 }
 
-/* The step that a line tells; -1: it is not that of a window. */
+/* The step that a line tells; -1: it is not that of a window, or of one that was made once more. */
 static int64_t step_of(const char *line) {
   static const char start[] = "{\"event\":\"step\",\"step\":";
   const size_t length = sizeof start - 1;
-  return strncmp(line, start, length) ? -1 : (int64_t)strtoll(line + length, NULL, 10);
+  if (strncmp(line, start, length) != 0 || strstr(line, "\"replayed\":true")) return -1;
+  return (int64_t)strtoll(line + length, NULL, 10);
 }
 
 /* The run may have written elsewhere, or nowhere, when its state was saved: then the state's count
