@@ -33,14 +33,6 @@ int run_record_read(json_t **record, const char *path) {
                     parsed ? "it is not an object of JSON" : error.text);
 }
 
-bool run_record_is_done(const char *path) {
-  json_t *record = json_file_load(path, 0, NULL);
-  const char *outcome = json_string_value(json_object_get(record, "outcome"));
-  const bool done = outcome && !strcmp(outcome, "done");
-  json_decref(record);
-  return done;
-}
-
 /* UTC, as in ISO 8601. */
 static json_t *now(void) {
   char text[32];

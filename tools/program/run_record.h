@@ -16,9 +16,6 @@ typedef struct run_record {
  * a status of message.h: a file that is no JSON object is refused. */
 int run_record_read(json_t **record, const char *path);
 
-/* Whether the record of an earlier run says that it has come to its end. */
-bool run_record_is_done(const char *path);
-
 /* Where a run comes from. */
 typedef struct run_origin {
   const json_t
