@@ -167,6 +167,14 @@ static int parse(sampler *s, int argc, char **argv) {
   return model_path("model", s->model, s->path);
 }
 
+/* Each byte takes a run over all positions, so there are no more than will be filled. Those after
+ * them would change nothing, as attention is causal, and a file may have very many. */
+static void leave_out_positions(sampler *s) {
+  const size_t prompt = *s->prompt ? strlen(s->prompt) : 1;
+  const int64_t filled = s->bytes < INT32_MAX ? (int64_t)prompt + s->bytes : INT32_MAX;
+  if (filled < s->config.context) s->config.context = filled > 1 ? filled : 1;
+}
+
 static int read_config(sampler *s) {
   ac_model_file *file = NULL;
   if (ac_model_file_open(&file, s->path) != AC_OK) return fail_library();
@@ -179,6 +187,7 @@ static int read_config(sampler *s) {
   if (s->config.vocab > 256)
     return fail("%s has a vocabulary of %" PRId64 "; sampling writes bytes and needs at most 256",
                 s->path, s->config.vocab);
+  leave_out_positions(s);
   return STATUS_CONTINUE;
 }
 
