@@ -110,7 +110,7 @@ case_eval_memory() {
   run eval --model model --data pair --device cpu --memory 64M --json >more.json
   (($(planned more.json) > $(planned eval.json))) || die "--memory makes no difference"
   run train mlp --data pair --device cpu --hidden 2 --classes 100000 --steps 1 --out many >/dev/null
-  (ulimit -v 8000000 && run eval --model many --data pair --device cpu --json >many.json)
+  run eval --model many --data pair --device cpu --json >many.json # a matrix would take 80 GB
   grep -q '"confusion": \[\]' many.json || die "a matrix of 100,000 classes"
   local odd=$'o\xfft'
   mv many "$odd"
