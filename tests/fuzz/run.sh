@@ -31,7 +31,7 @@ read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
 mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c src/{core,graph,ops,plan,train,data,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
-  tools/common/{help,options,text,file,json_file}.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
+  tools/common/{help,options,suggest,text,file,json_file,run_id}.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 # In memory, as states that are saved are synced.
 if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi
