@@ -165,3 +165,13 @@ void replacement_abandon(replacement *r) {
   unlink(r->temporary);
   errno = error;
 }
+
+bool replacement_of_file(const char *from, const char *to) {
+  replacement file;
+  if (!replacement_open(&file, to)) return false;
+  if (replacement_copy(&file, from)) return replacement_commit(&file);
+  const int error = errno;
+  replacement_abandon(&file);
+  errno = error;
+  return false;
+}

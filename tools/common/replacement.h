@@ -39,4 +39,7 @@ bool replacement_copy(const replacement *r, const char *from);
 bool replacement_commit(replacement *r);
 void replacement_abandon(replacement *r);
 
+/* All of it: `to` becomes a copy of `from`, or stays as it is. */
+bool replacement_of_file(const char *from, const char *to);
+
 #endif

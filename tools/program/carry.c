@@ -14,14 +14,6 @@ static bool is_same(const struct stat *a, const char *path) {
   return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
 }
 
-static bool copy(const char *from, const char *to) {
-  replacement file;
-  if (!replacement_open(&file, to)) return false;
-  if (replacement_copy(&file, from)) return replacement_commit(&file);
-  replacement_abandon(&file);
-  return false;
-}
-
 static bool is_equal(const char *a, const char *b) {
   FILE *one = fopen(a, "rb"), *other = fopen(b, "rb");
   bool equal = one && other;
@@ -36,7 +28,7 @@ static void carry(const char *from, const char *to, bool replace) {
   const bool there = access(to, F_OK) == 0 || errno != ENOENT;
   if (there && !replace) {
     if (!is_equal(from, to)) say("%s stays as it is, though %s is not the same", to, from);
-  } else if (!copy(from, to))
+  } else if (!replacement_of_file(from, to))
     say("%s could not be carried along to %s: %s", from, to, strerror(errno));
 }
 
