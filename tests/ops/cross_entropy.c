@@ -227,7 +227,7 @@ static void common_offsets(ac_device *device) {
       op_instance loss, gradient;
       op_result result;
       op_case c = cases[3];
-      c.attributes.cross_entropy = (ac_cross_entropy_attributes){.smoothing = smoothed ? 0.5f : 0};
+      c.attributes.cross_entropy.smoothing = smoothed ? 0.5f : 0;
       op_instance_forward(&loss, &c, 1);
       double *x = op_reals(&loss.args.in[0]), sum = 0;
       for (int v = 0; v < V; v++) {
