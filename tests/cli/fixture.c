@@ -65,8 +65,7 @@ static int write_digits(const char *folder, const char *set, int count) {
   uint32_t random = (uint32_t)set[1]; /* "train" and "t10k" differ */
   for (int i = 0; i < count; i++) {
     const int digit = (int)(next_random(&random) % 10);
-    const int left = 3 + (int)(next_random(&random) % 11),
-              top = 1 + (int)(next_random(&random) % 8);
+    const int left = 6 + (int)(next_random(&random) % 4), top = 3 + (int)(next_random(&random) % 4);
     fputc(digit, labels);
     for (int pixel = 0; pixel < SIDE * SIDE; pixel++) {
       const bool lit = is_lit(digit, pixel % SIDE - left, pixel / SIDE - top);
@@ -79,7 +78,8 @@ static int write_digits(const char *folder, const char *set, int count) {
 
 /* Sentences of a subject, a verb and an object, some joined by a conjunction. */
 static int write_text(const char *path, int bytes) {
-  static const char *const starts[] = {"The", "A", "Every", "The old", "A young", "It was late when the"};
+  static const char *const starts[] = {"The",     "A",       "Every",
+                                       "The old", "A young", "It was late when the"};
   static const char *const nouns[] = {"captain", "river",   "ship",     "letter",
                                       "garden",  "winter",  "horse",    "window",
                                       "street",  "morning", "stranger", "lamp"};
