@@ -256,11 +256,15 @@ def main():
     parser.add_argument("program")
     parser.add_argument("fixture")
     parser.add_argument("pages", nargs="*")
-    parser.add_argument("--opencl", action="store_true", help="there is an OpenCL device")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     arguments = parser.parse_args()
     arguments.program, arguments.fixture = os.path.abspath(arguments.program), os.path.abspath(arguments.fixture)
+
+    devices = subprocess.run([arguments.program, "devices"], capture_output=True, text=True, check=True).stdout
+    arguments.opencl = "opencl:0" in devices
+    if not arguments.opencl:
+        print("no OpenCL device: blocks that need one do not run")
 
     chosen = arguments.pages or pages.find_pages(arguments.source)
     count, wrong = 0, 0
