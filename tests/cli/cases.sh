@@ -198,18 +198,18 @@ case_usage() {
   refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
   refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
   refuse 2 'meaning for the optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
-  refuse 2 'beside --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
+  refuse 2 'with --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
   refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
   refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8
   refuse 2 '--min-momentum 0.92 is above --max-momentum 0.9' "${rate[@]}" --schedule cyclic --min-momentum 0.92
   refuse 2 'below 1' "${rate[@]}" --schedule cyclic --max-momentum 1
-  refuse 2 '--schedule plateau goes by validations' "${rate[@]}" --schedule plateau --eval-every 0
-  refuse 2 'reduces no rate' "${rate[@]}" --schedule plateau --lr-factor 1
+  refuse 2 '--schedule plateau needs validations' "${rate[@]}" --schedule plateau --eval-every 0
+  refuse 2 'does not reduce the rate' "${rate[@]}" --schedule plateau --lr-factor 1
   refuse 2 'no part of a loss' "${rate[@]}" --schedule plateau --lr-threshold 1
   refuse 2 '--lr-patience has no meaning' "${rate[@]}" --lr-patience 5
   local list
   for list in 5,5 0 -1 5, ,5 5x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 ''; do
-    refuse 2 "--lr-milestones $list is no rising list" "${rate[@]}" --schedule multistep "--lr-milestones=$list" --steps 9
+    refuse 2 "--lr-milestones $list is not a rising list" "${rate[@]}" --schedule multistep "--lr-milestones=$list" --steps 9
   done
   refuse 2 'a decay of 6 updates does not fit' "${rate[@]}" --schedule wsd --steps 9 --warmup 4 --lr-decay 6
   refuse 2 '--lr-base-batch has no meaning' "${rate[@]}" --lr-base-batch 32

@@ -153,7 +153,7 @@ static int check_micro_batch(const bench *b) {
   return STATUS_CONTINUE;
 }
 
-/* What --quick stands for, unless a flag says otherwise. */
+/* What --quick means, unless a flag says otherwise. */
 static void be_quick(bench *b) {
   const options *o = &b->options;
   if (!options_given(o, "seconds")) b->seconds = 0.1;

@@ -33,7 +33,7 @@ static bool start(pid_t *child, const int pipe[2]) {
   return started;
 }
 
-/* A name and a line end, as "opencl:0\n"; what else may come is no answer. */
+/* A name and a line end, as "opencl:0\n". Anything else does not count as an answer. */
 static bool read_answer(int from, char *text, size_t size) {
   size_t length = 0;
   ssize_t got;

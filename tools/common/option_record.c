@@ -157,8 +157,8 @@ static bool is_left_open(const option *row) {
   }
 }
 
-/* False: the value is none of the flag's. Null stands for no text, which some flags always have,
- * and for a number that was left open. */
+/* False: the flag does not allow the value. Null means no text, which some flags always have, or a
+ * number that was left open. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
   if (json_is_null(value) && row->kind != OPTION_TEXT) return is_left_open(row);

@@ -70,7 +70,7 @@ void layer_words(const ac_trainer *trainer) {
               small = find(trainer, AC_LAYER_VANISHING, &measured);
   if (dead.count)
     say("dead layers: no gradient in any of %" PRId64 " updates reached %s; units of a ReLU may be "
-        "dead there or behind, or nothing uses them",
+        "dead there or in later layers, or nothing uses them",
         measured, dead.text);
   if (units.count)
     say("dead units: no gradient in any of %" PRId64 " updates reached these outputs of %s; if a "

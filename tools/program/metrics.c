@@ -37,8 +37,8 @@ static int64_t step_of(const char *line) {
 }
 
 /* The run may have written elsewhere, or nowhere, when its state was saved: then the state's count
- * of bytes is not that of this file, whose next line is one of a step before. *bytes becomes the
- * end of the last such line. False with the reason in errno. */
+ * of bytes is not that of this file, and the next line here is of an earlier step. *bytes becomes
+ * the end of the last line of such a step. False with the reason in errno. */
 static bool count_steps(metrics *m, int64_t *bytes) {
   char *line = NULL;
   size_t room = 0;
@@ -229,7 +229,7 @@ static json_t *with_groups(json_t *line, const ac_update *update) {
   return NULL;
 }
 
-/* Behind the step that it was. */
+/* After the line of its step. */
 static void write_spike(metrics *m, const ac_fit_event *event) {
   const ac_update *u = &event->update;
   write_line(m,

@@ -44,7 +44,7 @@ static const char *type_in_words(rule_type type) {
   return words[type];
 }
 
-/* As JSON Schema says, 2.0 is one, too. */
+/* 2.0 is also a whole number, as JSON Schema says. */
 static bool is_whole(const json_t *value) {
   const double number = json_number_value(value);
   return json_is_number(value) && number == floor(number);
@@ -228,7 +228,7 @@ static int check_other_rates(const policy *p, const train_flags *f, const ac_tra
   const double limit = p->limit[POLICY_MAX_LR], part = fmax(1, f->adamw_rate);
   const double most = highest_rate(trainer, steps) * scale(f);
   if (rounded_off(most) > limit)
-    return fail_usage("the policy %s refuses the schedule, whose highest rate is %.6g: its %s is "
+    return fail_usage("the policy %s refuses the schedule: its highest rate is %.6g, and %s is "
                       "%.10g",
                       p->path, most, rules[POLICY_MAX_LR].name, limit);
   if (rounded_off(most * part) > limit)

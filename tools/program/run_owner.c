@@ -108,7 +108,7 @@ int run_owner_check(const train_flags *f) {
   return f->resume ? check_resumed(&folder, f, count > 0) : check_new(&folder, f, count > 0);
 }
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 static run_owner owner_of(const char *path, const char *id, const char *key, const char *value) {
   ac_model_file *file;

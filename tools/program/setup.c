@@ -289,7 +289,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
-  /* Histograms are of gradients, too, and what goes by their noise has to keep them. */
+  /* Histograms and whatever uses the noise of gradients need gradients that are kept. */
   if (f->histograms || f->batches.grow_from || f->noise_layers)
     desc.gradients = AC_GRADIENTS_BUFFER;
   return desc;
@@ -324,8 +324,8 @@ static int refuse_plan(const setup_request *request, ac_status status) {
   return failed;
 }
 
-/* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
- * too: where nobody says how large these are, they are at most half of it. */
+/* The noise of gradients is known only of windows of several micro-batches. The smallest window
+ * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. */
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
   const int64_t from = s->flags.batches.grow_from;
   setup_request request = {s, change, 0};

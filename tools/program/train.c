@@ -1,8 +1,8 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
  * The model is written once, before the final evaluation, or after it where it replaces another, or
- * when the run is interrupted; a run without an update writes none. A run that diverges, or whose
- * model has no finite validation loss, does not touch the model that is there: its last finite
+ * when the run is interrupted; a run without an update writes none. A run that diverges, or has no
+ * finite validation loss at the end, does not touch the model that is there: its last finite
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
@@ -44,7 +44,7 @@ typedef struct run {
   json_t *before; /* record of the run that is gone on with; NULL: none */
   run_record record;
   char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
-  bool after_another;          /* it replaces one, whose record stays until there is a state */
+  bool after_another;          /* it replaces one; that record stays until there is a state */
   bool model_is_best;          /* though it could not be saved once more under its own name */
   double lost_best;            /* least validation loss of a model that could not be saved */
   bool trained;                /* no window follows */
@@ -146,8 +146,8 @@ static int save_weights_to(run *r, const char *path) {
   return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* The config.json is complete beside its place before the weights are replaced, so that a disk
- * which fills leaves the old pair. */
+/* The config.json is complete under another name before the weights are replaced, so a full disk
+ * leaves the old pair. */
 static int save_pair(run *r, const char *weights, const char *json) {
   char config[RUN_PATH_BYTES];
   replacement file;
@@ -204,14 +204,14 @@ static int validate_average(run *r) {
   return STATUS_CONTINUE;
 }
 
-/* Of the evaluation that the run was stopped behind. */
+/* Of the evaluation after which the run was stopped. */
 static int make_up_average(run *r) {
   const bool due = r->checkpoint.average_due && r->setup.data.validation;
   r->checkpoint.average_due = false;
   return due ? with_average(r, validate_average) : STATUS_CONTINUE;
 }
 
-/* One whose last validation loss is not finite does not take the place of another. */
+/* An average without a finite last validation loss does not replace another one. */
 static int save_average(run *r) {
   char path[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "average.safetensors", path);
@@ -323,8 +323,8 @@ static void keep_best(run *r, const ac_fit_event *event) {
   if (!r->model_is_best) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
 }
 
-/* Whether the metrics have it already: a run that ends for want of patience does so behind a
- * validation, and makes it once more where it goes on from there. */
+/* Whether the metrics have it already: --patience ends a run after a validation, and a run that is
+ * resumed there makes this validation once more. */
 static bool is_repeated(const run *r, const ac_fit_event *event) {
   return event->kind == AC_FIT_EVALUATION && r->trained &&
          r->checkpoint.evaluated_step == event->step;
@@ -498,7 +498,7 @@ static int begin_record(run *r) {
   return fail("the data have changed since the pilot began; give another folder with --out");
 }
 
-/* Of a run that goes on: what is left is no model that is gone. */
+/* Of a run that is resumed. The record may name a model that is gone; then there is none. */
 static void find_best(run *r) {
   char path[RUN_PATH_BYTES];
   struct stat info;

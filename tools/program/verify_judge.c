@@ -8,8 +8,8 @@
  *
  * A gradient in bf16 is rounded by chance each time something is added to it. Such a rounding is
  * off by less than a unit, which is 2^-7 of the sum at most, and by no more than half of that in
- * the mean of squares. It has no bias, and none goes by another. So the length of the difference of
- * two gradients is expected to be 2^-8 of the root of all sums' squares at most. Twice that is
+ * the mean of squares. It has no bias, and none depends on another. So the length of the difference
+ * of two gradients is expected to be 2^-8 of the root of all sums' squares at most. Twice that is
  * explained: no single rounding reaches beyond it, and a parameter that two ops read is rounded
  * twice in a micro-batch. Where sums are many this hides faults of some hundredths. But chance
  * points anywhere, and a wrong factor along the gradient. So how far the difference reaches along
@@ -42,7 +42,7 @@ static const double rounding_by_chance = 0x1p-8; /* of a sum: its standard devia
 enum { SPREADS = 4, LENGTHS = 2, DEVIATIONS = 4 };
 #define MOST_SPREAD 0.3
 
-/* The most that a spread may excuse. In 16 bits it is no good measure by itself, as a few roundings
+/* The most that a spread may excuse. In 16 bits it is a bad measure by itself, as a few roundings
  * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
 static const struct {
   double gradient, noise, loss;
@@ -78,14 +78,14 @@ static double squared_norm_of_all(const layout *l, const float *gradient) {
   return sum;
 }
 
-/* What is no number is never explained. */
+/* A NaN or an infinity is never explained. */
 static double beyond(double distance, double explained) {
   if (!isfinite(distance) || !isfinite(explained)) return INFINITY;
   return fmax(0, distance - explained);
 }
 
 /* How much longer the difference is than rounding by chance explains, as a whole or along the
- * gradient. That of whole batches, `whole`, is rounded too. */
+ * gradient. That of whole batches, `whole`, is also rounded. */
 static double beyond_chance(const float *whole, const float *gradient, const float *squares,
                             int64_t count) {
   double sum = 0, along = 0, norm = 0, chance = 0, chance_along = 0;

@@ -46,7 +46,7 @@ case_batches() {
 
   local bad
   for bad in 2@0,@3 2@0,5 2@0,5@ 2@0,5@x 2@0,5@3eq 2@0,5@3, ,5@3 0@0,5@3 2@0,-5@3 2@0,5@-3 2.5@0,3@4 5@3ep2; do
-    refuse 2 'is no schedule such as' train gpt --data text "${tiny[@]}" --batch "$bad"
+    refuse 2 'is not a schedule such as' train gpt --data text "${tiny[@]}" --batch "$bad"
   done
   refuse 2 'says no batch for the beginning' train gpt --data text "${tiny[@]}" --batch 5@3
   refuse 2 'does not rise: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3,7@3
@@ -111,7 +111,7 @@ case_growth() {
   local bad
   for bad in 4..@noise ..8@noise 4..8 4...8@noise 4..8@3 4..8@noise,9@3 0..8@noise 4..8@nois 4.5..8@noise; do
     [[ $bad != 4..8 ]] || continue
-    refuse 2 'is no growth such as' train gpt --data text "${tiny[@]}" --batch "$bad"
+    refuse 2 'is not a growth such as' train gpt --data text "${tiny[@]}" --batch "$bad"
   done
   refuse 2 'not a whole number' train gpt --data text "${tiny[@]}" --batch 4..8
   refuse 2 'does not grow: 8 is not above 8' train gpt --data text "${tiny[@]}" --batch 8..8@noise

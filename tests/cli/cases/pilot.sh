@@ -83,7 +83,7 @@ case_pilot() {
   refuse_pilot 2 'its --steps is not the same' --steps 7 --eval-every 2 --grid lr=1e-3,1e-2 --grid batch=4,8 --seeds 3 \
     --target-loss 5.3 --out pilot
   echo '{' >pilot/pilot.json
-  refuse_pilot 2 'is no record of a pilot' --steps 6 --out pilot
+  refuse_pilot 2 'is not a record of a pilot' --steps 6 --out pilot
   compgen -G 'pilot/run-0001/*.safetensors' >/dev/null && die "models of a pilot stay"
   compgen -G 'micro/run-0001/*.safetensors' >/dev/null && die "averages of a pilot stay"
   [[ -s pilot/run-0012/metrics.jsonl && -s pilot/run-0012/run.json ]] || die "the metrics of a pilot's runs are gone"

@@ -59,11 +59,11 @@ case_policy() {
   cmp broken/model.safetensors whole/model.safetensors || die "a run that its policy ended goes on otherwise"
 
   # Rates that rise above --lr later, and those of parameters that muon leaves to adamw.
-  refuse_policy 'refuses the schedule, whose highest rate is 0.024: its max_lr is 0.01' '"max_lr": 0.01' --lr 0.001 --warmup 0 \
+  refuse_policy 'refuses the schedule: its highest rate is 0.024, and max_lr is 0.01' '"max_lr": 0.01' --lr 0.001 --warmup 0 \
     --schedule step --lr-period 1 --lr-factor 24 --steps 2
-  refuse_policy 'refuses the schedule, whose highest rate is 0.27' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule exponential \
+  refuse_policy 'refuses the schedule: its highest rate is 0.27' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule exponential \
     --lr-factor 3 --steps 4
-  refuse_policy 'refuses the schedule, whose highest rate is 1' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule multistep \
+  refuse_policy 'refuses the schedule: its highest rate is 1' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule multistep \
     --lr-factor 10 --lr-milestones 1,2
   refuse_policy 'refuses the schedule' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule cyclic --lr-period 2 --lr-cycle exp-range \
     --lr-factor 5 --steps 9
@@ -170,7 +170,7 @@ case_tokens() {
   text # windows of 16 bytes; a batch of 6 has 96
   local bad
   for bad in 0 0.5 -5 5x 5m 5kk 1e3 k 1.2.3 0x10 inf 9999999999G; do
-    refuse 2 "--max-tokens $bad is no number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"
+    refuse 2 "--max-tokens $bad is not a number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"
   done
   "$FIXTURE" images . train 50
   refuse 2 'counts tokens, and the data are none' train mlp --data . --max-tokens 5k

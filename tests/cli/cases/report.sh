@@ -117,7 +117,7 @@ case_report_metrics() {
 
   { steps 1 9; echo '{"event":"step","step":1'; echo nothing; steps 10 30; printf '{"event":"st'; } >again/metrics.jsonl
   report again
-  grep -qx 'again/metrics.jsonl:10 is no line of metrics and is left out, as are later ones' run.err || die "$(cat run.err)"
+  grep -qx 'again/metrics.jsonl:10 is not a line of metrics and is left out, as are later ones' run.err || die "$(cat run.err)"
   grep -q 'metrics.jsonl</bdi> line 10 is damaged and left out, as are 2 later ones' page.html || die "the page does not say so"
   sed '/class="note"/d' page.html | cmp - whole || die "the other lines count differently"
 
@@ -165,7 +165,7 @@ case_report_refused() {
   echo '{"model": "mlp"' >empty/run.json
   refuse 1 'empty/run.json is damaged: ' report run empty
   echo '[]' >empty/run.json
-  refuse 1 'empty/run.json is damaged: it is no JSON object' report run empty
+  refuse 1 'empty/run.json is damaged: it is not a JSON object' report run empty
   echo '{}' >empty/run.json
   refuse 1 'empty/run.json is damaged: it has no flags' report run empty
   echo '{"confusion": [[1, 2], [3]]}' >run/eval.json

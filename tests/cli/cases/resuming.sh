@@ -441,8 +441,8 @@ case_hostile_record() {
     'keep-best 1' 'keep-best null' 'device null' 'init true' 'group 5' 'group null'; do
     bad "the run's record has no good value for --${edit%% *}" "${edit%% *}" "${edit#* }"
   done
-  bad 'is no record of a run: too big integer' batch 99999999999999999999
-  bad 'is no record of a run: real number overflow' lr 1e999
+  bad 'is not a record of a run: too big integer' batch 99999999999999999999
+  bad 'is not a record of a run: real number overflow' lr 1e999
   bad '--micro-batch 7 is larger than the batch of 6' micro-batch 7
   bad '--min-lr 5 is larger than the learning rate' min-lr 5
   bad '--warmup 9 is longer than the run' warmup 9
@@ -456,10 +456,10 @@ case_hostile_record() {
   local text
   for text in '' '{' '[]' '5' 'null' '{"model": "gpt", "model": "gpt"}' '{"model": "gp' $'{"model": "\xff"}' '{} {}'; do
     printf '%s' "$text" >edited.json
-    refuse 2 'edited.json is no record of a run: ' train gpt --config edited.json
+    refuse 2 'edited.json is not a record of a run: ' train gpt --config edited.json
     ! grep -q ': $' refuse.err || die "no reason: $(cat refuse.err)"
     cp edited.json model/run.json
-    refuse 2 'model/run.json is no record of a run: ' train gpt --data text --out model --resume
+    refuse 2 'model/run.json is not a record of a run: ' train gpt --data text --out model --resume
   done
   for text in '{"model": "gpt"}' '{"model": "gpt", "flags": []}' '{"model": "gpt", "flags": null}'; do
     echo "$text" >edited.json
