@@ -64,7 +64,7 @@ check_end() { # STATUS: of the run with the fault
   local left most=0
   left=$(find run -name '*.safetensors.*' -o -name '*.json.*' 2>/dev/null | wc -l)
   (($1 != 137)) || most=2 # the model, and its config.json
-  ((left <= most)) || { wrong "left behind: $(ls run)" && return 1; }
+  ((left <= most)) || { wrong "files that remain: $(ls run)" && return 1; }
   [[ $mode != going ]] || cmp -s run/model.safetensors half/model.safetensors ||
     cmp -s run/model.safetensors ended/model.safetensors || { wrong 'the model is neither the old one nor the new' && return 1; }
 }
@@ -75,7 +75,7 @@ same_metrics() { # RUN
 }
 
 check_resumed() {
-  [[ -z $(find run -name '*.partial-*') ]] || { wrong "left behind: $(ls run)" && return; }
+  [[ -z $(find run -name '*.partial-*') ]] || { wrong "files that remain: $(ls run)" && return; }
   if [[ $mode == going ]] && ! grep -qE 'going on after step [2345]' run.err; then
     wrong 'the state is lost' && return
   fi

@@ -380,8 +380,8 @@ static void every_builder_was_tried(void **state) {
   }
 }
 
-/* What costs nothing is no op: a hint on it is one on the op whose result it passes on, whatever
- * lies between, and is not refused where there is no such op. */
+/* A view costs nothing and is not an op. A hint on it counts for the op that made its result,
+ * whatever is between them, and is not refused if there is no such op. */
 static void hints_on_views_are_for_their_op(void **state) {
   (void)state;
   ac_graph *g = new_graph();

@@ -429,7 +429,7 @@ static void one_that_is_added_is_one_that_is_set(const char *device) {
 }
 ON_EVERY_DEVICE(one_that_is_added_is_one_that_is_set)
 
-/* Alone, too, a loss has its factor. With a power of two no bit changes. */
+/* A single loss also has its factor. With a power of two no bit changes. */
 static void the_only_loss_has_its_factor(const char *device) {
   ac_update whole[3], half[3];
   ac_evaluation e[2];

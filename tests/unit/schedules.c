@@ -423,8 +423,8 @@ static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
   return update.momentum;
 }
 
-/* Of optimizers whose schedule leaves it alone, or that have none; and one that is moved to zero.
- */
+/* Of optimizers with a schedule that leaves it alone, or without momentum; and one that is moved to
+ * zero. */
 static void an_update_tells_its_momentum(void **state) {
   (void)state;
   static const double should[AC_OPTIMIZER_COUNT] = {

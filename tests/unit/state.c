@@ -294,7 +294,7 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
   const bool cpu = !strcmp(device, "cpu");
   try_cases(device, cpu ? 110 : 12, cpu ? 5 : 3);
   if (!cpu) return;
-  print_message("%d cuts: %d in windows, %d of these by a schedule, %d whose noise is measured, %d "
+  print_message("%d cuts: %d in windows, %d of these by a schedule, %d with noise measured, %d "
                 "before one that runs again, "
                 "%d after one that was "
                 "skipped, %d before an evaluation, %d at a reduced rate\n",
@@ -307,8 +307,8 @@ ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 
 /* ---- runs that become longer ----------------------------------------------------------------- */
 
-/* The final evaluation is of all samples. Where those in between are too, it is the one that was
- * due after the last step, which then does not follow. */
+/* The final evaluation is of all samples. If regular ones are also of all samples, it replaces the
+ * one that was due after the last step. */
 static void take_final_evaluation(story *s) {
   const int64_t limit = s->setting->fit.eval_samples, every = s->setting->fit.eval_every;
   const int last = s->count - 1, steps = (int)s->setting->fit.steps;
@@ -570,7 +570,7 @@ static void assert_near(const snapshot *a, const snapshot *b) {
 }
 
 /* A window that is begun in one split and ended in another, perhaps on another device, comes to the
- * same but for rounding: dropout goes by samples, and sums are sums. */
+ * same but for rounding: dropout depends on samples, and sums are sums. */
 static void other_splits_and_devices_go_on(const char *device) {
   const test_path path = in_folder("state");
   const shape_of_model m = {.two = true};

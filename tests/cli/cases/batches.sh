@@ -10,7 +10,7 @@ batches() {
 }
 
 case_batches() {
-  text # 6393 bytes, of which nine tenths are 358 windows of 16
+  text # 6393 bytes; nine tenths of them are 358 windows of 16
   batches '6 6 6' --steps 3
   batches '2 2 5 5 5' --batch 2@0,5@2 --steps 5
   batches '2 2 5 5 5' --batch 2,5@2 --steps 5
@@ -78,7 +78,7 @@ case_growth() {
     cmp whole/model.safetensors hand/model.safetensors || die "by hand another model"
     cmp <(steps_of whole.jsonl) <(steps_of hand.jsonl) || die "by hand other metrics"
     train "${same[@]}" --read-ahead $ahead --batch 8..20@noise --steps 437 --metrics m.jsonl --out model >/dev/null
-    grep -q '^critical batch about .*; yours is 8: ' run.err || die "another batch beside it: $(cat run.err)"
+    grep -q '^critical batch about .*; yours is 8: ' run.err || die "another batch with it: $(cat run.err)"
     run train --resume --steps 991 --out model >/dev/null
     run train --resume --steps 1400 --out model >/dev/null
     cmp whole/model.safetensors model/model.safetensors || die "another model after it went on"
@@ -102,7 +102,7 @@ case_growth() {
   run report few --out page.html
   grep -q "Batches have not grown by the gradients' noise: .*8@0" page.html || die "grown in the report"
 
-  # A plan is for the largest, in micro-batches of which the smallest has several.
+  # A plan is for the largest batch, and the smallest batch has several micro-batches.
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise >plan
   grep -q 'batch *50 samples' plan || die "not planned for the largest: $(cat plan)"
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise --json >plan
@@ -117,9 +117,9 @@ case_growth() {
   refuse 2 'does not grow: 8 is not above 8' train gpt --data text "${tiny[@]}" --batch 8..8@noise
   refuse 2 'and --noise-scale is off' train gpt --data text "${tiny[@]}" --batch 4..8@noise --noise-scale off
   for bad in fused fused-local; do
-    refuse 2 'noise of gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients $bad
+    refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients $bad
   done
-  refuse 2 'noise of gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients folded --clip 0
+  refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients folded --clip 0
   refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 4..8@noise --micro-batch 4
   refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 1..8@noise
   refuse 2 'how many updates --epochs 3 are' train gpt --data text "${tiny[@]}" --batch 4..8@noise --epochs 3

@@ -1,4 +1,4 @@
-# What is done to parameters by name, to gradients and to weights beside the update: --freeze, --group, --clip-by, --ema.
+# Changes of single parameters, of gradients and of weights around the update: --freeze, --group, --clip-by, --ema.
 
 case_craft() {
   text

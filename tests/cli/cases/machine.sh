@@ -71,7 +71,7 @@ case_auto_device() {
     kill $pid
     stopped $pid 143
   done
-  ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL, whose libraries have other names
+  ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL: its libraries have other names
   ((drivers[cpu] == 0 && drivers[auto] == 0)) || die "PoCL stays: ${drivers[auto]} of its mappings"
   ((most[auto] < most[cpu] + 16384)) || die "${most[auto]} KiB resident, ${most[cpu]} with --device cpu"
 }

@@ -147,7 +147,7 @@ case_policy_refused() {
   done
 }
 
-# A pause is no end: what goes on has the bits of one that never paused.
+# A run that pauses and is resumed has the bits of one that never paused.
 case_minutes() {
   text
   refuse 2 'out of range' train gpt --data text --max-minutes 0

@@ -33,7 +33,7 @@ case_predict() {
   run predict --model mlp --images $images --split train --device cpu | tail -n +2 | wc -l | grep -qx 45 || die "another split"
   # Of a file alone eval takes the last tenth, and all when it is asked for.
   run eval --model mlp --images $images --labels $labels --device cpu | grep -q '^data  *5 of .* --split all takes all 50$' ||
-    die "who evaluates a part is not told"
+    die "eval does not say that it takes a part"
   run eval --model mlp --images $images --labels $labels --device cpu --split all --json >out
   grep -q '"split": "all"' out || die "not all: $(cat out)"
   grep -q '"samples": 50' out || die "not all: $(cat out)"

@@ -1,6 +1,6 @@
 # `accrue report`: a page about runs.
 
-# steps FIRST LAST: lines of metrics whose loss falls, and whose rate rises.
+# steps FIRST LAST: lines of metrics with a loss that falls and a rate that rises.
 steps() {
   awk -v first="$1" -v last="$2" 'BEGIN { for (i = first; i <= last; i++)
     printf "{\"event\":\"step\",\"step\":%d,\"loss\":%g,\"lr\":%g,\"grad_norm\":1,\"loss_scale\":1,\"samples_per_s\":10}\n",
@@ -23,7 +23,7 @@ report() {
   "$PAGE" page.html || die "a damaged page of $*"
 }
 
-# The pictures have curves of each run, and name it beside a piece of its line.
+# The pictures have curves of each run, with its name next to a piece of its line.
 case_report() {
   need_gnuplot
   text
@@ -176,7 +176,7 @@ case_report_refused() {
   echo 'keep, Written by accrue report, version 0' >page.html
   (PATH=/dev/null && refuse_report) || exit
   grep -q keep page.html || die "the old page is gone"
-  (($(find . -name '*.html*' | wc -l) == 1)) || die "left behind: $(ls)"
+  (($(find . -name '*.html*' | wc -l) == 1)) || die "files that remain: $(ls)"
 }
 
 # Without gnuplot, and without other programs.

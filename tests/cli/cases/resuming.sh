@@ -53,7 +53,7 @@ case_resume_unasked() {
     rm -r one
   done
   mkdir one && touch one/notes one/state-2.safetensors one/state-00000000002.safetensors "one/state- 000000002.safetensors"
-  "$ACCRUE" "${begin[@]}" --out one >/dev/null 2>err || die "odd names are no run: $(cat err)"
+  "$ACCRUE" "${begin[@]}" --out one >/dev/null 2>err || die "odd names were taken for a run: $(cat err)"
 
   # What is replaced stays until there is something in its place: a run that diverges costs no older one anything.
   cp -r model before
@@ -96,7 +96,7 @@ case_resume_unasked() {
   run train mlp --data . --device cpu --hidden 8 --steps 2 --out model --overwrite >/dev/null
   [[ $(echo $(ls model)) == 'metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] || die "$(ls model)"
 
-  # The record is that of the model beside it, be it of a run without states that was stopped.
+  # The record is that of the model in the folder, also if a run without states was stopped.
   rm -r model && cp -r before model
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1000000 --keep 0 --max-minutes 0.003 --out model --overwrite \
     >/dev/null 2>err || die "$(cat err)"
@@ -111,7 +111,7 @@ case_resume_unasked() {
   said 'state-0000000009.safetensors is the state of another step; an older state is tried'
   said 'going on after step 3'
 
-  # Whose states are is in themselves where the record is damaged.
+  # If the record is damaged, states say themselves which run they belong to.
   rm -r model && cp -r before model
   echo '{' >model/run.json
   train "${steady[@]}" --steps 1 --keep 0 --out model >/dev/null
@@ -146,7 +146,7 @@ case_resume_nothing() {
   refuse 2 'stateless has no state to go on with, but model.safetensors' train --resume --out stateless
   refuse 2 'stateless has no state to go on with, but model.safetensors' "${begin[@]}" --resume-or-start --out stateless
   diff -r before.2 stateless || die "a run that was refused has changed the folder"
-  # Whose states are is told by themselves where the record is lost; a record with an id that is none is refused.
+  # If the record is lost, states say themselves which run they belong to. A record with a malformed id is refused.
   rm job/run.json
   cp job/state-0000000003.safetensors job/state-0000000009.safetensors
   train "${steady[@]}" --steps 4 --resume --out job >/dev/null
@@ -170,7 +170,7 @@ stop_first() {
   "$ACCRUE" train mlp --data . "${long[@]}" "${@:2}" >out 2>run.err &
   local pid=$!
   for ((i = 0; i < 1500; i++)); do
-    if grep -qs '"event":"plan"' m; then # from here on it is no shell any more
+    if grep -qs '"event":"plan"' m; then # from here on the process is accrue, not a shell
       caught=$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$pid/status)
       ((16#${caught:-0} >> 14 & 1)) && break
     fi
@@ -226,7 +226,7 @@ case_keep() {
     grep -q "$newest.*; an older state is tried" run.err || die "no word of the damage: $(cat run.err)"
     said 'going on after step 2'
     cmp whole/model.safetensors model/model.safetensors
-    # What is damaged in its header does not tell whose it is, and stays.
+    # A state with a damaged header does not say which run it belongs to, and stays.
     local stay='2 3 5 '
     [[ $damage != data ]] || stay='3 5 '
     [[ $(steps_in model) == "$stay" ]] || die "states $(steps_in model) after damage to $damage"
@@ -302,7 +302,7 @@ case_best_lost() {
   [[ -s model/model.safetensors ]] || die "no model"
 }
 
-# Metrics of which lines are lost keep the others whole.
+# If some lines of metrics are lost, the others stay whole.
 case_lost_metrics() {
   text
   local flags=("${steady[@]}" --steps 3 --save-every 1 --out model --metrics m)
@@ -331,7 +331,7 @@ case_lost_metrics() {
   train "${flags[@]}" --steps 5 --resume >/dev/null
   said 'm does not have the metrics of the run so far; it begins anew'
   "$METRICS" field m end steps >/dev/null
-  # Another file of lines is not cut, and what is no file is written to.
+  # Another file of lines is not cut, and a pipe or device is written to.
   seq 1 9999 >own && cp own before
   fails 1 'own does not hold the metrics of the run that goes on' train gpt --steps 6 --resume --out model \
     --metrics own
@@ -368,7 +368,7 @@ case_config() {
   run train --config a/run.json --epochs 1 --out b >out
   grep -q 'done after 60 updates' out || die "$(cat out)"
   run train --resume --epochs 2 --out b >out
-  run train --resume --out b >out # by flags of then, of which steps were none
+  run train --resume --out b >out # by flags of that time, when no steps were given
   grep -q 'done after 120 updates' out || die "$(cat out)"
 }
 
@@ -387,7 +387,7 @@ case_whose_metrics() {
   "$ACCRUE" train --config a/run.json --steps 1 >/dev/null 2>err || die "$(cat err)"
   [[ -s accrue-gpt/model.safetensors ]] || die "the other run's --out"
   cmp a.jsonl before.jsonl && diff -r a before && ls events | cmp - events.before || die "the other run has lost something"
-  # Another run's are not replaced, nor gone on with; with --overwrite they are, and what is no metrics stays.
+  # Another run's are not replaced, nor resumed; --overwrite replaces them, and files without metrics stay.
   refuse 2 'a.jsonl holds the metrics of another run' "${begin[@]}" --steps 2 --metrics a.jsonl --out c
   fails 1 'a.jsonl does not hold the metrics of the run that goes on' train --resume --steps 5 --metrics a.jsonl --out b
   echo 'what I tried' >notes
@@ -469,10 +469,10 @@ case_hostile_record() {
   refuse 2 'a model is missing' train --config edited.json
   refuse 2 'is of the model of no name' train gpt --config edited.json
   refuse 1 'nowhere.json' train gpt --config nowhere.json
-  [[ $(echo *) == 'edited.json model refuse.err refuse.out run.err text' ]] || die "left behind: $(echo *)"
+  [[ $(echo *) == 'edited.json model refuse.err refuse.out run.err text' ]] || die "files that remain: $(echo *)"
 }
 
-# Paths that are no UTF-8 work, but no record repeats them.
+# Paths that are not UTF-8 work, but no record repeats them.
 case_not_utf8() {
   text
   local out=$'o\xfft' data=$'d\xe4ta'
