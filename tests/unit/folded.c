@@ -308,7 +308,7 @@ ON_EVERY_DEVICE(windows_are_not_taken_back)
 
 /* ---- what weighs nothing --------------------------------------------------------------------- */
 
-/* All second states, but for Muon's vectors, which have a second moment. */
+/* The second moments of all parameters; 0 for parameters without one. Muon has one for vectors. */
 static float *all_second_moments(run *r, size_t total) {
   float *all = calloc(total, sizeof *all), *next = all;
   assert_non_null(all);
