@@ -146,7 +146,7 @@ static double directional(evaluation *e, double *values, const double *direction
   return (up - down) / (2 * h);
 }
 
-/* Float rounding through a graph of some ten ops: 1e-4 of the gradient's norm is two orders above
+/* Float rounding through a graph of about ten ops: 1e-4 of the gradient's norm is two orders above
  * what is seen for right rules, and wrong ones are off by its whole size. A parameter that is left
  * without a gradient has one of zeros. */
 static void check_parameter(trained *t, evaluation *e, int index) {
@@ -474,7 +474,7 @@ static void collect(const char *device, bool fused, float gradient[2][36], ac_up
   ac_graph_free(graph);
 }
 
-/* Sums of some ten terms: a few units in the last place of values near one. */
+/* Sums of about ten terms: a few units in the last place of values near one. */
 static void fused_equals_separate(void **state) {
   (void)state;
   ac_device_info list[8];

@@ -184,7 +184,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
-/* Scores of some thousands overflow exp unless the row's largest is taken off first. A NaN in
+/* Scores of thousands overflow exp unless the row's largest is subtracted first. A NaN in
  * a key at position t reaches no earlier position. */
 static void extremes(ac_device *device) {
   op_instance y;

@@ -252,7 +252,7 @@ static void seeking_goes_anywhere(void **state) {
   ac_dataset_free(dataset);
 }
 
-/* Rows of a schedule are the loader's own: whoever gave them may write to them meanwhile. */
+/* The loader copies the rows of a schedule: its caller may write to them meanwhile. */
 static void a_schedule_is_copied(void **state) {
   (void)state;
   source s;

@@ -366,7 +366,7 @@ static void budgets_decide(void **state) {
   ac_plan *none;
   desc.gradients = AC_GRADIENTS_BUFFER;
   const uint64_t offered = test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_AUTO).bytes;
-  assert_true(offered > 0 && offered <= f->bytes.total); /* ops may run again for it, too */
+  assert_true(offered > 0 && offered <= f->bytes.total); /* ops may also run again for it */
   desc = (ac_plan_desc){.batch = 1, .memory = f->bytes.total};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   desc = (ac_plan_desc){.batch = 64, .memory = 1, .gradients = AC_GRADIENTS_FUSED};

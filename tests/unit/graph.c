@@ -360,8 +360,8 @@ static void wrong_leaves_are_named(void **state) {
            (ac_graph_set_output(g, "", ac_relu(x)), NULL));
 }
 
-/* Whoever takes a tensor and yields one was given something wrong above. The names are those of the
- * functions but for these. */
+/* Every function that takes a tensor and returns one was given something wrong above. The names are
+ * those of the functions but for these. */
 static void every_builder_was_tried(void **state) {
   (void)state;
   read_declarations();

@@ -65,7 +65,7 @@ static ac_schedule schedule_of(const op_vector *v) {
 }
 
 /* What PyTorch computes from the rate before it has lost up to a unit in the last place of lr at
- * each of some hundred updates. */
+ * each of about a hundred updates. */
 static void assert_near(const op_vector *v, const char *what, int64_t at, double is, double should,
                         double top) {
   if (!(fabs(is - should) <= 1e-9 * fabs(should) + 1e-14 * top))
@@ -342,7 +342,7 @@ static void to_floats(const op_vector *v, const char *name, float *to) {
   for (int64_t i = 0; i < from->count; i++) to[i] = (float)from->data[i];
 }
 
-/* Updates are a few hundredths, of gradients that floats hold to some 1e-7, and AdamW divides what
+/* Updates are a few hundredths, of gradients that floats hold to about 1e-7, and AdamW divides what
  * is left of them near a minimum by itself: 4e-6 after thirty. */
 static void updates_are_those_of_pytorch(void **state) {
   (void)state;

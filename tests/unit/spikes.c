@@ -474,7 +474,7 @@ static void a_level_that_stays_is_learned(const char *device) {
   s.trainer.spikes.policy = AC_SPIKE_BACK;
   const story back = whole_run(&s);
   assert_int_equal(back.status, AC_ERROR_NOT_FINITE);
-  assert_int_equal(back.count, 64); /* the last one is told, too */
+  assert_int_equal(back.count, 64); /* the last one is also reported */
   assert_true(back.windows[63].alarm && !back.windows[63].went_back);
   assert_true(back.windows[62].lr == 0.25 * back.windows[56].lr);
   assert_non_null(strstr(ac_last_error(), "has gone back to the state of step 56 3 times"));

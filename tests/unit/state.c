@@ -211,7 +211,7 @@ static void move(story *s) {
   }
   end_run(&s->r);
   ac_device *shared = shared_device;
-  if (seen.cuts++ % 8 == 0) shared_device = NULL; /* another device, too */
+  if (seen.cuts++ % 8 == 0) shared_device = NULL; /* also another device */
   begin(s, 99);
   shared_device = shared;
   assert_ok(ac_trainer_load_state(s->r.trainer, s->saved.text));
@@ -563,7 +563,7 @@ static void norms_may_share_statistics(void **state) {
 
 static void assert_near(const snapshot *a, const snapshot *b) {
   assert_true(a->weight_count == b->weight_count && a->moment_count == b->moment_count);
-  for (int i = 0; i < a->weight_count; i++) /* roundings of f32 in sums of some tens of terms */
+  for (int i = 0; i < a->weight_count; i++) /* roundings of f32 in sums of tens of terms */
     assert_true(fabsf(a->weights[i] - b->weights[i]) < 1e-5f);
   for (int i = 0; i < a->moment_count; i++)
     assert_true(fabsf(a->moments[i] - b->moments[i]) < 1e-5f);

@@ -285,7 +285,7 @@ static void steps_are_those_of_the_formulas(const char *device) {
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     check_steps(device, &kinds[i], 1);
-    /* A loss of some 1e38. Floats hold the squares of the mean's gradients, not of the sum's. */
+    /* A loss of about 1e38. Floats hold the squares of the mean's gradients, not of the sum's. */
     check_steps(device, &kinds[i], 5e18);
   }
 }

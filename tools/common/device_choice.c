@@ -1,7 +1,7 @@
 /* To look for a GPU every OpenCL driver is loaded, and a driver stays in the process that loaded
- * it: PoCL's holds some 70 MiB, which no budget counts, although the device chosen is then the CPU.
- * So another process of this program looks, by `accrue devices --auto`, and ends. Where that does
- * not work this one does. */
+ * it: PoCL's holds about 70 MiB, which no budget counts, although the device chosen is then the
+ * CPU. So another process of this program looks, by `accrue devices --auto`, and ends. Where that
+ * does not work this one does. */
 #include "common/device_choice.h"
 
 #include "common/message.h"

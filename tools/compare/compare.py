@@ -67,7 +67,7 @@ def collect(comparison):
     return reference, rows
 
 
-# What is put beside each other under the table: ours, theirs, and the name in --json.
+# What is compared under the table: ours, theirs, and the name in --json.
 PAIRS = [("recompute", "checkpoint", "recompute_against_checkpoint"),
          ("8bit", "bitsandbytes", "8bit_against_bitsandbytes")]
 

@@ -134,7 +134,7 @@ int policy_read(policy *p, const char *path) {
     return fail("%s", error.text);
   int status = STATUS_CONTINUE;
   if (!json_is_object(root))
-    status = fail_usage("%s is no policy: %s, line %d", path,
+    status = fail_usage("%s is not a policy: %s, line %d", path,
                         root ? "it is not an object of JSON" : error.text, root ? 1 : error.line);
   else status = take_rules(p, root);
   json_decref(root);

@@ -191,7 +191,8 @@ static int64_t number_of(const setup *s, const ac_model_file *file, const char *
   return text && options_read_integer(options_find(&s->options, flag), text, &number) ? number : 0;
 }
 
-/* A run that began with --init has the model's shape in its states; the file may be gone by now. */
+/* A run that began with --init has the model's shape in its states; the file may not exist any
+ * more. */
 static int open_data(setup *s) {
   char path[RUN_PATH_BYTES];
   const char *from = s->flags.init;

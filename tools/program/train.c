@@ -97,7 +97,7 @@ static void on_signal(int number) {
   raise(number);
 }
 
-/* A signal that whoever started the program had it ignore stays ignored. */
+/* If a signal was ignored when the program started, it stays ignored. */
 static void watch_signals(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;

@@ -1,6 +1,6 @@
 /* Rounding is what may differ, as both ways begin each window with the same weights.
  *
- * A float sum in another order is off by some 1e-7 of its terms' magnitude. Over the ops of a deep
+ * A float sum in another order is off by about 1e-7 of its terms' magnitude. Over the ops of a deep
  * network that makes about 1e-6 of a gradient's own norm; ten times that is allowed, which is far
  * below what a wrong division, a dropped sample or a statistic of the wrong batch does. In 16 bits
  * most sums round to the same number all the same. More is granted only where whole batches spread
@@ -11,10 +11,10 @@
  * the mean of squares. It has no bias, and none depends on another. So the length of the difference
  * of two gradients is expected to be 2^-8 of the root of all sums' squares at most. Twice that is
  * explained: no single rounding reaches beyond it, and a parameter that two ops read is rounded
- * twice in a micro-batch. Where sums are many this hides faults of some hundredths. But chance
- * points anywhere, and a wrong factor along the gradient. So how far the difference reaches along
- * the gradient is held against chance as well, which there has some 1/sqrt(n) of the length, of n
- * elements; beyond four times the largest standard deviation that it can have it is none.
+ * twice in a micro-batch. With many sums this hides faults of a few hundredths. But chance
+ * points anywhere, and a wrong factor points along the gradient. So the part of the difference
+ * along the gradient is compared with chance as well. Of n elements chance has about 1/sqrt(n) of
+ * its length there. A part beyond four times its largest standard deviation is not chance.
  *
  * A gradient that is itself zero but for rounding (the bias of attention's keys: softmax does not
  * see a shift) is held against a tenth of that of the norm of all gradients instead.
@@ -28,7 +28,7 @@
  * sign, Muon's products). So both ways step by the same gradient (verify.c), from the same weights,
  * with the same random numbers where weights are rounded by chance. What may differ then is the
  * last bit of the factors: the clip's norm is a sum, and the window's weight and the loss scale
- * divide. That is some 1e-7 of a step, and what 16 bits and Muon make of it stays below a
+ * divide. That is about 1e-7 of a step, and what 16 bits and Muon make of it stays below a
  * thousandth. Weights are compared all together, as a share of the way that the update has moved
  * them, in every window. */
 #include "program/verify_judge.h"

@@ -40,7 +40,7 @@ case_formats() {
     run "${command[@]}" >unzipped
     cmp plain unzipped || die "another plan for gzip data of ${file%:*}"
   done
-  # A picture among texts is named; whoever means it can have its bytes.
+  # A picture among texts is refused by name; --binary reads its bytes.
   mkdir mixed
   cp all/text all/png mixed
   as_reader 1 mixed

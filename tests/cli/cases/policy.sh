@@ -138,7 +138,7 @@ case_policy_refused() {
   echo '[1]' >policy.json
   refuse 2 'not an object of JSON' "${begin[@]}"
   echo '{"version": 1,' >policy.json
-  refuse 2 'policy.json is no policy' "${begin[@]}"
+  refuse 2 'policy.json is not a policy' "${begin[@]}"
   rm policy.json
   refuse 1 'policy.json' "${begin[@]}"
   # docs/reference/files.md names each rule that the program knows.

@@ -155,7 +155,7 @@ case_interrupt_early() {
 # A window that is to run again is not done: what a run says that it stops after is the one before.
 case_interrupt_replay() {
   text
-  # After the first update the scale is such that lowering it takes some hundred thousand windows.
+  # After the first update the scale is such that lowering it takes about a hundred thousand windows.
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 9 --precision f16 --replay --loss-scale-init 1 --loss-scale-interval 1 \
     --loss-scale-growth 1e30 --loss-scale-backoff 0.9999 --metrics m --out model >out 2>err &
   local pid=$! i
@@ -239,7 +239,7 @@ case_interrupt_average() {
     die "other evaluations: $(grep -v '"event":"step"' m)"
 }
 
-# Whoever does not wait for the last evaluation has the model all the same.
+# A run that is killed in the last evaluation has saved the model already.
 case_kill() {
   long_evaluation
   run train mlp --data few "${long[@]}" --steps 2 --out whole >/dev/null
