@@ -238,7 +238,7 @@ case_usage() {
   refuse 2 '--images needs --labels' train mlp --images x
   refuse 2 '--labels needs --images' train mlp --labels x
   refuse 2 'contradict' train mlp --data . --images x --labels x
-  refuse 2 'no list of' train mlp --data . --hidden 256,
+  refuse 2 'not a list of' train mlp --data . --hidden 256,
   refuse 2 '--model is missing' sample
   refuse 2 'out of range' sample --model x --temperature=-1
 }
@@ -629,7 +629,7 @@ case_bench() {
   "$ACCRUE" bench step --device cpu --memory 1KiB --seconds 0.01 --json none.json >out 2>err || status=$?
   ((status == 1)) || die "status $status where nothing was measured"
   grep -q 'left out on cpu: a step of gpt2-124m: .*needs at least' err || die "no reason: $(cat err)"
-  tail -n 1 err | grep -q '^accrue: nothing is left that a device runs' || die "no sentence: $(cat err)"
+  tail -n 1 err | grep -q '^accrue: no device runs any of the rows' || die "no sentence: $(cat err)"
   refuse 1 'computes nothing' bench ops --device dry --json none.json
   [[ ! -e none.json ]] || die "an empty file is left"
   mkfifo pipe
@@ -864,7 +864,7 @@ case_images() {
   cmp one/model.safetensors none/model.safetensors
   run train resnet --data pair --device cpu --batch 20 --init one/model.safetensors --steps 1 --out again >/dev/null
   refuse 2 '--norm layer contradicts' train resnet "${net[@]}" --norm layer --init one/model.safetensors
-  refuse 2 '--depth 9 is none that a ResNet has' train resnet "${net[@]}" --depth 9
+  refuse 2 '--depth 9 is not a depth of a ResNet' train resnet "${net[@]}" --depth 9
   refuse 1 'does not hold a model of kind mobilenet' train mobilenet "${net[@]}" --init one/model.safetensors
 
   # Every norm trains; group norm splits exactly, batch norm is refused unless micro-batches are accepted.

@@ -123,7 +123,7 @@ full_disk() {
 }
 
 # A new run that replaces one that has not ended is killed while it puts its record in the place of that one's: there is
-# always a run to go on with.
+# always a run to resume.
 over_another() {
   local k status every
   set_mode new

@@ -143,7 +143,7 @@ static void zeros_are_defaults(void **state) {
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-/* What the first version computed, which runs of then go on with: the same bits. */
+/* What the first version computed, and which old runs resume with: the same bits. */
 static double old_cosine(const ac_schedule *s, int64_t update) {
   const double pi = 3.14159265358979323846;
   if (update < s->warmup) return s->lr * (double)(update + 1) / (double)(s->warmup + 1);

@@ -194,7 +194,7 @@ static story whole_run(const setting *setting) {
   return s;
 }
 
-/* Saved at event `cut`, and gone on with by another trainer. */
+/* Saved at event `cut`, and continued by another trainer. */
 static story cut_run(const setting *setting, int cut, int late) {
   story s, t;
   begin(&s, setting, 3);

@@ -384,7 +384,7 @@ static void a_run_that_becomes_longer_is_the_longer_run(void **state) {
 static const ac_trainer_desc trained = {
     .seed = 3, .schedule = {.lr = 0.02}, .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC}};
 
-/* Two windows, the second saved after some of its samples and gone on with in another trainer;
+/* Two windows, the second saved after some of its samples and continued in another trainer;
  * returns what is seen in the end. */
 static snapshot by_hand(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
                         int done, ac_update *update) {

@@ -851,7 +851,7 @@ static void a_window_must_fit_its_epoch(void **state) {
   end_run(&v.r);
 }
 
-/* A window that ac_fit did not begin is not gone on with; nor is one, unless asked. */
+/* A window that ac_fit did not begin is not continued; nor is one of its own, unless asked. */
 static void windows_are_not_taken_up_unasked(void **state) {
   (void)state;
   const going_on by_hand = {"a window is in progress", AC_ERROR_STATE, COUNT, {.epochs = 1}};

@@ -296,7 +296,7 @@ static int measure(bench *b) {
   if (results) bench_print_notes(report);
   if (caught) say("stopped by a signal; the rows that were measured so far are printed");
   if (status != STATUS_CONTINUE || results || caught) return status;
-  return fail("nothing is left that a device runs");
+  return fail("no device runs any of the rows that are left");
 }
 
 static int put_results(const bench *b) {

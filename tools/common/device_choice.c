@@ -68,7 +68,7 @@ const char *device_choose(const char *name) {
   if (started) {
     if (!read_answer(pipe_ends[0], found, sizeof found)) *found = 0;
     if (has_crashed(child) && !*found) {
-      say("an OpenCL driver crashes while a GPU is looked for; the CPU is taken");
+      say("an OpenCL driver crashed while Accrue looked for a GPU; the CPU is used");
       snprintf(found, sizeof found, "cpu");
     }
   }

@@ -231,7 +231,7 @@ int options_restore(options *o, const json_t *record, const char *from, const ch
     if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
     if (options_listed(name, except)) continue;
     if (is_replaced(name, argc, argv) || is_without_value(record, name)) continue;
-    if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
+    if (!take(row, value)) return fail_usage("%s has a wrong value for --%s", from, row->name);
   }
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {

@@ -115,7 +115,7 @@ static int check_samples(const batch_flag *f, int64_t per_sample) {
     for (int k = 0; k < i; k++)
       if (f->stages[i].unit == AC_BATCH_FROM_SAMPLE && f->stages[k].unit == AC_BATCH_FROM_SAMPLE &&
           f->stages[i].from <= f->stages[k].from)
-        return fail_usage("--batch %s does not rise in samples, which are of %lld tokens: %lld "
+        return fail_usage("--batch %s does not rise when counted in samples of %lld tokens: %lld "
                           "begins no later than %lld",
                           f->given.text, (long long)per_sample, (long long)f->stages[i].batch,
                           (long long)f->stages[k].batch);
@@ -127,7 +127,7 @@ int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
   for (int i = 0; i < f->count; i++) {
     if (!f->counts_tokens[i]) continue;
     if (!per_sample)
-      return fail_usage("--batch %s counts tokens, and the data are none; count updates, epochs "
+      return fail_usage("--batch %s counts tokens, but the data have none; count updates, epochs "
                         "(2ep) or samples (60000samples)",
                         f->given.text);
     f->stages[i].from = (f->stages[i].from + per_sample - 1) / per_sample;

@@ -1,4 +1,4 @@
-/* Files that a model goes with, such as its tokenizer's, carried along from the folder of --init.
+/* Files that belong to a model, such as its tokenizer's, copied from the folder of --init.
  */
 #ifndef TOOLS_PROGRAM_CARRY_H
 #define TOOLS_PROGRAM_CARRY_H

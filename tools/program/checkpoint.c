@@ -195,7 +195,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   const char *seed = ac_model_file_metadata(file, "accrue.state.fit.seed");
   if (seed && strtoull(seed, NULL, 10) != (unsigned long long)c->setup->flags.seed) {
     const int status =
-        fail("the run to go on with has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
+        fail("the run to resume has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
     ac_model_file_close(file);
     return status;
   }
@@ -222,7 +222,7 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
   return NULL;
 }
 
-/* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
+/* False, with a warning: the state at a path cannot be resumed. *other: it is one of other
  * data, as older ones will be. */
 static bool load(checkpoint *c, int64_t step, bool *other) {
   char path[RUN_PATH_BYTES];
@@ -268,7 +268,7 @@ int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
       status =
           fail("cannot bring back the good state of step %" PRId64 ": %s", *step, strerror(errno));
   } else if (count)
-    status = fail("no state in %s can be gone on with; --overwrite instead of --resume begins the "
+    status = fail("no state in %s can be resumed; --overwrite instead of --resume begins the "
                   "run anew",
                   c->folder->path);
   free(steps);

@@ -112,7 +112,7 @@ static int take_record(pilot *p, const json_t *root, const char *why) {
     return fail_usage("%s is not a record of a pilot: %s", p->path,
                       root ? "it has no settings" : why);
   if (!run_id_is_good(id) || !json_is_array(json_object_get(settings, "data")))
-    return fail_usage("%s does not tell which runs and data it is of, as those of older versions; "
+    return fail_usage("%s does not name its runs and data, as an older version wrote it; "
                       "give another folder with --out",
                       p->path);
   strcpy(p->id, id);

@@ -170,8 +170,8 @@ static int check_values(const rate_flags *f) {
   if (f->schedule == AC_SCHEDULE_ONE_CYCLE && f->anneal == AC_ANNEAL_SQRT)
     return fail_usage("--lr-anneal sqrt has no meaning for the schedule one-cycle");
   if (f->phases && f->rise > 0.5)
-    return fail_usage("--lr-rise %g leaves no time to come down again in three phases; it is at "
-                      "most 0.5",
+    return fail_usage("--lr-rise %g leaves no time to come down again in three phases; it must be "
+                      "at most 0.5",
                       f->rise);
   return STATUS_CONTINUE;
 }
@@ -244,7 +244,7 @@ static int check_lengths(const ac_schedule *s) {
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)s->warmup,
                       (long long)s->total);
   if (s->kind == AC_SCHEDULE_ONE_CYCLE && s->warmup == s->total)
-    return fail_usage("--warmup %lld leaves nothing of the run for a cycle", (long long)s->warmup);
+    return fail_usage("--warmup %lld leaves no updates for a cycle", (long long)s->warmup);
   const int64_t decay = s->decay ? s->decay : s->total / 10;
   if (s->kind == AC_SCHEDULE_STABLE_DECAY && decay > s->total - s->warmup)
     return fail_usage("a decay of %lld updates does not fit into the run's %lld after the warm-up",

@@ -78,7 +78,7 @@ static bool resumes(int argc, char **argv) {
   return options_named("resume", argc, argv) || options_named("resume-or-start", argc, argv);
 }
 
-/* The record that --config names, or that a run to go on with has left in its folder. */
+/* The record that --config names, or the record of a run to resume in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
   char path[RUN_PATH_BYTES];
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
@@ -95,10 +95,9 @@ static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
   const bool by_folder = !s->recorded && !strcmp(verb, "train") && resumes(argc, argv) &&
                          !options_named("config", argc, argv);
   if (by_folder && !out)
-    return fail_usage("--resume needs --out DIR, the folder of the run to go on with, or the name "
+    return fail_usage("--resume needs --out DIR, the folder of the run to resume, or the name "
                       "of its model");
-  if (by_folder)
-    return fail_usage("%s holds no run to go on with: there is no %s/run.json", out, out);
+  if (by_folder) return fail_usage("%s holds no run to resume: there is no %s/run.json", out, out);
   return fail_usage("a model is missing; accrue %s --help lists them", verb);
 }
 
@@ -174,7 +173,7 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
-/* Of the run that is gone on with; *file NULL: there is none. */
+/* Of the run that is resumed; *file NULL: there is none. */
 static int newest_state(const train_flags *f, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   run_folder folder = {.lock = -1};
   *file = NULL;
@@ -363,7 +362,7 @@ static int plan_to_go_on(setup *s) {
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
   if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;
-  say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
+  say("the run's micro-batch of %lld cannot be used any more (%s); another one is planned",
       (long long)request.micro_batch, ac_last_error());
   return STATUS_CONTINUE;
 }

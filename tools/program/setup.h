@@ -36,7 +36,7 @@ typedef struct setup {
   policy policy;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
-  json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */
+  json_t *recorded; /* where flags come from: --config, or the run to resume; NULL: none */
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */

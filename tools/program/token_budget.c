@@ -34,7 +34,7 @@ int token_budget_samples(const char *text, const train_data *data, int64_t *samp
   *samples = 0;
   if (!text) return STATUS_CONTINUE;
   if (!data->tokens_per_sample)
-    return fail_usage("--max-tokens %s counts tokens, and the data are none; give --steps or "
+    return fail_usage("--max-tokens %s counts tokens, but the data have none; give --steps or "
                       "--epochs",
                       text);
   *samples = (int64_t)ceil(read_tokens(text) / (double)data->tokens_per_sample);

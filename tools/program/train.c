@@ -41,7 +41,7 @@ typedef struct run {
   char metrics_path[RUN_PATH_BYTES]; /* where no flag names one */
   progress progress;
   run_folder folder;
-  json_t *before; /* record of the run that is gone on with; NULL: none */
+  json_t *before; /* record of the run that is resumed; NULL: none */
   run_record record;
   char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
   bool after_another;          /* it replaces one; that record stays until there is a state */
@@ -126,7 +126,8 @@ static bool on_micro_batch(void *user) {
   progress_clear(&r->progress);
   if (r->setup.flags.quiet) return true;
   if (r->updates)
-    say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+    say("stopping after update %" PRId64 " and saving; a second signal ends the run at once",
+        r->step);
   else say("stopping before the first update");
   return true;
 }
@@ -274,7 +275,7 @@ static void on_growth(run *r, const ac_fit_event *event) {
   metrics_growth(&r->metrics, event);
   if (is_quiet(r)) return;
   progress_clear(&r->progress);
-  say("step %" PRId64 "  batches of %" PRId64 " from here on, by a gradient noise scale of %.4g",
+  say("step %" PRId64 "  batches of %" PRId64 " from here on; the gradient noise scale is %.4g",
       event->step, event->grown, event->update.noise_scale);
 }
 
@@ -286,8 +287,8 @@ static void on_step(run *r, const ac_fit_event *event) {
   }
   if (event->good_state_failed) {
     progress_clear(&r->progress);
-    say("no good state could be saved at step %" PRId64 ", and training goes on with that of "
-        "before: %s",
+    say("no good state could be saved at step %" PRId64 ", and training keeps the one "
+        "before it: %s",
         event->step, ac_last_error());
   }
   r->updates += !event->update.skipped;
@@ -450,20 +451,20 @@ static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
   if (status != STATUS_CONTINUE) return status;
   run_owner_id(&r->folder, r->before, id);
   if (r->before && !*id)
-    return fail_usage("%s/run.json does not tell the run's id, or another than Accrue gives; "
+    return fail_usage("%s/run.json does not have a valid id of the run; "
                       "--overwrite instead of --resume begins the run anew",
                       r->folder.path);
   if (count && !*id)
-    return fail("no state in %s tells which run it is of, so none can be gone on with",
-                r->folder.path);
+    return fail("no state in %s names its run, so none can be resumed", r->folder.path);
   if (wish->pilot && (r->before || count) &&
       !run_record_is_of(r->before, wish->pilot, wish->pilot_run))
     return fail_usage("%s holds a run that is not this pilot's; give another folder with --out",
                       r->folder.path);
   if (!wish->pilot && json_object_get(r->before, "pilot"))
-    return fail_usage("%s holds a run of a pilot, which its own command goes on with; begin one of "
-                      "the same flags with --config %s/run.json and another --out",
-                      r->folder.path, r->folder.path);
+    return fail_usage(
+        "%s holds a run of a pilot; resume it with the pilot's command, or begin one with "
+        "the same flags with --config %s/run.json and another --out",
+        r->folder.path, r->folder.path);
   origin->before = r->before;
   origin->id = id;
   return STATUS_CONTINUE;
@@ -480,7 +481,7 @@ static void find_replaced(run *r) {
   r->after_another = *r->replaced || access(path, F_OK) == 0;
 }
 
-/* Once more under the lock: whether the folder is free, or holds what is gone on with. */
+/* Once more under the lock: whether the folder is free, or holds the run to resume. */
 static int begin_record(run *r) {
   const setup *s = &r->setup;
   char id[RUN_ID_BYTES] = "";
@@ -505,9 +506,8 @@ static void find_best(run *r) {
   if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
   if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return;
-  say("%s, the best model so far, with a validation loss of %.4f, is gone: the best one from here "
-      "on "
-      "is left instead",
+  say("%s, the best model so far, with a validation loss of %.4f, is gone; the best one from here "
+      "on replaces it",
       path, r->checkpoint.best);
   r->checkpoint.best = INFINITY;
 }
@@ -516,7 +516,7 @@ static void find_best(run *r) {
 static int check_description(const setup *s) {
   model_metadata metadata = {0};
   s->kind->describe(s->model, &metadata);
-  return metadata.incomplete ? fail_usage("the model's flags are longer than a file can repeat")
+  return metadata.incomplete ? fail_usage("the model's flags are too long for the model file")
                              : STATUS_CONTINUE;
 }
 
@@ -675,7 +675,8 @@ static int fit(run *r) {
   if (is_quiet(r)) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))
-    say("batches have %s --batch %s", strchr(batches, ',') ? "grown as by" : "not grown:", batches);
+    say("batches have %s --batch %s",
+        strchr(batches, ',') ? "grown as with" : "not grown:", batches);
   noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
               f->noise_scale);
   if (f->watch.layers_every) layer_words(r->trainer);

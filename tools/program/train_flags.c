@@ -251,7 +251,7 @@ static int check_clip_by(const setup *s) {
   bool clips = s->flags.clip > 0;
   for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
   if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
-  return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
+  return fail_usage("--clip-by has no meaning without --clip, or a --group with clip=X");
 }
 
 /* Changes of single gradients, and averages of weights, are computed in floats. */
@@ -259,7 +259,7 @@ static int check_floats(const setup *s) {
   const ac_plan_desc desc = setup_plan_desc(s);
   const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
   if (desc.average && desc.weights == AC_WEIGHTS_BF16)
-    return fail_usage("--ema keeps averages of weights in f32, which --weights bf16 has none of");
+    return fail_usage("--ema averages weights in f32, and --weights bf16 has none");
   if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
   if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
     return STATUS_CONTINUE;
@@ -279,7 +279,7 @@ static int check_folded(const setup *s) {
                       "--clip 0",
                       f->clip);
   if (f->storage.optimizer == AC_MUON && !f->no_nesterov)
-    return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
+    return fail_usage("--gradients folded cannot do the Nesterov momentum of muon; give "
                       "--no-nesterov");
   for (int g = 0; g < s->trainer.group_count; g++)
     if (s->trainer.groups[g].settings.clip > 0)
@@ -301,8 +301,8 @@ int train_flags_check_gradients(const setup *s) {
   const char *way = local ? "fused-local" : "fused";
   if (f->storage.gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
-    return fail_usage("--gradients %s takes a window at once, and --last-window carry cuts one",
-                      way);
+    return fail_usage(
+        "--gradients %s takes a whole window at once, and --last-window carry splits one", way);
   if (f->micro_batch && f->micro_batch < f->batch)
     return fail_usage("--gradients %s takes a batch of %lld at once, and --micro-batch %lld "
                       "splits it",

@@ -56,7 +56,7 @@ case_batches() {
   refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@33tok,7@48tok
   refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3samples,7@48tok
   "$FIXTURE" images . train 50
-  refuse 2 'counts tokens, and the data are none' train mlp --data . --batch 2,5@3tok
+  refuse 2 'counts tokens, but the data have none' train mlp --data . --batch 2,5@3tok
 }
 
 # Batches that grow by the noise scale: a run that has its schedule by hand is the same, killed or not, read ahead or not.
@@ -68,12 +68,12 @@ case_growth() {
   steps_of() { grep '"event":"step"' "$1" | sed -E "$times"; }
   for ahead in 0 2; do
     train "${same[@]}" --read-ahead $ahead --batch 8..20@noise --steps 1400 --metrics whole.jsonl --out whole >/dev/null
-    grown=$(sed -n 's/^batches have grown as by --batch //p' run.err)
+    grown=$(sed -n 's/^batches have grown as with --batch //p' run.err)
     [[ $grown =~ ^8@0,16@[0-9]+,20@[0-9]+$ ]] || die "grown to '$grown': $(cat run.err)"
     [[ $("$METRICS" field whole.jsonl end batches) == "\"$grown\"" ]] || die "another schedule at the end of metrics"
     [[ $(grep '"event":"growth"' whole.jsonl | grep -o '"batch":[0-9]*' | cut -d: -f2 | tr '\n' ' ') == '16 20 ' ]] ||
       die "metrics of growth: $(grep growth whole.jsonl)"
-    grep -q '^step [0-9]*  batches of 16 from here on, by a gradient noise scale of ' run.err || die "not told: $(cat run.err)"
+    grep -q '^step [0-9]*  batches of 16 from here on; the gradient noise scale is ' run.err || die "not told: $(cat run.err)"
     train "${same[@]}" --read-ahead $ahead --batch "$grown" --steps 1400 --metrics hand.jsonl --out hand >/dev/null
     cmp whole/model.safetensors hand/model.safetensors || die "by hand another model"
     cmp <(steps_of whole.jsonl) <(steps_of hand.jsonl) || die "by hand other metrics"
@@ -90,7 +90,7 @@ case_growth() {
   grep -q 'Effective batch' page.html || die "no curve of batches"
   grep -q "Batches have grown by the gradients' noise: .*$grown" page.html || die "no schedule in the report"
   train "${same[@]}" --batch 8..20@noise --epochs 30 --metrics epochs.jsonl --out epochs >/dev/null
-  grown=$(sed -n 's/^batches have grown as by --batch //p' run.err)
+  grown=$(sed -n 's/^batches have grown as with --batch //p' run.err)
   [[ $grown == 8@0,16@* ]] || die "by epochs grown to '$grown'"
   train "${same[@]}" --batch "$grown" --epochs 30 --metrics hand.jsonl --out hand >/dev/null
   cmp epochs/model.safetensors hand/model.safetensors || die "by epochs another model"

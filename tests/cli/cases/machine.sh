@@ -92,5 +92,5 @@ case_no_device() {
   echo "$CRASHING" >vendors/crashing.icd
   export OCL_ICD_VENDORS=$work/vendors
   run train gpt --data text "${small[@]}" --steps 1 --device auto
-  grep -q 'an OpenCL driver crashes while a GPU is looked for; the CPU is taken' run.err || die "$(cat run.err)"
+  grep -q 'an OpenCL driver crashed while Accrue looked for a GPU; the CPU is used' run.err || die "$(cat run.err)"
 }

@@ -97,7 +97,7 @@ case_pilot() {
   # Someone stops it, or the time is over; it goes on.
   pilot --steps 3 --grid lr=1e-3,1e-2 --max-minutes 1e-7 --out timed >out
   [[ ! -s out ]] || die "a pilot without time has a result"
-  grep -q '^stopped; the same command goes on' run.err || die "$(cat run.err)"
+  grep -q '^stopped; the same command resumes from' run.err || die "$(cat run.err)"
   pilot --steps 3 --grid lr=1e-3,1e-2 --out timed >out
   grep -q '^1e-2 ' out || die "$(cat out)"
   # The limit is for one start, and also ends a run that has begun.
