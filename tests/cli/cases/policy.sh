@@ -132,9 +132,9 @@ case_policy_refused() {
   refuse_policy 'duplicate' '"max_lr": 1, "max_lr": 2'
   local begin=(train gpt --data text "${tiny[@]}" --out never --policy policy.json)
   echo '{"max_lr": 1}' >policy.json
-  refuse 2 'no "version": 1' "${begin[@]}"
+  refuse 2 'needs "version": 1' "${begin[@]}"
   echo '{"version": 2}' >policy.json
-  refuse 2 'no "version": 1' "${begin[@]}"
+  refuse 2 'needs "version": 1' "${begin[@]}"
   echo '[1]' >policy.json
   refuse 2 'not an object of JSON' "${begin[@]}"
   echo '{"version": 1,' >policy.json
