@@ -980,7 +980,7 @@ case_cifar() {
   refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
   refuse 1 "text is text, not a file of CIFAR-10's records" train mlp --data text
   truncate -s -1 ten/test_batch.bin
-  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  refuse 1 'test_batch.bin: 49167 bytes are not a whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
   refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
 }
