@@ -483,7 +483,7 @@ ac_status ac_model_file_verify(ac_model_file *file) {
   if (!header || !digits)
     return ac_fail(AC_ERROR_FORMAT, "%s has no checksums of all that it holds", file->path);
   if (strlen(header) != AC_CHECKSUM_DIGITS || !is_checksum(header, file->checksum))
-    return ac_fail(AC_ERROR_FORMAT, "%s is damaged: its header does not come to its checksum",
+    return ac_fail(AC_ERROR_FORMAT, "%s is damaged: its header does not match its checksum",
                    file->path);
   AC_TRY(check_stored(file));
   if (strlen(digits) != (size_t)file->count * AC_CHECKSUM_DIGITS)
@@ -492,7 +492,7 @@ ac_status ac_model_file_verify(ac_model_file *file) {
     uint64_t checksum = 0;
     AC_TRY(checksum_data(file, &file->entries[i], &checksum));
     if (!is_checksum(digits + (size_t)i * AC_CHECKSUM_DIGITS, checksum))
-      return ac_fail(AC_ERROR_FORMAT, "%s is damaged: tensor %s does not come to its checksum",
+      return ac_fail(AC_ERROR_FORMAT, "%s is damaged: tensor %s does not match its checksum",
                      file->path, ac_quote(file->entries[i].tensor.name).text);
   }
   return AC_OK;

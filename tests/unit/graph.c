@@ -329,7 +329,7 @@ static void wrong_leaves_are_named(void **state) {
           ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
-  MISBUILT("set_loss", "no result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
+  MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
            (ac_graph_set_loss(g, x), NULL));
   MISBUILT("set_loss", "has a loss already", "loss is a loss",
            (ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)),
