@@ -164,7 +164,8 @@ static int check_values(const rate_flags *f) {
   if (f->schedule == AC_SCHEDULE_PLATEAU && f->gamma >= 1)
     return fail_usage("--lr-factor %g reduces no rate on a plateau", f->gamma);
   if (f->schedule == AC_SCHEDULE_PLATEAU && !f->threshold_kind && f->threshold >= 1)
-    return fail_usage("--lr-threshold %g is no part of a loss: it must be below 1", f->threshold);
+    return fail_usage("--lr-threshold %g is not a part of a loss: it must be below 1",
+                      f->threshold);
   if (f->schedule == AC_SCHEDULE_ONE_CYCLE && f->anneal == AC_ANNEAL_SQRT)
     return fail_usage("--lr-anneal sqrt has no meaning for the schedule one-cycle");
   if (f->phases && f->rise > 0.5)
