@@ -480,7 +480,7 @@ case_plan() {
   run plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --json >json
   grep -qE '"host_bytes": [1-9]' json || die "no bytes on the host in the JSON: $(cat json)"
   refuse 1 'the budget of host memory is 1.0 KiB' plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --host-memory 1KiB
-  refuse 2 "as the memory of cpu is the host's" plan gpt "${model[@]}" --width 64 --device cpu --host-memory 1GiB
+  refuse 2 "because the memory of cpu is the host's" plan gpt "${model[@]}" --width 64 --device cpu --host-memory 1GiB
   refuse 2 'no meaning with --optimizer-state-in device' plan gpt "${model[@]}" --optimizer-state-in device --host-memory 1GiB
   refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
   refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
@@ -980,7 +980,7 @@ case_cifar() {
   refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
   refuse 1 "text is text, not a file of CIFAR-10's records" train mlp --data text
   truncate -s -1 ten/test_batch.bin
-  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  refuse 1 'test_batch.bin: 49167 bytes are not a whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
   refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
 }

@@ -61,7 +61,7 @@ static void check(const char *path, const format_file *form, int reader) {
   /* The labels of one may be in the range of the other's. */
   if (status == AC_ERROR_FORMAT && strstr(form->name, "cifar") &&
       (reader == READ_AS_CIFAR10 || reader == READ_AS_CIFAR100))
-    called = "no whole number of CIFAR";
+    called = "not a whole number of CIFAR";
   snprintf(mention, sizeof mention, "%s", called);
   if (status != AC_ERROR_FORMAT || !strstr(ac_last_error(), mention) ||
       !strstr(ac_last_error(), path))

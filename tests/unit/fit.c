@@ -513,7 +513,7 @@ static void datasets_must_match_the_inputs(void **state) {
   desc.train = s.dataset;
   desc.epochs = 1;
   assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT,
-                 "1 steps and 1 epochs; one of the two");
+                 "1 steps and 1 epochs; give one of the two");
   stop(&s);
 }
 
@@ -523,7 +523,7 @@ static int64_t reductions(setting *s, const ac_fit_desc *desc) {
   ac_trainer_free(s->trainer);
   assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = schedule}));
   if (!desc->eval_every || !desc->validation)
-    assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "goes by validation");
+    assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "depends on validation");
   else assert_ok(ac_fit(s->trainer, desc, NULL));
   return s->trainer->plateau.reductions;
 }
@@ -616,13 +616,13 @@ static void patience_needs_validations(void **state) {
   setting s;
   start(&s, 10, (ac_plan_desc){.batch = 1});
   ac_fit_desc desc = {.train = s.dataset, .validation = s.dataset, .epochs = 1, .patience = 1};
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "patience is with validations");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "patience needs validations");
   desc.eval_every = 1;
   desc.patience = -1;
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "must not be negative");
   desc.patience = 1;
   desc.patience_gain = (double)NAN;
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "must not be negative");
   stop(&s);
 }
 

@@ -415,7 +415,7 @@ static void nothing_of_them_is_folded(const char *device) {
 
   assert_ok(ac_trainer_begin_window(r.trainer, BATCH, &nothing, 1));
   assert_ok(feed(&r, &c, 1, BATCH));
-  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "and 0 was given");
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "but 0 was given");
   ac_trainer_discard(r.trainer);
   float *after = all_parameters(&r, &count), *still = all_momenta(&r, count);
   assert_memory_equal(before, after, count * sizeof *after);
@@ -595,7 +595,7 @@ static void what_contradicts_is_refused(void **state) {
   } trainers[] = {
       {{.optimizer = AC_SGD}, {.optimizer = {.nesterov = true}}, "Nesterov's look-ahead"},
       {{.optimizer = AC_MUON}, {.optimizer = {.clip = 0}}, "Nesterov's look-ahead"},
-      {{.optimizer = AC_ADAMW}, {.optimizer = {.clip = 1}}, "a norm of all to clip"},
+      {{.optimizer = AC_ADAMW}, {.optimizer = {.clip = 1}}, "cannot be clipped by the norm of all"},
       {{.precision = AC_PRECISION_F16}, {.seed = 1}, "a dynamic loss scale needs windows"},
   };
   ac_device *device;

@@ -196,7 +196,7 @@ static void windows_are_protected(const char *device) {
     float *before = all_parameters(&r, &count);
     assert_refused(feed(&r, &c, BATCH - 1, 1), AC_ERROR_STATE, "each in one piece");
     assert_refused(ac_trainer_evaluate(r.trainer, dataset, 0, &evaluation), AC_ERROR_STATE,
-                   "window's samples are where this would compute");
+                   "this would overwrite the window's samples");
     assert_refused(ac_trainer_locate_nonfinite(r.trainer, BATCH, feeds, 3, where, sizeof where),
                    AC_ERROR_STATE, "update or discard it first");
     assert_refused(ac_trainer_set_parameter(r.trainer, 0, 0, 1, &value), AC_ERROR_STATE,

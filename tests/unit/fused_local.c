@@ -297,7 +297,7 @@ static void windows_are_protected(const char *name) {
   float value;
   size_t count;
   assert_refused(ac_trainer_create(&none, r.plan, &(ac_trainer_desc){.decide = decide}),
-                 AC_ERROR_ARGUMENT, "nobody can decide on an update");
+                 AC_ERROR_ARGUMENT, "decisions are not available with AC_GRADIENTS_FUSED_LOCAL");
   assert_refused(ac_trainer_get_gradient(r.trainer, 0, 0, 1, &value), AC_ERROR_STATE,
                  "keeps no gradients (AC_GRADIENTS_FUSED_LOCAL)");
   assert_refused(ac_trainer_update(r.trainer, &update), AC_ERROR_STATE, "nothing was accumulated");
@@ -307,7 +307,7 @@ static void windows_are_protected(const char *name) {
   assert_ok(feed(&r, &c, 0, BATCH - 1));
   assert_refused(feed(&r, &c, BATCH - 1, 1), AC_ERROR_STATE, "each in one piece");
   assert_refused(ac_trainer_locate_nonfinite(r.trainer, BATCH, feeds, 3, where, sizeof where),
-                 AC_ERROR_STATE, "window's samples are where this would compute");
+                 AC_ERROR_STATE, "this would overwrite the window's samples");
   ac_trainer_discard(r.trainer);
   float *after = all_parameters(&r, &count);
   assert_memory_equal(before, after, count * sizeof *before);

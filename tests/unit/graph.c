@@ -329,7 +329,7 @@ static void wrong_leaves_are_named(void **state) {
           ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
-  MISBUILT("set_loss", "no result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
+  MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
            (ac_graph_set_loss(g, x), NULL));
   MISBUILT("set_loss", "has a loss already", "loss is a loss",
            (ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)),
@@ -345,16 +345,16 @@ static void wrong_leaves_are_named(void **state) {
   const double factors[] = {0, -1, (double)NAN, (double)INFINITY, 1e300, 1e-300, 3.5e38, 1.1e-38};
   for (int i = 0; i < 8; i++)
     ADDED("loss \"a\": its factor is not a number from 1.2e-38 to 3.4e38", "a", factors[i]);
-  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph", "loss is NULL",
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph", "loss is NULL",
            (ac_graph_add_loss(g, "a", NULL, 1), NULL));
-  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph",
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph",
            "loss is input \"x\" f32 [B, 6, 4]", (ac_graph_add_loss(g, "a", x, 1), NULL));
   MISBUILT("add_loss", "loss \"a\": the name exists already", "loss is a loss",
            (ac_graph_add_loss(g, "a", LOSS, 1), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
   MISBUILT("add_loss", "loss \"a\": the graph has a loss without a name (set_loss)",
            "loss is a loss",
            (ac_graph_set_loss(g, LOSS), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
-  MISBUILT("set_output", "output \"x\" is no result of an op", "tensor is input \"x\"",
+  MISBUILT("set_output", "output \"x\" is not a result of an op", "tensor is input \"x\"",
            (ac_graph_set_output(g, "x", x), NULL));
   MISBUILT("set_output", "output \"\" has no name", "tensor is the result of relu (the.scope)",
            (ac_graph_set_output(g, "", ac_relu(x)), NULL));

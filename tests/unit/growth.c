@@ -240,20 +240,20 @@ static void what_makes_no_sense_is_refused(void **state) {
                      whole = {.batch = 8, .micro_batch = 8, .whole_windows = true},
                      coarse = {.batch = 8, .micro_batch = 2};
   refuse(&plain, 0, &grows, "not asked to measure (noise_every)");
-  refuse(&fused, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&local, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&folded, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&whole, 1, &grows, "the first batch of 2 has to be larger than the micro-batch of 8");
-  refuse(&coarse, 1, &grows, "the first batch of 2 has to be larger than the micro-batch of 2");
+  refuse(&fused, 1, &grows, "keeps no gradients to measure it");
+  refuse(&local, 1, &grows, "keeps no gradients to measure it");
+  refuse(&folded, 1, &grows, "keeps no gradients to measure it");
+  refuse(&whole, 1, &grows, "the first batch of 2 must be larger than the micro-batch of 8");
+  refuse(&coarse, 1, &grows, "the first batch of 2 must be larger than the micro-batch of 2");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2}, .batches = &row, .batch_count = 1},
-         "by a schedule or grow by the gradient noise scale, not both");
+         "a schedule or grow by the gradient noise scale, not both");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 9}},
-         "begin with 9, and the plan is for 1 to 8");
+         "begin with 9, but the plan is for 1 to 8");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = -1}}, "begin with -1");
-  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .windows = -1}}, "are not below 0");
-  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = -1}}, "are not below 0");
+  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .windows = -1}}, "must not be negative");
+  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = -1}}, "must not be negative");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = (double)NAN}},
-         "are not below 0");
+         "must not be negative");
 }
 
 /* A run that has grown goes on only with a plan for that; without growth its rows are left. */
@@ -276,7 +276,7 @@ static void what_has_grown_needs_its_room(void **state) {
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   fit.steps += 1;
   assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT,
-               "batches have grown to 9, and the plan is for 8");
+               "batches have grown to 9, but the plan is for 8");
   fit.growth.from = 0;
   d.count = 0;
   assert_ok(ac_fit(r.trainer, &fit, NULL));

@@ -213,7 +213,7 @@ static void a_wrong_weight_changes_nothing(const char *device) {
   trained t = begin(device, AC_RECOMPUTE_NONE);
   feed_window(&t);
   t.trainer->fed_weight[0] += 1;
-  refused_and_well_after(&t, "of weight 8 where samples of weight 9", NULL);
+  refused_and_well_after(&t, "of weight 8, but samples of weight 9", NULL);
   end(&t);
 }
 ON_EVERY_DEVICE(a_wrong_weight_changes_nothing)

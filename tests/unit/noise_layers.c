@@ -202,7 +202,7 @@ static void it_takes_the_noise_scale(void **state) {
   ac_trainer *trainer;
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = BATCH}));
   assert_fails(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.noise_layers = true}),
-               AC_ERROR_ARGUMENT, "give noise_every, too");
+               AC_ERROR_ARGUMENT, "also give noise_every");
   ac_plan_free(plan);
   ac_device_close(device);
   ac_graph_free(graph);

@@ -400,7 +400,7 @@ static void what_cannot_be_is_refused(void **state) {
   ac_plan *plan;
   assert_ok(ac_device_open(&cpu, &(ac_device_desc){.name = "cpu"}));
   assert_ok(ac_device_open(&dry, &(ac_device_desc){.name = "dry"}));
-  const char *shared = "cannot be moved to host memory, as the memory of cpu is the host's";
+  const char *shared = "cannot be moved to host memory, because the memory of cpu is the host's";
   ac_plan_desc desc = {.state_space = AC_STATE_ON_HOST};
   assert_refused(plan_of(&plan, cpu, desc), AC_ERROR_ARGUMENT, shared);
   assert_refused(plan_of(&plan, cpu, (ac_plan_desc){.host_memory = 1}), AC_ERROR_ARGUMENT, shared);

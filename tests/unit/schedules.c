@@ -456,7 +456,7 @@ static void validations_reduce_the_rate(void **state) {
   stop(&r);
   r = start_scheduled(&(ac_schedule){0}, AC_ADAMW);
   assert_refused(ac_trainer_observe_validation(r.trainer, 1), AC_ERROR_STATE,
-                 "does not go by validations");
+                 "does not use validations");
   stop(&r);
 }
 
@@ -595,7 +595,7 @@ static void senseless_schedules_are_refused(void **state) {
       {{.warmup = -1}, "warm-up -1"},
       {{.kind = AC_SCHEDULE_LINEAR}, "a linear schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_ONE_CYCLE}, "a one-cycle schedule needs its number of updates"},
-      {{ONE, .warmup = 9}, "a warm-up of 9 updates leaves nothing of 9"},
+      {{ONE, .warmup = 9}, "warm-up of 9 updates must be shorter than the 9"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY}, "a stable-decay schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_COSINE_RESTARTS}, "a restarting schedule needs a period"},
       {{.kind = AC_SCHEDULE_CYCLIC, .period = -3}, "a cyclic schedule needs a period"},
@@ -609,17 +609,19 @@ static void senseless_schedules_are_refused(void **state) {
       {{.gamma = -0.5}, "gamma -0.5 must be positive"},
       {{.gamma = (double)NAN}, "gamma nan"},
       {{.gamma = (double)INFINITY}, "gamma inf"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .gamma = 1}, "gamma 1 reduces no rate"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .gamma = 1}, "to reduce the rate; it is 1"},
       {{.kind = AC_SCHEDULE_MULTISTEP}, "1 to 16 milestones, not 0"},
       {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 17}, "not 17"},
-      {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 1}, "milestone 0 is no update"},
-      {{.kind = AC_SCHEDULE_MULTISTEP, .milestones = {4, 4}, .milestone_count = 2}, "milestone 4"},
-      {{ONE, .rise = 1.5}, "a part of 1.5 of a cycle cannot rise, at most 1"},
+      {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 1},
+       "must be positive and increase; 0 does not"},
+      {{.kind = AC_SCHEDULE_MULTISTEP, .milestones = {4, 4}, .milestone_count = 2},
+       "increase; 4 does not"},
+      {{ONE, .rise = 1.5}, "the part of a cycle that rises is 1.5; it must be at most 1"},
       {{ONE, .rise = 0.6, .three_phases = true}, "at most 0.5"},
-      {{ONE, .rise = (double)NAN}, "a part of nan"},
+      {{ONE, .rise = (double)NAN}, "that rises is nan"},
       {{ONE, .start_divisor = -1}, "the divisors -1 and 0"},
       {{ONE, .end_divisor = (double)INFINITY}, "the divisors 0 and inf"},
-      {{ONE, .anneal = AC_ANNEAL_SQRT}, "not by a square root"},
+      {{ONE, .anneal = AC_ANNEAL_SQRT}, "not a square root"},
       {{ONE, .min_momentum = 0.96}, "between 0.96 and 0.95"},
       {{ONE, .max_momentum = 1}, "between 0.85 and 1:"},
       {{CYCLE, .min_momentum = (double)NAN}, "between nan and 0.9"},
@@ -628,10 +630,10 @@ static void senseless_schedules_are_refused(void **state) {
       {{.cycle = (ac_cycle)-1}, "cycle -1"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY, .total = 9, .decay = 8, .warmup = 2},
        "a warm-up of 2 and a decay of 8 updates do not fit into 9"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = 1}, "better by the threshold 1"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = (double)NAN}, "better by the threshold nan"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = 1}, "the threshold 1 must be finite"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = (double)NAN}, "the threshold nan must be finite"},
       {{.scaling = (ac_rate_scaling)3, .base_batch = 1}, "unknown scaling 3"},
-      {{.scaling = AC_RATE_SCALING_SQRT}, "takes the batch that it is for"},
+      {{.scaling = AC_RATE_SCALING_SQRT}, "give the batch that it is for"},
   };
   run r = start_scheduled(&(ac_schedule){0}, AC_ADAMW);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -340,12 +340,12 @@ static void settings_are_checked(const char *device) {
     ac_spike_desc desc;
     const char *said;
   } bad[] = {{{.policy = (ac_spike_policy)4}, "unknown policy"},
-             {{.deviations = -1}, "-1 deviations"},
+             {{.deviations = -1}, "they are -1"},
              {{.deviations = (double)NAN}, "deviations"},
-             {{.deviations = (double)INFINITY}, "inf deviations"},
-             {{.back_rate = 1.5}, "1.5 of the rate"},
-             {{.back_rate = -0.5}, "-0.5 of the rate"},
-             {{.most_back = -1}, "-1 times"}};
+             {{.deviations = (double)INFINITY}, "they are inf"},
+             {{.back_rate = 1.5}, "3 and 1.5"},
+             {{.back_rate = -0.5}, "3 and -0.5"},
+             {{.most_back = -1}, "are -1 and"}};
   const setting s = {.trainer = {.spikes = {.policy = AC_SPIKE_BACK}}};
   story t;
   begin(&t, &s, 1);
@@ -356,10 +356,10 @@ static void settings_are_checked(const char *device) {
   }
   ac_dataset *data = dataset_with(&nothing);
   ac_fit_desc fit = {.train = data, .steps = 1};
-  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "takes a file");
+  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "give a file");
   fit.good_state = in_folder("good").text;
   fit.good_every = -1;
-  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "takes a file");
+  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "give a file");
   ac_dataset_free(data);
   stop_on(&t.r);
 }
@@ -543,7 +543,7 @@ static void a_good_state_must_be_there(const char *device) {
   assert_int_equal(remove(in_folder("good").text), 0);
   live(&t, true);
   assert_int_equal(t.status, AC_ERROR_IO);
-  assert_non_null(strstr(ac_last_error(), "without this good state, of step 16, the run goes on "));
+  assert_non_null(strstr(ac_last_error(), "the good state of step 16 is missing; "));
   copy_file(in_folder("good.copy").text, in_folder("good").text);
   t.cut = 0;
   live(&t, true);

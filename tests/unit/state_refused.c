@@ -180,7 +180,7 @@ static void every_value_is_needed(void **state) {
     h->pairs[i] = h->pairs[--h->pair_count];
     write_holding(h, in_folder("changed").text);
     if (!strcmp(kept.key, "accrue.state.version"))
-      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is no state of a trainer");
+      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is not the state of a trainer");
     else refuses_value(&v, h, kept.key);
     h->pairs[h->pair_count++] = h->pairs[i];
     h->pairs[i] = kept;
@@ -475,9 +475,9 @@ static void model_files_are_no_states(void **state) {
   const test_path path = in_folder("model");
   victim v = make_victim(&both, &split, &trained, 3);
   assert_ok(ac_trainer_save(v.r.trainer, path.text, NULL, 0));
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not the state of a trainer");
   write_file(path.text, "\2\0\0\0\0\0\0\0{}", 10);
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not the state of a trainer");
   free_victim(&v);
 }
 
@@ -707,7 +707,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
   (void)state;
   const ac_fit_desc desc = {.epochs = 3, .seed = 5};
   const going_on cases[] = {
-      {"had 11 samples to train on, and there are 12",
+      {"trained on 11 samples, but now there are 12",
        AC_ERROR_ARGUMENT,
        12,
        {.epochs = 3, .seed = 5}},
@@ -716,7 +716,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
        AC_ERROR_ARGUMENT,
        COUNT,
        {.epochs = 3, .seed = 5, .no_shuffle = true}},
-      {"one of the two is to be given", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
+      {"give one of the two", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
   };
   for (int polls = 1; polls < 3; polls++) { /* before a window's second half, and before a window */
     victim v = stop_fit(desc, polls);
@@ -771,7 +771,7 @@ static void other_fingerprints_do_not_go_on(void **state) {
   char first[64], longest[AC_MAX_FINGERPRINT + 2] = "";
   memset(longest, 'x', AC_MAX_FINGERPRINT);
   const going_on other = {
-      "trained on data of fingerprint \"gulls 3, plain\", and that of these is \"gulls 4\"",
+      "trained on data of fingerprint \"gulls 3, plain\", but these have \"gulls 4\"",
       AC_ERROR_ARGUMENT,
       COUNT,
       {.epochs = 3, .fingerprint = "gulls 4"}};
@@ -827,7 +827,7 @@ static void fingerprints_in_files_make_sense(void **state) {
   strcpy(pair->value, "terns");
   write_holding(h, in_folder("changed").text);
   assert_ok(ac_trainer_load_state(v.r.trainer, in_folder("changed").text));
-  refuses_to_go_on(&v, &(going_on){"\"terns\", and that of these is \"gulls\"",
+  refuses_to_go_on(&v, &(going_on){"\"terns\", but these have \"gulls\"",
                                    AC_ERROR_ARGUMENT,
                                    COUNT,
                                    {.epochs = 3, .fingerprint = "gulls"}});
