@@ -11,7 +11,7 @@
 
 typedef enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN } help_form;
 
-/* The form that an argument asks for: */
+/* The form that an argument asks for: --help, -h or --help=man. */
 help_form help_asked(const char *word);
 
 enum { HELP_MOST_PAGES = 16 };

@@ -13,10 +13,10 @@ int suggest_distance(const char *a, size_t a_length, const char *b);
  * known. */
 const char *suggest_flag(const char *name, size_t length);
 
-/* The same for a value: */
+/* The same for a value: "adamw" for "adam". */
 const char *suggest_value(const char *value);
 
-/* The same for a command: */
+/* The same for a command: "sample" for "generate". */
 const char *suggest_command(const char *name);
 
 #endif

@@ -10,7 +10,7 @@ enum { MLP_MOST_HIDDEN = 32 };
 typedef struct mlp_config {
   int64_t inputs, classes;
   int64_t widths[MLP_MOST_HIDDEN]; /* of the hidden layers */
-  int depth;                       /* number of hidden layers; 0: a linear */
+  int depth;                       /* number of hidden layers; 0: a linear classifier */
   double dropout;                  /* dropout before each layer */
 } mlp_config;
 

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_RUNS = 32 }; /* more than this many curves in one picture cannot be told apart anyway */
+enum { MOST_RUNS = 32 }; /* enough: so many curves in one picture can hardly be told apart */
 
 typedef struct report {
   const char *out, *title;
