@@ -1,4 +1,4 @@
-# What stays in a run's folder, and what `accrue train` goes on with there.
+# What stays in a run's folder, and what `accrue train` resumes from there.
 
 steady=(--schedule constant --warmup 0 --lr 0.01) # so that runs of several lengths have their steps in common
 
