@@ -108,7 +108,7 @@ def collect(program, fixture, folder):
         [*gpt, "--batch", "4@0,8@4", "--steps", "8", "--precision", "f16", "--loss-scale-init", "67108864", "--replay"],
         ["gpt", "--data", "tokens.bin", "--vocab", "300", *gpt[3:], "--steps", "4"],
         [*mlp, "--steps", "8"],
-        [*mlp, "--steps", "30", "--layers-every", "1", "--lr", "1e3", "--warmup", "0"],
+        [*mlp, "--steps", "30", "--layers-every", "1", "--lr", "30", "--warmup", "0"],
         ["resnet", "--data", ".", "--width", "8", "--steps", "2", "--batch", "8", *small],
         ["mobilenet", "--data", ".", "--width", "8", "--steps", "2", "--batch", "8", *small],
     ]

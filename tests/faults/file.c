@@ -1,5 +1,5 @@
-/* A file of several blocks that appears whole or not at all, written in pieces that do not fit its
- * blocks, with the first, the second, ... call failing until all pass. */
+/* A file of several blocks is written completely or not at all, in pieces that do not fit its
+ * blocks, while the first, the second, ... call fails until all pass. */
 #include "unit/files.h"
 
 #include "core/atomic_file.h"
@@ -106,7 +106,7 @@ static void goes_through_the_cache_where_it_must(void **state) {
   else assert_in_range(refused, 6, 10);
 }
 
-/* Who goes on after a write that failed does not get a file with a hole. */
+/* A caller that goes on after a write that failed does not get a file with a hole. */
 static void a_failure_stays(void **state) {
   (void)state;
   ac_atomic_file file;

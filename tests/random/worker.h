@@ -1,4 +1,4 @@
-/* Graphs worked on in child processes, and failures made small by the same means. */
+/* Tests graphs in child processes, and makes failures small in the same way. */
 #ifndef AC_TESTS_RANDOM_WORKER_H
 #define AC_TESTS_RANDOM_WORKER_H
 
@@ -7,7 +7,7 @@
 typedef struct random_job {
   uint64_t seed;
   bool opencl;
-  const bool *wanted; /* families of which each graph has one; NULL: any */
+  const bool *wanted; /* each graph has an op of one of these families; NULL: of any */
 } random_job;
 
 typedef struct random_failure {

@@ -1,5 +1,4 @@
-/* The bench's models: which are measured without being asked for, and what a step that was not made
- * comes to. */
+/* The bench's models: which are measured by default, and what happens if a step was not made. */
 #include "unit/check.h"
 
 #include "bench/models.h"
@@ -29,7 +28,7 @@ static void build(ac_graph *graph, int64_t context) {
   ac_graph_set_loss(graph, ac_mean_squared_error(ac_scale(y, factor), t, NULL));
 }
 
-/* Takes two steps of a model whose parameters are zero and whose results are multiplied by this. */
+/* Takes two steps of a model. Its parameters are zero, and its results are multiplied by `by`. */
 static ac_status take_steps(float by) {
   const bench_model model = {.name = "tiny", .batch = 4, .build = build};
   const bench_setting setting = {0};

@@ -1,5 +1,5 @@
-/* Files in the cache folder, and the hash that names them: both are what they were, so that what
- * other versions of the library kept is found. */
+/* Files in the cache folder, and the hash in their names: neither may change, so that files of
+ * other versions of the library are found. */
 #include "files.h"
 
 #include "core/cache_file.h"
@@ -38,7 +38,7 @@ static void test_contents(void **state) {
   assert_int_equal(ac_cache_file_bytes(&file), 2);
 }
 
-/* A folder that cannot be made is no failure. */
+/* A folder that cannot be made is not a failure. */
 static void test_no_folder(void **state) {
   (void)state;
   char data[1];

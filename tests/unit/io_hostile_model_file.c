@@ -1,4 +1,4 @@
-/* Safetensors files made to harm: each is refused with one sentence, and none crashes or leaks. */
+/* Hostile safetensors files: each is refused with one sentence, and none crashes or leaks. */
 #include "unit/files.h"
 
 #include <accrue/model_file.h>
@@ -46,12 +46,12 @@ static void malformed_headers_are_named(void **state) {
       {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 0, "duplicate"},
       /* dtypes */
       {"{\"a\":{}}", 0, "tensor \"a\" has no dtype"},
-      {"{\"a\":{\"dtype\":32}}", 0, "no dtype, or one that is no text"},
+      {"{\"a\":{\"dtype\":32}}", 0, "no dtype, or one that is not a string"},
       {"{" TENSOR("a\\u001b[2J\\n", "\\r", "-1", 0, 4) "}", 4, "tensor \"a?[2J?\""},
       /* shapes */
       {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor \"a\" has no shape"},
-      {"{" TENSOR("a", "F32", "1", 0, 4) "}", 4, "one that is no array"},
-      {"{" TENSOR("a", "F32", "{}", 0, 4) "}", 4, "one that is no array"},
+      {"{" TENSOR("a", "F32", "1", 0, 4) "}", 4, "one that is not an array"},
+      {"{" TENSOR("a", "F32", "{}", 0, 4) "}", 4, "one that is not an array"},
       {"{" TENSOR("a", "F32", "[1.0]", 0, 4) "}", 4, "dimension 0 of tensor \"a\""},
       {"{" TENSOR("a", "F32", "[1,\"1\"]", 0, 4) "}", 4, "dimension 1 of tensor \"a\""},
       {"{" TENSOR("a", "F32", "[-1,-1]", 0, 4) "}", 4, "dimension 0 of tensor \"a\""},
@@ -69,8 +69,8 @@ static void malformed_headers_are_named(void **state) {
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "not two integers"},
       {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":\"04\"}}", 4, "not two integers"},
       {"{" TENSOR("a", "F32", "[1]", 0, 4.0) "}", 4, "not two integers"},
-      {"{" TENSOR("a", "F32", "[1]", 4, 0) "}", 4, "[4, 0), which is no range"},
-      {"{" TENSOR("a", "F32", "[1]", -4, 0) "}", 4, "[-4, 0), which is no range"},
+      {"{" TENSOR("a", "F32", "[1]", 4, 0) "}", 4, "[4, 0), which is not a range"},
+      {"{" TENSOR("a", "F32", "[1]", -4, 0) "}", 4, "[-4, 0), which is not a range"},
       {"{" TENSOR("a", "F32", "[1]", 0, 4) "}", 3, "ends at byte 4 of the data, but the file has"},
       {"{" TENSOR("a", "U8", "[9223372036854775807]", 0, 9223372036854775807) "}", 4, "overflows"},
       {"{" TENSOR("a", "F32", "[1]", 9223372036854775803, 9223372036854775807) "}", 4,

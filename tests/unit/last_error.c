@@ -1,5 +1,5 @@
-/* What succeeds leaves the last error as it was: a life from device to state file, under budgets
- * where plans are tried that do not fit, and without a folder for caches. */
+/* A function that succeeds does not change the last error: a life from device to state file, under
+ * budgets where plans are tried that do not fit, and without a folder for caches. */
 #include "states.h"
 
 #include "core/error.h"
@@ -96,7 +96,7 @@ static void without_a_cache(void **state) {
   live_on("cpu");
 }
 
-/* A schedule that would be refused has the rate 0 and no momentum, and is no failure. */
+/* A schedule that would be refused has the rate 0 and no momentum, and is not a failure. */
 static void rates_of_nothing(void **state) {
   (void)state;
   const ac_schedule bad = {.kind = AC_SCHEDULE_COSINE}, worse = {.kind = AC_SCHEDULE_ONE_CYCLE};

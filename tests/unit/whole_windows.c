@@ -1,6 +1,6 @@
-/* Plans that are promised whole windows keep gradients in the arena, in the place of activations
- * that are not needed any more. That changes what a window takes, not what it computes. On the CPU
- * and on every OpenCL device. */
+/* Plans for whole windows keep gradients in the arena, in the place of activations that are not
+ * needed any more. That changes the memory of a window, not its results. On the CPU and on every
+ * OpenCL device. */
 #include "runs.h"
 
 #include "plan/plan.h"
@@ -60,7 +60,7 @@ static void same_bits_in_less_memory(const char *device) {
 }
 ON_EVERY_DEVICE(same_bits_in_less_memory)
 
-/* Split in two, a window is no micro-batch, and gradients stay where they were. */
+/* Split in two, a window is not a micro-batch, and gradients stay where they were. */
 static void split_windows_are_as_before(void **state) {
   (void)state;
   ac_plan_desc desc = {.batch = BATCH, .micro_batch = BATCH / 2};

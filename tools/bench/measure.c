@@ -43,7 +43,8 @@ int bench_check_roofs(bench_report *report, const bench_wish *wish) {
   return STATUS_CONTINUE;
 }
 
-/* What one device has no room or no kernel for is said and left out; the others go on. */
+/* If a device has no room or no kernel for a row, a message says so and the row is left out there;
+ * the other devices go on. */
 static bool is_left_out(ac_status status, const ac_device *device, const char *kind,
                         const char *name) {
   if (status != AC_ERROR_MEMORY && status != AC_ERROR_BUDGET && status != AC_ERROR_UNSUPPORTED)
@@ -64,7 +65,7 @@ static ac_status open_lists(lists *l, const bench_report *report, const bench_wi
   ac_bench_desc desc = wish->desc;
   if (!desc.seconds) desc.seconds = 2;
   desc.seconds /= wish->visits;
-  if (wish->visits > 1) desc.rounds = 1; /* visits stand for rounds */
+  if (wish->visits > 1) desc.rounds = 1; /* visits replace rounds */
   ac_status status = AC_OK;
   for (int d = 0; d < report->device_count && status == AC_OK; d++)
     status = ac_bench_create(&l->bench[d], report->devices[d], &desc);
@@ -80,7 +81,7 @@ static bool same_op(const ac_bench_op *a, const ac_bench_op *b) {
          a->update == b->update;
 }
 
-/* The entry of another list that stands for the same row; -1: there is none. */
+/* The entry of the same row in another list; -1: there is none. */
 static int find_entry(const ac_bench *bench, int first, const ac_bench_op *op) {
   for (int i = first; i < ac_bench_count(bench); i++) {
     ac_bench_op other;
@@ -107,11 +108,11 @@ static ac_status measure_entry(bench_report *report, const bench_wish *wish, ben
   return status;
 }
 
-/* A part of the table, whose heading comes with its first row. */
+/* A part of the table. Its heading comes with its first row. */
 typedef struct section {
   bench_kind kind;
   const char *title;        /* "": none */
-  const bench_model *model; /* whose ops they are; NULL: of none */
+  const bench_model *model; /* the model of these ops; NULL: none */
   bool begun;
 } section;
 
@@ -124,7 +125,7 @@ static void print_in_section(const bench_report *report, section *s, const bench
   bench_print_row(report, row);
 }
 
-/* A row and the entries of the devices' lists that stand for it; -1: none, or none any more. */
+/* A row and its entries in the devices' lists; -1: none, or none any more. */
 typedef struct entries {
   int row, of[BENCH_DEVICES];
 } entries;
@@ -182,7 +183,7 @@ static ac_status visit_row(bench_report *report, const bench_wish *wish, const l
   return AC_OK;
 }
 
-/* What was measured before something failed is printed as well. */
+/* Results before a failure are also printed. */
 static int visit_rows(bench_report *report, const bench_wish *wish, const lists *l, section *s,
                       entries *table, int count) {
   ac_status status = AC_OK;
@@ -251,7 +252,7 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish) {
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* Of a whole micro-batch that keeps everything, so that all devices have the same rows. */
+/* The ops of a whole micro-batch without recomputation, so that all devices have the same rows. */
 static bench_setting ops_setting(const bench_wish *wish, const bench_model *model) {
   bench_setting setting = wish->setting;
   if (!setting.batch) setting.batch = model->batch;
@@ -330,7 +331,8 @@ int bench_measure_ops(bench_report *report, const bench_wish *wish) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The work of a window and its update, and what the roofs allow if each op kept to its own. */
+/* The work of a window and its update, and the time that the roofs allow if each op reached its own
+ * roof. */
 static ac_status sum_work(bench_result *r, const ac_bench_roofs *roofs, ac_device *device,
                           const ac_plan *plan) {
   double bound[3] = {0};
@@ -376,8 +378,8 @@ static ac_status measure_planned(bench_result *r, const bench_report *report, in
   return status;
 }
 
-/* What does not fit into the line. Ideal: two operations for each weight and token forward, four
- * backward (Kaplan et al., arXiv 2001.08361), at the rate of the best product. */
+/* Prints what does not fit into the line. Ideal: two operations for each weight and token forward,
+ * four backward (Kaplan et al., arXiv 2001.08361), at the rate of the best product. */
 static void print_step(const bench_report *report, int d, const bench_result *r,
                        const bench_planned *planned) {
   const ac_plan_info *info = ac_plan_get_info(planned->plan);

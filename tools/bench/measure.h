@@ -13,22 +13,22 @@
 typedef struct bench_wish {
   ac_bench_desc desc;       /* of products and ops */
   ac_bench_desc step_desc;  /* of training steps */
-  const char *filter;       /* only rows whose "name precision detail" contains it; NULL: all */
+  const char *filter;       /* only rows with it in "name precision detail"; NULL: all */
   const bench_model *model; /* NULL: by the table */
   bench_setting setting;
   int visits;           /* of products and ops, which share the time of a row */
   int64_t size;         /* of products; 0: several */
-  bool every_precision; /* products in all that a device has, not only the setting's */
+  bool every_precision; /* products in all precisions of a device, not only the setting's */
   bool count_only;      /* rows are added, and nothing is measured or printed */
-  /* A signal that came, on which what is measured so far is printed and nothing more is measured;
-   * 0: none. NULL: there is no watch for signals. */
+  /* The signal that came; 0: none. After one nothing more is measured, and the results so far are
+   * printed. NULL: nobody watches for signals. */
   const volatile sig_atomic_t *signal;
 } bench_wish;
 
 /* Each returns a status of message.h. */
 int bench_measure_roofs(bench_report *report, const bench_wish *wish);
-/* At the end: the copies anew, unless rows have hardly any time. Says which roofs have drifted
- * meanwhile. */
+/* At the end: measures the copies again, unless rows have hardly any time. Says which roofs have
+ * changed meanwhile. */
 int bench_check_roofs(bench_report *report, const bench_wish *wish);
 int bench_measure_gemm(bench_report *report, const bench_wish *wish);
 int bench_measure_ops(bench_report *report, const bench_wish *wish);

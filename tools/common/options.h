@@ -22,7 +22,7 @@ typedef enum option_kind {
 
 typedef struct option_stages {
   int64_t number;
-  const char *text; /* of the schedule, which nobody has looked at yet; NULL: the number counts */
+  const char *text; /* the text of the schedule, not parsed yet; NULL: the number counts */
 } option_stages;
 
 enum { OPTION_LIST_MOST = 8 };
@@ -37,13 +37,13 @@ typedef struct option {
   option_kind kind;
   void *value;
   const char *help;
-  const char *fallback; /* the default in words, where the value does not tell; "" shows none */
+  const char *fallback; /* the default in words, if the value does not tell; "" shows none */
   double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
   bool above_least;     /* `least` itself is out of range */
   bool below_most;      /* so is `most` */
   const char *group;    /* set by options_add */
-  bool given;           /* set by options_parse, or as it was in a record */
-  bool recorded;        /* given in a record alone */
+  bool given;           /* set by options_parse, or by a record */
+  bool recorded;        /* given only in a record */
   bool ignored;         /* set by options_ignore */
 } option;
 
@@ -52,7 +52,7 @@ enum { OPTION_ROWS = 128 };
 typedef struct options {
   const char *command; /* "train gpt" */
   const char *summary; /* what it does, for --help */
-  /* Arguments that are no flags, as the help calls them, and room for as many as there may be;
+  /* Arguments that are not flags, as the help calls them, and room for the largest number of them;
    * NULL: flags only. */
   const char *arguments, **words;
   int word_count; /* set by options_parse */
@@ -76,31 +76,31 @@ typedef struct options {
 void options_add(options *o, const char *group, const option *rows, int count);
 
 /* These flags, separated by single spaces, are parsed and checked as before, but the help lists
- * them among those without effect. Names that are not there are left out. */
+ * them under "without effect". Unknown names are ignored. */
 void options_ignore(options *o, const char *names);
 
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
 
-/* A whole number as the flag takes it, and in its range: also for what files say. False: it is no
- * such number, and *number is left alone. */
+/* A whole number as the flag takes it, and in its range: also for numbers in files. False: it is
+ * not such a number, and *number is left alone. */
 bool options_read_integer(const option *row, const char *text, int64_t *number);
 
 /* Of integers and reals. */
 bool options_in_range(const option *row, double value);
 
 bool options_given(const options *o, const char *name);
-/* By whoever starts the program: a flag of a record that has no meaning beside a new one is none of
- * their mistakes. */
+/* Given by the user now, not by a record: if a flag of a record has no meaning with a new flag,
+ * that is not the user's mistake. */
 bool options_given_now(const options *o, const char *name);
 /* NULL: there is no such flag. */
 option *options_find(const options *o, const char *name);
 
-/* 65536, 64K, 64KiB, 1.5GiB; false: it is no such size. */
+/* 65536, 64K, 64KiB, 1.5GiB; false: it is not such a size. */
 bool options_read_size(const char *text, uint64_t *bytes);
 
-/* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.
+/* All flags but the ignored ones, each with its value on a line that Markdown shows unchanged.
  * The caller frees it; NULL for want of memory. */
 char *options_settings(const options *o);
 

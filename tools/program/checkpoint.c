@@ -31,8 +31,8 @@ double checkpoint_seconds(const checkpoint *c) {
   return c->before + progress_clock() - c->began;
 }
 
-/* Whether the state of a step would take the place of one of another run, whose record is still
- * the folder's. */
+/* Whether the state of a step would replace a state of another run, while the folder still has the
+ * record of that run. */
 static bool is_taken(const checkpoint *c, int64_t step) {
   char path[RUN_PATH_BYTES];
   struct stat info;
@@ -50,7 +50,7 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step) {
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* All of the device that rounding may depend on, in a precision and with that many of its units. */
+/* What of the device can change rounding: name, precision and number of units. */
 static void describe_device(const setup *s, const char *precision, unsigned units, char *text,
                             size_t size) {
   const ac_device_info *device = ac_device_get_info(s->device);
@@ -68,8 +68,8 @@ static unsigned units_of(const setup *s) {
   return (unsigned)ac_device_get_info(s->device)->compute_units;
 }
 
-/* Whether what is in the place of a state may be replaced: this run's own, or the replaced run's,
- * or what is no state any more. */
+/* Whether the file in the place of a state may be replaced: it is this run's own, or the replaced
+ * run's, or no longer a state. */
 static bool may_replace(checkpoint *c, int64_t step, const char *path) {
   const char *other = run_record_replaces(c->record);
   if (!is_taken(c, step)) return true;
@@ -102,8 +102,8 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   if (!may_replace(c, step, path)) return false;
   const bool goes_back = s->flags.watch.on_spike == AC_SPIKE_BACK;
   if (goes_back && !good_state_keep(c->folder, step))
-    say("the good state cannot be kept beside that of step %" PRId64
-        ", from which --on-spike back then cannot go on: %s",
+    say("the good state cannot be kept with the state of step %" PRId64
+        ", so --on-spike back cannot resume from that step: %s",
         step, strerror(errno));
   const bool good =
       !metadata.incomplete &&
@@ -115,8 +115,8 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   return good;
 }
 
-/* All but the newest go: those of later steps are of a life that was given up. What is of another
- * run stays, but for those of the one that this run replaces. */
+/* Removes all states but the newest, and states of later steps, which the run gave up when it went
+ * back. States of other runs stay, but for the run that this one replaces. */
 static void prune(const checkpoint *c) {
   size_t count;
   const char *id = run_record_id(c->record);
@@ -154,14 +154,16 @@ static double number_of(const ac_model_file *file, const char *key, double fallb
   return text && (end == text || *end) ? fallback : number;
 }
 
-/* The same of a whole number; one below the least, or beyond what any run has, counts as none. */
+/* The same for a whole number. A number below the least, or beyond what any run has, counts as
+ * missing. */
 static int64_t count_of(const ac_model_file *file, const char *key, int64_t least,
                         int64_t fallback) {
   const double number = number_of(file, key, (double)fallback);
   return number >= (double)least && number <= 1e15 ? (int64_t)number : fallback;
 }
 
-/* What rounds otherwise than where the state was saved: precision, device, or its threads alone. */
+/* What rounds in another way than when the state was saved: precision, device, or only its threads.
+ */
 static void say_what_differs(const setup *s, const ac_model_file *file) {
   const char *device = ac_model_file_metadata(file, "accrue.device");
   const char *precision = ac_model_file_metadata(file, "accrue.precision");
@@ -195,7 +197,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   const char *seed = ac_model_file_metadata(file, "accrue.state.fit.seed");
   if (seed && strtoull(seed, NULL, 10) != (unsigned long long)c->setup->flags.seed) {
     const int status =
-        fail("the run to go on with has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
+        fail("the run to resume has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
     ac_model_file_close(file);
     return status;
   }
@@ -208,7 +210,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   return STATUS_CONTINUE;
 }
 
-/* The first of the model's settings that a state tells otherwise, dropout apart; NULL: none. */
+/* The first setting of the model that differs in a state, except dropout; NULL: none. */
 static const char *other_setting(const checkpoint *c, const ac_model_file *file) {
   const setup *s = c->setup;
   model_metadata metadata = {0};
@@ -222,7 +224,7 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
   return NULL;
 }
 
-/* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
+/* False, with a warning: the state at a path cannot be resumed. *other: it is one of other
  * data, as older ones will be. */
 static bool load(checkpoint *c, int64_t step, bool *other) {
   char path[RUN_PATH_BYTES];
@@ -268,7 +270,7 @@ int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
       status =
           fail("cannot bring back the good state of step %" PRId64 ": %s", *step, strerror(errno));
   } else if (count)
-    status = fail("no state in %s can be gone on with; --overwrite instead of --resume begins the "
+    status = fail("no state in %s can be resumed; --overwrite instead of --resume begins the "
                   "run anew",
                   c->folder->path);
   free(steps);

@@ -1,5 +1,5 @@
-/* Good states in a run's folder: the one that --on-spike back goes back to, good.safetensors, and
- * beside each state of the run that of then, under another name for the same file. */
+/* Good states in a run's folder: good.safetensors, which --on-spike back goes back to, and with
+ * each state of the run the good state of that time, under another name for the same file. */
 #ifndef TOOLS_PROGRAM_GOOD_STATE_H
 #define TOOLS_PROGRAM_GOOD_STATE_H
 
@@ -9,8 +9,8 @@
 
 #define GOOD_STATE "good.safetensors"
 
-/* Keeps the one of now for the state of a step, or brings back that of a step. Where there is none
- * they do nothing. False, with the reason in errno. */
+/* Keeps the present good state for the state of a step, or brings back the good state of a step. If
+ * there is none, they do nothing. False, with the reason in errno. */
 bool good_state_keep(const run_folder *folder, int64_t step);
 bool good_state_restore(const run_folder *folder, int64_t step);
 

@@ -66,7 +66,7 @@ static void add_options(void *self, options *o) {
   OPTIONS_ADD(o, "Model", shape);
 }
 
-/* The file's shape holds, unless a flag says otherwise. */
+/* The shape comes from the file, unless a flag says otherwise. */
 static int adopt(gpt_config *config, const options *o, const ac_model_file *init,
                  const char *path) {
   gpt_config file;
@@ -138,7 +138,7 @@ static char *config_json(const void *self) {
   return gpt_config_json(&model->config, &model->ends);
 }
 
-/* As transformers writes them, so that it finds the tokenizer beside the new weights, too. */
+/* As transformers writes them, so that it also finds the tokenizer next to the new weights. */
 static const char *const tokenizer_files[] = {"tokenizer.json",
                                               "tokenizer_config.json",
                                               "special_tokens_map.json",

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a group sets to zero the library does not take for its default. */
+/* The library must not take a zero of a group for its default. */
 static double or_off(double x) {
   return x == 0 ? -1 : x;
 }
 
-/* One of "lr=X", "decay=X", "clip=X" at *text, which moves behind it and its comma. */
+/* One of "lr=X", "decay=X", "clip=X" at *text. *text then points after it and its comma. */
 static bool take_setting(const char **text, ac_group_settings *settings) {
   const struct {
     const char *name;

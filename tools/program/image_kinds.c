@@ -95,7 +95,7 @@ static void mobilenet_options(void *self, options *o) {
 
 /* ---- data and files -------------------------------------------------------------------------- */
 
-/* A flag given must not contradict what the file says; the file decides otherwise, within the range
+/* A flag that is given must not contradict the file. Otherwise the file decides, within the range
  * of the flag. */
 static int adopt_number(const options *o, const ac_model_file *init, const char *path,
                         const char *key, const char *flag, int64_t *value) {
@@ -156,7 +156,7 @@ static int prepare_resnet(void *self, const options *o, const ac_model_file *ini
   image_model *model = self;
   int status = prepare(self, o, init, init_path, data);
   if (status == STATUS_CONTINUE && !resnet_depth_is_valid(model->net.depth))
-    return fail_usage("--depth %" PRId64 " is none that a ResNet has: 6 n + 2, 18 or 34",
+    return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give 18, 34 or 6 n + 2",
                       model->net.depth);
   return status;
 }

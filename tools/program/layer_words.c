@@ -11,7 +11,7 @@ static const char *const words[] = {[AC_LAYER_NO_HINT] = "none",
                                     [AC_LAYER_DEAD_UNITS] = "dead units",
                                     [AC_LAYER_VANISHING] = "vanishing"};
 
-/* False: nothing is known of the parameter. */
+/* False: the parameter was not measured. */
 static bool look_at(const ac_trainer *trainer, int index, ac_layer_report *layer,
                     ac_tensor_info *info) {
   return ac_trainer_layer(trainer, index, layer) == AC_OK &&
@@ -31,7 +31,7 @@ json_t *layer_hints(const ac_trainer *trainer) {
   return list;
 }
 
-/* The first few names of those with a hint. */
+/* The first few names of parameters with a hint. */
 typedef struct names {
   char text[400];
   int count;
@@ -70,15 +70,15 @@ void layer_words(const ac_trainer *trainer) {
               small = find(trainer, AC_LAYER_VANISHING, &measured);
   if (dead.count)
     say("dead layers: no gradient in any of %" PRId64 " updates reached %s; units of a ReLU may be "
-        "dead there or behind, or nothing uses them",
+        "dead there or in later layers, or nothing uses them",
         measured, dead.text);
   if (units.count)
     say("dead units: no gradient in any of %" PRId64 " updates reached these outputs of %s; if a "
-        "ReLU follows it lets nothing through: a smaller rate, another start or a leaky one may "
-        "help",
+        "ReLU follows, it passes nothing on: a smaller rate, other initial weights or a leaky ReLU "
+        "may help",
         measured, units.text);
   if (small.count)
-    say("vanishing gradients: 10,000 times smaller an element than the median layer's in %s; "
-        "norms, residual connections or another start may help",
+    say("vanishing gradients: an element of them is 10,000 times smaller than in the median layer "
+        "in %s; norms, residual connections or other initial weights may help",
         small.text);
 }

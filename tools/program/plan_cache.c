@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of which a plan knows nothing, nor does the graph that it is made for. A flag that is not here
+/* These flags change neither a plan nor the graph that it is made for. A flag that is not here
  * belongs to the key. */
 #define FREE_FLAGS                                                                        \
   "steps epochs lr " RATE_SCHEDULE_FLAGS                                                  \
@@ -31,7 +31,7 @@ bool plan_cache_add_device(plan_cache *c, ac_device *device, const char *name, i
   return true;
 }
 
-/* Values, and which of them were given. */
+/* The values of flags, and which of them were given. */
 static char *key_of(const options *o) {
   json_t *record = json_object();
   char *key = options_record(o, FREE_FLAGS, record)

@@ -18,8 +18,8 @@
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* The step in a name that is PREFIX-STEP.safetensors as this program writes it, followed by `rest`;
- * -1: it is none. Other spellings of a number are someone else's. */
+/* The step in a name PREFIX-STEP.safetensors as this program writes it, followed by `rest`; -1: the
+ * name is another one. Other spellings of a number are someone else's files. */
 static int64_t step_in(const char *name, const char *prefix, const char *rest) {
   char own[80];
   const size_t length = strlen(prefix);
@@ -43,7 +43,7 @@ static bool is_hexadecimal(const char *text, size_t length) {
   return length && strspn(text, "0123456789abcdef") >= length;
 }
 
-/* What ac_atomic_open and replacement_open add to a name beside its place: eight hexadecimal
+/* What ac_atomic_open and replacement_open add to the name of an unfinished file: eight hexadecimal
  * digits, a dash, and up to eight letters and digits. Older versions wrote digits or six letters
  * alone, which count unless they read as text. */
 static bool is_mark(const char *mark) {
@@ -55,8 +55,8 @@ static bool is_mark(const char *mark) {
   return !reads_as_text(mark) && (length == 6 || (length <= 8 && is_hexadecimal(mark, length)));
 }
 
-/* What a run that was killed was writing beside its place. Copies that someone made of a file of
- * the run are not. */
+/* Whether a run that was killed left this unfinished file. Copies that a user made of a file of the
+ * run do not count. */
 static bool is_leftover(const char *name) {
   static const char *const files[] = {
       "model.safetensors", "best.safetensors", "diverged.safetensors", "average.safetensors",
@@ -96,7 +96,7 @@ int run_folder_open(run_folder *folder, const char *path) {
   bool locked;
   if (!lock_take(folder->lock, path, &locked))
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
-  folder->made = made; /* only now: that of a run which holds the lock is not ours to remove */
+  folder->made = made; /* only now: the file of a run that holds the lock is not ours to remove */
   if (locked) remove_leftovers(folder); /* else another run may be writing them */
   return STATUS_CONTINUE;
 }

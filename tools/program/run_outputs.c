@@ -25,7 +25,7 @@ static int check_inputs(const setup *s, const char *flag, const char *path) {
     const char *input = path_of(s, inputs[i]);
     if (!input || !outputs_same(input, path)) continue;
     if (!strcmp(flag, "out") && is_folder(path))
-      continue; /* images beside the run are read by name */
+      continue; /* images in the run's folder are read by name */
     return fail_usage("--%s %s is what --%s names; give another path", flag, path, inputs[i]);
   }
   return STATUS_CONTINUE;
@@ -36,7 +36,7 @@ static int check_file(const setup *s, const char *flag, output_kind kind) {
   if (!path) return STATUS_CONTINUE;
   const int status = check_inputs(s, flag, path);
   if (status != STATUS_CONTINUE) return status;
-  /* What is added to is looked at when the state says how much of it is the run's. */
+  /* Files that are added to are checked later, when the state says which part is the run's. */
   if (kind == OUTPUT_METRICS && s->flags.resume && !outputs_holds(path, kind))
     return STATUS_CONTINUE;
   return outputs_check_file(flag, path, kind, path_of(s, "out"));

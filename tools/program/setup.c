@@ -78,7 +78,7 @@ static bool resumes(int argc, char **argv) {
   return options_named("resume", argc, argv) || options_named("resume-or-start", argc, argv);
 }
 
-/* The record that --config names, or that a run to go on with has left in its folder. */
+/* The record that --config names, or the record of a run to resume in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
   char path[RUN_PATH_BYTES];
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
@@ -89,20 +89,19 @@ static int read_record(setup *s, int argc, char **argv) {
   return run_record_read(&s->recorded, config ? config : path);
 }
 
-/* Neither a word nor a record says what is to be trained. */
+/* No word and no record names the model. */
 static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
   const char *out = options_value("out", argc, argv);
   const bool by_folder = !s->recorded && !strcmp(verb, "train") && resumes(argc, argv) &&
                          !options_named("config", argc, argv);
   if (by_folder && !out)
-    return fail_usage("--resume needs --out DIR, the folder of the run to go on with, or the name "
+    return fail_usage("--resume needs --out DIR, the folder of the run to resume, or the name "
                       "of its model");
-  if (by_folder)
-    return fail_usage("%s holds no run to go on with: there is no %s/run.json", out, out);
+  if (by_folder) return fail_usage("%s holds no run to resume: there is no %s/run.json", out, out);
   return fail_usage("a model is missing; accrue %s --help lists them", verb);
 }
 
-/* The model's name comes first, or is that of a record. */
+/* The model's name is the first word, or comes from a record. */
 static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   const bool named = *argc > 0 && strncmp((*argv)[0], "--", 2) != 0;
   int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
@@ -116,7 +115,7 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   return STATUS_CONTINUE;
 }
 
-/* Flags of the record, but for those that are given anew. */
+/* Takes flags of the record, except those that are given anew. */
 static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   if (!resumes && !options_named("config", argc, argv)) return STATUS_CONTINUE;
   int status = s->recorded ? STATUS_CONTINUE : read_record(s, argc, argv);
@@ -125,8 +124,8 @@ static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   if (!model || strcmp(model, s->kind->name) != 0)
     return fail_usage("the run that is recorded is of the model %s, not %s",
                       model ? model : "of no name", s->kind->name);
-  /* What another run has written stays that run's; of a run that goes on, the folder may have been
-   * moved. */
+  /* Outputs of another run must not be taken over from its record. The folder of a run that is
+   * resumed may have been moved. */
   const bool lent = options_named("config", argc, argv);
   const char *except = !lent ? "out"
                        : options_named("tensorboard", argc, argv)
@@ -174,7 +173,7 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
-/* Of the run that is gone on with; *file NULL: there is none. */
+/* The newest state of the run to resume; *file NULL: there is none. */
 static int newest_state(const train_flags *f, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   run_folder folder = {.lock = -1};
   *file = NULL;
@@ -183,7 +182,7 @@ static int newest_state(const train_flags *f, ac_model_file **file, char path[RU
   return run_folder_newest(&folder, file, path);
 }
 
-/* A number of a state's, in the range of a flag; 0: there is none. */
+/* A number in a state, within the range of a flag; 0: there is none. */
 static int64_t number_of(const setup *s, const ac_model_file *file, const char *key,
                          const char *flag) {
   const char *text = ac_model_file_metadata(file, key);
@@ -191,7 +190,8 @@ static int64_t number_of(const setup *s, const ac_model_file *file, const char *
   return text && options_read_integer(options_find(&s->options, flag), text, &number) ? number : 0;
 }
 
-/* A run that began with --init has the model's shape in its states; the file may be gone by now. */
+/* A run that began with --init has the model's shape in its states; the file may not exist any
+ * more. */
 static int open_data(setup *s) {
   char path[RUN_PATH_BYTES];
   const char *from = s->flags.init;
@@ -210,7 +210,7 @@ static int open_data(setup *s) {
   return status;
 }
 
-/* Counts the run's windows and lays the schedule over them. */
+/* Counts the run's windows, and makes the schedule for them. */
 static int make_schedule(setup *s) {
   train_flags *f = &s->flags;
   const int64_t count = ac_dataset_count(s->data.train);
@@ -262,8 +262,8 @@ static int open_device(setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
- * counted before the first micro-batch, and a batch of tokens is small. */
+/* Usually nothing is read ahead unless it is asked for. But folded windows are: the weights of
+ * losses are counted before the first micro-batch, and a batch of tokens is small. */
 static bool reads_to_count(const setup *s) {
   const train_flags *f = &s->flags;
   return f->storage.gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
@@ -289,7 +289,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
-  /* Histograms are of gradients, too, and what goes by their noise has to keep them. */
+  /* Histograms and whatever uses the noise of gradients need gradients that are kept. */
   if (f->histograms || f->batches.grow_from || f->noise_layers)
     desc.gradients = AC_GRADIENTS_BUFFER;
   return desc;
@@ -311,8 +311,8 @@ static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   return status;
 }
 
-/* What the library says, with the flag by which its proposal is taken, and what would need less
- * where that is too much. */
+/* Prints the library's message, with the flag that accepts its proposal, and what would need less
+ * memory if the plan is too large. */
 static int refuse_plan(const setup_request *request, ac_status status) {
   ac_graph *graph = NULL;
   const int failed = fail_setup(status);
@@ -324,8 +324,8 @@ static int refuse_plan(const setup_request *request, ac_status status) {
   return failed;
 }
 
-/* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
- * too: where nobody says how large these are, they are at most half of it. */
+/* The noise of gradients is known only of windows of several micro-batches. The smallest window
+ * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. */
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
   const int64_t from = s->flags.batches.grow_from;
   setup_request request = {s, change, 0};
@@ -348,8 +348,8 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
   return status;
 }
 
-/* A run that goes on does so at the micro-batch it had, as others round otherwise; unless that does
- * not fit any more. */
+/* A run that is resumed keeps its micro-batch, as others round in another way; unless it does not
+ * fit any more. */
 static int plan_to_go_on(setup *s) {
   const train_flags *f = &s->flags;
   char path[RUN_PATH_BYTES];
@@ -362,12 +362,12 @@ static int plan_to_go_on(setup *s) {
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
   if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;
-  say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
+  say("the run's micro-batch of %lld cannot be used any more (%s); another one is planned",
       (long long)request.micro_batch, ac_last_error());
   return STATUS_CONTINUE;
 }
 
-/* One of the cache's, or one that it gets. */
+/* A plan from the cache, or a new one for the cache. */
 static int make_plan(setup *s) {
   const bool shares = s->cache && s->cache->device == s->device;
   if (shares) s->plan = plan_cache_find(s->cache, &s->options);
@@ -379,8 +379,8 @@ static int make_plan(setup *s) {
   return status;
 }
 
-/* Where gradients are folded, what the tokens of a window weigh is counted before its first
- * micro-batch. */
+/* With folded gradients, the weight of a window's tokens is counted before its first micro-batch.
+ */
 static int check_counting(const setup *s) {
   const ac_plan_info *info = ac_plan_get_info(s->plan);
   if (info->gradients != AC_GRADIENTS_FOLDED || info->read_ahead || !s->data.tokens_per_sample ||

@@ -1,5 +1,5 @@
-/* Curves of several runs, one picture for each quantity, drawn by gnuplot. A run has the same line
- * in all pictures, told by colour and by dashes. */
+/* Curves of several runs, one picture for each quantity, drawn by gnuplot. A run has the same
+ * colour and dashes in all pictures. */
 #ifndef TOOLS_REPORT_CURVES_H
 #define TOOLS_REPORT_CURVES_H
 
@@ -11,7 +11,7 @@ typedef struct curves {
   const history *runs;
   size_t count;
   bool log;         /* losses and gradient norms on a logarithmic scale */
-  const char *path; /* of the page: what gnuplot draws lies beside it for a while */
+  const char *path; /* of the page: gnuplot's pictures are next to it for a while */
   int pictures;     /* how many there are in the page; counted by curves_write */
 } curves;
 
