@@ -13,7 +13,9 @@ Commands that are only shown (indented, or in ```sh) do not run. Those of accrue
 
 import argparse
 import concurrent.futures
+import difflib
 import gzip
+import itertools
 import os
 import re
 import shlex
@@ -114,12 +116,19 @@ def agree(expected, actual, words):
 
 
 def elide(expected, actual):
-    """What was printed, cut at the places where the page cuts it."""
-    if expected.count("...") != 1:
+    """What was printed, cut like the page: of what is between two lines "..." the most similar lines stay."""
+    parts = [list(lines) for cut, lines in itertools.groupby(expected, lambda line: line == "...") if not cut]
+    if "..." not in expected or not parts or sum(map(len, parts)) > len(actual):
         return actual
-    at = expected.index("...")
-    end = len(expected) - at - 1
-    return actual[:at] + ["..."] + (actual[len(actual) - end:] if end else [])
+    starts, ends = expected[0] != "...", expected[-1] != "..."
+    kept, at = [], 0
+    for i, part in enumerate(parts):
+        last = len(actual) - sum(map(len, parts[i:]))
+        choices = [0] if i == 0 and starts else [last] if i == len(parts) - 1 and ends else range(at, last + 1)
+        best = max(choices, key=lambda k: sum(difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(part, actual[k:])))
+        kept += (["..."] if best > at else []) + actual[best:best + len(part)]
+        at = best + len(part)
+    return kept + (["..."] if at < len(actual) else [])
 
 
 def complaint(command):
@@ -258,7 +267,7 @@ def main():
     parser.add_argument("pages", nargs="*")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--seconds", type=float, default=SECONDS)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     arguments.program, arguments.fixture = os.path.abspath(arguments.program), os.path.abspath(arguments.fixture)
 
     devices = subprocess.run([arguments.program, "devices"], capture_output=True, text=True, check=True).stdout
