@@ -14,7 +14,7 @@
 
 enum { AC_BACKEND_VERSION = 1 };
 
-/* What runs beside each other, each in the order of the calls. */
+/* Queues run at the same time; each keeps the order of its calls. */
 typedef enum ac_queue {
   AC_QUEUE_RUN, /* everything but: */
   AC_QUEUE_IN,  /* move_in */
@@ -36,11 +36,11 @@ typedef struct ac_backend {
   bool compiles;         /* kernels, in `prepare` or, as drivers may, in a first run */
   bool is_host;          /* computes with the program's own processors and memory */
 
-  /* Number of devices, and the description of one, which costs little. 0 devices (no driver, say)
-   * is no error. */
+  /* Number of devices, and the description of one, which costs little. 0 devices (for example
+   * because there is no driver) is not an error. */
   int (*count)(void);
   ac_status (*describe)(int index, ac_device_info *info);
-  /* Says of each driver that offers no device why; "": there is no such driver. NULL: nothing. */
+  /* Says why, for each driver that offers no device; "": there is no such driver. NULL: nothing. */
   void (*explain)(char *text, size_t size);
   /* Adds to a description what only an open device knows; NULL: nothing. */
   ac_status (*examine)(int index, ac_device_info *info);

@@ -1,6 +1,6 @@
 /* Adafactor's step (formulas in ops/adafactor.h) in three passes, each bound by memory: squares,
- * the size of the update, the update. The first two go by tiles of a grid that does not depend on
- * the threads, and each tile leaves sums of its own in the workspace, which one thread adds up. */
+ * the size of the update, the update. The first two work on tiles of a grid that does not depend on
+ * the threads. Each tile leaves its own sums in the workspace, and one thread adds them up. */
 #include "ops/adafactor.h"
 
 #include "backend/cpu/update.h"

@@ -96,7 +96,7 @@ INLINE void transform_outputs(const vector y[2], vector w[4]) {
   w[3] = scaled(y[1], -1.0f);
 }
 
-/* One vector of channels of a tile, whose elements are `distance` apart. */
+/* One vector of channels of a tile. Its elements are `distance` apart. */
 INLINE void transform_quad(const float *quad, int64_t distance, float *to, int64_t points) {
   vector rows[4][2], w[4];
 #pragma GCC unroll 2

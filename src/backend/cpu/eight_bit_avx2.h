@@ -107,7 +107,7 @@ static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm256_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared. */
+/* Ends a block after all its runs were read and compared. */
 static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   float each[8], most = 0;
   _mm256_storeu_ps(each, r->most);

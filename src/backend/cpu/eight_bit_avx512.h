@@ -108,7 +108,7 @@ static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm512_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared. */
+/* Ends a block after all its runs were read and compared. */
 static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   const float most = _mm512_reduce_max_ps(r->most), scale = ac_eight_bit_scale(most);
   memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);

@@ -48,7 +48,8 @@ static inline float exponential(float x) {
 }
 
 static inline float two_to_minus(float x) {
-  /* Of floats with a sign the smaller are larger as integers, whose minimum is one instruction. */
+  /* The smaller of two negative floats is the larger one as an integer; the minimum of integers is
+   * one instruction. */
   uint32_t bits = ac_float_bits(x) | 0x80000000u, least = ac_float_bits(-127.0f);
   float y = ac_float_from_bits(bits < least ? bits : least);
   float shifted = y + ROUND_TO_POWER;

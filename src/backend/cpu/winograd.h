@@ -64,15 +64,15 @@ typedef struct ac_winograd_windows {
   int64_t points, panels, channels;
 } ac_winograd_windows;
 
-/* The windows of channels [channel, channel + channels) in tiles [first, first + count), of which
- * the first in an image begins `padding` before it; those that a last panel lacks are zero. */
+/* The windows of channels [channel, channel + channels) in tiles [first, first + count). The first
+ * tile of an image begins `padding` before the image. Tiles that the last panel lacks are zero. */
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
                         int64_t channel, int64_t channels, int64_t first, int64_t count,
                         const ac_winograd_windows *windows);
 
-/* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights
- * [rows, depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. Up to a multiple of vectors there
- * are zeros behind the last k. */
+/* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights [rows,
+ * depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. After the last k there are zeros, up to
+ * a multiple of vectors. */
 void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_t points,
                          int64_t stride, int thread, int team);
 
