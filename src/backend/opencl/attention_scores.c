@@ -92,7 +92,7 @@ static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
   return b;
 }
 
-/* Those from `pair` on; false behind the last. */
+/* Takes the pairs from `pair` on; false after the last. */
 static bool take_pairs(block *b, int64_t pair) {
   const int64_t heads = b->s->heads;
   if (pair >= pairs_of(b->s)) return false;
@@ -121,7 +121,7 @@ typedef struct matrix {
   bool is_float;
 } matrix;
 
-/* Position `row` and those behind it of each head in [samples, positions, width], from that column
+/* Position `row` and those after it, of each head in [samples, positions, width], from that column
  * on. */
 static matrix of_heads(const block *b, const void *data, int64_t width, int64_t column,
                        int64_t row) {

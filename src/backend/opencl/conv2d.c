@@ -52,8 +52,8 @@ static ac_cl_tile tile_of(const ac_opencl *cl, const product *p) {
   return t;
 }
 
-/* The image that taps are taken from, of `in` channels a group, and the one whose positions are
- * counted, of `out`. */
+/* The image that taps are taken from, with `in` channels a group, and the image that positions are
+ * counted in, with `out`. */
 typedef struct images {
   const ac_operand *taps, *positions;
   int64_t in, out;

@@ -144,9 +144,8 @@ static void multiply_small(const ac_gemm *g, const float *bias) {
       multiply_block(g, row, ac_min(ROWS_BLOCK, g->m - row), k, ac_min(K_BLOCK, g->k - k), bias);
 }
 
-/* By measurement: from about 2^27 multiplications on OpenBLAS's second level of blocking pays,
- * before that for a transposed A whose rows lie far apart, and it is better with a few rows or
- * columns. */
+/* Measured: from about 2^27 multiplications on, OpenBLAS's second level of blocking pays. It pays
+ * earlier for a transposed A with rows that lie far apart, and with few rows or columns. */
 static bool is_small(const ac_gemm *g) {
   return (g->beta == 0.0f || g->beta == 1.0f) && g->m >= 4 && g->n >= 24 &&
          (double)g->m * (double)g->n * (double)g->k <= 0x1p27 && !(g->transpose_a && g->lda > 512);

@@ -1,4 +1,4 @@
-/* Matrix products on the CPU: what one is, how a team shares it out, and who computes it. */
+/* Matrix products on the CPU: what one is, how a team shares it out, and which code computes it. */
 #ifndef AC_BACKEND_CPU_PRODUCT_GEMM_H
 #define AC_BACKEND_CPU_PRODUCT_GEMM_H
 
