@@ -23,7 +23,7 @@ typedef struct ac_loader_desc {
   ac_epoch_end epoch_end;
   const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
-  const void *owner;          /* on whose behalf samples are read (ac_dataset_read_for) */
+  const void *owner;          /* samples are read for it (ac_dataset_read_for) */
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs; they have no memory for batches */
 } ac_loader_desc;
 

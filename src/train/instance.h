@@ -26,7 +26,7 @@ typedef struct ac_prepared {
   void **handles;   /* by value; NULL for those that share */
   void **parts;     /* by step and operand (moves.c): handles of parts of tensors; NULL: no
                        step is cut */
-  int arriving;     /* the step whose state is on its way to the device; -1: none */
+  int arriving;     /* the step with state on its way to the device; -1: none */
   int64_t batch;
   bool has_run; /* its micro-batch */
 } ac_prepared;
