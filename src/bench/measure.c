@@ -1,8 +1,8 @@
-/* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
- * so each round of samples that was too uneven is followed by one of twice the length, while there
- * is time. Within a round a machine may be quiet and slow, so unless told otherwise there are two
- * at least, however long they take, and the difference of two rounds' medians is part of the
- * spread. */
+/* Medians and spreads. Other work on a machine comes in bursts, and a longer sample averages over
+ * them. So if a round of samples is too uneven, the next round has samples of twice the length,
+ * while there is time. A whole round may be even but slow. So there are at least two rounds, unless
+ * the caller asks for one, however long they take, and the difference of two rounds' medians is
+ * part of the spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
