@@ -8,18 +8,18 @@
  *   dv = (P o mask)^T dy,  dS = scale P o (mask o (dy v^T) - D),  dq = dS k,  dk = dS^T q
  *
  * Queries come in blocks of rows and keys in parts, so that one block's scores of one part stay in
- * the cache, however long the context; of T x T only the blocks on and below the diagonal are
- * computed. Forward, a thread has a block of one head. Part by part its largest score grows, and
- * what was summed before is scaled by e^(old - new) (Milakov and Gimelshein, arXiv 1805.02867).
- * Backward, a thread has a whole head, part by part, and within a part blocks add to dk and dv:
- * going from the last block to the first, the first product writes all rows, the others add. The
- * first part writes dq, the others add.
+ * the cache for every length of context. Of T x T only the blocks on and below the diagonal are
+ * computed. Forward, a thread has a block of one head. Its largest score grows part by part, and
+ * earlier sums are scaled by e^(old - new) (Milakov and Gimelshein, arXiv 1805.02867). Backward, a
+ * thread has a whole head, part by part, and within a part blocks add to dk and dv: going from the
+ * last block to the first, the first product writes all rows, the others add. The first part writes
+ * dq, the others add.
  *
- * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block and a
- * part use, and backward the sums dk and dv of a part and, where there are several parts, dq of a
- * head. Where bf16 is best multiplied as it is (product/gemm.h), q, k, v and dy are used where they
- * lie, and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first
- * half of its floats. */
+ * If storage is 16 bits, the thread's workspace holds floats: the rows that a block and a part use;
+ * backward also the sums dk and dv of a part and, if there are several parts, dq of a head. If
+ * products of bf16 are fastest without conversion (product/gemm.h), q, k, v and dy are not copied,
+ * and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first half of
+ * its floats. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"

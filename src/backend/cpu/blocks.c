@@ -31,9 +31,9 @@ static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
 
-/* Elements of a block where items are short: it then lies in the nearest cache with what is asked
- * for ahead, and takes turns with its operands so short that memory is never idle. Of streamed ones
- * few enough lines that their stores leave room for loads under way. */
+/* Elements of a block if items are short: it then fits in the nearest cache together with what is
+ * prefetched, and its turns are so short that memory is never idle. A streamed block has so few
+ * lines that its stores leave room for pending loads. */
 enum { SHORT_BLOCK = 256, STREAMED_BLOCK = 128, BLOCKS_AHEAD = 2 };
 _Static_assert(MOST_OPERANDS *SHORT_BLOCK <= SCRATCH, "all operands have short blocks");
 

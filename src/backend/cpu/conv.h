@@ -1,6 +1,5 @@
-/* What convolutions are made of on the CPU: images laid out so that every product runs over
- * contiguous floats (conv_patch.c), the products (product/indirect.h), and rows of images
- * (conv_row.c). */
+/* The parts of convolutions on the CPU: images laid out so that every product runs over contiguous
+ * floats (conv_patch.c), the products (product/indirect.h), and rows of images (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 

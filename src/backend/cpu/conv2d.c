@@ -114,9 +114,9 @@ static void forward_axis(const problem *p, int i, phase *f) {
                                     .spacing = a->dilation[i]};
 }
 
-/* Output h = start + i * stride meets those taps r for which h + padding - r * dilation is a
- * multiple of the stride, which are `tap_step` apart; from the last of them on the source's
- * positions grow. */
+/* Output h = start + i * stride meets the taps r for which h + padding - r * dilation is a multiple
+ * of the stride. These are `tap_step` apart. From the last tap to the first, the source's positions
+ * grow. */
 static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
   const ac_conv2d_attributes *a = p->attributes;
   int64_t stride = a->stride[i], dilation = a->dilation[i];

@@ -49,9 +49,9 @@
  * value. */
 enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
-/* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. Of
- * few channels in pairs there may be more, as a quarter of a patch has room for: each channel's
- * outputs are then written in longer runs, for which memory is faster. */
+/* Outputs of a region of small images: enough for whole tiles, and few enough for many channels in
+ * a patch. If there are few channels in pairs, there may be as many outputs as fit in a quarter of
+ * a patch: then each channel's outputs are written in longer runs, which is faster. */
 enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128, MOST_SPREAD_PAIRS = 1024 };
 
 static int64_t residue_count(const ac_conv_axis *a) {

@@ -231,8 +231,8 @@ static void warn_about_kernels(const ac_blas *blas, const ac_device_desc *desc) 
   desc->log(desc->log_user, AC_LOG_WARNING, line);
 }
 
-/* A child of fork has no thread but the one that forked, and would wait for the others of its team
- * for ever. So that thread gives its team up before it forks, and parent and child make new ones.
+/* After a fork the child has only the thread that forked, and would wait for the others of its team
+ * for ever. So that thread releases its team before it forks, and parent and child make new ones.
  * (LLVM's OpenMP, which has no such function under clang, does it by itself.) */
 #if defined(_OPENMP) && defined(__GNUC__) && __GNUC__ >= 9
 static void give_up_team(void) {

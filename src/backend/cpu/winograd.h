@@ -1,6 +1,6 @@
-/* What convolutions of 3 x 3 are made of that are computed by tiles of 2 x 2 outputs, after
- * Winograd: F(2 x 2, 3 x 3) of Lavin and Gray, arXiv 1509.09308. A tile takes 16 products for each
- * pair of channels in place of 36.
+/* The parts of convolutions of 3 x 3 that are computed by tiles of 2 x 2 outputs, after Winograd:
+ * F(2 x 2, 3 x 3) of Lavin and Gray, arXiv 1509.09308. A tile takes 16 products for each pair of
+ * channels instead of 36.
  *
  *   y  = A' [(G g G') (B' d B)] A      d: the 4 x 4 window of the tile, g: the kernel
  *   dg = G' [(A dy A') (B' d B)] G     summed over tiles before the outer transforms
@@ -15,8 +15,8 @@
  * Over all channels each point is a matrix product. The tiles of all images, one after the other,
  * are its columns, or what it sums over.
  *
- * A value that is not finite reaches all outputs of its windows, and others of their tiles become
- * NaN. The same holds of the gradients. */
+ * A value that is not finite reaches all outputs of its windows, and other outputs of their tiles
+ * become NaN. The same is true of the gradients. */
 #ifndef AC_BACKEND_CPU_WINOGRAD_H
 #define AC_BACKEND_CPU_WINOGRAD_H
 

@@ -1,4 +1,5 @@
-/* The OpenCL backend's inside: the state of an open device, and how an op's file launches kernels.
+/* Internals of the OpenCL backend: the state of an open device, and how an op's file launches
+ * kernels.
  *
  * An op is an entry of its file (ac_cl_op). Its functions `run` and `run_joined` list the launches,
  * and serve `prepare` as well: while preparing, launches compile their kernel and stop there, so

@@ -1,6 +1,7 @@
-/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or
- * on a CPU some, instead of a work-item an element; what is rounded by chance draws its numbers;
- * and where each element is stepped by itself one launch steps several parameters. */
+/* What the steps of parameters share. States may be in blocks of 8 bits: then a work-group has a
+ * block, or several on a CPU; otherwise a work-item has an element. Random numbers are drawn for
+ * stochastic rounding. If each element is stepped by itself, one launch steps several
+ * parameters. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 

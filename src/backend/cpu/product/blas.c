@@ -65,9 +65,9 @@ static bool is_room(bool *tight) {
   return false;
 }
 
-/* Whether so many more threads can be had. malloc gives each of the first few threads that call it
- * 64 MiB of address space, which must not be taken from the last ones' stacks: OpenMP ends the
- * program where it cannot start a thread. */
+/* Whether so many more threads can be started. malloc gives each of the first few threads that call
+ * it 64 MiB of address space. Enough must be left for the stacks of the last threads: OpenMP ends
+ * the program if it cannot start a thread. */
 static bool threads_fit(int more) {
   const uint64_t arenas = (uint64_t)(more < 5 ? more - 1 : 4) * (64 << 20);
   return ac_pages_available(ac_openblas_bytes(more) + arenas);

@@ -1,8 +1,8 @@
 /* Products of bf16 by the instructions that CPUs have for them. Each of these rounds, orders and
- * flushes in a way of its own: a numeric class. Whatever the class, operands are packed alike, in
- * pairs of neighbours along k, and a matrix product's bits depend on its class and operands alone,
- * neither on blocks nor on threads. A convolution's steps are those of its
- * patch (backend/cpu/conv.h). */
+ * flushes in a way of its own: a numeric class. Operands are packed in the same way for all
+ * classes, in pairs of neighbours along k. A matrix product's bits depend only on its class and
+ * operands, not on blocks or threads. A convolution's steps are those of its patch
+ * (backend/cpu/conv.h). */
 #ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
 #define AC_BACKEND_CPU_PRODUCT_DOT_H
 
@@ -113,7 +113,7 @@ typedef struct ac_dot_image {
 typedef void ac_dot_correlate(int64_t steps, int rows, int columns, const ac_dot_image *a,
                               const uint32_t *b, float *sums, int64_t distance, bool add);
 
-/* A numeric class: what computes it here. The emulation gives the same bits everywhere, slowly.
+/* A numeric class, and what computes it here. The emulation gives the same bits everywhere, slowly.
  *
  * In all of them subnormal operands and results are zeros of the same sign. a and b are the
  * elements of a pair of op(A) and one of op(B), s is the sum:

@@ -90,9 +90,9 @@ enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_TAKES_NOT_AHEAD, AC_CL_UNIT_LEAVES };
 /* NULL after the last. */
 const ac_cl_unit *ac_cl_unit_at(int index);
 
-/* Whether to look for a unit on this device; looking for it, when the device is opened, which sets
- * `unit` and says so in `info`. False: it could not be found out, for lack of memory or because the
- * trial left a context in which nothing runs; there is none then. */
+/* The first says whether to look for a unit on this device. The second looks for it, when the
+ * device is opened, sets `unit` and says so in `info`. False: it could not find out, because there
+ * was no memory or the trial left a context in which nothing runs; then there is no unit. */
 bool ac_cl_unit_wanted(cl_device_id device);
 bool ac_cl_unit_find(ac_opencl *cl);
 
