@@ -22,13 +22,15 @@ ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   if (!resolved->samples) resolved->samples = 15;
   if (!resolved->rounds) resolved->rounds = 2;
   if (!(resolved->seconds > 0 && resolved->spread > 0) || isinf(resolved->seconds))
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: %g seconds and a spread of %g cannot be measured",
-                   resolved->seconds, resolved->spread);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "bench: seconds must be positive and finite, and spread positive; they are %g and %g",
+        resolved->seconds, resolved->spread);
   if (resolved->samples < AC_BENCH_LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
                    resolved->samples, (int)AC_BENCH_LEAST_SAMPLES, (int)MOST_SAMPLES);
   if (resolved->rounds < 1 || resolved->rounds > MOST_ROUNDS)
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d rounds; there are from 1 to %d at least",
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d rounds; there must be from 1 to %d",
                    resolved->rounds, (int)MOST_ROUNDS);
   if (resolved->footprint && resolved->footprint < least_footprint)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: a footprint of %llu bytes; at least %llu",

@@ -217,7 +217,7 @@ static void computed_weights_have_to_be_given(const char *device) {
       .batch = ROWS, .micro_batch = 2, .optimizer = AC_SGD, .sgd_no_momentum = true};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_refused(ac_plan_create(&r.plan, g, r.device, &desc), AC_ERROR_UNSUPPORTED,
-                 "what loss weighed weighs does not follow from inputs alone");
+                 "the weight of loss weighed does not follow from inputs alone");
   assert_null(r.plan);
   desc.loss_means = AC_LOSS_MEANS_PER_SAMPLE + 1;
   assert_refused(ac_plan_create(&r.plan, g, r.device, &desc), AC_ERROR_ARGUMENT,
