@@ -26,8 +26,8 @@ static bool on_event(void *user, const ac_fit_event *event) {
   return true;
 }
 
-/* What is folded cannot be clipped. In f16 the scale begins so high that windows overflow, which
- * goes by their batch. */
+/* What is folded cannot be clipped. In f16 the scale begins so high that windows overflow; which
+ * ones depends on their batch. */
 static ac_trainer_desc scaled(const ac_plan_desc *plan) {
   const ac_loss_scaling_desc high = {
       .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};
@@ -71,8 +71,7 @@ static snapshot run_by_schedule(const char *device, const shape_of_model *model,
   return s;
 }
 
-/* One window after the other, each by a trainer of its own, whose plan is for that window's batch.
- */
+/* One window after the other, each by a trainer of its own with a plan for that window's batch. */
 static snapshot run_apart(const char *device, const shape_of_model *model, ac_plan_desc plan,
                           ac_last_window last, const int64_t *batches, diary *d) {
   ac_dataset *data = dataset_of(COUNT);
@@ -196,7 +195,8 @@ static void rates_follow_the_batch(void **state) {
   }
 }
 
-/* Also where a run goes on by other rows, of whose first one the epoch's rest leaves none. */
+/* Also if a run is resumed with another schedule, and the rest of the epoch has no window of its
+ * first batch. */
 static void rates_follow_other_rows(void **state) {
   (void)state;
   static const ac_batch_stage before[] = {{5, AC_BATCH_FROM_STEP, 0}},

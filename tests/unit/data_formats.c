@@ -181,10 +181,10 @@ static void text_is_text(void **state) {
   ac_tokens_free(tokens);
 }
 
-/* ---- what is no file ------------------------------------------------------------------------- */
+/* ---- not a file ------------------------------------------------------------------------------ */
 
-/* A pipe has no second beginning: all of it is read at once, CIFAR-100 too, though it is asked
- * first whether it is CIFAR-10. */
+/* A pipe can be read only once: all of it is read at once, also CIFAR-100, although the reader
+ * first checks whether it is CIFAR-10. */
 static void pipes_are_read_once(void **state) {
   (void)state;
   const test_path pipe = in_folder("pipe");

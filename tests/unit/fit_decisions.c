@@ -10,7 +10,7 @@ typedef struct watcher {
   ac_trainer *trainer;
   int decisions, steps, asked; /* events of each kind; calls of the trainer's own `decide` */
   bool kept;                   /* gradients are there to be read */
-  int64_t skip, stop;          /* the steps in whose decisions that is said; 0: none */
+  int64_t skip, stop;          /* the steps to skip and to stop at; 0: none */
   double factor;               /* of all decisions; 0: left */
   double factors[2 * STEPS], norms[2 * STEPS];
 } watcher;

@@ -308,7 +308,7 @@ ON_EVERY_DEVICE(windows_are_not_taken_back)
 
 /* ---- what weighs nothing --------------------------------------------------------------------- */
 
-/* All that is kept besides, but for Muon's vectors, which have a second moment. */
+/* The second moments of all parameters; 0 for parameters without one. Muon has one for vectors. */
 static float *all_second_moments(run *r, size_t total) {
   float *all = calloc(total, sizeof *all), *next = all;
   assert_non_null(all);
@@ -320,8 +320,8 @@ static float *all_second_moments(run *r, size_t total) {
   return all;
 }
 
-/* A window whose tokens are all ignored, one whose weights are zero, one whose weights are too
- * small to divide by; or as it is. */
+/* A window with ignored tokens only, one with weights of zero, one with weights that are too small
+ * to divide by; or the window as it is. */
 static corpus lightened(const corpus *c, int kind) {
   corpus light = *c;
   for (int i = 0; i < SAMPLES * CONTEXT; i++) {
@@ -442,7 +442,7 @@ static ac_graph *weighing_graph(void) {
   return g;
 }
 
-/* What weights that are computed come to is known behind the window alone, when it was folded. */
+/* The sum of computed weights is known only after the window, when it was folded already. */
 static void what_is_not_known_before_is_not_skipped(const char *device) {
   static const float x[BATCH] = {1, 1, 1, 1, 1, 1, 1, 1};
   float s[BATCH] = {1, 0, 2, 0, 0, 0, 0, 0};

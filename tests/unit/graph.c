@@ -360,8 +360,8 @@ static void wrong_leaves_are_named(void **state) {
            (ac_graph_set_output(g, "", ac_relu(x)), NULL));
 }
 
-/* Whoever takes a tensor and yields one was given something wrong above. The names are those of the
- * functions but for these. */
+/* Every function that takes a tensor and returns one was given something wrong above. The names are
+ * those of the functions but for these. */
 static void every_builder_was_tried(void **state) {
   (void)state;
   read_declarations();
@@ -380,8 +380,8 @@ static void every_builder_was_tried(void **state) {
   }
 }
 
-/* What costs nothing is no op: a hint on it is one on the op whose result it passes on, whatever
- * lies between, and is not refused where there is no such op. */
+/* A view costs nothing and is not an op. A hint on it counts for the op that made its result,
+ * whatever is between them, and is not refused if there is no such op. */
 static void hints_on_views_are_for_their_op(void **state) {
   (void)state;
   ac_graph *g = new_graph();

@@ -164,7 +164,7 @@ static void what_grows_is_a_schedule(const char *device) {
 }
 ON_SHARED_DEVICES(what_grows_is_a_schedule)
 
-/* Of 11 samples four windows of 2 leave 3, which are no window of 4: there the epoch ends. */
+/* Of 11 samples four windows of 2 leave 3, too few for a window of 4: there the epoch ends. */
 static void growth_may_end_an_epoch(void **state) {
   (void)state;
   for (int ahead = 0; ahead < 2; ahead++) {
@@ -186,8 +186,8 @@ static void growth_may_end_an_epoch(void **state) {
 
 /* ---- how far --------------------------------------------------------------------------------- */
 
-/* On a quadratic whose noise scale is 4.3 samples, so that batches of 8 are worth 0.4 of theirs,
- * and those of 16 are not. */
+/* On a quadratic with a noise scale of 4.3 samples, so that batches of 8 are worth 0.4 of theirs,
+ * and batches of 16 are not. */
 static void batches_grow_as_far_as_the_scale_says(void **state) {
   (void)state;
   const double exact = noisy_points_scale();

@@ -1,5 +1,5 @@
 /* What is refused of several losses, by its sentence, and that nothing is changed by what is:
- * windows whose weights are not known, or are not what was given, and graphs that make no sense. */
+ * windows with weights that are not known, or are not what was given, and graphs without sense. */
 #include "losses.h"
 
 static const losses padded = {
@@ -235,7 +235,7 @@ static void computed_weights_have_to_be_given(const char *device) {
 }
 ON_EVERY_DEVICE(computed_weights_have_to_be_given)
 
-/* What one loss ignores is no class to another that reads the same targets. */
+/* An index that one loss ignores is not a class for another loss with the same targets. */
 static void targets_are_checked_for_every_loss(void **state) {
   (void)state;
   static const ac_cross_entropy_desc minus_one = {.ignore = true, .ignore_index = -1},

@@ -86,7 +86,7 @@ static void look_at_layers(const run *r, ac_noise_scale noise[PARAMETERS]) {
     assert_ok(ac_trainer_noise_scale_of(r->trainer, i, &noise[i]));
 }
 
-/* In the middle of a window, too. */
+/* Also in the middle of a window. */
 static void layers_are_part_of_states(void **state) {
   (void)state;
   const test_path path = in_folder("layers");

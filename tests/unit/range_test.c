@@ -1,5 +1,5 @@
-/* Range tests: rates, losses and what is suggested on a model whose losses are known; why they end;
- * and that the trainer is afterwards what it was, to the bit, whatever has happened. */
+/* Range tests: rates, losses and what is suggested, on a model with known losses; why they end; and
+ * that the trainer is afterwards what it was, to the bit, whatever has happened. */
 #include "states.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static ac_status read_one(void *user, const ac_sample_key *key, void *const *fie
 typedef struct known {
   run r;
   ac_dataset *ones;
-  double bad; /* the sample that is no number */
+  double bad; /* the sample that is not a number */
 } known;
 
 static void start_known(known *k, double bad) {

@@ -65,7 +65,7 @@ static ac_schedule schedule_of(const op_vector *v) {
 }
 
 /* What PyTorch computes from the rate before it has lost up to a unit in the last place of lr at
- * each of some hundred updates. */
+ * each of about a hundred updates. */
 static void assert_near(const op_vector *v, const char *what, int64_t at, double is, double should,
                         double top) {
   if (!(fabs(is - should) <= 1e-9 * fabs(should) + 1e-14 * top))
@@ -143,7 +143,7 @@ static void zeros_are_defaults(void **state) {
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-/* What the first version computed, which runs of then go on with: the same bits. */
+/* What the first version computed, and which old runs resume with: the same bits. */
 static double old_cosine(const ac_schedule *s, int64_t update) {
   const double pi = 3.14159265358979323846;
   if (update < s->warmup) return s->lr * (double)(update + 1) / (double)(s->warmup + 1);
@@ -342,7 +342,7 @@ static void to_floats(const op_vector *v, const char *name, float *to) {
   for (int64_t i = 0; i < from->count; i++) to[i] = (float)from->data[i];
 }
 
-/* Updates are a few hundredths, of gradients that floats hold to some 1e-7, and AdamW divides what
+/* Updates are a few hundredths, of gradients that floats hold to about 1e-7, and AdamW divides what
  * is left of them near a minimum by itself: 4e-6 after thirty. */
 static void updates_are_those_of_pytorch(void **state) {
   (void)state;
@@ -423,8 +423,8 @@ static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
   return update.momentum;
 }
 
-/* Of optimizers whose schedule leaves it alone, or that have none; and one that is moved to zero.
- */
+/* Of optimizers with a schedule that leaves it alone, or without momentum; and one that is moved to
+ * zero. */
 static void an_update_tells_its_momentum(void **state) {
   (void)state;
   static const double should[AC_OPTIMIZER_COUNT] = {

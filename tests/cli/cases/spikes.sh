@@ -28,7 +28,7 @@ case_spikes() {
     die "other words: $(cat run.err)"
   [[ -s back/good.safetensors && -s back/good-0000000120.safetensors ]] || die "no good state: $(ls back)"
   (($(find back -name 'good-*' | wc -l) == 2)) || die "not the good states of the states: $(ls back)"
-  # A good state whose own was never written, as a kill leaves it, goes with the next start.
+  # A good state without its state, as a kill may leave it, is removed at the next start.
   cp back/good.safetensors back/good-0000000119.safetensors
   run train --resume --out back >/dev/null
   [[ ! -e back/good-0000000119.safetensors && -s back/good-0000000120.safetensors ]] || die "left over: $(ls back)"
