@@ -253,7 +253,8 @@ static uint64_t own_limits(void) {
   return least;
 }
 
-/* Of the machine and of control groups, whatever the process has already; UINT64_MAX: unknown. */
+/* Memory of the machine and of control groups, including what the process has already; UINT64_MAX:
+ * unknown. */
 static uint64_t machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;

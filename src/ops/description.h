@@ -79,7 +79,7 @@ typedef struct ac_op_desc {
   /* Its attributes are those of the window at hand, which whoever runs it supplies; a node's own
    * are an example. */
   bool by_window;
-  /* By element of the first operand; a transcendental function counts as 8. */
+  /* For each element of the first operand; a transcendental function counts as 8. */
   double flops_per_element;
   /* From concrete shapes (data handles unset), where that is not all. */
   double (*flops)(const ac_op_args *args);

@@ -174,7 +174,7 @@ static void fit(ac_cost_model *model, const bench *b, ac_op op) {
     a[size][2] = work.bytes / giga / seconds;
   }
   solve(x, a);
-  /* Where beginning an op hides its work, more work takes longer all the same. */
+  /* If beginning an op hides its work, more work still takes longer. */
   double least = longest / 64;
   model->launch[op] = x[0] * micro;
   model->per_flop[op] = work.flops > 0 ? fmax(x[1] / giga, least / work.flops) : 0;

@@ -134,7 +134,8 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
   return ac_op_cost(&args);
 }
 
-/* Where views are copies: those of the part that takes most. States in host memory need none. */
+/* The bytes of views, if they are copies: those of the largest part. States in host memory need
+ * none. */
 static uint64_t callback_bytes(const ac_plan *plan) {
   const ac_problem *problem = &plan->problem;
   uint64_t most = 0;

@@ -58,8 +58,8 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Those that the target needs, each once, in creation order and phase by phase. `after` and `folds`
- * (NULL: none of these) receive those of other phases. */
+/* Lists the nodes that the target needs, each once, in creation order and phase by phase. `after`
+ * and `folds` (NULL: none of these) get those of other phases. */
 static ac_status list_nodes(const ac_problem *problem, ac_target target, bool *runs,
                             ac_nodes *nodes, ac_nodes *after, ac_nodes *folds) {
   const ac_graph *graph = problem->graph;

@@ -5,7 +5,7 @@
 
 #include <accrue/trainer.h>
 
-/* Of a parameter; only those that are trained are looked at. */
+/* The layer of a parameter; only trained ones are measured. */
 typedef struct ac_layer {
   int64_t elements, looked_at; /* of its weights; looked_at 0: it is not trained */
   int64_t begin;               /* of those in `before` */
@@ -23,8 +23,8 @@ typedef struct ac_layers {
   int count;
   ac_layer *of;          /* by parameter */
   float *before, *piece; /* weights before the update at hand; what is read at once */
-  /* By output, whether it has had a gradient that was not zero: 1 in an update that was made, 2 in
-   * the one at hand. */
+  /* For each output, whether it has had a gradient that was not zero: 1 in an earlier update, 2 in
+   * the current one. */
   unsigned char *alive;
   int64_t outputs; /* of all */
   double *sizes;   /* room for a number for each parameter */

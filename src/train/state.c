@@ -594,8 +594,8 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
-/* Of the same layers. The text stays in the file, which is open until it is taken. Where a plan
- * keeps gradients and the other did not, what is known begins anew. */
+/* Reads what a state of the same layers has. The text stays in the file, which is open until the
+ * text is used. If the plan keeps gradients and the other did not, the records begin anew. */
 static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
                              record *r) {
   if (!trainer->layers.every) return AC_OK;

@@ -27,8 +27,8 @@ typedef struct ac_fit_position {
   int64_t count;          /* of the dataset */
   uint64_t seed;          /* of the order */
   int64_t no_shuffle;     /* 1: as they come */
-  /* Of early stopping: evaluations that counted, how many of the last ones were no better, and the
-   * least loss. */
+  /* For early stopping: evaluations that counted, how many of the last ones were not better, and
+   * the least loss. */
   int64_t watched, no_better;
   double least_loss;
 } ac_fit_position;
@@ -108,7 +108,7 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
 /* And what may not be done either where a fit asks within a window whether to stop: to change that
  * window. */
 ac_status ac_trainer_check_asking(const ac_trainer *trainer);
-/* As ac_trainer_check_usable, for what only looks at the window. */
+/* Like ac_trainer_check_usable, for functions that only read the window. */
 ac_status ac_trainer_check_whole(const ac_trainer *trainer);
 /* Fails if the plan has no moment at which a caller could decide on an update; the message names
  * `who`. */
