@@ -76,7 +76,7 @@ typedef struct ac_op_desc {
    * gradient, and nodes of other phases that use these sums. They run if the node does. NULL:
    * nothing. */
   ac_status (*window)(ac_differentiation *d, const ac_node *node);
-  /* Its attributes are those of the window at hand, which whoever runs it supplies; a node's own
+  /* Its attributes are those of the current window, which whoever runs it supplies; a node's own
    * are an example. */
   bool by_window;
   /* For each element of the first operand; a transcendental function counts as 8. */

@@ -124,7 +124,7 @@ static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradi
   return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
 }
 
-/* Whether the order at hand, of this hash, is that of a candidate before. */
+/* Whether the current order, of this hash, is that of a candidate before. */
 static bool is_known(const ac_candidates *s, int size, uint64_t order) {
   for (int i = s->count - 1; i >= 0 && s->list[i].size == size; i--)
     if (s->list[i].order == order) return true;

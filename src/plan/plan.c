@@ -194,7 +194,7 @@ static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device)
                  ac_format_bytes(memory, sizeof memory, has));
 }
 
-/* Without a budget: what the device has, but for a quarter on the host, which other programs and
+/* Without a budget: what the device has, except for a quarter on the host, which other programs and
  * the system live on. */
 static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) {
   uint64_t has = device->info.memory_bytes;

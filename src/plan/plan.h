@@ -263,7 +263,7 @@ static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t mi
          problem->desc.gradients != AC_GRADIENTS_FOLDED;
 }
 
-/* Host memory for so many batches that are read ahead and the one in hand. */
+/* Host memory for so many batches that are read ahead and the current one. */
 static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batches) {
   return batches ? problem->read_ahead_bytes * (1 + (uint64_t)batches) : 0;
 }

@@ -187,7 +187,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 }
 
 /* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
- * alike, but for one sample of other fields a thread. */
+ * alike, except for one sample of other fields a thread. */
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {

@@ -21,7 +21,7 @@ typedef struct fit {
   ac_gather gather;
   ac_windows windows;
   ac_loader *loader;          /* NULL: nothing is read ahead */
-  ac_batch batch;             /* in hand; without a loader it has no fields */
+  ac_batch batch;             /* the current one; without a loader it has no fields */
   bool again;                 /* that window runs once more */
   double waited;              /* for samples of this window */
   ac_place next;              /* where the window after it begins */
@@ -35,7 +35,7 @@ typedef struct fit {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* The window that comes next, unless the one in hand runs again. */
+/* The window that comes next, unless the current one runs again. */
 static ac_status take_window(fit *f) {
   const bool again = f->again;
   f->again = false;

@@ -371,7 +371,7 @@ static ac_status announce_step(const ac_instance *instance, const ac_prepared *p
   return AC_OK;
 }
 
-/* Whether a step runs: all do, but for those that fold where nothing is folded, and those of an
+/* Whether a step runs: all do, except for those that fold where nothing is folded, and those of an
  * update that the gate is asked about. */
 static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool *runs) {
   const ac_graph *graph = instance->plan->graph;

@@ -22,7 +22,7 @@ typedef struct ac_layers {
   int64_t update;
   int count;
   ac_layer *of;          /* by parameter */
-  float *before, *piece; /* weights before the update at hand; what is read at once */
+  float *before, *piece; /* weights before the current update; what is read at once */
   /* For each output, whether it has had a gradient that was not zero: 1 in an earlier update, 2 in
    * the current one. */
   unsigned char *alive;
@@ -34,7 +34,7 @@ typedef struct ac_layers {
 ac_status ac_layers_begin(ac_trainer *trainer);
 void ac_layers_release(ac_layers *layers);
 
-/* Whether the update at hand is measured: then what comes before it, and after it. */
+/* Whether the current update is measured: then what comes before it, and after it. */
 bool ac_layers_are_due(const ac_trainer *trainer);
 ac_status ac_layers_before(ac_trainer *trainer);
 ac_status ac_layers_after(ac_trainer *trainer);
