@@ -57,7 +57,8 @@ void ac_pages_release(void *memory, size_t bytes) {
 }
 
 bool ac_pages_available(uint64_t bytes) {
-  enum { PIECE = 64 << 20 }; /* no limit of single mappings, as the system may have, is met */
+  /* Smaller than the limit that a system may have for a single mapping. */
+  enum { PIECE = 64 << 20 };
   const uint64_t count = bytes / PIECE + (bytes % PIECE != 0);
   if (count > INT_MAX) return false;
   void **taken = calloc((size_t)count + 1, sizeof *taken);

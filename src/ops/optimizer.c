@@ -168,7 +168,7 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int in
   return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
-/* Before the steps, which take what it leaves, as a caller's own does in any case. */
+/* Runs before the steps: they use what it leaves, and so does a caller's own step. */
 static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   if (desc->clipping < AC_CLIP_VALUE && desc->optimizer != AC_OPTIMIZER_CALLBACK) return AC_OK;

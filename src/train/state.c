@@ -339,8 +339,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
   return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
-/* Sums of a window in progress may be what they are, as it is judged when it is whole, and what a
- * callback keeps is its own. */
+/* Sums of a window in progress may have any value, because it is judged when it is whole, and what
+ * a callback keeps is its own. */
 static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;

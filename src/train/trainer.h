@@ -200,13 +200,13 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer);
 /* ---- folded gradients: fold.c ---------------------------------------------------------------- */
 
 /* Each refuses what needs a window's gradients before they change anything. Without folded
- * gradients it does nothing, as the others here. */
+ * gradients it does nothing, like the others here. */
 ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
 ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
 /* Refuses a window if the weight of its loss is not known. */
 ac_status ac_fold_check_window(const ac_trainer *trainer);
-/* Whether nothing of the window in progress is folded, as its losses weigh nothing, or too little
- * to divide by: the update skips it. */
+/* Whether nothing of the window in progress is folded because its losses weigh nothing, or too
+ * little to divide by: the update skips it. */
 bool ac_fold_is_left_out(const ac_trainer *trainer);
 /* What the micro-batch that comes next folds by. */
 void ac_fold_set(ac_trainer *trainer);

@@ -204,7 +204,7 @@ static void mirror_tile(const ac_gemm *gemm, int64_t row, int64_t column) {
         ((uint16_t *)gemm->c)[i * gemm->ldc + j] = ((const uint16_t *)gemm->c)[j * gemm->ldc + i];
 }
 
-/* Rows of tiles in turn, as the first have most to the right of the diagonal. */
+/* Rows of tiles in turn, because the first have most to the right of the diagonal. */
 static void mirror_share(const ac_gemm *gemm, int thread, int team) {
   for (int64_t row = thread * TILE; row < gemm->m; row += (int64_t)team * TILE)
     for (int64_t column = row; column < gemm->n; column += TILE) mirror_tile(gemm, row, column);
