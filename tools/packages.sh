@@ -39,8 +39,10 @@ build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libja
 static_packages=(g++)
 
 # What the tests need besides: a mock framework, an OpenCL implementation on the CPU, a
-# checker of kernels, what draws plans, what lays out pages of the manual, and a fuzzer.
+# checker of kernels, what draws plans, what lays out pages of the manual, a fuzzer, what reads the comments of
+# the public headers, and what compares binary interfaces.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox groff-base clang libclang-rt-14-dev
+  doxygen python3 abigail-tools
   "${static_packages[@]}")
 
 # What tools/kernel-check.sh compiles for GPUs with: some 220 MB. NVIDIA's ptxas, of the CUDA toolkit, is no package of Debian's

@@ -21,6 +21,7 @@
 #include <accrue/schedule.h>
 #include <accrue/watch.h>
 #include <accrue/trainer.h>
+#include <accrue/state_file.h>
 #include <accrue/session.h>
 #include <accrue/bench.h>
 

@@ -84,6 +84,8 @@ typedef enum ac_status {
 #undef AC_STATUS_ENUM
 } ac_status;
 
+/** @def AC_STATUS_ENUM
+ * Makes an enumerator from an entry of the list. It exists only within this header. */
 /** @var ac_status AC_OK
  * Success. */
 /** @var ac_status AC_ERROR_ARGUMENT

@@ -27,7 +27,7 @@ typedef enum ac_spike_policy {
 
 /** How spikes are found. A spike is a window with a loss or a gradient norm above
  *
- *     median + deviations x max(1.4826 x median of |x - median|, 0.01 x |median|)
+ *     median + deviations x max(1.4826 x median(abs(x - median)), 0.01 x abs(median))
  *
  * over the last 64 windows x that led to an update without an alarm; at least 16 are needed. The
  * factor 1.4826 turns the median absolute deviation into a standard deviation, if x is normal.

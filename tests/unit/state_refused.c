@@ -180,7 +180,7 @@ static void every_value_is_needed(void **state) {
     h->pairs[i] = h->pairs[--h->pair_count];
     write_holding(h, in_folder("changed").text);
     if (!strcmp(kept.key, "accrue.state.version"))
-      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is no state of a trainer");
+      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is not a state of a trainer");
     else refuses_value(&v, h, kept.key);
     h->pairs[h->pair_count++] = h->pairs[i];
     h->pairs[i] = kept;
@@ -475,9 +475,9 @@ static void model_files_are_no_states(void **state) {
   const test_path path = in_folder("model");
   victim v = make_victim(&both, &split, &trained, 3);
   assert_ok(ac_trainer_save(v.r.trainer, path.text, NULL, 0));
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not a state of a trainer");
   write_file(path.text, "\2\0\0\0\0\0\0\0{}", 10);
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not a state of a trainer");
   free_victim(&v);
 }
 
