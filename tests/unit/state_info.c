@@ -160,7 +160,7 @@ static void other_files_are_refused(void **state) {
   (void)state;
   const ac_metadata metadata[] = {
       {"accrue.state.version", "1"}, {"accrue.state.updates", "-1"}, {"accrue.model", "gpt"}};
-  refuses(&metadata[2], 1, AC_ERROR_FORMAT, "is not a state of a trainer");
+  refuses(&metadata[2], 1, AC_ERROR_FORMAT, "is not the state of a trainer");
   refuses(metadata, 2, AC_ERROR_FORMAT, "accrue.state.updates");
   refuses(metadata, 1, AC_ERROR_FORMAT, "accrue.state.updates");
   refuses(&(ac_metadata){"accrue.state.version", "2"}, 1, AC_ERROR_UNSUPPORTED, "version 2");
