@@ -6,7 +6,7 @@
  * for. Its time is divided by that number. The result is the median of the samples. The runs of an
  * op use several copies of its operands in turn. Together the copies are larger than a cache, so
  * each run finds its operands in memory, as in a training step of a model that is larger than the
- * cache. An op whose copies do not fill a cache is marked `cached`.
+ * cache. If the copies of an op do not fill a cache, the op is marked `cached`.
  *
  * May still change. */
 #ifndef ACCRUE_BENCH_H

@@ -127,7 +127,7 @@ AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint
                                       ac_takes_path *takes, void *user);
 
 /** Reads a file of little-endian uint16, plain or gzip, or a token file of llm.c (magic 20240520 or
- * 20240801, whose header is left out). Every token must be below `vocab` (1 to 65536). Fails with
+ * 20240801; its header is left out). Every token must be below `vocab` (1 to 65536). Fails with
  * AC_ERROR_FORMAT on files of other formats, text, and raw 32- or 64-bit integers. `path` may be a
  * pipe. */
 AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab);

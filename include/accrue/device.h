@@ -7,9 +7,9 @@
  * A process may fork while no other thread is in a function of the library. With a CPU device,
  * parent and child can then both continue to use it and everything made from it, each on its own.
  * OpenCL devices, and everything made from them, belong to the parent. The child must not even
- * close them. A fit whose plan reads ahead (ac_plan_desc.read_ahead) has threads of its own, which
- * also belong to the parent. In a child that was forked in the fit's callback, the fit fails with
- * AC_ERROR_STATE.
+ * close them. If the plan of a fit reads ahead (ac_plan_desc.read_ahead), the fit has threads of
+ * its own, which also belong to the parent. In a child that was forked in the fit's callback, the
+ * fit fails with AC_ERROR_STATE.
  *
  * The threads that compute on a CPU need a stack of 128 KiB, and so does the thread that calls. A
  * device of several threads is refused if OMP_STACKSIZE, or the system's default, is less. */
@@ -61,7 +61,7 @@ AC_API ac_status ac_device_list(ac_device_info *list, int capacity, int *count);
 /** Which device to open, and how. */
 typedef struct ac_device_desc {
   /** "auto" or NULL: the first OpenCL GPU, else the CPU. "cpu". "opencl": its first device.
-   * "opencl:N": its device N, counted from 0. "opencl:TEXT": the first whose name contains TEXT.
+   * "opencl:N": its device N, counted from 0. "opencl:TEXT": the first with TEXT in its name.
    * "dry". */
   const char *name;
   int threads; /**< CPU threads. 0: all cores, or OMP_NUM_THREADS. */
