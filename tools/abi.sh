@@ -31,7 +31,8 @@ cd "$work"
     sed -n 's/^.*AC_API \(.*\);$/\1 { __builtin_trap(); }/p'
 } >interface.c
 gcc -std=c17 -O0 -g -shared -fPIC -fvisibility=hidden -I"$root/include" -o interface.so interface.c
-abidw --headers-dir "$root/include" --no-show-locs --no-corpus-path --no-comp-dir-path --no-architecture interface.so >now.xml
+abidw --headers-dir "$root/include" --no-show-locs --no-corpus-path --no-comp-dir-path --no-architecture \
+  --type-id-style hash interface.so >now.xml
 
 if [[ $1 == --renew ]]; then
   cp now.xml "$stored"
