@@ -21,7 +21,7 @@ HEADERS = os.path.join(ROOT, "include", "accrue")
 PAGES = os.path.join("docs", "reference", "api")
 WIDTH = 110
 MOST_USES = 4
-NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z_]+)*")
+NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_]*)*")
 
 # What a reader looks for; a section of a header without a name of its own is "other".
 TITLES = {
