@@ -409,6 +409,7 @@ def write_index(headers, where):
              "Every function, type, member and macro of the public headers. A program includes all of them with",
              "`#include <accrue/accrue.h>`. The rules for arguments, errors and descriptions are in [base.h](base.md).",
              "What may change in later versions is in [Compatibility](../compatibility.md).", "",
+             "The same as HTML, in `docs/html` of the build folder: `cmake --build --preset release --target docs`.", "",
              "This is the shortest way from a model to training:", "",
              "    device -> graph -> plan -> trainer -> ac_fit", "",
              "[First model in C](../../start/first-model.md) goes this way, and",
