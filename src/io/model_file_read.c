@@ -355,6 +355,10 @@ const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
   return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));
 }
 
+const char *ac_model_file_path(const ac_model_file *file) {
+  return file->path;
+}
+
 const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {
   if (!file || !key) return NULL;
   return json_string_value(

@@ -48,6 +48,9 @@ int64_t ac_first_not_finite(ac_dtype dtype, const void *data, int64_t count);
  * not listed. */
 ac_status ac_model_file_verify(ac_model_file *file);
 
+/* The path that the file was opened by. */
+const char *ac_model_file_path(const ac_model_file *file);
+
 /* The dtype that the file names for a tensor, also for one that is not listed; NULL: none. */
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name);
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# tests/cli/map.sh SOURCE: the source is as the table in src/README.md says. Each folder with C in it has a row, each row has
-# its folders, and what a file includes, itself or through headers, lies in its own folder or in what the row's last
-# column names.
+# tests/cli/map.sh SOURCE: the source is as the table in src/README.md says. Each folder with C files has a row, each row
+# has its folders, and a file includes, directly or through headers, only files of its own folder or of the row's last
+# column.
 set -euo pipefail
 cd "$1"
-
-# The include lines of all files, each file once at least, as FILE LINE.
-lines() {
-  find include src tools examples -name '*.[ch]' -o -name '*.cpp' | sort
 
 # The library does not know the flags of the program: no sentence of its own names one.
 if grep -rnE '"([^"\\]|\\.)*--[a-z]' src --include='*.[ch]'; then
   echo "map: a text in src names a flag of the program"
   exit 1
-fi | while read -r file; do
+fi
+
+# The include lines of all files, each file once at least, as FILE LINE.
+lines() {
+  find include src tools examples -name '*.[ch]' -o -name '*.cpp' | sort | while read -r file; do
     awk -v file="$file" 'BEGIN { print file } /^ *# *include / { print file, $0 }' "$file"
   done
 }

@@ -1,5 +1,5 @@
-/* Moving averages of weights: against PyTorch's AveragedModel in every way of keeping gradients, in
- * the place of weights and back, in states, bytes, and refused. */
+/* Moving averages of weights: against PyTorch's AveragedModel in every way of gradients; exchanged
+ * with the weights and back; in states; their bytes; and refusals. */
 #include "practice.h"
 
 #include "plan/plan.h"

@@ -1,5 +1,5 @@
-/* What is refused of several losses, by its sentence, and that nothing is changed by what is:
- * windows with weights that are not known, or are not what was given, and graphs without sense. */
+/* Refusals around several losses: their messages, and that a refusal changes nothing. Windows with
+ * weights that are not known, or are not what was given, and graphs without sense. */
 #include "losses.h"
 
 static const losses padded = {
