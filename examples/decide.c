@@ -56,8 +56,7 @@ static bool report(void *user, const ac_fit_event *event) {
   return true;
 }
 
-/* How far the weights are from (2, -1) in the end, at most on the way; `own`: the function decides.
- */
+/* Trains, and tells how far the weights are from (2, -1) then. `own`: the function decides. */
 static ac_status train(const ac_plan *plan, ac_dataset *data, ac_spike_policy policy, bool own,
                        double *distance, ac_fit_result *result) {
   int skipped = 0;

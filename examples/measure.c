@@ -19,7 +19,7 @@ static ac_status describe(ac_graph *graph) {
 
 /* Short: a real measurement takes the defaults. */
 static const ac_bench_desc quick = {
-    .seconds = 0.02, .spread = 0.5, .samples = 5, .rounds = 1, .footprint = 1 << 20};
+    .seconds = 0.1, .spread = 0.2, .samples = 5, .rounds = 1, .footprint = 1 << 20};
 
 /* Time of each op, next to the least time that the roofs allow. */
 static ac_status time_ops(ac_bench *bench, const ac_bench_roofs *roofs, int *timed) {

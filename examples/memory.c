@@ -74,6 +74,9 @@ int main(void) {
   if (status == AC_OK) status = describe(graph);
   if (status == AC_OK)
     status = ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1});
+  if (status == AC_OK)
+    printf("%s; each tensor begins at a multiple of %u bytes\n", ac_device_get_info(device)->name,
+           (unsigned)ac_device_get_info(device)->alignment);
   for (int i = 0; i < 3 && status == AC_OK; i++)
     status = compare(graph, device, budgets[i], &exact);
   if (status != AC_OK) fprintf(stderr, "memory: %s\n", ac_last_error());
