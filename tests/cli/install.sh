@@ -20,8 +20,9 @@ uses() {
   [[ $("$1" 0.1 -0.2) == inside* && $("$1" -0.9 0.8) == outside* ]] || { echo "$1 predicts wrong" >&2; exit 1; }
 }
 
-# The template, copied from where it is installed: with the shared library, the static one, and by pkg-config.
-cp -r "$work/prefix/share/doc/accrue/examples/template" "$work/template"
+# The template, as the program writes it: with the shared library, the static one, and by pkg-config.
+"$work/prefix/bin/accrue" init "$work/template"
+diff -r "$work/prefix/share/doc/accrue/examples/template" "$work/template"
 cd "$work/template"
 for static in OFF ON; do
   cmake -S . -B build-$static -DCMAKE_PREFIX_PATH="$work/prefix" -DMY_MODEL_STATIC=$static >/dev/null
