@@ -27,7 +27,7 @@ static ac_status describe(ac_graph *graph) {
   return ac_graph_status(graph);
 }
 
-/* A rule of the program's own: no update whose gradient is above 100, and others are made shorter
+/* A rule of the program's own: no update with a gradient above 100, and others are made shorter
  * than 1. It is asked once gradients are known and before anything is changed. */
 static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
   int *skipped = user;

@@ -95,7 +95,7 @@ static void *run(void *user) {
   if (j->status == AC_OK)
     j->status = ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 0.05}});
   if (j->status == AC_OK) j->status = learn(trainer, j);
-  /* The last error belongs to the thread whose call failed: copy it here. */
+  /* The last error belongs to this thread, in which the call failed: copy it here. */
   if (j->status != AC_OK) snprintf(j->message, sizeof j->message, "%s", ac_last_error());
   if (device) j->most = ac_device_peak_bytes(device);
   ac_trainer_free(trainer);

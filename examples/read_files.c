@@ -48,7 +48,7 @@ static void remove_files(void) {
   rmdir(folder);
 }
 
-/* Of a folder: only files whose names end in ".txt". */
+/* Of a folder: only files with names that end in ".txt". */
 static bool takes(void *user, const char *path, bool is_folder) {
   const char *end = strrchr(path, '.');
   (void)user;
@@ -99,7 +99,7 @@ static ac_status describe(const char *name, ac_status status, ac_dataset *data, 
   return status;
 }
 
-/* A file, a range of a file, and a folder whose last tenth validates. */
+/* A file, a range of a file, and a folder: its last tenth validates. */
 static ac_status pictures(void) {
   const char *ten = "read_files.d/data_batch_1.bin", *hundred = "read_files.d/train.bin";
   ac_dataset *data = NULL, *validation = NULL;

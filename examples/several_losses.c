@@ -1,6 +1,6 @@
 /* Several losses: one network says for a point which quarter it is in, how far it is from the
  * middle, and two yes-or-no facts. Each loss has a name and a factor, and is reported by itself.
- * Points whose distance was not measured have a weight of 0 in that loss alone. */
+ * Where the distance of a point was not measured, it has a weight of 0 in that loss alone. */
 #include <accrue/accrue.h>
 #include <math.h>
 #include <stdio.h>

@@ -65,7 +65,7 @@ static ac_status train(const ac_graph *graph, ac_device *device, const ac_plan_d
   return status;
 }
 
-/* Finds the op whose result is not finite, for example when `stuck` is true. */
+/* Finds the op with a result that is not finite, for example when `stuck` is true. */
 static ac_status find_nonfinite(const ac_graph *graph, ac_device *device, bool *found) {
   static const float weight = 1e30f;
   const ac_feed feeds[] = {{"x", x}, {"labels", labels}};
