@@ -8,17 +8,18 @@
 
 #include <jansson.h>
 
-/* Adds both to an object. `except` names flags that are left out, separated by single spaces. False
- * for want of memory. */
+/* Adds both to an object. `except` names flags that are left out, separated by single spaces.
+ * False: there is no memory. */
 bool options_record(const options *o, const char *except, json_t *record);
 
-/* Before options_parse: sets the flags of such a record, which must outlive them, but for those
- * that the command line names and those of `except`, separated by single spaces. `from` is for
+/* Before options_parse: sets the flags of such a record, except flags of the command line and flags
+ * in `except`, separated by single spaces. The record must outlive the flags. `from` is for
  * messages. Returns a status of message.h. */
 int options_restore(options *o, const json_t *record, const char *from, const char *except,
                     int argc, char **argv);
 
-/* Whether the command line names a flag, and its value; NULL: it does not, or has none. */
+/* Whether the command line names a flag, and its value; NULL: it does not, or the flag has no
+ * value. */
 bool options_named(const char *name, int argc, char **argv);
 const char *options_value(const char *name, int argc, char **argv);
 

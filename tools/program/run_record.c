@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How this start of the program was asked for, which says nothing of the run. */
+/* Flags of this start of the program, which say nothing about the run. */
 #define NOT_RECORDED "config resume resume-or-start overwrite quiet"
 
 int run_record_read(json_t **record, const char *path) {
@@ -82,7 +82,7 @@ int run_record_write(run_record *record) {
   return status;
 }
 
-/* What could not be added for want of memory is missing. */
+/* Values that could not be added, because memory was missing, are left out. */
 static bool is_complete(const json_t *root, bool resumed) {
   static const char *const keys[] = {"accrue", "commit", "id",   "model", "started",
                                      "host",   "device", "plan", "data",  "resumed"};
@@ -99,7 +99,7 @@ bool run_record_is_of(const json_t *record, const char *pilot, int pilot_run) {
          json_integer_value(json_object_get(of, "run")) == (json_int_t)pilot_run;
 }
 
-/* What of it is not there for every run. */
+/* The values that only some runs have. */
 static bool add_origin(json_t *root, const run_origin *origin) {
   const char *kept = json_string_value(json_object_get(origin->before, "replaces"));
   const char *replaces = kept ? kept : origin->replaces;
