@@ -438,7 +438,7 @@ def write_index(headers, where):
 
 
 def first_sentence(text):
-    match = re.match(r"(.*?\w[^.\w]*\.)(?: (?=[A-Z*`0-9\[])|$)", text)
+    match = re.match(r"(.*?\w[^.\w]*\.)(?: (?=[A-Z*`0-9\[]|ac_)|$)", text)
     return match.group(1) if match else text
 
 
