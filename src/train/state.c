@@ -340,8 +340,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
   return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
-/* Sums of a window in progress may be what they are, as it is judged when it is whole, and what a
- * callback keeps is its own. */
+/* Sums of a window in progress may have any value, because it is judged when it is whole, and what
+ * a callback keeps is its own. */
 static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
@@ -601,8 +601,8 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
-/* Of the same layers. The text stays in the file, which is open until it is taken. Where a plan
- * keeps gradients and the other did not, what is known begins anew. */
+/* Reads what a state of the same layers has. The text stays in the file, which is open until the
+ * text is used. If the plan keeps gradients and the other did not, the records begin anew. */
 static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
                              record *r) {
   if (!trainer->layers.every) return AC_OK;
