@@ -1,7 +1,7 @@
 /* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
- * calibration's table. Entries of the same op, shapes, dtypes and words are one: what else tells
- * two nodes apart, such as the stream of their random numbers, makes no difference to their work.
- */
+ * calibration's table. Entries with the same op, shapes, dtypes and words are one entry: other
+ * differences between two nodes, such as the stream of their random numbers, do not change their
+ * work. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -97,7 +97,7 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-/* Of a step that goes element by element the shape does not matter. */
+/* The shape does not matter for a step that works element by element. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
 }

@@ -57,7 +57,8 @@ void ac_pages_release(void *memory, size_t bytes) {
 }
 
 bool ac_pages_available(uint64_t bytes) {
-  enum { PIECE = 64 << 20 }; /* no limit of single mappings, as the system may have, is met */
+  /* Smaller than the limit that a system may have for a single mapping. */
+  enum { PIECE = 64 << 20 };
   const uint64_t count = bytes / PIECE + (bytes % PIECE != 0);
   if (count > INT_MAX) return false;
   void **taken = calloc((size_t)count + 1, sizeof *taken);
@@ -121,9 +122,9 @@ int ac_scalable_vector_bits(void) {
  * The least of what the machine has, what its control groups allow, and what its own limits leave.
  * A limit of a control group (cgroup) holds for all groups below it, so those on the way from the
  * process's own group to the root of the hierarchy are read. /proc/self/cgroup says where the group
- * is, /proc/self/mountinfo where the hierarchy is mounted, and which part of it. In a container the
- * mounted part may be the own group alone, and the path one that only the host knows; folders that
- * do not exist are passed over on the way up. */
+ * is, /proc/self/mountinfo where the hierarchy is mounted, and which part of it. In a container
+ * only the process's own group may be mounted, and the path may be one that only the host knows.
+ * Folders that do not exist are left out on the way up. */
 
 static uint64_t smaller_of(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -253,7 +254,8 @@ static uint64_t own_limits(void) {
   return least;
 }
 
-/* Of the machine and of control groups, whatever the process has already; UINT64_MAX: unknown. */
+/* Memory of the machine and of control groups, including what the process has already; UINT64_MAX:
+ * unknown. */
 static uint64_t machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;

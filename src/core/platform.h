@@ -33,10 +33,10 @@ void *ac_library_open(const char *name, char *why, size_t size);
 bool ac_library_is_open(const char *name);
 void *ac_library_symbol(void *library, const char *name);
 
-/* Between the two calls these environment variables, each as "NAME=value", are set for whoever
- * asks. Unlike setenv that neither changes nor frees what another thread may be reading, such as a
- * driver in its own first use. One at a time; the settings stay with the caller. False: no memory.
- */
+/* Between the two calls these environment variables, each as "NAME=value", are set for the whole
+ * process. Unlike setenv this neither changes nor frees what another thread may be reading, such as
+ * a driver in its own first use. Only one caller at a time; the settings stay the caller's. False:
+ * no memory. */
 typedef struct ac_variables {
   const char *const *settings;
   int count;
@@ -84,8 +84,8 @@ typedef struct ac_paths {
   char **path;
   size_t count;
 } ac_paths;
-/* Of what lies below a folder only what `takes` (may be NULL: everything) says yes to: of a folder
- * it refuses, nothing. */
+/* Chooses paths below a folder: those that `takes` (may be NULL: all) says yes to. If it refuses a
+ * folder, nothing in that is chosen. */
 typedef struct ac_path_choice {
   bool (*takes)(void *user, const char *path, bool is_folder);
   void *user;

@@ -1,7 +1,7 @@
-/* Files of bytes, plain or gzip, into memory that grows with the bytes that a file really yields,
- * not with what its header announces: a hostile header costs nothing. Pipes are read as well. What
- * would fill the machine's memory is refused before it does, be it endless, sparse or compressed.
- */
+/* Reads files of bytes, plain or gzip, into memory that grows with the bytes that a file really
+ * has, not with what its header announces: a hostile header costs nothing. Pipes are also read. A
+ * file that would fill the machine's memory is refused before it does, also if it is endless,
+ * sparse or compressed. */
 #ifndef AC_DATA_BYTE_FILE_H
 #define AC_DATA_BYTE_FILE_H
 
@@ -23,8 +23,8 @@ ac_status ac_byte_file_open(ac_byte_file **file, const char *path, ac_unzip unzi
 void ac_byte_file_close(ac_byte_file *file); /* NULL: nothing */
 const char *ac_byte_file_path(const ac_byte_file *file);
 
-/* As many of `wanted` bytes as there are, into *got. Coming to the end of gzip data verifies its
- * checksums, and that nothing else follows it. */
+/* Reads `wanted` bytes, or as many as there are; *got: how many. At the end of gzip data it
+ * verifies the checksums, and that nothing else follows. */
 ac_status ac_byte_file_read(ac_byte_file *file, void *data, size_t wanted, size_t *got);
 
 /* Appends until `bytes` holds `limit` of them or the file ends. */

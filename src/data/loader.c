@@ -47,7 +47,7 @@ struct ac_loader {
   reader *readers; /* the caller, then the threads */
   slot *slots;
 
-  ac_monitor *monitor; /* guards the slots, but for the samples in them, and: */
+  ac_monitor *monitor; /* guards the slots, except for the samples in them, and: */
   int64_t taken;       /* the batch that is the caller's or comes next */
   int64_t filling;     /* the first batch that still has samples to take */
   bool laid;           /* its slot says which they are */
@@ -255,7 +255,8 @@ static ac_status measure(const ac_dataset *dataset, const ac_loader_desc *desc, 
 /* Checks the description and fills in its defaults. */
 static ac_status complete(const ac_dataset *dataset, ac_loader_desc *desc) {
   if (desc->batch < 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "loader: a batch of %lld samples", (long long)desc->batch);
+    return ac_fail(AC_ERROR_ARGUMENT, "loader: a batch has at least 1 sample, not %lld",
+                   (long long)desc->batch);
   if (desc->threads < 0 || desc->threads > AC_LOADER_MAX_THREADS)
     return ac_fail(AC_ERROR_ARGUMENT, "loader: %d threads; there can be 0 to %d", desc->threads,
                    AC_LOADER_MAX_THREADS);

@@ -1,8 +1,8 @@
 /* Where a device's model comes from: the device itself, a file, or measurements, in this order.
  *
- * The file's name and key are a hash of all that its numbers depend on. One that is damaged,
- * foreign or holds numbers that no measurement gives is ignored and written anew; a folder that
- * cannot be written to costs the time of measuring again, nothing else. */
+ * The file's name and key are a hash of all that its numbers depend on. A file that is damaged, is
+ * of another key, or has impossible numbers is ignored and written anew. If the folder cannot be
+ * written to, that only costs the time of measuring again. */
 #include "plan/cost.h"
 
 #include "core/cache_file.h"
@@ -143,7 +143,7 @@ static void learn(ac_cost_model *model, const ac_cost_model *other) {
   }
 }
 
-/* Of what is kept already, everything stays: another process may have measured other ops. */
+/* Keeps all that the file has already: another process may have measured other ops. */
 static void keep(const ac_cost_model *model, const ac_cache_file *cache, uint64_t key) {
   ac_cost_model kept;
   if (!load(&kept, cache, key)) ac_cost_guess(&kept);

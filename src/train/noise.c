@@ -1,10 +1,10 @@
 /* The gradient of a mean over B samples has the expected squared norm |G|^2 + tr(Sigma) / B, with G
  * the true gradient and Sigma the covariance of a single sample's. A window has two means: over its
  * first micro-batch of b samples, and over all B samples. Two equations give estimates without a
- * bias,
+ * bias:
  *
  *   |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)
- *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B),
+ *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
  *
  * Both are averaged over windows first and then divided, because the ratio of two noisy numbers has
  * a bias. Means are weighted, so b and B are also weights, in units of the window's mean weight of
@@ -22,10 +22,10 @@
 
 #include <math.h>
 
-/* Of an average each window leaves so much for the next. The latest 200 windows weigh most. */
+/* Each window keeps this part of an average. The latest 200 windows weigh most. */
 static const double stays = 0.995;
 static const double most_share = 0.01;
-/* Bringing a few numbers to the host lets the device run dry: some ten launches' time. */
+/* Bringing a few numbers to the host lets the device run dry: about ten launches' time. */
 static const double read_back = 20e-6;
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -54,7 +54,7 @@ ac_status ac_noise_begin(ac_trainer *trainer) {
   return AC_OK;
 }
 
-/* Of windows of the batch at hand. */
+/* How many updates are between two measurements, with the current batch. */
 static int64_t updates_between(const ac_trainer *trainer) {
   const ac_noise *noise = &trainer->noise;
   if (noise->every) return noise->every;

@@ -129,6 +129,8 @@ def collect(program, fixture, folder):
                "--json")
     c.add_json("accrue plan --json", "plan", *gpt, "--json")
     c.add_json("accrue plan --json", "plan", *gpt, "--precision", "bf16", "--weights", "bf16", "--memory", "4MiB", "--json")
+    if c.knows("--names", "plan", "mlp"):
+        c.add_json("accrue plan --json", "plan", *mlp, "--names", "--json")
     c.add_json("accrue eval --json", "eval", "--model", "run5", "--data", ".", "--json")
     c.add_json("accrue eval --json", "eval", "--model", "run0", "--data", "book.txt", "--json")
     c.add_json("accrue predict --json", "predict", "--model", "run5", "--data", ".", "--json")

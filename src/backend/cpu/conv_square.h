@@ -1,5 +1,5 @@
-/* Squares of an image's or of weights' elements turned round, so that samples or channels lie
- * beside each other (conv2d_lanes.c): pairs of bf16, floats, and back what sums have become. */
+/* Turns squares of an image's or of weights' elements round, so that samples or channels are
+ * neighbours (conv2d_lanes.c): pairs of bf16, and floats; and turns sums back. */
 #ifndef AC_BACKEND_CPU_CONV_SQUARE_H
 #define AC_BACKEND_CPU_CONV_SQUARE_H
 
@@ -56,7 +56,7 @@ INLINE words halves_at(const uint16_t *x, int64_t columns, int64_t step) {
   return (words)_mm512_maskz_loadu_epi16(m, x);
 }
 
-/* Those of row i. */
+/* The pairs of row i. */
 INLINE words pairs_of(const square *s, int i, int64_t columns, int64_t step) {
   const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
   words v = halves_at(row, columns, step);

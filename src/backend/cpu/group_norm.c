@@ -1,4 +1,4 @@
-/* A sample's group of channels is a row of neighbours, which one thread normalises: the mean, the
+/* A sample's group of channels is a row of neighbours, and one thread normalises it: the mean, the
  * variance from the centred row, then a pass for each channel.
  *
  * The gradient (formulas in ops/group_norm.c) first sums dy and dy h of each channel of the row
@@ -51,7 +51,7 @@ static uint64_t scratch(const ac_cpu_context *context, const ac_op_args *args) {
   return ac_cpu_scratch(context, args, r.channels * r.positions);
 }
 
-/* Of dy, and of dy h, over a channel of one sample. */
+/* Sums of dy, and of dy h, over a channel of one sample. */
 typedef struct channel_sums {
   float plain, normalised;
 } channel_sums;

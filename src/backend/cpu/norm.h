@@ -14,7 +14,7 @@ typedef struct row_scale {
   float mean, inverse; /* 1 / std */
 } row_scale;
 
-/* Of a row whose sum or squares are beyond floats. */
+/* For a row with a sum or squares that are too large for a float. */
 static inline row_scale large_row_scale(const float *x, int64_t n) {
   double sum = 0, squares = 0;
   for (int64_t j = 0; j < n; j++) sum += (double)x[j];
@@ -23,8 +23,8 @@ static inline row_scale large_row_scale(const float *x, int64_t n) {
   return (row_scale){(float)mean, (float)(1.0 / sqrt(squares / (double)n))};
 }
 
-/* Of a row, kept in statistics[0] and [1]. The variance is taken from the centred row, a second
- * pass over what lies in the nearest cache. */
+/* The statistics of a row, kept in statistics[0] and [1]. The variance is computed from the centred
+ * row, in a second pass over what is in the nearest cache. */
 static inline row_scale row_statistics(const float *x, int64_t n, float epsilon,
                                        float *statistics) {
   float mean = row_sum(x, n) / (float)n, squares = row_centred_squares(x, mean, n);
@@ -64,8 +64,8 @@ static inline __attribute__((always_inline)) void fetch_group(const ac_operand *
   }
 }
 
-/* Columns [begin, begin + width) of the gradients of an op on dy, x and statistics, of which it has
- * `kept` for each row. `add` is a constant where this is inlined. */
+/* Columns [begin, begin + width) of the gradients of an op on dy, x and statistics; there are
+ * `kept` statistics for each row. `add` is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void sum_strip(const ac_op_args *args, int64_t begin,
                                                             int64_t width, int outputs, int kept,
                                                             add_rows add) {

@@ -38,7 +38,7 @@ INLINE void transform_image(const vector d[4], vector v[4]) {
   v[3] = minus(d[1], d[3]);
 }
 
-/* One vector of windows, whose elements are PANEL apart. */
+/* One vector of windows. Their elements are PANEL apart. */
 INLINE void transform_window(const float *window, float *to, int64_t points) {
   vector rows[4][4], column[4], v[4];
 #pragma GCC unroll 4
@@ -154,7 +154,7 @@ void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_
   int64_t blocks = ac_ceil_div(depth, VECTOR);
   float taps[TAPS * VECTOR];
   ac_cpu_share(rows, 1, thread, team, &first, &last);
-  /* In the order in which weights are stored. */
+  /* Follows the order in which weights are stored. */
   for (int64_t i = 0; i < blocks * (last - first); i++) {
     int64_t row = first + (turned ? i % (last - first) : i / blocks);
     int64_t k = (turned ? i / (last - first) : i % blocks) * VECTOR;

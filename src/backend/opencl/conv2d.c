@@ -1,11 +1,11 @@
-/* Convolution and its gradients: products that read images where they lie (cl/conv2d.cl), with
- * kernels of their own where each group has one input channel.
+/* Convolution and its gradients: products that read images directly (cl/conv2d.cl), with separate
+ * kernels if each group has one input channel.
  *
  * The weight gradient sums over all positions of all images, so these are cut into chunks, enough
  * of them to fill a device while their partial sums stay small. Workspace: at most PARTIAL_BYTES,
  * or one set of partial sums.
  *
- * In 16 bits a matrix unit multiplies where there is one and channels are enough
+ * In 16 bits a matrix unit multiplies, if there is one and there are enough channels
  * (conv2d_columns.c). */
 #include "backend/opencl/conv2d.h"
 
@@ -52,8 +52,8 @@ static ac_cl_tile tile_of(const ac_opencl *cl, const product *p) {
   return t;
 }
 
-/* The image that taps are taken from, of `in` channels a group, and the one whose positions are
- * counted, of `out`. */
+/* The image that taps are taken from, with `in` channels a group, and the image that positions are
+ * counted in, with `out`. */
 typedef struct images {
   const ac_operand *taps, *positions;
   int64_t in, out;
@@ -199,8 +199,8 @@ static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
 
 /* ---- what kernels can count ------------------------------------------------------------------ */
 
-/* In 32 bits: the positions of all images and the terms of their sums, which for some of forward
- * pass and gradients are the weights of an output, for others those of an input. */
+/* Whether counts fit in 32 bits: the positions of all images and the terms of their sums. The terms
+ * are the weights of an output, or in some passes those of an input. */
 static bool counts_fit(const ac_operand *image, const ac_operand *weight) {
   for (int i = 0; i < 2 && weight->count; i++)
     if (weight->count / weight->dim[i] > INT32_MAX / 2) return false;

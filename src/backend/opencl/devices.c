@@ -65,7 +65,7 @@ static void make_lock(void) {
  * that asks meanwhile. */
 static int list_devices(entry list[MAX_DEVICES]) {
   ac_call_once(&listing.made, make_lock);
-  if (!listing.lock) return 0; /* as there is no memory for anything else */
+  if (!listing.lock) return 0; /* there is no memory for anything else either */
   ac_monitor_lock(listing.lock);
   const int count = list_all(list);
   ac_monitor_unlock(listing.lock);
@@ -155,7 +155,7 @@ bool ac_cl_has_extension(cl_device_id device, const char *name) {
   return has;
 }
 
-/* Of a device that uses the host's memory, no more than this process may have of that. */
+/* A device's memory; if it uses the host's, at most what this process may have. */
 static uint64_t memory_of(uint64_t memory, const ac_device_info *info) {
   const uint64_t host = info->own_memory ? 0 : ac_physical_memory();
   return host && host < memory ? host : memory;

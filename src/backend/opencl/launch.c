@@ -1,7 +1,7 @@
 /* Finding kernels and queueing them. A kernel object is made once and kept; in an in-order queue
  * driven by one thread its arguments can be set anew for every launch. The table is searched by a
- * 64-bit hash of file, options and name: with some hundred kernels two of them meet with a
- * probability of 2^-50. */
+ * 64-bit hash of file, options and name: with a few hundred kernels two of them have the same hash
+ * with a probability of 2^-50. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ static ac_status check_items(const ac_opencl *cl, const ac_cl_kernel *kernel,
       cl->op, kernel->name, grid->global[0]);
 }
 
-/* What the storage type of the op in hand adds to a kernel's options. */
+/* What the storage type of the current op adds to a kernel's options. */
 static const char *storage_options(const ac_opencl *cl) {
   switch (cl->storage) {
   case AC_F16:

@@ -1,8 +1,8 @@
 /* The OpenCL backend: its table, opening a device, memory and transfers.
  *
- * One in-order queue a device, and two more where something moves beside it (moves.c). Chunks are
- * buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever is queued
- * on different views of one chunk runs in the order of the calls. */
+ * A device has one in-order queue, and two more if something moves while it computes (moves.c).
+ * Chunks are buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever
+ * is queued on different views of one chunk runs in the order of the calls. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static ac_status choose_group(ac_opencl *cl) {
   return AC_OK;
 }
 
-/* Of everything that a driver's update may change. */
+/* A hash of everything that a driver's update may change. */
 static uint64_t identify(cl_platform_id platform, cl_device_id device) {
   const cl_device_info of_device[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
                                       CL_DRIVER_VERSION};
@@ -71,7 +71,8 @@ static bool is_cpu(cl_device_id device) {
   return type & CL_DEVICE_TYPE_CPU;
 }
 
-/* Of a kernel of elements, along a dimension: half of what 32 bits count, or what a test wants. */
+/* Items of a kernel of elements along a dimension: half of what 32 bits can count, or what a test
+ * wants. */
 static int64_t items_wanted(void) {
   const char *choice = getenv("ACCRUE_OPENCL_ITEMS");
   const int64_t most = choice ? strtoll(choice, NULL, 10) : 0;
@@ -167,8 +168,8 @@ static ac_status opencl_examine(int index, ac_device_info *info) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers say CL_OUT_OF_RESOURCES of a device whose memory is full too, which leaves nothing
- * unusable. */
+/* Drivers also return CL_OUT_OF_RESOURCES if a device's memory is full; then the context is still
+ * usable. */
 static ac_status allocation_failure(const ac_opencl *cl, cl_int error, uint64_t bytes) {
   char text[32];
   const char *name = ac_cl_error_name(error);
@@ -199,9 +200,9 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   return allocation_failure(cl, error, bytes);
 }
 
-/* NVIDIA's driver (580) crashes where one of several sub-buffers of a buffer is released before
- * those that were made later. So a view that is given back stays until all later ones of its chunk
- * are given back, too. */
+/* NVIDIA's driver (580) crashes if one of several sub-buffers of a buffer is released before those
+ * that were made later. So a released view stays until all later ones of its chunk are also
+ * released. */
 typedef struct ac_cl_view {
   cl_mem buffer;
   void *chunk;
@@ -393,7 +394,7 @@ static bool are_alike(const ac_op_args *x, const ac_op_args *y) {
   return alike;
 }
 
-/* Where there are more kinds than this, one of them is run to make room, each in turn. */
+/* If there are more kinds than this, one of them is run to make room, each in turn. */
 enum { KINDS = 4 };
 
 static joined *find_kind(joined kinds[KINDS], const ac_op_args *args) {

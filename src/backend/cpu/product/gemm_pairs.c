@@ -8,18 +8,18 @@
  *           in the first panel, pack the strip of op(A)
  *           for each part of the depth (ac_dot_class.steps)
  *             for each strip of the panel's columns: sums = or += their product
- *             where k ends: C = sums, beside what it is added to, rounded once
+ *             where k ends: C = sums (+ C), rounded once
  *
- * The packed block and the panel stay in the second-level cache. Where all of k is one DEPTH a
- * block has all columns, so that op(A) is packed once, and sums are written as they come; else the
+ * The packed block and the panel stay in the second-level cache. If all of k is one DEPTH, a block
+ * has all columns, so that op(A) is packed once, and sums are written as they come. Otherwise the
  * sums of a block wait in scratch. Packing costs more than the products if a packed element is used
- * a hundred times only, so blocks are as large as scratch allows.
+ * only a hundred times, so blocks are as large as scratch allows.
  *
- * What is packed next is asked for during products, and so is C: packing would take three times as
- * long if it waited for memory.
+ * During products the operands that are packed next are prefetched, and so is C: packing would take
+ * three times as long if it waited for memory.
  *
- * Operands lie along k (the elements of a row of op(A), or of a column of op(B), beside each other)
- * or down k. Sixteen lines by sixteen pairs are read either way into sixteen vectors, turned if
+ * Operands lie along k (the elements of a row of op(A), or of a column of op(B), are neighbours) or
+ * across k. In both cases sixteen lines by sixteen pairs are read into sixteen vectors, turned if
  * they lie across, and written. */
 #include "backend/cpu/product/gemm_pairs.h"
 
@@ -62,8 +62,8 @@ static int64_t panel_columns(const blocks *b) {
   return ac_min(PANEL, strips_of(b->columns) * STRIP);
 }
 
-/* With so many elements of a packed block, and strips of sums that wait if k has more than one
- * depth. */
+/* Bytes with so many elements of a packed block, and with the strips of sums that wait if k has
+ * more than one depth. */
 static uint64_t bytes_with(const ac_gemm *g, const blocks *b, int64_t left, int64_t waiting) {
   int64_t panel = strips_of(panel_columns(b)), sums = b->depth < g->k ? waiting : panel;
   return (uint64_t)(left / 2 + panel * packed_strip(b) + sums * SUMS) * sizeof(float);
@@ -105,8 +105,8 @@ static operand right_of(const ac_gemm *g) {
   return (operand){g->b, g->b_dtype, g->ldb, g->transpose_b, g->n, g->k};
 }
 
-/* Packs strips of `x` one behind the other. What lies beside each other in memory is read in a row:
- * steps of a strip, or a step of all strips. */
+/* Packs strips of `x` one after the other. Neighbours in memory are read in a row: steps of a
+ * strip, or a step of all strips. */
 static void pack(const operand *x, bool by_line, uint32_t *to) {
   int64_t strips = strips_of(x->lines), steps = steps_of(x->depth), count = strips * steps;
   for (int64_t i = 0; i < count; i++) {
@@ -228,7 +228,7 @@ static operand panel_of(const work *w, const place *p) {
                          ac_min(w->blocks.depth, w->gemm->k - p->k));
 }
 
-/* Those of the strip of C at (row, column), in the rows that there are. */
+/* The lines of the strip of C at (row, column), in the rows that there are. */
 static ac_dot_lines result_lines(const ac_gemm *g, int64_t row, int64_t column) {
   const int64_t rows = ac_min(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
   const int64_t across = STRIP * bytes / AC_DOT_LINE;
