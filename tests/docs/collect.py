@@ -10,7 +10,7 @@ import random
 import struct
 import subprocess
 
-# Objects whose keys are names of something, by the last words of their paths.
+# Objects with names of something as keys, by the last words of their paths.
 NAMED = {"losses", "gradient_norm", "weight_norm", "update_ratio", "gradient_squares", "variance", "flags"}
 NAMED_IN = {"noise_layers": {"noise_scale"}}
 

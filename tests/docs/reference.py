@@ -25,8 +25,8 @@ SECTIONS = {
     "pilot.json": ("files.md", "`pilot.json`"),
     "policy": ("files.md", "Policies"),
 }
-ALSO = {"state": "model"}  # a state has the keys of a model, too
-# Keys that stand for several: an axis of a pilot, a roof of a device.
+ALSO = {"state": "model"}  # a state also has the keys of a model
+# Keys that mean several: an axis of a pilot, a roof of a device.
 STAND_INS = [
     (r"^(cells\[\]\.settings|least_loss)\.\w+$", r"\1.NAME"),
     (r"^(devices\[\]\.roofs)\.\w+\.", r"\1.NAME."),
@@ -164,7 +164,7 @@ def check_environment(source):
         read_by_tests.update(re.findall(r'getenv\("(ACCRUE_(?!TEST_AB?"|TEST_B")[A-Z0-9_]+)"', text))  # names that a test makes up
     for _, text in sources(source, "tests/**/*.sh"):
         read_by_tests.update(re.findall(r"\$\{?(ACCRUE_TEST_[A-Z0-9_]+)", text))
-    named = {name for name in named_in(variables) if re.match(r"(ACCRUE|OMP|GOMP|OPENBLAS|XDG)_|(HOME|TERM|TMPDIR)$", name)}
+    named = {name for name in named_in(variables) if re.match(r"(ACCRUE|OMP|GOMP|OPENBLAS|XDG)_|(COLUMNS|HOME|TERM|TMPDIR)$", name)}
     for name in sorted(name for name in read_by_code - named if not name.startswith("ACCRUE_TEST_")):
         fail(f"docs/reference/environment.md lacks `{name}`, which the code reads")
     for name in sorted(named - read_by_code):

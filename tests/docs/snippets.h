@@ -1,6 +1,6 @@
 /* What a fragment of C in the documentation may use. tests/docs/snippets.py compiles each block of
- * C with this file before it. A block whose first line is indented is the inside of a function, and
- * sees the variables of SNIPPET_VARIABLES. */
+ * C with this file before it. If its first line is indented, a block is the inside of a function,
+ * and sees the variables of SNIPPET_VARIABLES. */
 #ifndef ACCRUE_TESTS_DOCS_SNIPPETS_H
 #define ACCRUE_TESTS_DOCS_SNIPPETS_H
 
