@@ -176,7 +176,7 @@ static double mean_of(const ac_rate_point *points, around a) {
   return sum / (double)(a.end - a.begin);
 }
 
-/* Of the line through the losses by the logarithms of rates, which are a unit apart. */
+/* The slope of a line through the losses over the logarithms of rates, which are one unit apart. */
 static double slope_of(const ac_rate_point *points, around a) {
   const double middle = (double)(a.begin + a.end - 1) / 2, mean = mean_of(points, a);
   double products = 0, squares = 0;

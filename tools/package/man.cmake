@@ -6,7 +6,7 @@ if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   return()
 endif()
 
-set(man_commands devices report sample bench)
+set(man_commands devices report sample init bench)
 foreach(what gemm ops step all memory)
   list(APPEND man_commands "bench ${what}")
 endforeach()

@@ -31,6 +31,7 @@ static const struct {
     {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
     {"report", "write a page about runs: curves, results, memory, settings", report_main},
     {"sample", "write text with a trained gpt", sample_main},
+    {"init", "write a project in C that uses the library", init_main},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
