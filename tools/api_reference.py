@@ -331,10 +331,13 @@ def title_of_use(path):
 
 
 def write_uses(paths):
-    """Guides and the cookbook before other pages: they explain."""
-    rank = [folder for folder in ("examples", "docs/cookbook", "docs/guide", "docs/start")]
-    paths = sorted(paths, key=lambda path: next(
-        (i for i, folder in enumerate(rank) if path.startswith(folder)), len(rank)))[:MOST_USES]
+    """Examples and pages that explain, half of each if there are enough."""
+    ranks = ("docs/cookbook", "docs/guide", "docs/start")
+    pages = sorted((path for path in paths if path.startswith("docs/")), key=lambda path: next(
+        (i for i, folder in enumerate(ranks) if path.startswith(folder)), len(ranks)))
+    examples = [path for path in paths if not path.startswith("docs/")]
+    shown = max(MOST_USES // 2, MOST_USES - len(pages))
+    paths = examples[:shown] + pages[:MOST_USES - len(examples[:shown])]
     links = ["[%s](%s)" % (title_of_use(path), os.path.relpath(path, PAGES)) for path in paths]
     return wrap("Used in: " + ", ".join(links) + ".", "", "")
 
@@ -438,7 +441,7 @@ def write_index(headers, where):
 
 
 def first_sentence(text):
-    match = re.match(r"(.*?\w[^.\w]*\.)(?: (?=[A-Z*`0-9\[])|$)", text)
+    match = re.match(r"(.*?\w[^.\w]*\.)(?: (?=[A-Z*`0-9\[]|ac_)|$)", text)
     return match.group(1) if match else text
 
 

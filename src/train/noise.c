@@ -25,7 +25,7 @@
 /* Each window keeps this part of an average. The latest 200 windows weigh most. */
 static const double stays = 0.995;
 static const double most_share = 0.01;
-/* Bringing a few numbers to the host lets the device run dry: some ten launches' time. */
+/* Bringing a few numbers to the host lets the device run dry: about ten launches' time. */
 static const double read_back = 20e-6;
 
 /* ---- when ------------------------------------------------------------------------------------ */

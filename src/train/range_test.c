@@ -104,7 +104,7 @@ typedef struct range_test {
   double mean, least; /* the running mean, its weight left out, and the least one so far */
 } range_test;
 
-/* Whether the mean of some ten losses is far above the best that it was. */
+/* Whether the mean of about ten losses is far above the best that it was. */
 static bool has_diverged(range_test *t, double loss) {
   const double stays = 0.9;
   t->mean = stays * t->mean + (1 - stays) * loss;

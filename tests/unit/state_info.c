@@ -1,6 +1,5 @@
 /* What a state says without a trainer: each member against the run that saved it, and files that
  * say nothing or too much. */
-#include "check.h"
 #include "files.h"
 
 #include <accrue/accrue.h>
@@ -71,6 +70,9 @@ static void a_fit_is_told(void **state) {
   const ac_batch_stage stages[] = {{BATCH, AC_BATCH_FROM_STEP, 0}, {4, AC_BATCH_FROM_STEP, 4}};
   run r = begin(plan, &desc);
   ac_fit_desc fit = {.train = r.data,
+                     .validation = r.data,
+                     .eval_every = 100,
+                     .no_final_evaluation = true,
                      .steps = 5,
                      .seed = UINT64_MAX,
                      .fingerprint = "numbers",
