@@ -1,5 +1,5 @@
-/* The models whose ops and training steps `accrue bench` measures. A model is one line of the table
- * in models.c. */
+/* The models that `accrue bench` measures: their ops and training steps. A model is one line of the
+ * table in models.c. */
 #ifndef TOOLS_BENCH_MODELS_H
 #define TOOLS_BENCH_MODELS_H
 
@@ -10,7 +10,7 @@
 typedef struct bench_model {
   const char *name;
   int64_t batch;   /* samples of a window */
-  int64_t context; /* tokens of a sample; 0: samples are no text */
+  int64_t context; /* tokens of a sample; 0: samples are not text */
   int64_t limit;   /* what its integer inputs are below: tokens or classes */
   bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
   void (*build)(ac_graph *graph, int64_t context); /* with its loss */

@@ -157,8 +157,8 @@ static bool is_left_open(const option *row) {
   }
 }
 
-/* False: the value is none of the flag's. Null stands for no text, which some flags always have,
- * and for a number that was left open. */
+/* False: the flag does not allow the value. Null means no text, which some flags always have, or a
+ * number that was left open. */
 static bool take(const option *row, const json_t *value) {
   const double number = json_number_value(value);
   if (json_is_null(value) && row->kind != OPTION_TEXT) return is_left_open(row);
@@ -255,7 +255,7 @@ int options_restore(options *o, const json_t *record, const char *from, int argc
     if (stays(row, &line) || is_replaced(o, row, &line)) continue;
     /* It has no value, as the record has another in its place. */
     if (is_excluded(o, row, is_in_record, record)) continue;
-    if (!take(row, value)) return fail_usage("%s has no good value for --%s", from, row->name);
+    if (!take(row, value)) return fail_usage("%s has a wrong value for --%s", from, row->name);
   }
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {

@@ -247,7 +247,7 @@ typedef enum size_fault {
   SIZE_LARGE
 } size_fault;
 
-/* *unit: where it stands in the text. */
+/* *unit: its place in the text. */
 static size_fault read_size(const char *text, uint64_t *bytes, const char **unit) {
   static const struct {
     const char *unit;

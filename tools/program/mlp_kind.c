@@ -83,8 +83,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
   if (status != STATUS_CONTINUE) return status;
   if (!parse_widths(&model->config, model->hidden))
-    return fail_usage("--hidden %s is no list of at most %d widths such as 256,128", model->hidden,
-                      MLP_MOST_HIDDEN);
+    return fail_usage("--hidden %s is not a list of at most %d widths such as 256,128",
+                      model->hidden, MLP_MOST_HIDDEN);
   status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   model->config.inputs = data_field_elements(data->train, "images");

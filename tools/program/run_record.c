@@ -30,7 +30,7 @@ int run_record_read(json_t **record, const char *path) {
   *record = NULL;
   if (!parsed && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
-  return fail_usage("%s is no record of a run: %s", path,
+  return fail_usage("%s is not a record of a run: %s", path,
                     parsed ? "it is not an object of JSON" : error.text);
 }
 

@@ -9,8 +9,8 @@ void train_flags_set_defaults(setup *s);
 /* With the flags of the setup's kind. */
 void train_flags_add(setup *s);
 
-/* STATUS_CONTINUE, or a status of message.h; settles what follows from flags alone, of the loss
- * scale and the schedule too. */
+/* Settles what follows from flags alone, also of the loss scale and the schedule. Returns
+ * STATUS_CONTINUE, or a status of message.h. */
 int train_flags_check(setup *s);
 /* Whether they go with the way of gradients that was asked for. */
 int train_flags_check_gradients(const setup *s);

@@ -25,8 +25,8 @@ int watch_check(const watch_flags *f, ac_gradients gradients) {
   const bool folded = gradients == AC_GRADIENTS_FOLDED,
              local = gradients == AC_GRADIENTS_FUSED_LOCAL;
   if (f->on_spike == AC_SPIKE_SKIP && (folded || local))
-    return fail_usage("--on-spike skip has nothing to skip with --gradients %s, whose updates are "
-                      "under way when a batch is known; give back or tell",
+    return fail_usage("--on-spike skip has nothing to skip with --gradients %s: its updates begin "
+                      "before all of a batch is known; give back or tell",
                       folded ? "folded" : "fused-local");
   return STATUS_CONTINUE;
 }
