@@ -1,5 +1,6 @@
 #include "common/help.h"
 
+#include "common/command_record.h"
 #include "common/flag_text.h"
 #include "common/roff.h"
 #include "common/terminal.h"
@@ -158,8 +159,8 @@ void help_put_names(help *h, const char *names) {
   flag_text_wrap(h->out, names, 2, 2, h->width);
 }
 
-void help_section(help *h, const char *title, const char *text) {
-  if (h->form != HELP_MAN || !text) return;
+static void put_marked_section(help *h, const char *title, const char *text) {
+  if (!text) return;
   put_section(h->out, title);
   flag_text_put_roff(h->out, text, ".PP");
 }
@@ -233,9 +234,19 @@ static void put_help_flag(help *h) {
                                 .text = "this text, or more; --help=man: a page of the manual"});
 }
 
+/* What the command's file of docs/commands says. */
+static void put_sections(help *h) {
+  const command_record *r = command_record_find(h->command);
+  if (!r) return;
+  put_marked_section(h, "EXAMPLES", r->examples);
+  put_marked_section(h, "FILES", r->files);
+  put_marked_section(h, "ENVIRONMENT", r->environment);
+}
+
 void help_end(help *h) {
   if (h->of_flags) put_help_flag(h);
   if (h->form != HELP_MAN) return;
+  put_sections(h);
   if (!h->exit_told) help_exit_status(h);
   put_see_also(h);
 }

@@ -50,8 +50,6 @@ void help_commands(help *h, const char *title);
 void help_put_command(help *h, const char *name, const char *text);
 
 void help_paragraph(help *h, const char *text);
-/* A section of a page of the manual, in Markdown; nothing on a terminal. */
-void help_section(help *h, const char *title, const char *text);
 void help_exit_status(help *h);
 void help_end(help *h);
 

@@ -1,5 +1,6 @@
 /* `accrue devices`: what there is to train on. */
 #include "program/commands.h"
+#include "common/flag_rules.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/options.h"
@@ -64,8 +65,8 @@ int devices_main(int argc, char **argv) {
   };
   OPTIONS_ADD(&o, rows);
   int status = options_parse(&o, argc, argv);
+  if (status == STATUS_CONTINUE) status = flag_rules_check(&o);
   if (status != STATUS_CONTINUE) return status;
-  if (json && only_auto) return fail_usage("--json and --auto contradict each other");
   if (only_auto) return print_auto();
 
   int count = 0, capacity;
