@@ -19,6 +19,14 @@ function(read_text path to)
   set(${to} "${text}" PARENT_SCOPE)
 endfunction()
 
+# Any terminal and any page of the manual can show it.
+function(check_ascii text)
+  plain("${text}" text)
+  if(text MATCHES "[^\n -~]+")
+    wrong("'${CMAKE_MATCH_0}' is not ASCII")
+  endif()
+endfunction()
+
 function(plain text to)
   string(REPLACE "${semicolon}" ";" text "${text}")
   string(REPLACE "${open}" "[" text "${text}")
