@@ -43,7 +43,7 @@ refused 'it names the flag patients, which does not exist' '2i excludes: patient
 refused 'range: from 0 is not of the form' 's/^range:.*/range: from 0/'
 refused 'record: sometimes is unknown' '2i record: sometimes'
 refused 'common: no is unknown; it is yes' '2i common: no'
-refused 'there is no text below the keys' '12,$d'
+refused 'there is no text below the keys' '1!{/^---$/q}'
 refused 'the text has a table or a heading' '$a # More'
 refused "'é' is not ASCII" 's/^short: .*/short: é/'
 refused 'the first line is not ---' 1d

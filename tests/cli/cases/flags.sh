@@ -123,7 +123,7 @@ case_completion() {
   completes 'gpt mlp resnet mobilenet' accrue train ''
   completes 'mlp resnet mobilenet' accrue predict ''
   completes 'gemm ops step all memory' accrue bench ''
-  completes '--lr-fall --lr-factor' accrue train gpt --lr-fa
+  completes '--lr-factor --lr-fall' accrue train gpt --lr-fa
   completes --layers accrue train gpt --layers
   completes --labels accrue train mlp --lab
   completes 'sgd' accrue train gpt --optimizer s
