@@ -43,7 +43,7 @@ int help_width(void) {
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* The first sentence without its end, as the line of a catalogue. */
+/* The first sentence without its full stop, as the line of a catalogue. */
 static void put_brief(FILE *out, const char *text) {
   const size_t length = strcspn(text, ".\n");
   char brief[256];
@@ -212,7 +212,7 @@ static void put_reference(help *h, const char *command, size_t length, const cha
   fputs("\\fR(1)", h->out);
 }
 
-/* The pages above this one, and those of its own commands. */
+/* The pages of the parent commands, and of its own commands. */
 static void put_see_also(help *h) {
   bool first = true;
   const size_t length = strlen(h->command);

@@ -1,8 +1,8 @@
-/* The help of a command, from the same calls as text for a terminal and as a page of the manual.
+/* The help of a command: the same calls make text for a terminal and a manual page.
  *
- * A page has its entries (flags, commands, models) under titles, and closes with the exit status
- * and the pages around it. All that is said is plain text: what roff would take for its own is
- * escaped here. */
+ * A page has its entries (flags, commands, models) under titles, and ends with the exit status and
+ * related pages. All arguments are plain text: what roff would take for a command is escaped here.
+ */
 #ifndef TOOLS_COMMON_HELP_H
 #define TOOLS_COMMON_HELP_H
 

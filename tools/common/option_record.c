@@ -55,7 +55,7 @@ static json_t *list_of(const option *row) {
   return items;
 }
 
-/* Of a number that its flag could not have, as nobody has given it one. */
+/* Whether a number is a default outside of its flag's range: nobody gave it. */
 static bool is_open(const option *row, double value) {
   return row->fallback && !options_in_range(row, value);
 }
@@ -120,7 +120,7 @@ static bool is_allowed(const option *row, double value, double fallback) {
   return value == fallback || options_in_range(row, value);
 }
 
-/* A number, or a text that cannot be one. */
+/* A JSON number, or a text if it cannot be one. */
 static bool take_stages(const option *row, const json_t *value) {
   option_stages *stages = row->value;
   const char *text = json_string_value(value);
@@ -143,7 +143,7 @@ static bool take_list(const option *row, const json_t *value) {
   return true;
 }
 
-/* Whether a flag may have no value, as its default shows. */
+/* Whether a flag may have no value: its default has none. */
 static bool is_left_open(const option *row) {
   switch (row->kind) {
   case OPTION_INTEGER:

@@ -17,7 +17,8 @@ bool options_record(const options *o, bool (*keeps)(const flag_record *r), json_
  * for messages. Returns a status of message.h. */
 int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv);
 
-/* Whether the command line names a flag, and its value; NULL: it does not, or has none. */
+/* Whether the command line names a flag, and its value; NULL: it does not, or the flag has no
+ * value. */
 bool options_named(const char *name, int argc, char **argv);
 const char *options_value(const char *name, int argc, char **argv);
 

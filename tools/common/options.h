@@ -25,7 +25,7 @@ typedef enum option_kind {
 
 typedef struct option_stages {
   int64_t number;
-  const char *text; /* of the schedule, which nobody has looked at yet; NULL: the number counts */
+  const char *text; /* the text of the schedule, not parsed yet; NULL: the number counts */
 } option_stages;
 
 enum { OPTION_LIST_MOST = 8 };
@@ -43,7 +43,7 @@ typedef struct option {
   option_kind kind;
   void *value;
   const char *help;
-  const char *fallback; /* the default in words, where the value does not tell; "" shows none */
+  const char *fallback; /* the default in words, if the value does not tell; "" shows none */
   double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
   bool above_least;     /* `least` itself is out of range */
   bool below_most;      /* so is `most` */

@@ -2,8 +2,8 @@
 
 #include <stdbool.h>
 
-/* A plain `-` may become a hyphen, a quote a curly one, and neither can then be copied to a command
- * line. A choice of many words may break after each. */
+/* roff may turn a plain `-` into a hyphen and a quote into a curly one, and then they cannot be
+ * copied to a command line. A choice of many words may break after each word. */
 void roff_put_character(FILE *out, char c) {
   switch (c) {
   case '\\':
@@ -35,8 +35,8 @@ void roff_put_character(FILE *out, char c) {
   }
 }
 
-/* At the beginning of a line a point would be a request. A line break in the text is one of the
- * source, and the page flows over it. */
+/* At the beginning of a line a point would be a command of roff. Line breaks in the text only
+ * belong to the source; the page fills its lines itself. */
 void roff_put(FILE *out, const char *text) {
   bool begins = true;
   for (; *text; text++) {

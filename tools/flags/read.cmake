@@ -12,6 +12,8 @@ endfunction()
 
 function(read_text path to)
   file(READ "${path}" text)
+  string(REPLACE "«" "\"" text "${text}")
+  string(REPLACE "»" "\"" text "${text}")
   string(REPLACE "\\" "${backslash}" text "${text}")
   string(REPLACE ";" "${semicolon}" text "${text}")
   string(REPLACE "[" "${open}" text "${text}")

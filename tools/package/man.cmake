@@ -4,7 +4,7 @@ set(man_pages "")
 set(bash_completion "")
 set(zsh_completion "")
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
-  message(STATUS "Accrue: no pages of the manual and no completion, as the program that writes them cannot run here")
+  message(STATUS "Accrue: no manual pages and no completion, as the program that writes them cannot run here")
   return()
 endif()
 

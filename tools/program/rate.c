@@ -67,7 +67,7 @@ static int check_relevance(const rate_flags *f, const options *o) {
   return STATUS_CONTINUE;
 }
 
-/* A schedule that moves it leaves nothing of what was given. */
+/* A schedule that moves the momentum replaces the one that was given. */
 static int check_momentum(const rate_flags *f, const options *o) {
   static const char *const moved[] = {"momentum", "beta1"};
   if (!((unsigned)MOMENTUM >> f->schedule & 1)) return STATUS_CONTINUE;

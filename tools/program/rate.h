@@ -31,7 +31,7 @@ void rate_add_options(rate_flags *flags, options *o);
  * of message.h. */
 int rate_check(const rate_flags *flags, const options *o);
 
-/* The schedule of a run of so many updates, of a batch. A status of message.h. */
+/* The schedule of a run of so many updates of a batch. A status of message.h. */
 int rate_schedule(const rate_flags *flags, int64_t updates, ac_schedule *schedule);
 
 /* Zero would mean the library's default. */

@@ -153,7 +153,7 @@ static int check_floats(const setup *s) {
                                                       : "--gradients bf16");
 }
 
-/* What is folded cannot be clipped, looked ahead of or looked at. */
+/* Folded gradients cannot be clipped, used for Nesterov momentum, or shown. */
 static int check_folded(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->clip > 0)
@@ -175,7 +175,7 @@ static int check_folded(const setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Without gradients a window is a batch at once, and nobody can look at them. */
+/* Without kept gradients a window is one micro-batch, and gradients cannot be shown. */
 int train_flags_check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->storage.gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
@@ -194,7 +194,7 @@ int train_flags_check_gradients(const setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Of gradients that are not kept nobody knows the noise. */
+/* The noise of gradients that are not kept is not known. */
 static bool keeps_gradients(const storage_flags *f) {
   return f->gradients <= AC_GRADIENTS_BUFFER || f->gradients == GRADIENTS_BF16;
 }
@@ -264,6 +264,6 @@ int train_flags_check(setup *s) {
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, (ac_gradients)f->storage.gradients);
   if (status != STATUS_CONTINUE) return status;
-  /* What is wrong with it is said before data are read, unless their number says how long it is. */
+  /* Checks the schedule before data are read, unless its length depends on them. */
   return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;
 }

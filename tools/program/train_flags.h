@@ -12,7 +12,7 @@ void train_flags_add(setup *s);
 /* Settles what follows from flags alone, also of the loss scale and the schedule. Returns
  * STATUS_CONTINUE, or a status of message.h. */
 int train_flags_check(setup *s);
-/* Whether they go with the way of gradients that was asked for. */
+/* Whether they are possible with the given way of gradients. */
 int train_flags_check_gradients(const setup *s);
 
 #endif

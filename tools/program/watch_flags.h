@@ -19,7 +19,7 @@ void watch_add_options(watch_flags *flags, options *o);
 int watch_check(const watch_flags *flags, ac_gradients gradients);
 void watch_describe(const watch_flags *flags, ac_trainer_desc *trainer);
 
-/* Says what a window that was a spike was, and what followed. */
+/* Says how a window was a spike, and what followed. */
 void watch_say_spike(const watch_flags *flags, const ac_fit_event *event);
 
 #endif

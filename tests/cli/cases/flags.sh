@@ -124,7 +124,7 @@ case_completion() {
   completes 'mlp resnet mobilenet' accrue predict ''
   completes 'gemm ops step all memory' accrue bench ''
   completes '--lr-factor --lr-fall' accrue train gpt --lr-fa
-  completes --layers accrue train gpt --layers
+  completes --heads accrue train gpt --hea
   completes --labels accrue train mlp --lab
   completes 'sgd' accrue train gpt --optimizer s
   completes 'sgd' accrue train gpt --optimizer = s
