@@ -55,7 +55,7 @@ refuse() {
 # Cases train into the same folder again and again: run says that this is meant, where the case does not.
 run() {
   local more=()
-  if [[ $1 == train && ! " $* " =~ ' '--(resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
+  if [[ $1 == train && ! " $* " =~ ' '--(help|resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
   "$ACCRUE" "$@" "${more[@]}" 2>run.err || die "accrue $* failed: $(cat run.err)"
 }
 

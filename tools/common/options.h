@@ -43,10 +43,10 @@ typedef struct option {
   option_kind kind;
   void *value;
   const char *help;
-  const char *fallback; /* the default in words, if the value does not tell; "" shows none */
-  double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
-  bool above_least;     /* `least` itself is out of range */
-  bool below_most;      /* so is `most` */
+  const char *fallback;      /* the default in words, if the value does not tell; "" shows none */
+  double least, most;        /* of integers and reals, inclusive; most <= least: no upper limit */
+  bool above_least;          /* `least` itself is out of range */
+  bool below_most;           /* so is `most` */
   const flag_record *record; /* set by options_add; NULL: there is no file */
   bool ignored;              /* set by options_add: accepted without effect */
   const char *implied;       /* a value that is meant where none is given, for flag_rules_check */
