@@ -2,7 +2,7 @@
 
 # The pages that a page refers to.
 named_pages() { awk '/^\.SH "SEE ALSO"/ {inside = 1; next} inside' "$1" | sed 's/\\-/-/g; s/\\f[BR]//g; s/(1),\{0,1\}$//'; }
-plain_page() { sed 's/\\-/-/g; s/\\f[BIR]//g; s/|\\:/|/g; s/\\(aq/'\''/g; s/\\&//g' "$1"; }
+plain_page() { sed 's/\\-/-/g; s/\\f[BIR]//g; s/|\\:/|/g; s/\\(aq/'\''/g; s/\\(dq/"/g; s/\\(ti/~/g; s/\\(ha/^/g; s/\\&//g' "$1"; }
 
 # Every command is reached from the page before it, and says in its page what it says on a terminal.
 man_of() { # WORD...: the command
@@ -45,7 +45,7 @@ case_man() {
   # Names of flags, and how their texts begin, without the marks.
   awk 'FNR == 1 { keys = 2 } /^---$/ { keys--; next } keys && /^name: / { name = substr($0, 7) }
     !keys && NF && !(FILENAME in seen) { seen[FILENAME]; print name "\t" $0 }' "$flag_folder"/[a-z]*.md |
-    sed 's/[`*]//g; s/\[\([^]]*\)\]([^)]*)/\1/g' >titles
+    sed 's/`//g; s/\*\*//g; s/\[\([^]]*\)\]([^)]*)/\1/g' >titles
   (($(wc -l <titles) > 100)) || die "only $(wc -l <titles) texts"
   man_of
   [[ -s pages/accrue-train-gpt.1 && -s pages/accrue-eval-mlp.1 && -s pages/accrue-bench-gemm.1 ]] ||
