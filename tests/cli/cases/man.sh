@@ -45,7 +45,7 @@ case_man() {
   # Names of flags, and how their texts begin, without the marks.
   awk 'FNR == 1 { keys = 2 } /^---$/ { keys--; next } keys && /^name: / { name = substr($0, 7) }
     !keys && NF && !(FILENAME in seen) { seen[FILENAME]; print name "\t" $0 }' "$flag_folder"/[a-z]*.md |
-    sed 's/`//g; s/\*\*//g; s/\[\([^]]*\)\]([^)]*)/\1/g' >titles
+    sed 's/[«»]/"/g; s/`//g; s/\*\*//g; s/\[\([^]]*\)\]([^)]*)/\1/g' >titles
   (($(wc -l <titles) > 100)) || die "only $(wc -l <titles) texts"
   man_of
   [[ -s pages/accrue-train-gpt.1 && -s pages/accrue-eval-mlp.1 && -s pages/accrue-bench-gemm.1 ]] ||
