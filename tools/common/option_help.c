@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCREEN = 18 }; /* flags that a screen has room for */
+enum { SCREEN = 14 }; /* flags that a screen has room for */
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
