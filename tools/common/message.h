@@ -33,6 +33,10 @@ int fail_library(void); /* the library's last error */
  * argument, by its ac_status, is wrong usage. */
 int fail_setup(ac_status status);
 
+/* Where the values come from that are checked next: "FILE: KEY", which then comes before each
+ * sentence. NULL: from the command line. Returns what it was. */
+const char *message_where(const char *where);
+
 /* Whether these write nothing, for what is only tried. Returns what it was. */
 bool message_silence(bool silent);
 

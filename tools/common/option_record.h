@@ -11,9 +11,20 @@
  * for want of memory. */
 bool options_record(const options *o, const char *except, json_t *record);
 
-/* Before options_parse: sets the flags of such a record, which must outlive them, but for those
- * that the command line names and those of `except`, separated by single spaces. `from` is for
- * messages. Returns a status of message.h. */
+/* Adds the first `count` flags as a file that people write has them: "flags", which are given, and
+ * "defaults", both without those that are open. `started` names flags that say how the program is
+ * started, which are not there unless they are given. False for want of memory. */
+bool options_config(const options *o, int count, const char *except, const char *started,
+                    json_t *file);
+
+/* Whether this is a run's record, and not a file that people write: {"flags": {...}}, or flags and
+ * values alone. There all flags that have a value count as given, but for those of an object
+ * "defaults". */
+bool options_is_record(const json_t *record);
+
+/* Before options_parse: sets the flags of a record or of such a file, which must outlive them, but
+ * for those that the command line names and those of `except`, separated by single spaces. `from`
+ * is the file's name for messages. Returns a status of message.h. */
 int options_restore(options *o, const json_t *record, const char *from, const char *except,
                     int argc, char **argv);
 

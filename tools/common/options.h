@@ -7,6 +7,7 @@
 #define TOOLS_COMMON_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum option_kind {
@@ -82,6 +83,12 @@ void options_ignore(options *o, const char *names);
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
+
+/* Sets a flag to what the command line, or a text for it, says. A status of message.h. */
+int options_set(option *row, const char *value);
+
+/* The flag that somebody may have meant; NULL: none comes near. */
+const option *options_near(const options *o, const char *name, size_t length);
 
 /* A whole number as the flag takes it, and in its range: also for what files say. False: it is no
  * such number, and *number is left alone. */

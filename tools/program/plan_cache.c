@@ -16,7 +16,8 @@
   "eval-samples patience patience-gain seed fold rank loss-scale loss-scale-init "        \
   "loss-scale-growth loss-scale-interval loss-scale-backoff loss-scale-floor replay "     \
   "loader-threads shift flip rotation scaling erase out metrics tensorboard noise-scale " \
-  "resume save-every save-minutes keep keep-best grace config max-minutes "               \
+  "resume save-every save-minutes keep keep-best grace config print-config preset json "  \
+  "max-minutes "                                                                          \
   "max-tokens policy quiet " WATCH_FLAGS
 
 ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {

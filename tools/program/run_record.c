@@ -6,6 +6,7 @@
 #include "common/option_record.h"
 #include "common/run_id.h"
 #include "program/fingerprint.h"
+#include "program/train_flags.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,9 +15,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* How this start of the program was asked for, which says nothing of the run. */
-#define NOT_RECORDED "config resume resume-or-start overwrite quiet"
 
 int run_record_read(json_t **record, const char *path) {
   json_error_t error;
@@ -29,8 +27,12 @@ int run_record_read(json_t **record, const char *path) {
   *record = NULL;
   if (!parsed && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
-  return fail_usage("%s is no record of a run: %s", path,
-                    parsed ? "it is not an object of JSON" : error.text);
+  if (parsed)
+    return fail_usage("%s is not a configuration or the record of a run: it is not an "
+                      "object of JSON",
+                      path);
+  return fail_usage("%s is not a configuration or the record of a run: line %d: %s", path,
+                    error.line, error.text);
 }
 
 /* UTC, as in ISO 8601. */
@@ -134,8 +136,8 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
-  if (!options_record(&s->options, NOT_RECORDED, root) || !is_complete(root, *origin->id) ||
-      !add_origin(root, origin))
+  if (!options_record(&s->options, START_FLAGS " " CONFIG_FLAGS, root) ||
+      !is_complete(root, *origin->id) || !add_origin(root, origin))
     return fail("out of memory");
   return STATUS_CONTINUE;
 }

@@ -8,6 +8,8 @@
 #include "program/model_kind.h"
 #include "program/plan_cache.h"
 #include "program/policy.h"
+#include "program/preset.h"
+#include "program/run_folder.h"
 
 #include <jansson.h>
 
@@ -25,7 +27,7 @@ typedef struct setup {
   const model_kind *kind;
   void *model; /* the kind's struct */
   options options;
-  char command[32], summary[320];
+  char command[32], summary[320], preset_help[PRESET_HELP_BYTES];
   char init[MODEL_PATH_BYTES]; /* what --init names, where it is a folder the weights in it */
   train_flags flags;
   train_data data;
@@ -37,6 +39,7 @@ typedef struct setup {
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
   json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */
+  char recorded_path[RUN_PATH_BYTES];
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */

@@ -150,8 +150,10 @@ static void add_state(train_flags *f, options *o) {
        .help = "the model of the least validation loss is the one that is left"},
       {"grace", "X", OPTION_REAL, &f->grace,
        .help = "seconds: where windows take longer, one that is stopped is saved half done"},
-      {"config", "FILE", OPTION_TEXT, &f->config, .help = "take flags from a run's run.json",
-       .fallback = ""},
+      {"config", "FILE", OPTION_TEXT, &f->config,
+       .help = "take flags from this JSON file, or a run's run.json", .fallback = ""},
+      {"print-config", NULL, OPTION_SWITCH, &f->print_config,
+       .help = "print all settings as such a file, and do nothing else"},
   };
   OPTIONS_ADD(o, "State", rows);
 }
@@ -174,6 +176,10 @@ void train_flags_add(setup *s) {
   options *o = &s->options;
   train_flags *f = &s->flags;
   s->kind->add_options(s->model, o);
+  const option preset[] = {
+      {"preset", "NAME", OPTION_TEXT, &f->preset, .help = s->preset_help, .fallback = ""}};
+  preset_help(s->kind->name, s->preset_help);
+  OPTIONS_ADD(o, "Model", preset);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, o);
   add_training(f, o);
   storage_add_options(&f->storage, o);
@@ -192,8 +198,7 @@ void train_flags_add(setup *s) {
 void train_flags_ignore(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
   if (!strcmp(verb, "pilot")) {
-    options_ignore(
-        o, "metrics tensorboard histograms resume resume-or-start overwrite keep keep-best");
+    options_ignore(o, PILOT_IGNORED);
     return;
   }
   options_ignore(o, RATE_SCHEDULE_FLAGS);

@@ -5,6 +5,15 @@
 
 #include "program/setup.h"
 
+/* What flags say of how the program is started, and not of the run; and of where flags come from.
+ * All of them together are in no run's record. */
+#define START_FLAGS "resume resume-or-start overwrite quiet json"
+#define CONFIG_FLAGS "config print-config preset"
+
+/* Without effect on a pilot; its runs take none of them from a file. */
+#define PILOT_IGNORED \
+  "metrics tensorboard histograms resume resume-or-start overwrite keep keep-best"
+
 void train_flags_set_defaults(setup *s);
 /* With the flags of the setup's kind. */
 void train_flags_add(setup *s);

@@ -1,0 +1,21 @@
+/* --preset NAME: a model's shape by its name (models/presets.h). It sets flags of the shape as if
+ * they had been given in a file: those of the command line replace them. */
+#ifndef TOOLS_PROGRAM_PRESET_H
+#define TOOLS_PROGRAM_PRESET_H
+
+#include "common/options.h"
+#include "models/presets.h"
+
+enum { PRESET_HELP_BYTES = 256 };
+
+/* The help of the flag, with the names of a kind's presets. */
+void preset_help(const char *kind, char text[PRESET_HELP_BYTES]);
+
+/* Sets the flags of the shape. `where` is for messages: "" or a file with what follows its name. A
+ * status of message.h. */
+int preset_apply(options *o, const char *kind, const char *name, const char *where);
+
+/* That of --preset; NULL: none is given. */
+const model_preset *preset_given(const options *o);
+
+#endif
