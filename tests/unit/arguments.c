@@ -228,6 +228,9 @@ static void plans(void) {
   HARMLESS(ac_plan_get_info, plan, !ac_plan_get_info(NULL));
   REFUSED(ac_plan_get_step, plan, ac_plan_get_step(NULL, 0, &step));
   REFUSED(ac_plan_get_step, result, ac_plan_get_step(plan, 0, NULL));
+  ac_plan_parameter parameter;
+  REFUSED(ac_plan_get_parameter, plan, ac_plan_get_parameter(NULL, 0, &parameter));
+  REFUSED(ac_plan_get_parameter, result, ac_plan_get_parameter(plan, 0, NULL));
   ac_plan_offer offer;
   REFUSED(ac_plan_offers, graph, ac_plan_offers(NULL, device, NULL, &offer, 1, &count));
   REFUSED(ac_plan_offers, device, ac_plan_offers(graph, NULL, NULL, &offer, 1, &count));

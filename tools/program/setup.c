@@ -474,10 +474,9 @@ static int check_counting(const setup *s) {
                     (long long)info->batch);
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+int setup_open(setup *s, const setup_words *words, plan_cache *cache,
                int (*check)(const train_flags *f)) {
-  const setup_words words = {verb, !cache, argc, argv, NULL};
-  int status = setup_parse_words(s, &words);
+  int status = setup_parse_words(s, words);
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE && check) status = check(&s->flags);

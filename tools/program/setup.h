@@ -46,11 +46,11 @@ typedef struct setup {
 help_form setup_wants_help(int argc, char **argv);
 int setup_help(const char *verb, help_form form);
 
-/* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
- * message.h; setup_close is needed in any case. `cache` (may be NULL) lends device and plan, and
- * gets those that it lacks; with one, a run that goes on does so by argv alone, not by flags of its
- * record. `check` (may be NULL) says whether the flags may be followed, before data are read. */
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+/* The words begin with the model's kind, flags follow. Returns a status of message.h; setup_close
+ * is needed in any case. `cache` (may be NULL) lends device and plan, and gets those that it lacks;
+ * the words are then of a run that goes on by these alone. `check` (may be NULL) says whether the
+ * flags may be followed, before data are read. */
+int setup_open(setup *s, const setup_words *words, plan_cache *cache,
                int (*check)(const train_flags *f));
 
 /* The flags alone: nothing is opened. `more` (may be NULL) adds flags of the command's own. */

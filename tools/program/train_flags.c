@@ -206,7 +206,7 @@ void train_flags_ignore(options *o, const char *verb) {
   if (!strcmp(verb, "plan"))
     options_ignore(
         o, "label-smoothing shift flip rotation scaling erase steps epochs lr "
-           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "
+           "beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip eval-every "
            "eval-samples patience patience-gain seed "
            "loss-scale loss-scale-init loss-scale-growth loss-scale-interval "
            "loss-scale-backoff loss-scale-floor replay loader-threads out metrics "
