@@ -13,9 +13,9 @@
  * elements, a register tile of ROWS x COLUMNS scores an item; the sums over the other side stay in
  * registers, ROWS x WIDTH an item. SIDE neighbours in a row of either are those of TX items, an
  * element each; on a CPU TX is 1, and they are one item's vector. Every output element has one
- * owner, so there are no atomics and the order of sums is fixed. Barriers also stand between loops
- * that differ among items and loops that hold a barrier, where PoCL 3.1 would drop the former. Each
- * of FORWARD, QUERY_GRADIENT and KEY_GRADIENT compiles the kernels of one pass. Local memory: 4
+ * owner, so there are no atomics and the order of sums is fixed. Barriers are also between loops
+ * that differ among items and loops that hold a barrier, as PoCL 3.1 would drop the former. Each of
+ * FORWARD, QUERY_GRADIENT and KEY_GRADIENT compiles the kernels of one pass. Local memory: 4
  * STRIDE_PART (OWN + OTHER) bytes and 4 STRIDE_SCORES OWN for each score matrix held (two in
  * attention_key_gradient), at most 31.5 KiB. Dtypes: storage for qkv, y, dy and dqkv, float for lse
  * and D. */

@@ -111,9 +111,9 @@ void store(global storage *p, elements i, floats v) {
 #define LOAD_FLOAT(p, i) ((p)[i])
 #define STORE_FLOAT(p, i, v) ((p)[i] = (v))
 
-/* UNROLL stands before loops over a work-item's array. Written out, its elements are registers; on
+/* UNROLL is before loops over a work-item's array. Written out, its elements are registers; on
  * a CPU most lie in memory anyway, for each item of the group that the compiler makes a loop of.
- * UNROLL_4 stands before loops around them, which would take too many if written out in full.
+ * UNROLL_4 is before loops around them, which would take too many if written out in full.
  * INLINED are functions that take such arrays, which a call would take from memory. */
 #ifdef CPU
 #define UNROLL
@@ -123,7 +123,7 @@ void store(global storage *p, elements i, floats v) {
 #define UNROLL_4 _Pragma("unroll 4")
 #endif
 #define INLINED __attribute__((always_inline))
-/* For local memory of which neighbouring elements are read as vectors. */
+/* For local memory from which neighbouring elements are read as vectors. */
 #define ALIGNED __attribute__((aligned(16)))
 
 #define LANES (GROUP / 32)
@@ -257,7 +257,7 @@ void bf16_store(global ushort *x, size_t i, float v) {
   }
 
 /* What a work-group of 32 x LANES items sums, of a matrix m x n in chunks of rows: the rows
- * [begin, end) of 32 neighbouring columns, of which one is the item's. */
+ * [begin, end) of 32 neighbouring columns; one column is the item's. */
 typedef struct {
   size_t chunk, column, begin, end;
 } strip;

@@ -3,9 +3,8 @@
  *   dx[n,c,h,w] (+)= sum of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h, j s - p + t d = w
  *   dW[o,c,r,t] (+)= sum_{n,i,j} dy[n,o,i,j] x[n,c,i s - p + r d, j s - p + t d]
  *
- * Each is a product for each group of channels, whose operands are found where they lie. Its
- * dimensions are made of positions (n,i,j) (for dx: (n,h,w)), of taps (channel,r,t), and of
- * channels:
+ * Each is a product for each group of channels, and reads operands in their places. Its dimensions
+ * are made of positions (n,i,j) (for dx: (n,h,w)), of taps (channel,r,t), and of channels:
  *   conv2d                  C[o, position] = sum over taps W[o, tap] image[tap, position]
  *   conv2d_input_gradient   C[c, position] = sum over taps W[tap, c] image[tap, position]
  *   conv2d_weight_gradient  C[o, tap] = sum over positions dy[o, position] image[tap, position]
@@ -13,7 +12,7 @@
  * then sums.
  *
  * Work-group TX x TY computes a tile of C (products.h). In local memory positions and taps of the
- * tile are kept too, taken apart once: some 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
+ * tile are also kept, computed once: about 4 * (DEPTH + 3) * (TY * ROWS + TX * COLUMNS *
  * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
  * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
  *
@@ -57,7 +56,7 @@ int in_steps(int at, int step) {
 #define TAPS DEPTH
 #endif
 
-/* C's rows m, columns n and inner dimension k, of which a chunk takes at most `chunk`. `a` is W or
+/* C's rows m, columns n and inner dimension k; a chunk takes at most `chunk` of k. `a` is W or
  * dy, `b` the image that taps are taken from, of `source` channels to a group and size H x W;
  * positions are those of an image h x w. */
 kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global storage *b,

@@ -1,6 +1,6 @@
 /* cross_entropy over rows of V logits: log_sum = log sum exp(logit - largest),
  * loss = w (log_sum + (largest - logit[target])); the row counts as right if its first largest
- * logit is the target's. Rows whose target is the ignored index weigh nothing. Gradient:
+ * logit is the target's. Rows with the ignored index as target weigh nothing. Gradient:
  * dlogits = w loss_scale (exp(logit - largest - log_sum) - [j = target]); dlogits may be logits.
  * largest and log_sum are never added: if logits are large, the sum would lose log_sum. Both are
  * kept of a row, in extents. With smoothing s, (1 - s) [j = target] + s / V replaces [j = target],

@@ -39,8 +39,9 @@
 #define EIGHT_BIT_BELOW(n, unit) \
   EIGHT_BIT_DECADE(n, unit, (unit) * (1 + 0.9f / (n)), (unit) * (1 + 0.45f / (n)))
 
-/* Without a sign only zero itself becomes zero. What becomes one becomes little above it; no size
- * is as much as its borders, which are no INFINITY, as that is no constant to NVIDIA's compiler. */
+/* Without a sign only zero itself becomes zero. The code of one is for sizes up to a little above
+ * it: no size reaches its borders. They are not INFINITY, as NVIDIA's compiler does not take that
+ * for a constant. */
 #define EIGHT_BIT_ZERO 0, 0, 0, 0.275e-6f, 0
 #define EIGHT_BIT_ONE 1, 0, 0.112f, 2, 2
 constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
@@ -54,7 +55,7 @@ constant float eight_bit_ranges[EIGHT_BIT_TABLE] = {
     EIGHT_BIT_DECADE(64.0f, 1.0f, 1 - 0.225f / 64, 1 - 0.225f / 128),
     EIGHT_BIT_ONE};
 
-/* One comparison on a CPU, where fmin and fmax are several; b is no NaN, or is passed over. */
+/* One comparison on a CPU, where fmin and fmax are several; b is not NaN, or is ignored. */
 #ifdef CPU
 floats smaller(floats a, floats b) {
   return b < a ? b : a;
@@ -150,7 +151,7 @@ float eight_bit_most(float16 most, eight_bit_table table, int state) {
 #define EIGHT_BIT_ROUNDING(counter) const uint4 chance = counter
 #define EIGHT_BIT_PUT(x, i, v) rounded_store(x, i, v, key, chance)
 
-/* The table, and behind it scratch for each state. */
+/* The table, and after it scratch for each state. */
 typedef local float *eight_bit_table;
 #define EIGHT_BIT_SHARED(states) \
   local float table[EIGHT_BIT_TABLE + (states)*EIGHT_BIT_GROUP] ALIGNED
@@ -195,7 +196,7 @@ INLINED floats eight_bit_decode(eight_bit_table table, WIDE(uchar) code, int is_
 
 /* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. An octave,
  * counted from 2^-23, has at most one border, and 77 / 256 of it plus one half has the range before
- * or behind it in its whole part. */
+ * or after it in its whole part. */
 INLINED WIDE(uchar) eight_bit_encode(eight_bit_table table, floats x, int is_signed) {
   const floats size = larger(is_signed ? 0x1p-23f : 0.325e-6f, smaller(1, fabs(x)));
   const WIDE(int) octave = WIDE(as_int)(WIDE(as_uint)(size) >> 23) - (127 - 23),
@@ -269,7 +270,7 @@ INLINED void eight_bit_store(const eight_bit_kept *kept, eight_bit_table table, 
 
 /* The kernel of an optimizer that keeps `states` numbers an element: one with a sign in m, and one
  * without in v. `next` is the parameter's next value, from `before`, `gradient`, `signed_kept` and
- * `kept`, of which it changes the last two. It uses the kernel's arguments. */
+ * `kept`; it changes the last two. It uses the kernel's arguments. */
 #define EIGHT_BIT_STEP(states, m, v, next)                                  \
   EIGHT_BIT_SHARED(states);                                                 \
   EIGHT_BIT_EACH_BLOCK {                                                    \

@@ -1,7 +1,7 @@
 # Writes OUTPUT, a C file with the text of each file in KERNELS, of all that they include, and the table that
-# src/backend/opencl/sources.h declares. Includes are lines #include "NAME" of files in the same folder, before which nothing
-# but guards and comments may stand; a text is without them, and a kernel file's parts are all that it includes, once each,
-# and then its own.
+# src/backend/opencl/sources.h declares. Includes are lines #include "NAME" of files in the same folder; only guards and
+# comments may come before them. A text is without them, and a kernel file's parts are all that it includes, once each, and
+# then its own.
 # Called as: cmake "-DKERNELS=a.cl;b.cl" -DOUTPUT=file.c -P embed.cmake
 cmake_policy(VERSION 3.25)
 

@@ -6,7 +6,7 @@
  * each. It marks the position it finds as not the first; that position follows only one other, so
  * nobody else writes the mark. embedding_gradient: one work-item an element of dy.
  *
- * The marks lie behind the chain, `marks` elements after its begin. Dtypes: storage for table, y,
+ * The marks are after the chain, `marks` elements after its begin. Dtypes: storage for table, y,
  * dy; float for dtable; int ids, next. */
 #include "common.h"
 

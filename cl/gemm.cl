@@ -13,8 +13,8 @@
  * rather than VECTOR. VECTOR divides DEPTH and TY * ROWS.
  *
  * Compiled for TRANSPOSE_A, TRANSPOSE_B in {0, 1} (the stored matrix is then [K,M] or [N,K]).
- * Dtypes: storage for A, B and C, or float for those of which A_F32, B_F32 and C_F32 say so; float
- * for the bias, local memory and sums. */
+ * Dtypes: storage for A, B and C, or float for them with A_F32, B_F32 and C_F32; float for the bias,
+ * local memory and sums. */
 #include "products.h"
 
 /* Runs of VECTOR elements as floats, from and to anywhere or, `aligned`, multiples of VECTOR. They
@@ -89,7 +89,7 @@ typedef storage type_c;
 #define store_run_c store_run
 #endif
 
-/* A run of which only the first `left` elements exist; zeros stand for the others. */
+/* A run with only its first `left` elements; the others are zeros. */
 #define FILL_RUN(v, load, load_run, p, at, left, aligned)                           \
   vector v;                                                                         \
   if ((left) >= VECTOR) v = load_run(p, at, aligned);                               \

@@ -1,10 +1,10 @@
-/* group_norm of images [B, C, S] whose channels fall into G groups of neighbours; a row is a
- * sample's group. y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon) over a row;
+/* group_norm of images [B, C, S] with channels in G groups of neighbours; a row is a sample's group.
+ * y = gamma h + beta, h = (x - mean) r, r = 1 / sqrt(var + epsilon) over a row;
  * statistics [B,G,2] keeps (mean, r). gamma and beta may be NULL.
  * Gradient, with g = dy gamma: dx (+)= r (g - mean(g) - h mean(g h)); dx may be dy. The sums of dy
  * and dy h of each channel come from channel_sums.cl, `sums` [2, B, C]; group_norm_means makes of
- * them, in the order of channels, mean(g) and mean(g h) of each row, [B,G,2], which stand behind
- * them from `first_mean` on.
+ * them, in the order of channels, mean(g) and mean(g h) of each row, [B,G,2], which are after them
+ * from `first_mean` on.
  *
  * group_norm: a work-group of ROW_GROUP items a row, local memory 4 * ROW_GROUP bytes. The others:
  * one work-item a row or an element, groups of GROUP. Dtypes: storage for x, y, dy, dx; float for

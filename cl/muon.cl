@@ -2,10 +2,10 @@
  * FACTORS_BF16, of unit_gemm.cl. `space` is the workspace, as floats and as what is multiplied, in
  * which from such elements on lie what the names say.
  *
- * _momentum: a fixed number of work-groups of GROUP items, each of which leaves a sum of squares;
- * _norm: one group; both with local memory of a float an item. The rest: one work-item an element,
- * groups of GROUP. Dtypes: storage for w, float for the rest; with FACTORS_BF16 X is bf16, with
- * ROUNDED p is bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16.
+ * _momentum: a fixed number of work-groups of GROUP items; each leaves a sum of squares. _norm: one
+ * group. Both have local memory of a float an item. The rest: one work-item an element, groups of
+ * GROUP. Dtypes: storage for w, float for the rest; with FACTORS_BF16 X is bf16, with ROUNDED p is
+ * bf16, rounded by chance with key, from and update, and with GRADIENT_BF16 g is bf16.
  */
 #include "parameter.h"
 

@@ -16,7 +16,7 @@
 SEPARATE_PRODUCTS
 #endif
 
-/* What an update goes by beside its operands. */
+/* What an update uses in addition to its operands. */
 typedef struct {
   float gradient_factor, decay, take1, take2, step, inverse_correction2, epsilon;
 } adamw_factors;

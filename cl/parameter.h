@@ -1,8 +1,8 @@
 /* What steps a parameter, and sums in which roundings must not add up.
  *
- * SEPARATE_PRODUCTS stands before formulas that several kernels have, whose bits must be the same
- * whatever the compiler makes of each: one that heeds it fuses no product with a sum by its choice.
- */
+ * SEPARATE_PRODUCTS is before formulas that several kernels share. Their bits must be the same
+ * whatever the compiler makes of each: a compiler that obeys it does not fuse a product with a sum
+ * by its own choice. */
 #ifndef AC_CL_PARAMETER_H
 #define AC_CL_PARAMETER_H
 
@@ -48,8 +48,8 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
 #define gradient_load float_load
 #endif
 
-/* What steps a parameter: its gradient, itself, two states and a copy, of which some may be absent,
- * what rounding by chance goes by, and the op's factors. */
+/* What steps a parameter: its gradient, itself, two states and a copy (some may be absent), the
+ * input of rounding by chance, and the op's factors. */
 #ifdef EIGHT_BIT
 #define kept_t uchar
 #else
@@ -70,7 +70,7 @@ void rounded_store(global rounded_t *x, size_t i, float value, uint2 key, uint4 
   if (i < n) element(g, p, m, v, w, key, from, factors, update, i)
 
 /* That of NAME_each, of up to eight: each has work-groups of its own, from the first-th on; those
- * that are not there begin behind the last group. In this order the arguments take 772 bytes of the
+ * that are not there begin after the last group. In this order the arguments take 772 bytes of the
  * 1,024 that every device has room for. */
 #define UPDATE_SLOT(k) UPDATE_OPERANDS(k), uint first##k
 #define UPDATE_SLOTS                                                                              \

@@ -2,7 +2,7 @@
  *   max_pool2d      y = the first largest element of the window; a NaN is larger than anything
  *   average_pool2d  y = sum over the window / (kh kw), padding counting as zeros
  * and their gradients, where each element of dx gathers from the windows that contain it:
- *   max             dx (+)= sum of dy of those whose first largest element it is
+ *   max             dx (+)= sum of dy of the windows in which it is the first largest element
  *   average         dx (+)= sum of dy / (kh kw)
  *
  * One work-item an element of y or dx, groups of GROUP; average_planes, for windows of a whole
@@ -41,8 +41,8 @@ kernel WORK_GROUP(GROUP, 1) void max_pool2d(const global storage *x, global stor
   store(y, e, value);
 }
 
-/* The first and the last output along an axis whose windows contain the position, padding added to
- * it; none if the first is behind the last. */
+/* The first and the last output along an axis with a window that contains the position, padding
+ * added to it; none if the first is after the last. */
 int first_window(int position, int kernel_size, int stride) {
   return position < kernel_size ? 0 : (position - kernel_size) / stride + 1;
 }

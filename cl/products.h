@@ -1,7 +1,7 @@
-/* Products whose sums an item keeps in registers.
+/* Products; an item keeps their sums in registers.
  *
- * UNROLL_SUMS and UNROLL_SUMS_2 stand before loops over these, on a CPU too: PoCL then keeps sums
- * in registers while it multiplies. */
+ * UNROLL_SUMS and UNROLL_SUMS_2 are before loops over these, also on a CPU: PoCL then keeps sums in
+ * registers while it multiplies. */
 #ifndef AC_CL_PRODUCTS_H
 #define AC_CL_PRODUCTS_H
 

@@ -1,5 +1,5 @@
-/* tanh: y = tanh x; gradient from the result: dx = dy (1 - y^2). It is written with expm1, of which
- * nothing cancels near zero, because a device's tanh need not reach 1. In place allowed. One
+/* tanh: y = tanh x; gradient from the result: dx = dy (1 - y^2). It is written with expm1, which
+ * cancels nothing near zero, because a device's tanh need not reach 1. In place allowed. One
  * work-item an element, groups of GROUP. Dtypes: storage. */
 #include "common.h"
 

@@ -1,17 +1,17 @@
 /* C[M,N] = alpha op(A)[M,K] op(B)[K,N] (+ beta D[M,N]) (+ bias[N]) as gemm.cl has it with alpha and
- * beta 1 and C in D's place, for A and B of 16 bits, by the matrix units of GPUs: instructions by
- * which a sub-group multiplies fragments of A and B, whose elements lie in its lanes' registers,
- * and adds to a fragment of sums. Rows of A, B, C and D as stored begin `pitch` elements apart. D
- * begins to_d elements behind C; with beta 0 it is not read.
+ * beta 1 and C in D's place, for A and B of 16 bits, by the matrix units of GPUs: with these
+ * instructions a sub-group multiplies fragments of A and B and adds to a fragment of sums. The
+ * elements are in the registers of its lanes. Rows of A, B, C and D as stored begin `pitch` elements
+ * apart. D begins to_d elements after C; with beta 0 it is not read.
  *
  * Of several products matrices lie `step` elements apart, `inner` of them, and then `outer` ones.
  *
  * With C_IMAGES the columns are pixels of images one after the other, the first of them pixel
- * `place`; an image has `pixels` of them, begins `image` elements behind the one before it and has
+ * `place`; an image has `pixels` of them, begins `image` elements after the one before it and has
  * the rows as channels. The bias is one of rows then.
  *
- * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C, of which each sub-group has
- * FRAGMENTS_M x FRAGMENTS_N fragments. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
+ * A work-group of GROUPS_M x GROUPS_N sub-groups computes a tile of C; each sub-group has
+ * FRAGMENTS_M x FRAGMENTS_N fragments of it. Local memory 80 * (TILE_M + TILE_N) bytes: words of two
  * neighbours along k, the first in the lower half, in lines of DEPTH elements and 16 bytes more, so
  * that eight lines begin in different banks.
  *
@@ -176,8 +176,8 @@ INLINED void multiply(float c[SUMS], const uint a[A_WORDS], const uint b[B_WORDS
 #define STRIDE (DEPTH / 2 + 4) /* of a line, in words */
 #define BAND 8                 /* rows of tiles */
 
-/* A matrix: `lines` rows of A or columns of B, of k elements, those of a line beside each other or,
- * `across`, those of all lines. */
+/* A matrix: `lines` rows of A or columns of B, of k elements. The elements of a line are next to each
+ * other; with `across` those of all lines are. */
 typedef struct {
   const global ushort *x;
   int lines, k;
@@ -230,7 +230,7 @@ ushort4 load_across(operand from, int line, int k, bool aligned) {
   return v;
 }
 
-/* Runs of four lines, of two neighbours along k. Of 32 items four read 32 bytes beside each other
+/* Runs of four lines, of two neighbours along k. Of 32 items four read 32 bytes next to each other
  * and eight have neighbouring words of local memory. */
 INLINED void fill_across(local uint *tile, int tile_lines, operand from, int first, int k0,
                          int item) {
@@ -265,8 +265,8 @@ INLINED void fill_across(local uint *tile, int tile_lines, operand from, int fir
 #else
 /* AHEAD steps are on their way from global to local memory while one is multiplied, in chunks of 16
  * bytes, eight elements, which must be aligned: pitches and places are multiples of eight. Chunks
- * of one line or, across, of one k, lie beside each other, in an order by which eight that are read
- * together, of neighbouring lines or k's, are in different banks. */
+ * of one line or, across, of one k, are next to each other, in such an order that eight that are
+ * read together, of neighbouring lines or k's, are in different banks. */
 /* So that chunks stay in their row; fragments of B are read in pairs. */
 #if TILE_M % 64 || TILE_N % 64 || FRAGMENTS_N % 2
 #error "with AHEAD, TILE_M and TILE_N are multiples of 64 and FRAGMENTS_N is even"
@@ -288,7 +288,7 @@ INLINED void fetch(tile_place tile, int place, const global ushort *from, int co
   }
 }
 
-/* Of each matrix a lane has two elements beside each other in the row of lane / 4, or below each
+/* Of each matrix a lane has two elements next to each other in the row of lane / 4, or below each
  * other in the column. */
 #define READ_MATRICES(x, transposed, tile, PLACE)                                              \
   for (int q = 0; q < 4; q++) {                                                                \
@@ -311,7 +311,7 @@ INLINED void fetch(tile_place tile, int place, const global ushort *from, int co
                : "memory");
 }
 
-/* 16 x 16 elements as four matrices of 8 x 8, of which each eight lanes say where the rows are. */
+/* 16 x 16 elements as four matrices of 8 x 8; eight lanes each say where the rows of one are. */
 #define LDMATRIX(x, transposed, place)                                                       \
   ASM volatile("ldmatrix.sync.aligned.m8n8.x4" transposed ".shared.b16 {%0,%1,%2,%3}, [%4];" \
                : "=r"((x)[0]), "=r"((x)[1]), "=r"((x)[2]), "=r"((x)[3])                      \

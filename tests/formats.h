@@ -1,5 +1,5 @@
-/* Small files of the formats that are met where data or a model is asked for, each as its
- * specification begins it, for tests of who reads them and who refuses them by name. */
+/* Small files of the formats that users may give as data or as a model, each as its specification
+ * begins it. Tests check which readers read them and which refuse them by name. */
 #ifndef TESTS_FORMATS_H
 #define TESTS_FORMATS_H
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who reads a file. */
+/* The readers of a file. */
 enum {
   READ_AS_TEXT = 1,
   READ_AS_TOKENS = 2,

@@ -1,7 +1,7 @@
 # What the tests of this folder tell the sanitizers; called once all are added.
 # - A leak of PoCL is not ours, see leaks.supp.
 # - The address sanitizer must not watch __tls_get_addr: where a thread's variables happen to lie 16 bytes into a page, it
-#   takes what stands before them for a header of an old glibc, and its search for leaks then reads at a wild address. What
+#   takes the bytes before them for a header of an old glibc, and its search for leaks then reads at a wild address. What
 #   these variables point to it finds all the same, through what the dynamic linker allocated.
 # - OpenCL devices are PoCL's alone: other vendors' drivers may be opened in ways that the address sanitizer ends a program
 #   for, as Intel's is, which comes with its compiler.

@@ -2,8 +2,8 @@
 # tools/aarch64.sh [--dir DIR] [--all]: Accrue for 64-bit ARM, on an x86 machine. Builds it with a cross compiler,
 # shows that the CPU kernels are vectors of NEON and of SVE in their loops, runs tests of ops and of training under
 # qemu on a CPU without SVE and on two of different vector lengths, and compares losses with those of the
-# native program. Takes a few minutes; with --all it runs every test of ops whole and the tests of training too, which
-# takes an hour.
+# native program. Takes a few minutes; with --all it runs every test of ops whole and also the tests of training, in an
+# hour.
 #
 # DIR (build/aarch64) keeps the packages for ARM, unpacked and not installed, and the build. ACCRUE is the native program
 # (build/ci/bin/accrue). With ACCRUE_NO_INSTALL=1 nothing is installed or fetched; where something is missing then the

@@ -2,11 +2,11 @@
 # tools/gpu-check.sh [--any] [--no-bench] [--minutes N] [--jobs N] [--report FILE]
 #   [--accrue PROGRAM --tests TEST_OPS [--vectors DIR]]
 # Builds Accrue, lists the devices and, on every OpenCL GPU (--any: on every OpenCL device), runs the tests of all ops, short
-# training runs in each precision whose losses are compared with the CPU's, and benchmarks: what the device does at best, the
-# kernels held against that, training steps, planned and real memory. All that it finds goes into one report, the result
+# training runs in each precision, to compare losses with the CPU's, and benchmarks: what the device does at best, the
+# kernels compared with that, training steps, planned and real memory. All that it finds goes into one report, the result
 # first; it goes on after a failure and exits 1 in the end. After --minutes (20) it ends with what it has, and the report names
-# what was left out. --jobs says how many ops are tested at a time (half of the processors, 8 at most), as most of their time
-# goes by while a driver compiles kernels, on one processor for each of them.
+# what was left out. --jobs says how many ops are tested at a time (half of the processors, 8 at most): most of the time a
+# driver compiles kernels, on one processor for each op.
 #
 # tools/gpu-check.sh --kit DIR
 # For a machine where nothing can be built: fills DIR with self-contained programs, the tests' vectors, an OpenCL
@@ -95,7 +95,7 @@ trap 'rm -rf "$work"' EXIT
 : >"$report" || exit 1
 report=$(realpath "$report")
 failures=() left_out=() short=()
-turn=1 turns=1 # the device whose turn it is, each of which has the same share of the time
+turn=1 turns=1 # the device that is checked now; each device has the same share of the time
 
 say() { printf '%s\n' "$@" | tee -a "$report"; }
 fail() {
@@ -172,7 +172,7 @@ list_devices() {
 }
 
 # Containers often mount a driver without the .icd file that makes it known to the loader, or where the linker does
-# not look. Writes the former for every driver that there is, beside those that are known.
+# not look. Writes the former for every driver that there is, in addition to those that are known.
 find_drivers() {
   local names=(-name 'libnvidia-opencl.so.*' -o -name 'libamdocl64.so*' -o -name 'libigdrcl.so*' -o -name 'libmali.so*')
   if ((any)); then names+=(-o -name 'libpocl.so.*'); fi
@@ -232,7 +232,7 @@ judge_families() {
 
 check_ops() {
   local id=$1 family longest='attention|conv2d' passed=0 judged=0 ended=0 names queue
-  say "" "### Tests of the ops, beside the CPU"
+  say "" "### Tests of the ops, against the CPU"
   if ! attempt 60 "the list of ops" "$tests" --list; then return; fi
   mapfile -t names <"$work/out"
   if ((!${#names[@]})); then
@@ -357,7 +357,7 @@ check_steps() { # FLAG...
 
 check_bench() {
   local id=$1 line sizes=() flags=(--seconds 1) steps=()
-  # Of what is no GPU only that they run is of interest, and at full size they would take an hour.
+  # On other devices than GPUs it only matters that they run, and at full size they would take an hour.
   if ! is_gpu "$id"; then
     sizes=(--size 256) flags=(--seconds 0.05 --samples 5) steps=(--batch 1 --context 16)
   fi
@@ -418,7 +418,7 @@ check_training() {
   local id=$1 kind precision result largest cpu device step within=0 rows=()
   # What is stored in bf16 is rounded eight times as coarsely as in f16.
   local -A most=([f32]=2e-3 [f16]=2e-3 [bf16]=1e-2)
-  say "" "### Training, beside the CPU" "" \
+  say "" "### Training, against the CPU" "" \
     "Small models, a few steps; losses may differ by ${most[f32]} of their value, in bf16 by ${most[bf16]}."
   for kind in gpt resnet mobilenet; do
     for precision in f32 f16 bf16; do
@@ -464,7 +464,7 @@ for id in "${devices[@]}"; do
   if ((bench)); then check_bench "$id"; fi
 done
 
-# The result stands first in the report, below the line that says whose it is.
+# The result comes first in the report, below the line that names the device.
 sum_up() {
   printf '%s\n' "" "## Result" ""
   if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done${left_out:+, which was not all}."; fi

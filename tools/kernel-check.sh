@@ -7,7 +7,7 @@
 # the limits. Exits 1 where a limit is exceeded or a kernel does not compile, 77 where there is no compiler at all, or 1 if
 # ACCRUE_TEST_KERNELS=1 says that Debian's must be there.
 #
-# NVIDIA's own OpenCL compiler is part of its driver; clang and ptxas stand in for it. Occupancy is in percent of the
+# NVIDIA's own OpenCL compiler is part of its driver; clang and ptxas replace it here. Occupancy is in percent of the
 # threads that a processor can hold; AMD's compiler names it, for others it follows from registers and local memory.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -145,7 +145,7 @@ compile_amd() { # SOURCE OBJECT OPTIONS TARGET
     cat "$object.log" >&2
     return 1
   }
-  # Functions that are no kernels have no local memory to report.
+  # Only kernels have local memory to report; other functions have none.
   awk -v target="$target" '
     /remark:/ { sub(/ \[-Rpass.*/, ""); value = $NF }
     /remark: Function Name:/ { kernel = value; accumulators = 0 }
@@ -198,7 +198,7 @@ complete() { # SIZES FAMILY OPTIONS
   awk -v family="$2" -v options="$3" '
     BEGIN {
       OFS = "\t"
-      # Of a processor: warps, groups, bytes of local memory, of which a group takes some for itself.
+      # Of a processor: warps, groups, bytes of local memory, bytes of it that a group takes for itself.
       split("32 16 65536 0", sm_75); split("64 32 167936 1024", sm_80)
       split("64 32 233472 1024", sm_90); split("48 24 102400 1024", sm_120)
     }

@@ -87,7 +87,7 @@ prepare() {
     pocl-wheel) fetch_wheels "$into" pocl-binary-distribution && path=$(library "$into" 'libpocl-*.so') ;;
     pocl-new) fetch_new_pocl "$into" && path=$(library "$into" 'libpocl.so.2') ;;
     intel)
-      # The package of the runtime does not name all libraries that it loads, and finds them beside itself.
+      # The package of the runtime does not name all libraries that it loads, and finds them in its own folder.
       fetch_wheels "$into" intel-opencl-rt intel-cmplr-lib-rt &&
         mkdir -p "$into/lib" && find "$into" -path '*.data/data/lib/*' ! -name 'libOpenCL.so*' -type f -exec mv -t "$into/lib" {} + &&
         path=$(library "$into/lib" libintelocl.so)

@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: installs the Debian packages they need.
+# Sourced by the scripts of this folder: installs the Debian packages they need.
 
 # install_packages NAME...: installs those that are missing and says which. With ACCRUE_NO_INSTALL=1, or where
 # there is no apt-get, only names them; the build then finds out whether it can do without.
@@ -35,24 +35,24 @@ install_packages() {
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev libxxhash-dev
   zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev libprotobuf-c-dev protobuf-c-compiler)
 
-# What self-contained programs need besides: libstdc++.a, for CLBlast.
+# What self-contained programs also need: libstdc++.a, for CLBlast.
 static_packages=(g++)
 
-# What the tests need besides: a mock framework, an OpenCL implementation on the CPU, a
+# What the tests also need: a mock framework, an OpenCL implementation on the CPU, a
 # checker of kernels, what draws plans, what lays out pages of the manual, and a fuzzer.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox groff-base clang libclang-rt-14-dev
   "${static_packages[@]}")
 
-# What tools/kernel-check.sh compiles for GPUs with: some 220 MB. NVIDIA's ptxas, of the CUDA toolkit, is no package of Debian's
-# free archive; without it that part ends at PTX.
+# What tools/kernel-check.sh compiles for GPUs with: about 220 MB. NVIDIA's ptxas, of the CUDA toolkit, is not in Debian's free
+# archive; without it that part ends at PTX.
 gpu_packages=(clang-15 libclc-15 rocm-device-libs intel-opencl-icd)
 
 # What tools/aarch64.sh needs: a compiler for 64-bit ARM, and an emulator.
 cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 
 # unpack_packages FOLDER NAME...: packages of Debian, unpacked there and known to no package manager: apt works on lists of its
-# own, so that the machine's stay as they are. `apt_options` says what it is told besides. Does nothing where it has been
-# done. Fails if ACCRUE_NO_INSTALL=1 forbids it.
+# own, so that the machine's stay as they are. `apt_options` has further options for apt. Does nothing if the packages
+# are there already. Fails if ACCRUE_NO_INSTALL=1 forbids it.
 unpack_packages() {
   local folder=$1 package
   shift

@@ -2,29 +2,41 @@
 # Finds hard words in what people read: pages, comments and messages. docs/contribute/style.md says
 # what to write instead.
 #
-#   tools/words.sh BASE    prints file, line and word of each one in the lines that were added since
-#                          BASE, a commit; exits with 1 if there are any. New files count once git
-#                          knows them (git add)
-#   tools/words.sh --all   counts them in all pages (*.md), headers (comments and texts of *.h) and
-#                          messages (texts of *.c in src and tools); exits with 0
+#   tools/words.sh BASE     prints file, line and word of each one in the lines that were added
+#                           since BASE, a commit; exits with 1 if there are any. New files count
+#                           once git knows them (git add)
+#   tools/words.sh --all    counts them in the whole tree; exits with 0. Columns: pages (*.md),
+#                           comments of headers (*.h), comments of other sources (C, kernels,
+#                           scripts), and messages (texts in quotes in C)
+#   tools/words.sh --list   prints file, line and word of each one in the whole tree; exits with 0
+#   tools/words.sh --check  exits with 1 if the whole tree has more of them than `most` below
 #
 # In C only comments and texts in quotes are read, in scripts only lines of comments, in pages all
-# but code. A word that a line break cuts in two is not found, and "who" for a program is left to
-# the reader. Not read: the page that lists the words, and this file.
+# but code. A word that a line break cuts in two is not found. "who" is fine after people, users and
+# the like. Not read: the page that lists the words, this file and its test. Without git, as in a
+# release, the files of the folder are read.
 set -eu
 
+# How many the tree may have. The count may only fall: if it has fallen, lower this number with it.
+most=644
+
 usage() {
-  echo "usage: tools/words.sh BASE | --all" >&2
+  echo "usage: tools/words.sh BASE | --all | --list | --check" >&2
   exit 2
 }
 [ $# -eq 1 ] || usage
-cd "$(git rev-parse --show-toplevel)"
+cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 case $1 in
---all)
-  git -c core.quotePath=off ls-files -- '*.md' '*.h' 'src/*.c' 'tools/*.c' >"$work/files"
+--all | --list | --check)
+  if [ "$(git rev-parse --show-prefix 2>/dev/null || echo none)" = "" ]; then
+    git -c core.quotePath=off ls-files
+  else
+    find . \( -name '.?*' -o -path './build*' -o -path ./shared \) -prune -o -type f -print |
+      sed 's|^\./||' | LC_ALL=C sort
+  fi | grep -E '\.(md|c|h|cl|cpp|sh|py|cmake)$|(^|/)CMakeLists\.txt$' >"$work/files"
   ;;
 -*) usage ;;
 *)
@@ -37,22 +49,25 @@ case $1 in
   ;;
 esac
 
-awk -F '\t' -v all="$([ "$1" = --all ] && echo 1 || echo 0)" '
+case $1 in --*) all=1 ;; *) all=0 ;; esac
+awk -F '\t' -v all=$all -v way="$1" -v most=$most '
 # Counts or prints the hard words of a text that people read.
 function look(file, number, text, kind,    words, i) {
   if (all + 0 == 0 && !((file, number) in added)) return
   text = tolower(text)
   if (text ~ /( |^)too[.;:,)]/ || text ~ /, too *$/) found(file, number, "too", kind)
-  gsub(/[^a-z0-9]+/, " ", text)
+  gsub(/[.,;:?!]/, " , ", text)
+  gsub(/[^a-z0-9,]+/, " ", text)
   text = " " text " "
   gsub(/ there (is|are|was|were|will be) no /, " ", text)
   gsub(/ (is|are|was|were) no longer /, " ", text)
+  gsub(/ (people|persons?|users?|readers?|authors?|those|(any|every|some|no)(one|body)) who /, " ", text)
   for (i = 1; i <= count; i++) if (text ~ pattern[i]) found(file, number, name[i], kind)
 }
 
 function found(file, number, word, kind) {
-  if (all + 0) sum[word, kind]++
-  else print file ":" number ": " word
+  if (way !~ /^--/ || way == "--list") print file ":" number ": " word
+  sum[word, kind]++
   total++
 }
 
@@ -81,11 +96,11 @@ function look_c(file, number, line,    at, end, text, comment) {
     line = substr(line, 2)
     if (at == "\"") look(file, number, text, "messages")
   }
-  if (comment != "" && !(all + 0 && file ~ /\.c$/)) look(file, number, comment, "headers")
+  if (comment != "") look(file, number, comment, file ~ /\.h$/ ? "headers" : "comments")
 }
 
 function scan(file,    line, number, c, page, script, fence) {
-  if (file == "tools/words.sh" || file == "docs/contribute/style.md") return
+  if (file ~ /^(tools\/words|tests\/cli\/words)\.sh$/ || file == "docs/contribute/style.md") return
   c = file ~ /\.(c|h|cl|cpp)$/
   page = file ~ /\.md$/
   script = file ~ /\.(sh|py|cmake)$/ || file ~ /CMakeLists.txt$/
@@ -113,6 +128,8 @@ BEGIN {
   word("of which", " of which ")
   word("some (for about)", " some ([0-9]|ten|tens|twenty|fifty|dozen|hundred|thousand|half|twice)")
   word("stands", " (stand|stands|stood|standing) ")
+  word("who (for a program)", " (who|whoever) ")
+  word("whose", " whose ")
 }
 
 {
@@ -123,10 +140,20 @@ BEGIN {
 END {
   for (i = 1; i <= files; i++) scan(file[i])
   if (!(all + 0)) exit total > 0
+  if (way == "--list") exit 0
   name[++count] = "too"
-  printf "%-18s %8s %8s %8s\n", "word", "pages", "headers", "messages"
+  line = "%-20s %8s %8s %8s %8s\n"
+  printf line, "word", "pages", "headers", "comments", "messages"
   for (i = 1; i <= count; i++)
-    printf "%-18s %8d %8d %8d\n", name[i], sum[name[i], "pages"], sum[name[i], "headers"],
-      sum[name[i], "messages"]
+    printf line, name[i], sum[name[i], "pages"] + 0, sum[name[i], "headers"] + 0,
+      sum[name[i], "comments"] + 0, sum[name[i], "messages"] + 0
   print total + 0 " in all"
+  if (way != "--check") exit 0
+  if (total <= most) {
+    if (total < most) print "fewer than the " most " of tools/words.sh: set most=" total " there"
+    exit 0
+  }
+  print "more than the " most " that tools/words.sh allows: `tools/words.sh main` finds those that" \
+    " you added since main, and docs/contribute/style.md says what to write instead"
+  exit 1
 }' "$work/files"

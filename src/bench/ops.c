@@ -107,7 +107,7 @@ static void flatten(ac_op_args *args) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) args->out[j] = flat(args->out[j]);
 }
 
-/* A step of another phase than the micro-batch's, wherever it stands. */
+/* A step of another phase than the micro-batch's, at any place of its sequence. */
 static ac_status add_update(ac_bench *bench, const ac_plan *plan, const ac_step *step,
                             int64_t times) {
   ac_bench_entry entry = {.run = run_of(1), .update = true, .count = times};

@@ -1,5 +1,5 @@
-/* Ops in words: the shapes of their operands, and what of their attributes changes the work beside
- * these. Two ops that do different work have different words. */
+/* Describes ops in words: the shapes of their operands, and the attributes that also change the
+ * work. Two ops that do different work have different words. */
 #include "bench/bench.h"
 
 #include "ops/words.h"

@@ -6,7 +6,7 @@
 
 enum { AC_LINE_BYTES = 64 }; /* a cache line */
 
-/* The least multiple of `alignment` that is no less than `bytes`. */
+/* The least multiple of `alignment` that is at least `bytes`. */
 static inline uint64_t ac_align(uint64_t bytes, uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }

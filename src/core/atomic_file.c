@@ -1,6 +1,6 @@
 /* POSIX, as platform.c is. Whole blocks are written past the system's cache, where the file system
- * has that (O_DIRECT): twice as fast on a machine that is busy elsewhere, and what is cached stays.
- * The end of a file, which is no whole block, goes through the cache. */
+ * has that (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps
+ * what it holds. The end of a file, which is less than a block, goes through the cache. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include "core/atomic_file.h"
 
@@ -30,8 +30,8 @@ static const char *kind_of(mode_t mode) {
                           : "a device";
 }
 
-/* A file takes the place of nothing or of a file: renaming it over a pipe or a device would destroy
- * that. Where it cannot be seen what is there, creating a file beside it says why. */
+/* A new file may replace a regular file only: renaming it over a pipe or a device would destroy
+ * that. If stat fails for another reason, creating the file next to the path fails and says why. */
 static ac_status check_kind(const char *path, const struct stat *info) {
   if (S_ISREG(info->st_mode) || S_ISLNK(info->st_mode)) return AC_OK;
   return ac_fail(AC_ERROR_IO, "cannot write %s: it is %s; give the name of a file", path,
@@ -74,7 +74,7 @@ static ac_status follow_links(char path[AC_ATOMIC_PATH]) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Not mkstemp, whose files are private: a model is to have the permissions of any other file. */
+/* Not mkstemp: its files are private, and a model needs the permissions of any other file. */
 static int create_temporary(ac_atomic_file *file) {
   for (int attempt = 0; attempt < 100; attempt++) {
     const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
@@ -112,7 +112,7 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
     const int error = errno;
     ac_pages_release(file->block, BLOCK_BYTES);
     file->block = NULL;
-    return ac_fail(AC_ERROR_IO, "cannot create a file beside %s: %s", path, strerror(error));
+    return ac_fail(AC_ERROR_IO, "cannot create a file next to %s: %s", path, strerror(error));
   }
   set_direct(file, true);
   return AC_OK;

@@ -1,6 +1,7 @@
-/* Files that appear whole or not at all: written beside their path, synced, renamed over it. At the
- * path there may be nothing, a regular file, or a symbolic link to either, which stays and is
- * followed. Anything else (a folder, a pipe, a socket, a device) is refused and left as it is. */
+/* Files that appear whole or not at all: they are written next to their path, synced and renamed
+ * over it. At the path there may be nothing, a regular file, or a symbolic link to either, which
+ * stays and is followed. Anything else (a folder, a pipe, a socket, a device) is refused and left
+ * as it is. */
 #ifndef AC_CORE_ATOMIC_FILE_H
 #define AC_CORE_ATOMIC_FILE_H
 

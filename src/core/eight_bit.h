@@ -1,7 +1,7 @@
 /* Floats kept in 8 bits, in blocks of 256 with a scale of their own: block-wise dynamic
- * quantisation (Dettmers et al., arXiv 2110.02861). A block is 256 codes and behind them its
- * largest magnitude as a float in the host's byte order, which the values of its codes are
- * multiplied with; the last block of a tensor is whole. cl/eight_bit.h and
+ * quantisation (Dettmers et al., arXiv 2110.02861). A block is 256 codes, followed by its scale:
+ * the largest magnitude, as a float in the host's byte order. The values of its codes are
+ * multiplied with it. The last block of a tensor is whole. cl/eight_bit.h and
  * backend/cpu/eight_bit.h find the same codes by tables.
  *
  * Codes are denser near zero. With e = floor(log2 y) and N = 2^e, a position y has the value
@@ -12,9 +12,9 @@
  *             of a negative value, for which there is no 128
  *   unsigned  position 1 to 256; 1 is zero and 256 is one. Code position - 1
  *
- * so values are the middles of N equal parts of each decade, as there. A value is rounded to the
- * nearest one, but unsigned ones, which are denominators, to no zero unless they are zero when
- * divided by the scale: from a second moment that was lost the next step would be too large.
+ * so values are the middles of N equal parts of each decade, as in the paper. A value is rounded to
+ * the nearest one. Unsigned values are denominators, so they become zero only if they are zero when
+ * divided by the scale: if a second moment were lost, the next step would be too large.
  *
  * Loops over these functions vectorise: nothing in them branches. */
 #ifndef AC_CORE_EIGHT_BIT_H

@@ -57,7 +57,7 @@ bool ac_is_status(ac_status status);
 
 /* "412.6 MiB" into text; returns text. */
 char *ac_format_bytes(char *text, size_t size, uint64_t bytes);
-/* Rounded up: who gives as much as it says gives enough. */
+/* Rounded up, so that as many bytes as the text says are enough. */
 char *ac_format_bytes_needed(char *text, size_t size, uint64_t bytes);
 
 #endif

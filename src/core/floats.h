@@ -1,4 +1,4 @@
-/* Doubles that are handed on as floats: whether they are numbers there too. */
+/* Doubles that are passed on as floats: are they finite as floats also? */
 #ifndef AC_CORE_FLOATS_H
 #define AC_CORE_FLOATS_H
 

@@ -28,7 +28,7 @@ ac_format ac_format_of(const uint8_t *data, size_t count, uint64_t file_bytes, c
 ac_format ac_format_by_magic(const uint8_t *data, size_t count, uint64_t file_bytes,
                              const char **name);
 
-/* Whether bytes are no text in any encoding that has ASCII in it: there is a zero among the first
+/* True if bytes are not text in any encoding that contains ASCII: there is a zero among the first
  * 8000, as in Git's rule, or more than one in a hundred (and four) is a control character. */
 bool ac_format_is_binary(const uint8_t *data, size_t count);
 

@@ -9,8 +9,8 @@
 /* The longest single pattern. */
 enum { AC_PATTERN_BYTES = 256 };
 
-/* Takes the next pattern of *text and moves this behind it; false at the end. One that is empty, or
- * longer than there is room for, comes out as "". */
+/* Copies the next pattern of *text and moves *text past it; false at the end. A pattern that is
+ * empty or too long becomes "". */
 bool ac_pattern_next(const char **text, char pattern[AC_PATTERN_BYTES]);
 
 /* Whether one of the patterns matches. */

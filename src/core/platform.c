@@ -129,7 +129,8 @@ static uint64_t smaller_of(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* UINT64_MAX: there is no such file, or no number above 0 in it, such as "max". */
+/* UINT64_MAX: there is no such file, or it does not have a number above 0 in it (for example
+ * "max"). */
 static uint64_t number_in_file(const char *path) {
   FILE *file = fopen(path, "re");
   unsigned long long number = 0;
@@ -542,7 +543,7 @@ void ac_paths_free(ac_paths *paths) {
   memset(paths, 0, sizeof *paths);
 }
 
-/* What a path leads to that is no regular file; NULL: it is one. */
+/* What kind of thing a path leads to, if that is not a regular file; NULL: it is one. */
 static const char *special_name(mode_t mode) {
   if (S_ISREG(mode)) return NULL;
   if (S_ISFIFO(mode)) return "a pipe";

@@ -61,7 +61,7 @@ typedef struct ac_thread ac_thread;
 ac_status ac_thread_start(ac_thread **thread, void (*run)(void *user), void *user);
 void ac_thread_join(ac_thread *thread); /* waits for its end and frees it; NULL: nothing */
 
-/* A lock, and a condition that those who hold it can wait for. */
+/* A lock, and a condition that threads that hold it can wait for. */
 typedef struct ac_monitor ac_monitor;
 ac_monitor *ac_monitor_create(void); /* or NULL */
 void ac_monitor_free(ac_monitor *monitor);

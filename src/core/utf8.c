@@ -1,6 +1,6 @@
-/* By the table of RFC 3629: the first byte says how many follow, all of which are 10xxxxxx, and
- * what is encoded with more bytes than it needs, is a surrogate or is above U+10FFFF is not
- * allowed. A text that ends within a character is found by its 0, which does not follow anything.
+/* Follows the table of RFC 3629: the first byte says how many follow, and these are all 10xxxxxx. A
+ * character with more bytes than it needs, a surrogate, or one above U+10FFFF is not allowed. A
+ * text that ends within a character is found by its 0, which cannot follow a first byte.
  */
 #include "core/utf8.h"
 

@@ -1,8 +1,8 @@
 /* Images that change each time they are read; dataset.h has the formulas.
  *
  * A change of geometry needs the image as it was, so reading borrows one of a few buffers that were
- * made with the dataset; who finds none free waits for one. A pixel of the result costs a few
- * operations, a sample three calls of Philox beyond that. */
+ * made with the dataset. A thread that finds none free waits for one. A pixel of the result costs a
+ * few operations; a sample costs three calls of Philox more. */
 #include "core/error.h"
 #include "core/random.h"
 #include "data/dataset.h"

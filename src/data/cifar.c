@@ -63,8 +63,8 @@ static ac_status check_records(const layout *form, const char *path, const ac_by
     return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a file of %s's records", path, name, form->name);
   if (length % record)
     return ac_fail(AC_ERROR_FORMAT,
-                   "%s: %zu bytes are no whole number of %s's records of %zu bytes", path, length,
-                   form->name, record);
+                   "%s: %zu bytes are not a whole number of %s's records of %zu bytes", path,
+                   length, form->name, record);
   for (size_t i = 0; i < length / record; i++) {
     unsigned label = bytes->data[first + i * record + (size_t)form->label];
     if (label >= (unsigned)form->classes)

@@ -33,7 +33,7 @@ ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, 
 
 /* Whether there is fold `fold` of 1 .. `folds` of so many samples or tokens, none of them empty. */
 ac_status ac_fold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what);
-/* Where piece i of `pieces` begins, whose sizes differ by at most one. */
+/* Where piece i of `pieces` begins. The sizes of pieces differ by at most one. */
 int64_t ac_fold_begin(int64_t count, int64_t pieces, int64_t i);
 
 /* ac_dataset_read on behalf of `owner`: whoever has the samples written to its buffers, and must

@@ -71,7 +71,7 @@ ac_status ac_image_set_cut(ac_dataset **dataset, ac_image_set *set, const char *
                            int64_t end) {
   int64_t last = end < 0 ? set->count : end;
   if (begin < 0 || begin >= last || last > set->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: [%lld, %lld) is no part of %lld images", path,
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: [%lld, %lld) is not a part of %lld images", path,
                    (long long)begin, (long long)last, (long long)set->count);
   return make_dataset(dataset, set, begin, last, set->classes);
 }

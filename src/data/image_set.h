@@ -18,7 +18,7 @@ typedef struct ac_image_set {
   uint8_t *memory[2]; /* what holds them; freed with the set */
 } ac_image_set;
 
-/* An empty set, whose first user the caller is; `path` is for the sentence. */
+/* Makes an empty set; the caller is its first user. `path` is for messages. */
 ac_status ac_image_set_create(ac_image_set **set, const char *path);
 void ac_image_set_release(ac_image_set *set); /* NULL: nothing */
 

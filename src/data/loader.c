@@ -49,7 +49,7 @@ struct ac_loader {
 
   ac_monitor *monitor; /* guards the slots, but for the samples in them, and: */
   int64_t taken;       /* the batch that is the caller's or comes next */
-  int64_t filling;     /* the first batch of which samples are left to take */
+  int64_t filling;     /* the first batch that still has samples to take */
   bool laid;           /* its slot says which they are */
   ac_place next;       /* where it begins, if not */
   bool holding;        /* batch `taken` is the caller's */

@@ -24,7 +24,7 @@ typedef struct ac_loader_desc {
   const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
   const void *owner;          /* on whose behalf samples are read (ac_dataset_read_for) */
-  bool unused[AC_MAX_FIELDS]; /* fields that nobody needs, of which no batch is kept */
+  bool unused[AC_MAX_FIELDS]; /* fields that nobody needs; they have no memory for batches */
 } ac_loader_desc;
 
 enum { AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };
@@ -53,9 +53,9 @@ typedef struct ac_batch {
   double wait_seconds;         /* until it was complete: what reading has cost the caller */
 } ac_batch;
 
-/* The next batch, which is the caller's until the next call. A caller who has to wait for it helps
- * to read it. If a sample of it could not be read, fails with the status and the sentence of the
- * first such sample, and goes on failing until the loader is told to seek. */
+/* The next batch; it is the caller's until the next call. A caller that has to wait for it helps to
+ * read it. If a sample of it could not be read, this fails with the status and the message of the
+ * first such sample, and keeps failing until the loader is told to seek. */
 ac_status ac_loader_next(ac_loader *loader, ac_batch *batch);
 
 /* Goes on from there; `batches` counts from here again. */

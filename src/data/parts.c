@@ -39,7 +39,7 @@ ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begi
   AC_CREATES(dataset);
   AC_REQUIRE(whole);
   if (begin < 0 || begin >= end || end > whole->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "dataset: [%lld, %lld) is no part of %lld samples",
+    return ac_fail(AC_ERROR_ARGUMENT, "dataset: [%lld, %lld) is not a part of %lld samples",
                    (long long)begin, (long long)end, (long long)whole->count);
   return make_part(dataset, &(part){.whole = whole, .begin = begin, .stride = 1}, end - begin);
 }

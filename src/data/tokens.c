@@ -117,7 +117,7 @@ static uint32_t little_endian(const uint8_t *data, size_t size) {
   return value;
 }
 
-/* llm.c's header is 256 int32, the third of which counts the tokens. */
+/* llm.c's header is 256 int32; the third one is the number of tokens. */
 static ac_status check_llmc(const char *path, const ac_bytes *file, const token_layout *tokens) {
   const size_t bytes = file->count < tokens->begin ? 0 : file->count - tokens->begin;
   if (file->count >= tokens->begin && bytes == little_endian(file->data + 8, 4) * tokens->size)
@@ -179,8 +179,9 @@ static ac_status decode_words(ac_bytes *file, const char *path, int64_t vocab) {
   if (!file->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
   AC_TRY(check_format(path, file, &tokens));
   if ((file->count - tokens.begin) % tokens.size)
-    return ac_fail(AC_ERROR_FORMAT, "%s has %zu bytes, which are no whole number of uint16 tokens",
-                   path, file->count);
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s has %zu bytes, which are not a whole number of uint16 tokens", path,
+                   file->count);
   if (!tokens.begin) AC_TRY(check_width(path, file->data, file->count));
   const size_t count = (file->count - tokens.begin) / tokens.size;
   if (!count) return ac_fail(AC_ERROR_FORMAT, "%s holds no tokens", path);
@@ -276,10 +277,10 @@ static ac_status read_window(void *user, const ac_sample_key *key, void *const *
   return AC_OK;
 }
 
-/* The last target of the last window is token offset + count * context of the range, which must be
- * below length for the largest offset, context - 1. In a range where not even one window fits at
- * that offset, one fits at all offsets below length - context. A range for which there is no window
- * has a count of 0. */
+/* The last target of the last window is token offset + count * context of the range. It must be
+ * below length for the largest offset, context - 1. If a range has no room for a window at that
+ * offset, one fits at all offsets below length - context. If it has no room for any window, the
+ * count is 0. */
 static window_range lay_windows(int64_t begin, int64_t end, int64_t context, bool jitter) {
   const int64_t length = end - begin;
   window_range range = {.begin = begin, .offsets = 1};
@@ -334,7 +335,7 @@ ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens, 
   AC_CREATES(dataset);
   AC_REQUIRE(tokens);
   if (begin < 0 || begin > end || end > tokens->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "tokens: [%lld, %lld) is no part of %lld tokens",
+    return ac_fail(AC_ERROR_ARGUMENT, "tokens: [%lld, %lld) is not a part of %lld tokens",
                    (long long)begin, (long long)end, (long long)tokens->count);
   AC_TRY(check_context(context));
   const window_range range = lay_windows(begin, end, context, jitter);

@@ -1,5 +1,5 @@
-/* What builders of ops share: whose graph their tensors are of, and the sentence about tensors that
- * do not fit. It names the builder, the scope and every tensor:
+/* What builders of ops share: a check which graph their tensors belong to, and the message about
+ * tensors that do not fit. It names the builder, the scope and every tensor:
  *
  *   linear (h.0.mlp): it takes x f32 [..., in], weight f32 [out, in], bias f32 [out] or NULL; x is
  *   input "images" f32 [B, 784], weight is parameter "w1" f32 [256, 783], bias is NULL */

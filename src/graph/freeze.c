@@ -26,7 +26,7 @@ static bool needs_gradient(const ac_graph *graph, const ac_tensor *tensor) {
   return false;
 }
 
-/* Each tensor comes behind those that it follows from. */
+/* Each tensor comes after those that it is computed from. */
 ac_status ac_graph_freeze(ac_graph *graph, const char *patterns) {
   char pattern[AC_PATTERN_BYTES];
   if (!patterns) return AC_OK;

@@ -170,8 +170,8 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
   return tensor->name ? tensor : out_of_memory(graph);
 }
 
-/* What model and state files have for themselves: their metadata, and what states hold beside
- * parameters. */
+/* Names that model and state files use themselves: for their metadata, and for all that states hold
+ * in addition to parameters. */
 static const char metadata_name[] = "__metadata__", state_prefix[] = "accrue/";
 
 /* Files hold parameters under their names, so a name that cannot be in a file is refused here. */
@@ -302,7 +302,7 @@ void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
   static const ac_builder builder = {"set_loss", 1, {"loss"}};
   if (!graph || graph->status != AC_OK) return;
   if (!is_loss(graph, loss))
-    ac_builder_fail(graph, &builder, &loss, "the loss is no result of a loss op of this graph");
+    ac_builder_fail(graph, &builder, &loss, "the loss is not a result of a loss op of this graph");
   else if (graph->loss_count)
     ac_builder_fail(graph, &builder, &loss, "the graph has a loss already");
   else add_loss(graph, "", loss->id, 1);
@@ -311,7 +311,7 @@ void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss) {
 /* Why a loss cannot be added; NULL: it can. */
 static const char *refuse_loss(const ac_graph *graph, const char *name, const ac_tensor *loss,
                                double factor) {
-  if (!is_loss(graph, loss)) return "it is no result of a loss op of this graph";
+  if (!is_loss(graph, loss)) return "it is not a result of a loss op of this graph";
   if (ac_graph_loss_index(graph, loss->id) >= 0) return "the graph has this loss already";
   if (graph->loss_count == AC_MAX_LOSSES) return "the graph has as many losses as there can be";
   if (!name || !*name) return "it has no name";
@@ -356,8 +356,8 @@ void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor) {
     ac_builder_fail(graph, &builder, &tensor, "output \"%s\" has no name or exists already",
                     name ? name : "");
   else if (!tensor || tensor->graph != graph || tensor->role != AC_ROLE_ACTIVATION)
-    ac_builder_fail(graph, &builder, &tensor, "output \"%s\" is no result of an op of this graph",
-                    name);
+    ac_builder_fail(graph, &builder, &tensor,
+                    "output \"%s\" is not a result of an op of this graph", name);
   else add_output(graph, name, tensor->id);
 }
 

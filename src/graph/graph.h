@@ -6,7 +6,7 @@
  *
  * Tensors are leaves (inputs, parameters), activations (written by one node), or sums that stay
  * over micro-batches and that several nodes may add to (gradients of parameters, loss sums). Index
- * -1 stands for an absent operand. */
+ * -1 means that an operand is absent. */
 #ifndef AC_GRAPH_GRAPH_H
 #define AC_GRAPH_GRAPH_H
 
@@ -39,14 +39,15 @@ static inline bool ac_role_is_sum(ac_role role) {
   return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED || role == AC_ROLE_LOSS;
 }
 
-/* How the matrix of a layer is stored; of a convolution, whose outputs come first, the rest is in.
+/* How the matrix of a layer is stored. A convolution's is AC_MATRIX_OUT_IN: its outputs come first,
+ * and all other dimensions are `in`.
  */
 typedef enum ac_matrix_kind { AC_NO_MATRIX = 0, AC_MATRIX_OUT_IN, AC_MATRIX_IN_OUT } ac_matrix_kind;
 
 struct ac_tensor {
   ac_graph *graph;
   int id;
-  int storage; /* the tensor whose elements these are; its own id unless it is a view */
+  int storage; /* the tensor that owns these elements; its own id unless it is a view */
   ac_role role;
   ac_dtype dtype;
   ac_shape shape;
@@ -67,7 +68,8 @@ struct ac_node {
   ac_op op;
   ac_phase phase; /* the op's, but where a fold gathers an average */
   bool backward;  /* of AC_PHASE_MICRO_BATCH: appended by differentiation */
-  int forward; /* the forward node whose rules appended this one; its own index if there is none */
+  int forward; /* the forward node that this one was added for by its rules; its own index if there
+                  is none */
   int in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS]; /* -1: absent */
   int loss;       /* of a loss's gradient: which of the graph's; else 0 */
   int accumulate; /* output 0 = this tensor + what the op computes; -1: none */
@@ -76,7 +78,7 @@ struct ac_node {
 };
 
 /* A function of the public headers that adds to a graph. Each tensor that it takes is described as
- * "NAME WHAT", such as "x f32 [..., in]"; a `?` behind the name says that it may be NULL, and
+ * "NAME WHAT", such as "x f32 [..., in]"; a `?` after the name says that it may be NULL, and
  * "parts[] f32" describes all tensors from its place on. */
 typedef struct ac_builder {
   const char *name;
@@ -128,7 +130,7 @@ static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
 
 /* Which of the graph's losses a tensor is; -1: none. */
 int ac_graph_loss_index(const ac_graph *graph, int tensor);
-/* The index of the input whose elements a node's operand holds; -1: none. */
+/* The index of the input that a node's operand holds the elements of; -1: none. */
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
 
 void ac_graph_free_chunks(void **chunks, int count);
@@ -145,8 +147,8 @@ bool ac_shape_equal(const ac_shape *a, const ac_shape *b);
 /* "[B, 64, 128]", "[B*64, 128]"; returns text. */
 enum { AC_SHAPE_TEXT = 128 };
 char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape);
-/* From the public form, where a negative leading dimension is symbolic. False if it is no valid
- * shape. */
+/* Reads the public form, where a negative leading dimension is symbolic. False if the shape is not
+ * valid. */
 bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
 static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;

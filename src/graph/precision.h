@@ -14,7 +14,7 @@
 #include "graph/graph.h"
 
 typedef struct ac_graph_storage {
-  ac_dtype operands; /* what letters `s` stand for; AC_F32 leaves all but gradients as it is */
+  ac_dtype operands; /* what letters `s` mean; AC_F32 leaves all but gradients as it is */
   bool weights;      /* parameters that are read, and only where a letter says `s`, are stored in 16
                         bits themselves */
   bool gradients; /* those of large parameters are in bf16, and an op rounds by chance what is added

@@ -1,5 +1,5 @@
 /* Checksums in safetensors files: XXH3, 64 bits, of xxHash's header alone, so that nothing has to
- * be linked. They find damage, not forgery. They stand in the metadata as hexadecimal digits:
+ * be linked. They find damage, not forgery. The metadata has them as hexadecimal digits:
  *
  *   AC_TENSOR_CHECKSUMS   16 digits for each tensor's data, in the order of the data
  *   AC_HEADER_CHECKSUM    16 digits for all bytes before the data, these digits taken as zeros

@@ -1,8 +1,8 @@
-/* Reads safetensors files, hostile ones too. Opening one parses the header and checks all of it:
- * every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset, that
- * each begins where the one before it ends and that the last ends where the file does. So overlaps,
- * holes, truncation and trailing bytes are found by one comparison each, and no later read can
- * leave the file. Cost: O(header + n log n).
+/* Reads safetensors files, and hostile ones safely. Opening one parses the header and checks all of
+ * it: every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset,
+ * that each begins where the one before it ends and that the last ends where the file does. So
+ * overlaps, holes, truncation and trailing bytes are found by one comparison each, and no later
+ * read can leave the file. Cost: O(header + n log n).
  *
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>
@@ -87,7 +87,7 @@ static ac_status read_exactly(ac_model_file *file, void *data, size_t bytes) {
 static ac_status check_dtype(const char *path, const char *name, const json_t *info, int *dtype) {
   const char *text = json_string_value(json_object_get(info, "dtype"));
   if (!text)
-    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no dtype, or one that is no text", path,
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no dtype, or one that is not a string", path,
                    name);
   for (*dtype = 0; *dtype < UNKNOWN_DTYPE; ++*dtype)
     if (!strcmp(text, dtypes[*dtype].name)) break;
@@ -99,7 +99,7 @@ static ac_status check_shape(const char *path, const char *name, const json_t *i
                              ac_model_tensor *tensor, int64_t *bits) {
   const json_t *shape = json_object_get(info, "shape");
   if (!json_is_array(shape))
-    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no shape, or one that is no array", path,
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has no shape, or one that is not an array", path,
                    name);
   const size_t rank = json_array_size(shape);
   tensor->rank = rank > AC_SAFETENSORS_MAX_RANK ? AC_SAFETENSORS_MAX_RANK + 1 : (int)rank;
@@ -127,8 +127,8 @@ static ac_status check_offsets(const char *path, const char *name, const json_t 
   entry->begin = json_integer_value(begin);
   entry->end = json_integer_value(end);
   if (entry->begin < 0 || entry->begin > entry->end)
-    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s lies at [%lld, %lld), which is no range", path,
-                   name, (long long)entry->begin, (long long)entry->end);
+    return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s lies at [%lld, %lld), which is not a range",
+                   path, name, (long long)entry->begin, (long long)entry->end);
   if (entry->end > data_bytes)
     return ac_fail(AC_ERROR_FORMAT,
                    "%s: tensor %s ends at byte %lld of the data, but the file has only %lld; it is "
@@ -483,7 +483,7 @@ ac_status ac_model_file_verify(ac_model_file *file) {
   if (!header || !digits)
     return ac_fail(AC_ERROR_FORMAT, "%s has no checksums of all that it holds", file->path);
   if (strlen(header) != AC_CHECKSUM_DIGITS || !is_checksum(header, file->checksum))
-    return ac_fail(AC_ERROR_FORMAT, "%s is damaged: its header does not come to its checksum",
+    return ac_fail(AC_ERROR_FORMAT, "%s is damaged: its header does not match its checksum",
                    file->path);
   AC_TRY(check_stored(file));
   if (strlen(digits) != (size_t)file->count * AC_CHECKSUM_DIGITS)
@@ -492,7 +492,7 @@ ac_status ac_model_file_verify(ac_model_file *file) {
     uint64_t checksum = 0;
     AC_TRY(checksum_data(file, &file->entries[i], &checksum));
     if (!is_checksum(digits + (size_t)i * AC_CHECKSUM_DIGITS, checksum))
-      return ac_fail(AC_ERROR_FORMAT, "%s is damaged: tensor %s does not come to its checksum",
+      return ac_fail(AC_ERROR_FORMAT, "%s is damaged: tensor %s does not match its checksum",
                      file->path, ac_quote(file->entries[i].tensor.name).text);
   }
   return AC_OK;

@@ -165,8 +165,8 @@ static ac_status pull(const ac_atomic_file *file, const ac_model_tensor *tensor,
   return ac_fail_prefix(status, "%s: the source of tensor %s failed", file->path, name.text);
 }
 
-/* Values whose exponents are all ones are infinite or NaN. Loops without an end in between are
- * vectors; where the value is matters only once there is one. */
+/* Values with an exponent of all ones are infinite or NaN. The first loops do not stop early, so
+ * that they are compiled to vectors; the place of the value is found after that. */
 int64_t ac_first_not_finite(ac_dtype dtype, const void *data, int64_t count) {
   const uint32_t *words = data, of_words = 0x7f800000u;
   const uint16_t *halves = data, of_halves = dtype == AC_F16 ? 0x7c00u : 0x7f80u;

@@ -27,7 +27,7 @@ ac_quoted ac_quote(const char *name);
 /* Elements of `size` bytes from the machine's order to the file's, or back, in place. */
 void ac_swap_to_little_endian(void *data, size_t count, size_t size);
 
-/* What ac_model_file_write_by does beside ac_model_file_write. */
+/* What ac_model_file_write_by does in addition to ac_model_file_write. */
 typedef struct ac_write_rules {
   bool checksums; /* of all that is written (checksum.h) */
   /* By tensor, NULL: of none: every value of floats has to be finite. The first one that is not

@@ -5,8 +5,8 @@
 
 static const ac_adafactor_attributes example = {1, 1e-2f, 0.1f, 1e-2f, 0.1f, 0x1p-23f, 1e-3f, 1};
 
-/* The gradient is read for its moments, for the size of the update and for the update, the
- * parameter for its size too. */
+/* The gradient is read three times: for its moments, for the size of the update, and for the
+ * update. The parameter is read once more for its size. */
 static double bytes(const ac_op_args *args) {
   return ac_update_bytes(args) + 2 * ac_operand_bytes(&args->in[0]) +
          ac_operand_bytes(&args->out[0]);

@@ -1,4 +1,4 @@
-/* What a backend is handed to run an op. Attributes stand in the header of the op's name. */
+/* What a backend gets to run an op. Attributes are declared in the header with the op's name. */
 #ifndef AC_OPS_ARGUMENTS_H
 #define AC_OPS_ARGUMENTS_H
 

@@ -1,13 +1,13 @@
-/* Batch norm, and how its running statistics come about. The running mean and variance are those of
- * whole windows, of which batch_norm sees one micro-batch at a time. So each micro-batch's
- * statistics are pooled over the window, as (count, mean, sum of squared differences from the mean)
- * of each channel, by the parallel formula of Chan, Golub and LeVeque (1979):
+/* Batch norm, and how its running statistics are computed. The running mean and variance are those
+ * of whole windows, but batch_norm sees one micro-batch at a time. So each micro-batch's statistics
+ * are pooled over the window, as (count, mean, sum of squared differences from the mean) of each
+ * channel, by the parallel formula of Chan, Golub and LeVeque (1979):
  *   d = mean2 - mean1,  n = n1 + n2,  mean = mean1 + d n2 / n,  M = M1 + M2 + d^2 n1 n2 / n
  * and once an update the result moves the running ones:
  *   running mean     += momentum (mean - running mean)
  *   running variance += momentum (M / (n - 1) - running variance)
- * The variance is kept beside 1/std for that: a float that holds 1 / sqrt(variance + epsilon) has
- * lost the digits of a variance far below epsilon. */
+ * For that the variance is kept in addition to 1/std: a float that holds 1 / sqrt(variance +
+ * epsilon) has lost the digits of a variance far below epsilon. */
 #ifndef AC_OPS_BATCH_NORM_H
 #define AC_OPS_BATCH_NORM_H
 

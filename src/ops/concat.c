@@ -30,7 +30,8 @@ ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int ax
   if (!ac_builder_begin(graph, &builder, parts)) return NULL;
   ac_shape shape = parts[0]->shape;
   if (!is_axis(&shape, axis))
-    return ac_builder_fail(graph, &builder, parts, "there is no axis %d beside the batch", axis);
+    return ac_builder_fail(graph, &builder, parts,
+                           "there is no axis %d; give one after the batch, which is axis 0", axis);
   shape.dim[axis] = 0;
   for (int i = 0; i < count; i++) {
     if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, axis))

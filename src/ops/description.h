@@ -1,5 +1,5 @@
-/* What graphs and plans know of an op: one description, in the op's file, in which every fact about
- * the op stands. Nobody else asks which op it is to know what it is like. Backends never see this.
+/* What graphs and plans know of an op: one description, in the op's file, with every fact about the
+ * op. No other code asks which op it is to know what it is like. Backends never see this.
  */
 #ifndef AC_OPS_DESCRIPTION_H
 #define AC_OPS_DESCRIPTION_H
@@ -25,7 +25,8 @@ typedef enum ac_phase {
   AC_PHASE_COUNT
 } ac_phase;
 
-/* What the time of a run follows: bytes alone, or arithmetic too, as where matrices are multiplied.
+/* What the time of a run depends on: bytes alone, or also arithmetic, for example in products of
+ * matrices.
  */
 typedef enum ac_op_bound { AC_BOUND_BY_BYTES, AC_BOUND_BY_ARITHMETIC } ac_op_bound;
 
@@ -70,9 +71,9 @@ typedef struct ac_op_desc {
   ac_op_bound bound;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
-  /* Appends to a graph that is differentiated what the node does to a window beside its outputs:
+  /* Appends to a differentiated graph what the node does to a window in addition to its outputs:
    * nodes that gather sums, once for each micro-batch even if the node runs again or has no
-   * gradient, and nodes of other phases that go by these sums. They run if the node does. NULL:
+   * gradient, and nodes of other phases that use these sums. They run if the node does. NULL:
    * nothing. */
   ac_status (*window)(ac_differentiation *d, const ac_node *node);
   /* Its attributes are those of the window at hand, which whoever runs it supplies; a node's own
@@ -87,10 +88,10 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
-  /* For one sample. NULL: the op is no loss. */
+  /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
-  /* Says what of the attributes changes the work of a run beside its shapes (words.h). NULL:
-   * nothing does. */
+  /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none
+   * does. */
   void (*words)(ac_words *words, const ac_op_args *args);
   ac_op_sample sample;
 } ac_op_desc;

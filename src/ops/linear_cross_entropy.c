@@ -1,13 +1,13 @@
-/* The output projection and the softmax cross-entropy of what it yields, so that the logits of a
- * micro-batch are never stored whole. For each row x[in] with target t and weight w, and W as
+/* The output projection and the softmax cross-entropy of its result, in one op, so that the logits
+ * of a micro-batch are never stored whole. For each row x[in] with target t and weight w, and W as
  * [classes, in]:
  *   z = W x,  lse = log sum exp(z),  loss = w (lse - z[t])
  *   dz[j] = scale w (exp(z[j] - lse) - [j = t]),  dx = W^T dz,  dW += dz x^T
  * where scale is the loss scale: the gradient is that of the sum. Smoothing is cross_entropy's.
  *
- * The gradient kernel needs z, and whoever has z has the loss too. So it yields the loss's sums as
- * well, and training runs it instead of the forward kernel: flops are those of the unfused ops, and
- * nothing is kept from the forward pass but x. A chunk of rows at a time, z is computed into
+ * The gradient kernel needs z, and the loss follows from z. So it also yields the loss's sums, and
+ * training runs it instead of the forward kernel: it needs as many flops as the unfused ops, and
+ * only x is kept from the forward pass. For a chunk of rows at a time, z is computed into
  * workspace, overwritten by dz, and used up. */
 #include "ops/linear_cross_entropy.h"
 

@@ -1,22 +1,22 @@
 /* The list of ops, the one place where they are named: names, dispatch tables, tests and bench are
  * generated from it.
  *
- * A family is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops, of the
- * name that F is handed. X is handed an op and two words with a letter for each input and each
- * output. A letter says how an operand is stored, which is the policy of mixed precision;
- * arithmetic is in float, but for factors of Muon (ops/muon.h):
+ * A family is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops; F gets
+ * its name. X gets an op and two words with a letter for each input and each output. A letter says
+ * how an operand is stored, which is the policy of mixed precision; arithmetic is in float, but for
+ * factors of Muon (ops/muon.h):
  *   - s: as the plan's precision says: activations, their gradients, weights of products
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
  *   - a: any float type
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
- * All operands of kind s have one dtype, which is the op's storage type.
+ * All operands of kind s have the same dtype, the op's storage type.
  *
- * The comment behind an op names its operands. `?` may be absent (count 0), `+` is added to when
+ * The comment after an op names its operands. `?` may be absent (count 0), `+` is added to when
  * `add` is set for that output and overwritten otherwise, `[n]` is the leading dimensions' product,
- * and sums is [AC_LOSS_SUMS]. An op that yields sums (graph.h) beside what other ops read must be
- * able to do without them, for it may run again. */
+ * and sums is [AC_LOSS_SUMS]. An op that yields sums (graph.h) and also a result that other ops
+ * read must be able to leave the sums out, because it may run again. */
 #ifndef AC_OPS_LIST_H
 #define AC_OPS_LIST_H
 

@@ -15,7 +15,7 @@ ac_loss_rows ac_sample_loss_rows(const ac_op_args *args);
 /* ac_op_desc.words of what they have in common. */
 void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *attributes);
 
-/* Emits a loss op whose output 0 holds the sums. */
+/* Emits a loss op; its output 0 holds the sums. */
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands);
 

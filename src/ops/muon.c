@@ -6,7 +6,8 @@
 static const ac_muon_attributes example = {1, 1e-3f, 0.1f, 0.95f, 0.05f, 5, true, AC_F32},
                                 bf16_example = {1, 1e-3f, 0.1f, 0.95f, 0.05f, 5, true, AC_BF16};
 
-/* In each iteration A, its square and the result; moments and update are few beside these. */
+/* Counts A, its square and the result in each iteration; moments and update cost little compared to
+ * these. */
 static double flops(const ac_op_args *args) {
   const ac_muon_matrix m = ac_muon_matrix_of(args);
   const double side = (double)m.side, count = (double)args->in[0].count;

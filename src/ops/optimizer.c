@@ -104,8 +104,8 @@ static ac_shape adam_mini_blocks(const ac_tensor *parameter) {
   return blocks;
 }
 
-/* Whether Muon steps it. Tables, whose rows are met one by one, and the last layer before a loss
- * are left to AdamW, as its author advises. */
+/* True if Muon steps it. Its author advises to leave tables and the last layer before a loss to
+ * AdamW; a batch touches only a few rows of a table. */
 static bool is_hidden_matrix(const ac_tensor *parameter) {
   return parameter->matrix != AC_NO_MATRIX && parameter->shape.rank >= 2 && !parameter->is_table &&
          !parameter->is_head;
@@ -149,7 +149,7 @@ static ac_status make_states(ac_graph *graph, const ac_stepping *stepping, int i
   return AC_OK;
 }
 
-/* From here on the state stands for the gradient. */
+/* After this the state takes the place of the gradient. */
 static ac_status append_fold(ac_graph *graph, const ac_stepping *stepping, tensors *t) {
   ac_tensor *gradient = ac_tensor_at(graph, t->gradient);
   ac_node *node = append(graph, AC_OP_fold, gradient);
@@ -183,7 +183,7 @@ static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int inde
   return graph->status;
 }
 
-/* A caller's own is no node: it follows what clips. */
+/* A caller's own step is not a node: it runs after the node that clips. */
 static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   if (desc->optimizer == AC_OPTIMIZER_CALLBACK) return AC_OK;
@@ -199,7 +199,7 @@ static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int inde
   return AC_OK;
 }
 
-/* Behind the step; what is folded there is the parameter. */
+/* Runs after the step, and folds the parameter into the average. */
 static ac_status append_average(ac_graph *graph, int index) {
   ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
   ac_tensor *average = ac_graph_new_tensor(graph, AC_ROLE_AVERAGE, AC_F32, &parameter->shape);
@@ -221,7 +221,7 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *
   for (int i = 0; i < tensor_count; i++)
     if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, i)));
-  /* Steps beside each other may run at once. */
+  /* Neighbouring steps may run at the same time. */
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0) AC_TRY(append_clip(graph, desc, i, &list[i]));
   for (int i = 0; i < graph->parameter_count; i++)

@@ -1,4 +1,4 @@
-/* Pooling over windows of K = kh kw positions, k s - p apart, for each sample and channel:
+/* Pooling over windows of K = kh kw positions, for each sample and channel:
  *   max      y[i,j] = the largest x of the window; padding never is. A NaN is larger than anything.
  *            dx[h,w] = sum of dy over the windows whose first largest element this is
  *   average  y[i,j] = sum over the window / K, padding counting as zeros

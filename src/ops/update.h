@@ -30,8 +30,9 @@ static inline ac_dtype ac_optimizer_factors(const ac_plan_desc *desc) {
 }
 
 /* Appends to a differentiated and stored graph what ends a window, parameter by parameter: the
- * statistics of each gradient, what clips it if that is an op, and its step; or what folds the
- * gradient into the parameter's state, whose statistics and step follow. */
+ * statistics of each gradient, what clips it if that is an op, and its step. Or, if gradients are
+ * folded: what folds the gradient into the parameter's state, then the statistics of that state,
+ * and the step. */
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
 
 /* Of a step: parameter and states are read and written; the copy in 16 bits is written. */

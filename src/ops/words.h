@@ -1,7 +1,7 @@
-/* A run of an op in words, for the bench: what of its attributes, and of evaluation, changes the
- * work beside its shapes, as ", WORDS" for each. What has no part in the work is left out: streams
- * of random numbers, epsilons, factors and rates; so is what can be told from the shapes: groups,
- * heads and scales of size. */
+/* Describes a run of an op in words, for the bench: which attributes, and whether evaluation,
+ * change the work in addition to its shapes, as ", WORDS" for each. What does not change the work
+ * is left out: streams of random numbers, epsilons, factors and rates; so is what can be told from
+ * the shapes: groups, heads and scales of size. */
 #ifndef AC_OPS_WORDS_H
 #define AC_OPS_WORDS_H
 

@@ -2,20 +2,20 @@
  *
  * An op's sample says which operands it has and how they depend on the size (ops/sample.c).
  * Operands and workspace lie in one chunk, allocated once for the largest of them (below 40 MiB).
- * Between the smallest size and the others there would be sizes that repeated runs find in a cache
- * and a step does not.
+ * There is no size between the smallest and the others: a repeated run would find such a size in a
+ * cache, but a step would not.
  *
- * Other programs may use the machine at the same time, so an op's time is the least of several, and
- * the ops are gone through several times, so that a burst of foreign work does not meet all the
- * runs of one. Short runs are queued several at once, as a step does, so that a device's latency is
- * not taken for its throughput. A CPU is busy with all ops for about half a second.
+ * Other programs may use the machine at the same time, so an op's time is the least of several. All
+ * ops are run one after another, several times, so that a burst of other work does not slow all
+ * runs of one op. Several short runs are queued at once, as a step does, so that a device's latency
+ * is not mistaken for its throughput. A CPU needs about half a second for all ops.
  *
  * A device that compiles its kernels first, in `prepare` or, as PoCL does, within a first run,
- * takes that much longer; so the sizes of an op ask for the same kernels where they can, and only
- * the ops that a plan wants are timed. All the rest is bounded: a size is only run where what it
- * takes at most, by the smaller size's time and the work of both, is left of the seconds given. An
- * op whose larger sizes were left out is not fitted but estimated: it takes the guess, scaled by
- * what the ops that are known, of any storage type, take of theirs. */
+ * needs time for that in addition. So all sizes of an op use the same kernels if they can, and only
+ * the ops that a plan wants are timed. The rest is bounded: a size is only run if enough of the
+ * given seconds is left for the longest time that it may take, by the smaller size's time and the
+ * work of both. If larger sizes of an op were left out, its time is estimated: it is the guess,
+ * scaled by how long the measured ops, of any storage type, take compared to their guesses. */
 #include "plan/cost.h"
 
 #include "core/error.h"
@@ -227,7 +227,7 @@ static double scale_of(const bench *b, const ac_cost_model *model, const ac_cost
   return ratio;
 }
 
-/* Ops of which one size or none was measured; returns how many. */
+/* Estimates ops with one measured size or none; returns how many. */
 static int estimate_the_rest(ac_cost_model *model, const bench *b) {
   ac_cost_model guess;
   ac_cost_guess(&guess);
@@ -265,9 +265,8 @@ static ac_status measure(bench *b, ac_cost_model *model) {
   if (estimated)
     snprintf(rest, sizeof rest, "; time was up, so the speed of %d is an estimate", estimated);
   ac_device_log(b->device, estimated ? AC_LOG_WARNING : AC_LOG_INFO,
-                "%s: measured %d ops in %.1f s, of which compiling took %.1f s%s",
-                b->device->info.id, b->wanted_count, b->account->clock() - start, b->compiling,
-                rest);
+                "%s: measured %d ops in %.1f s (%.1f s of them compiling)%s", b->device->info.id,
+                b->wanted_count, b->account->clock() - start, b->compiling, rest);
   return AC_OK;
 }
 

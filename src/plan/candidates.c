@@ -8,7 +8,7 @@
 
 enum { CHOICES = 14, GUESSES = 4, GUESSED_SLOTS = 64 };
 
-/* Choices that are no index into the solver's. */
+/* Choices that are not an index into the solver's. */
 enum { KEEP_EVERYTHING = -1, RECOMPUTE_EVERYTHING = -2, GUESSED = -3 };
 
 static const ac_cost_model *costs_of(const ac_candidates *s) {
@@ -31,8 +31,8 @@ static double after_seconds(const ac_candidates *s, const ac_sequence *sequence)
   return seconds;
 }
 
-/* Of steps of so many seconds in all that move state beside them: the longer of both, with the
- * first way in and the last way out, which nothing runs beside. */
+/* Seconds of steps that take `seconds` and move state while they run: the longer of both, and in
+ * addition the first way in and the last way out, when no step runs. */
 static double moving_seconds(const ac_candidates *s, const ac_sequence *sequence, double seconds) {
   uint64_t all = 0, most = 0;
   for (int i = ac_moves_next(sequence, -1); i >= 0; i = ac_moves_next(sequence, i)) {
@@ -55,8 +55,8 @@ static double window_seconds(const ac_candidates *s, const ac_sequence *main,
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* Every stage is run once and keeps what its backward pass reads, or, with `all`, drops what it can
- * and computes it anew; only the last does not, as its backward pass comes right behind. */
+/* Every stage runs once and keeps what its backward pass reads. With `all` it drops what it can and
+ * computes that anew, except for the last stage: its backward pass comes right after it. */
 static ac_status lay_saving(ac_candidates *s, const ac_stage_chain *chain, bool all) {
   const ac_stages *stages = s->problem->stages;
   int count = 0;
@@ -393,7 +393,7 @@ static ac_status bound_sizes(const ac_problem *problem, const int64_t *sizes, in
   return AC_OK;
 }
 
-/* Sizes come by their bounds, and end where these are no less than what was found. */
+/* Tries sizes in the order of their bounds, until a bound is at least the total that was found. */
 ac_status ac_candidates_find_least(const ac_problem *problem, const ac_cost_model *costs,
                                    ac_chain_memo *memo, uint64_t *total, int64_t *micro_batch) {
   ac_candidates s = {.problem = problem, .costs = costs, .memo = memo};

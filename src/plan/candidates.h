@@ -1,14 +1,14 @@
-/* The candidates for a training plan, each with its predicted time and a bound of its bytes.
+/* The candidates for a training plan, each with its predicted time and a bound for its bytes.
  *
  * For each micro-batch size B (the distinct ceil(batch / n), thinned out to at most AC_SEARCH_SIZES
  * of them) there is a family of orders: keep everything, recompute every stage, and the choices of
- * the chain solver from least memory to fastest, thinned out; policies other than `auto` leave the
- * one order they name. Its choices of least memory are found by a guess of costs, too: what fits by
- * these orders fits whatever is measured, so that a refusal can say it of what nobody has measured
- * yet. Where a window is one micro-batch each order stands for two candidates: gradients are kept,
- * or it is run twice (passes.c); a way that is asked for by name stands alone. Where optimizer
- * state may be in host memory (moves.c) there are twice as many. The families depend on graph,
- * device and batch alone, never on the budget. */
+ * the chain solver from least memory to fastest, thinned out; policies other than `auto` leave only
+ * the order that they name. The solver's choices of least memory are also found with guessed costs:
+ * what fits with these orders fits whatever is measured, so a refusal can name them before costs
+ * are measured. If a window is one micro-batch, each order makes two candidates: gradients are
+ * kept, or the pass runs twice (passes.c). If the caller asks for one way by name, there is only
+ * that one. If optimizer state may be in host memory (moves.c), there are twice as many. The
+ * families depend on graph, device and batch alone, never on the budget. */
 #ifndef AC_PLAN_CANDIDATES_H
 #define AC_PLAN_CANDIDATES_H
 
@@ -31,7 +31,7 @@ typedef struct ac_candidate_size {
   ac_stage_chain chain;        /* unless everything is kept by policy */
   ac_chain_solution *solution; /* AC_RECOMPUTE_AUTO, with costs */
   ac_stage_chain guessed;      /* AC_RECOMPUTE_AUTO: by a guess of costs */
-  ac_chain_solution *frugal;   /* of which its choices of least memory are taken */
+  ac_chain_solution *frugal;   /* its choices of least memory are used */
   uint64_t evaluation;         /* bytes of its arena */
 } ac_candidate_size;
 
@@ -66,8 +66,8 @@ static inline int64_t ac_divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* `costs` NULL: those alone that depend on none, whose seconds mean nothing. ac_candidates_free is
- * needed after a failure too. */
+/* `costs` NULL: only candidates that do not depend on costs; their seconds mean nothing. Call
+ * ac_candidates_free, also after a failure. */
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_moved_byte);
 void ac_candidates_free(ac_candidates *s);

@@ -2,17 +2,17 @@
  * Joly, Shilova, "Optimal checkpointing for heterogeneous chains: how to train deep neural networks
  * with limited memory", arXiv 1911.13214, extended by variants. chain.h has the model.
  *
- * Persistent schedules: what is kept is kept until the backward pass that it was kept for. To run
- * the backward passes of stages t, t-1, ..., s with a[s-1] at hand and the gradient of a[t] waiting
- * is either of
+ * Persistent schedules: what is kept is kept until the backward pass that needs it. There are two
+ * ways to run the backward passes of stages t, t-1, ..., s, when a[s-1] and the gradient of a[t]
+ * are there:
  *
  *   save k       SAVE s by k; stages s+1..t likewise, what SAVE kept being held; BACKWARD s by k
  *   split at r   FORWARD s, ..., r-1 for some s < r <= t; stages r..t likewise, a[r-1] being held;
  *                stages s..r-1 likewise
  *
- * The loss, the last stage, is so run once and by SAVE. Let b(l) be the bytes of a[l], g(t) those
- * of the gradient that waits: b(t), but 0 for t = L. C(s, t, m) is the least seconds with m bytes
- * besides a[s-1], the waiting gradient among them, and C(t+1, t, m) = 0:
+ * So the loss, which is the last stage, runs once and by SAVE. Let b(l) be the bytes of a[l], g(t)
+ * those of the gradient that waits: b(t), but 0 for t = L. C(s, t, m) is the least seconds with m
+ * bytes in addition to a[s-1]. The waiting gradient is among the m bytes. C(t+1, t, m) = 0:
  *
  *   C(s, t, m) = min over k with need(k) <= m of
  *                    forward(s) + extra(k) + backward(k) + C(s+1, t, m - saved(k))
@@ -23,23 +23,23 @@
  *                 saved(k) [- b(s) if k drops it] + b(s) + backward_peak(k))
  *   need(r) = g(t) + max over j = s..r-1 of ([b(j-1) if j > s] + b(j) + forward_peak(j))
  *
- * with C infinite where m would be negative. A whole schedule has C(1, L, memory - b(0)). What
- * lives between two operations lives during the next one too, so these are all the conditions.
+ * C is infinite if m is negative. A whole schedule has C(1, L, memory - b(0)). What lives between
+ * two operations also lives during the next one, so there are no other conditions.
  *
- * Slots: m is counted in slots, what is held (saved, b) is rounded up to slots, and so is each need
- * as a whole. A column of the table of C is then a bound on true bytes, in general a generous one:
- * so the schedule of every column at which C(1, L, .) falls is built and measured to the byte, and
- * the solution is the front of those: (peak, seconds), peak rising, seconds falling. At most L
- * things are held at once, each rounded up by less than a slot; so the table goes L + 1 slots
- * beyond max_memory, and with a slot of z bytes
+ * Slots: m is counted in slots. What is held (saved, b) is rounded up to slots, and so is each need
+ * as a whole. So a column of the table of C is a bound for the true bytes, and often much larger
+ * than these. Therefore the schedule of every column at which C(1, L, .) falls is built and
+ * measured to the byte, and the solution is the front of those: (peak, seconds), peak rising,
+ * seconds falling. At most L things are held at once, each rounded up by less than a slot. So the
+ * table has L + 1 slots more than max_memory, and with a slot of z bytes
  *
  *   - a schedule returned for a limit never needs more than the limit; more memory is never slower;
- *   - it is no slower than any persistent schedule that needs at most the limit - (L + 1) z;
+ *   - it is at least as fast as any persistent schedule that needs at most the limit - (L + 1) z;
  *   - if z = 1 (as many slots as bytes) nothing is rounded, and it is the fastest persistent one.
  *
  * The least memory has a recurrence of its own, without m (most_frugal(), below), and is exact.
- * Limits beyond what keeping everything by the fastest variants needs gain nothing, so the table
- * ends there and its slots are finer.
+ * More memory than keeping everything by the fastest variants needs is of no use, so the table ends
+ * there and its slots are finer.
  *
  * Cost: O(L^3 (slots + L) + L^2 variants (slots + L)) time in loops over adjacent columns, 4 L^2
  * (slots + L) bytes while solving. No choices are stored: a schedule is read from the costs. */
@@ -143,7 +143,7 @@ typedef struct solver {
   const ac_chain *chain;
   ac_chain_solution *solution;
   move *moves;     /* room for all of one (s, t) */
-  uint64_t *least; /* by (s, t): bytes besides a[s-1] of the most frugal way */
+  uint64_t *least; /* by (s, t): bytes of the most frugal way, without a[s-1] */
   double *least_seconds;
   uint64_t slot; /* bytes */
   int columns;
@@ -256,7 +256,8 @@ static int first_column(const solver *it, const move *m, int s, int t, int held)
   return rest > from ? rest : from;
 }
 
-/* The first column from which costs, which never rise, are no higher than `seconds`. */
+/* The first column with costs of at most `seconds`. Costs never rise from one column to the
+ * next. */
 static int column_below(const double *cost, int columns, double seconds) {
   int low = 0, high = columns;
   while (low < high) {

@@ -4,7 +4,7 @@
  * only thing stage l+1 takes from those before it, and the last stage holds the loss. Nothing here
  * knows of graphs or devices: a stage is seconds and bytes, a schedule is a list of operations.
  *
- * What an operation needs while it runs, besides what is held for later operations:
+ * What an operation needs while it runs, in addition to what is held for later operations:
  *
  *   FORWARD l       a[l-1], a[l], the stage's forward_peak
  *   SAVE l by k     a[l-1], saved, the variant's forward_peak
@@ -21,7 +21,7 @@
 
 /* One way of keeping what a stage's backward pass needs. */
 typedef struct ac_chain_variant {
-  uint64_t saved; /* kept from SAVE to BACKWARD besides a[l-1]: a[l] and all else; >= output */
+  uint64_t saved; /* kept from SAVE to BACKWARD, without a[l-1]: a[l] and all else; >= output */
   uint64_t forward_peak;  /* of SAVE, beyond a[l-1] and saved */
   uint64_t backward_peak; /* of BACKWARD, beyond a[l-1], saved and the gradient of a[l]. It counts
                            * the gradient of a[l-1], unless that takes the place of another. */
@@ -73,9 +73,9 @@ typedef struct ac_chain_choice {
 } ac_chain_choice;
 
 /* Finds the schedules for limits up to max_memory (UINT64_MAX: for any limit). Memory is counted in
- * at most `slots` equal slots; chain.c says what that costs and what is proved. A max_memory that
- * no schedule meets is no error here: the solution then knows the least memory and no schedule.
- * Fails with AC_ERROR_ARGUMENT on a malformed chain. */
+ * at most `slots` equal slots; chain.c says what that costs and what is proved. If no schedule fits
+ * into max_memory, that is not an error: the solution then knows the least memory, and has no
+ * schedule. Fails with AC_ERROR_ARGUMENT on a malformed chain. */
 ac_status ac_chain_solve(ac_chain_solution **solution, const ac_chain *chain, uint64_t max_memory,
                          int slots);
 void ac_chain_free(ac_chain_solution *solution);

@@ -69,9 +69,9 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 typedef struct lifetimes {
   const ac_chain *chain;
   bool *boundary; /* by l: a[l] is read */
-  int *saved;     /* by l: the variant whose saved bytes are read, -1: none */
+  int *saved;     /* by l: the variant that has saved what is read, -1: none */
   uint64_t bytes; /* held: all of these, and the gradient that waits */
-  int backward;   /* stage whose backward pass must come next in the scan */
+  int backward;   /* the stage with the next backward pass in the scan */
   uint64_t peak;
   double seconds;
 } lifetimes;

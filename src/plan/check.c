@@ -1,24 +1,24 @@
-/* What holds of every plan, checked when one is made, whatever laid it down:
+/* What is true of every plan. It is checked when a plan is made, whatever code laid it down:
  *
  *   - each node that adds to sums (gradients, loss, pooled statistics) does so in one step, the
- *     first in which it runs, and what yields nothing but sums runs once; they are those outputs
- *     that the op's description says;
+ *     first in which it runs, and a node that yields nothing but sums runs once; the sums are the
+ *     outputs that the op's description names;
  *   - every trained parameter's gradient is a sum that some step adds to, and an update steps each
- *     of these parameters once, and no other; each step stands in the phase of its node; fused, a
+ *     of these parameters once, and no other; each step is in the phase of its node; fused: a
  *     gradient is final when it is measured and when its parameter is stepped, and nothing reads
- *     the parameter or its working copy afterwards; locally it is measured before, too, all losses
- *     are known, and what follows no gradient moves behind all that does; folded, it is final when
- *     it becomes part of its own parameter's state, once a micro-batch, which nothing else in there
- *     touches;
+ *     the parameter or its working copy afterwards; locally: before that it was also measured, all
+ *     losses are known, and what depends on no gradient moves after all that depends on one;
+ *     folded: it is final when it becomes part of its own parameter's state, once a micro-batch,
+ *     and nothing else in the micro-batch touches that state;
  *   - state that moves is in host memory, and steps find it in values as large as their parts,
- *     alive from the step before to the one behind; parts follow one another to the last element;
- *   - what persists does not overlap, and values lie behind it, within the plan's bytes; those that
- *     are alive at the same step do not overlap; none straddles two chunks; one that lives in
- *     another's memory has that other alive as long.
+ *     alive from the step before to the step after; parts follow one another to the last element;
+ *   - what persists does not overlap, and values lie after it, within the plan's bytes; values that
+ *     are alive at the same step do not overlap; none straddles two chunks; if a value lives in the
+ *     memory of another, that other is alive as long.
  *
- * Values are held against each other from low addresses to high ones: each must lie at or above the
- * highest end of those that were met at the points at which it is alive. A tree over the points
- * keeps these ends, so that all is n log n. */
+ * Values are compared from low addresses to high ones: each must lie at or above the highest end of
+ * the earlier values at the points at which it is alive. A tree over the points keeps these ends,
+ * so that all is n log n. */
 #include "plan/plan.h"
 
 #include "core/error.h"
@@ -113,7 +113,7 @@ static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
 }
 
-/* `taken`: the phases whose nodes stand among those of the micro-batch, as bits. */
+/* `taken`: the phases that have their nodes among those of the micro-batch, as bits. */
 static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, int taken) {
   for (int phase = 0; phase < AC_PHASE_COUNT; phase++)
     for (int i = sequence->begin[phase]; i < sequence->begin[phase + 1]; i++) {
@@ -168,7 +168,7 @@ static ac_status check_touch(const ac_plan *plan, const ac_step *step, const cha
   return AC_OK;
 }
 
-/* A caller's own step behind this one writes the parameter and its working copy. */
+/* A caller's own step after this one writes the parameter and its working copy. */
 static void settle_handed(const ac_plan *plan, const ac_step *step, char *settled) {
   const ac_parameter_tensors *own =
       &plan->problem.parameters[ac_tensor_at(plan->graph, step->in[0].tensor)->parameter];
@@ -204,7 +204,7 @@ static ac_status check_places(const ac_plan *plan, const ac_sequence *sequence) 
   return status;
 }
 
-/* The parameter whose gradient the step folds into its state; -1: none. */
+/* The parameter with the gradient that the step folds into its state; -1: none. */
 static int folded_parameter(const ac_plan *plan, const ac_step *step) {
   if (ac_node_at(plan->graph, step->node)->phase != AC_PHASE_FOLD) return -1;
   const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
@@ -233,9 +233,9 @@ static ac_status check_folds(const ac_plan *plan, bool *folded) {
   return AC_OK;
 }
 
-/* Of a step that a local plan decides on alone: whether all is known that the decision goes by.
- * settled, by storage: whether it was measured. `losses`: known so far; `moved`: whether something
- * that follows no gradient was before. */
+/* For a step that a local plan decides on by itself: what is known for the decision. settled, by
+ * storage: whether it was measured. `losses`: known so far; `moved`: whether a step that depends on
+ * no gradient came before. */
 typedef struct knowledge {
   char *settled;
   int losses;
@@ -252,7 +252,7 @@ static ac_status check_decision(const ac_plan *plan, const ac_step *step, knowle
   if (k->losses < plan->graph->loss_count)
     return broken(plan, step, "would step before all losses are known");
   if (sum->role == AC_ROLE_GRADIENT && k->moved)
-    return broken(plan, step, "would step behind what waits for it");
+    return broken(plan, step, "would step after a step that needs its result");
   k->moved |= sum->role != AC_ROLE_GRADIENT;
   return AC_OK;
 }
@@ -295,7 +295,7 @@ static bool stands_for_gradient(const ac_plan *plan, const ac_tensor *tensor, in
   return tensor->role == (folded ? AC_ROLE_STATE : AC_ROLE_GRADIENT) && tensor->state == 0;
 }
 
-/* The parameter that an update's step goes by the gradient of, or hands over; -1: none. */
+/* The parameter with the gradient that an update's step uses, or that it hands over; -1: none. */
 static int stepped_parameter(const ac_plan *plan, const ac_step *step) {
   if (step->in[0].tensor < 0 || step->out[0].tensor < 0) return -1;
   const ac_tensor *from = ac_tensor_at(plan->graph, step->in[0].tensor);
@@ -339,7 +339,8 @@ ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
 
 /* ---- what moves ---------------------------------------------------------------------------- */
 
-/* Of one operand of a step between two that move too. */
+/* Checks one operand of a step that moves state, between the steps before and after it that move
+ * state. */
 static ac_status check_moved(const ac_plan *plan, const ac_sequence *sequence, const ac_step *step,
                              ac_slot slot, int first, int last) {
   const ac_tensor *tensor = ac_tensor_at(plan->graph, slot.tensor);
@@ -414,8 +415,8 @@ static ac_status check_cells(const ac_plan *plan, span *list, uint64_t *end) {
   return AC_OK;
 }
 
-/* The highest end so far, by points: a segment tree, whose node k has 2k and 2k + 1 below it.
- * `whole` is what holds of all points of a node. */
+/* The highest end so far, by points: a segment tree; node k has 2k and 2k + 1 below it. `whole` is
+ * true of all points of a node. */
 typedef struct skyline {
   int leaves;     /* a power of two */
   uint64_t *most; /* by node: the highest of any of its points */

@@ -74,7 +74,8 @@ static uint64_t model_checksum(const ac_cost_model *model) {
   return ac_hash(AC_HASH_BEGIN, model, sizeof *model);
 }
 
-/* Limits far beyond all devices, simulators too: sums of what a plan takes stay within numbers. */
+/* Limits far beyond all devices, also simulators, so that the sums of a plan's costs stay
+ * finite. */
 static bool is_plausible(const ac_cost_model *model) {
   const double longest_launch = 100, slowest = 1e-3, fastest = 1e-20; /* seconds */
   for (int op = 0; op < AC_OP_COUNT; op++) {

@@ -18,7 +18,8 @@ typedef struct ac_cost_model { /* for one storage type */
   uint64_t known[AC_OP_COUNT]; /* an ac_cost_knowledge */
 } ac_cost_model;
 
-/* ESTIMATED: a guess scaled by what is known of others, as there was no time to measure it. */
+/* ESTIMATED: a guess, scaled by what is known of other ops, because there was no time to measure
+ * it. */
 typedef enum ac_cost_knowledge {
   AC_COST_GUESSED,
   AC_COST_MEASURED,
@@ -29,22 +30,23 @@ typedef enum ac_cost_knowledge {
 typedef struct ac_cost_account {
   ac_cost_model *models[AC_DTYPE_COUNT]; /* by storage type; NULL until asked for */
   double (*clock)(void);                 /* ac_clock; another in tests of what measures time */
-  double spent;                          /* seconds that measuring took, beside compiling */
+  double spent;                          /* seconds that measuring took, without compiling */
   double per_moved_byte;                 /* 0 until asked for */
 } ac_cost_account;
 
 /* The device's, made when first asked for and freed with the device; NULL: there is no memory. */
 ac_cost_account *ac_cost_account_of(ac_device *device);
 
-/* What all measuring of an open device may take, beside compiling. */
+/* How long all measuring of an open device may take, without compiling. */
 #define AC_COST_SECONDS 5.0
 
-/* The device's model for a storage type, in which the ops that `wanted` says (NULL: all) are known:
- * measured once (together a fraction of a second), kept with the device and on disk beside compiled
- * programs, under a key of device, driver, threads and library version. What is known stays as it
- * is while the device is open, so that plans repeat. Estimates are not kept on disk: a device that
- * is opened later measures those ops. The dry device has a fixed one. Failing to read or write the
- * disk is no failure; a damaged file is measured anew. */
+/* The device's model for a storage type. It knows the ops in `wanted` (NULL: all): they are
+ * measured once (together a fraction of a second), and kept with the device and on disk next to
+ * compiled programs, under a key of device, driver, threads and library version. What is known does
+ * not change while the device is open, so that plans repeat. Estimates are not kept on disk: a
+ * device that is opened later measures those ops. The dry device has a fixed model. If the disk
+ * cannot be read or written, that is not a failure; if a file is damaged, its ops are measured
+ * anew. */
 ac_status ac_cost_model_get(const ac_cost_model **model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT]);
 
@@ -71,10 +73,10 @@ ac_status ac_cost_of_moving(double *seconds, ac_device *device);
 /* ---- calibrate.c --------------------------------------------------------------------------------
  */
 
-/* Times the ops that are wanted, in about `seconds` at most beside compiling; those that there is
- * no time for are estimated from the others and from what the device's models know already, those
- * that the device does not support keep what the model holds. All of them are known then. The
- * memory is given back, and the account of the device's peak is left as it was. */
+/* Times the wanted ops, in at most about `seconds` without compiling. Ops that there is no time for
+ * are estimated from the others and from what the device's models know already. Ops that the device
+ * does not support keep what the model has. After that all of them are known. The memory is freed,
+ * and the device's peak is counted as before. */
 ac_status ac_cost_calibrate(ac_cost_model *model, ac_device *device, ac_dtype storage,
                             const bool wanted[AC_OP_COUNT], double seconds);
 

@@ -52,7 +52,7 @@ static ac_status time_link(const link *l, double (*clock)(void), double *least) 
 
 static ac_status measure(ac_cost_account *account, ac_device *device) {
   const uint64_t peak = device->peak, host_peak = device->host_peak;
-  const double nothing = 1e-9; /* a clock that stands still */
+  const double nothing = 1e-9; /* a clock that does not move */
   double least = HUGE_VAL;
   link l = {.device = device};
   ac_status status = open_link(&l);

@@ -96,14 +96,14 @@ static void take_times(placed *p, const placed *other) {
   p->latest_last = larger_point(p->latest_last, other->latest_last);
 }
 
-/* Counts what comes behind the addresses so far. */
+/* Counts what comes after the addresses so far. */
 static void take_addresses(placed *p, uint64_t low, uint64_t end, uint64_t gap) {
   if (gap > p->gap) p->gap = gap;
   if (low > p->end && low - p->end > p->gap) p->gap = low - p->end;
   if (end > p->end) p->end = end;
 }
 
-/* The account of a value whose subtrees have theirs. */
+/* Sets the account of a value from those of its subtrees. */
 static void account(const tree *t, int value) {
   const ac_value *v = &t->values[value];
   placed *p = &t->at[value];
@@ -167,7 +167,7 @@ typedef struct fit {
   uint64_t bytes, address;
 } fit;
 
-/* Goes on behind what ends there, if that is higher. */
+/* Continues after what ends there, if that is higher. */
 static void go_behind(fit *f, uint64_t end) {
   if (end > f->address) f->address = within_chunk(f->space, end, f->bytes);
 }

@@ -23,7 +23,7 @@ static uint64_t counter_bytes(const ac_address_space *space, const ac_sequence *
   return (uint64_t)ac_sequence_end(sequence) * ac_align(2 * sizeof(int32_t), space->alignment);
 }
 
-/* Of the steps behind the micro-batch, if there are any. */
+/* The workspace of the steps after the micro-batch, if there are any. */
 static uint64_t after_workspace(const ac_problem *problem, const ac_sequence *sequence) {
   return sequence->step_count > ac_sequence_end(sequence) ? problem->after_workspace : 0;
 }

@@ -1,18 +1,19 @@
-/* Optimizer state in host memory. Large cells of what an optimizer keeps are on the host, and in
- * values of the arena while their parameters are stepped. Where the step treats each element by
- * itself it is cut into parts of PART elements, so that no more than a few megabytes are on the
- * device at once, however large the parameter is.
+/* Optimizer state in host memory. Large cells of optimizer state are on the host, and in values of
+ * the arena while their parameters are stepped. If the step treats each element by itself, it is
+ * cut into parts of PART elements, so that only a few megabytes are on the device at once, however
+ * large the parameter is.
  *
- * What moves is a row of steps, of one update after the other's parts, with points p(1), p(2), ..:
+ * State moves for a row of steps: all parts of one parameter's update, then those of the next. They
+ * have the points p(1), p(2), ..:
  *
  *   in      s1  s2  s3  s4
  *   step        s1  s2  s3  s4          the k-th is stepped while the next comes and the last goes
  *   out             s1  s2  s3  s4
  *
  * So the value of the k-th is alive from p(k - 1), when its way in may begin, to p(k + 1), when its
- * way out has ended: steps behind that point wait for it (train/moves.c). Three are alive at once.
- * In a pass with the update among the steps of the micro-batch these points lie apart, and what is
- * computed in between hides the way as well. */
+ * way out has ended: steps after that point wait for it (train/moves.c). Three are alive at once.
+ * In a pass with the update among the steps of the micro-batch there are other steps between these
+ * points, and their computation also hides the moves. */
 #include "plan/plan.h"
 
 #include "core/eight_bit.h"
@@ -77,7 +78,8 @@ uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, cons
   return bytes;
 }
 
-/* What else is alive behind the micro-batch stays so to the end, as the host may look at it. */
+/* All other values that are alive after the micro-batch stay alive to the end, because the host may
+ * read them. */
 void ac_moves_set_lifetimes(ac_sequence *sequence, const ac_graph *graph) {
   const int end = ac_sequence_end(sequence), last = ac_sequence_last_point(sequence);
   for (int i = 0; i < sequence->value_count; i++)

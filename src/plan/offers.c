@@ -13,7 +13,7 @@
 /* What is offered, as it grows. */
 typedef struct offers {
   const ac_problem *problem; /* of what is asked for */
-  uint64_t least;            /* bytes that it needs; what needs as much is no offer */
+  uint64_t least;            /* bytes that it needs; an offer must need less */
   ac_plan_offer *list;       /* room for `capacity` of them */
   int capacity, count;
   ac_chain_memo *memo;
@@ -208,7 +208,7 @@ static void offer_folded(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked;
   const ac_optimizer_kind kind = asked->optimizer;
   ac_plan_offer x = begin(o, AC_RELIEF_GRADIENTS_FOLDED);
-  if (asked->precision == AC_PRECISION_F16) return; /* whose loss scale would have to be given */
+  if (asked->precision == AC_PRECISION_F16) return; /* a loss scale would have to be given */
   if (asked->gradients != AC_GRADIENTS_AUTO) return;
   if (kind != AC_ADAMW && kind != AC_MUON && kind != AC_SGD) return;
   x.desc.gradients = AC_GRADIENTS_FOLDED;

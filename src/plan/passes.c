@@ -1,27 +1,30 @@
 /* clang-format off */
-/* The sequences of a window. As a rule there is one: the nodes of a micro-batch, and behind them
+/* The sequences of a window. As a rule there is one: the nodes of a micro-batch, and after them
  * those of the phases that end a window, for which gradients are kept.
  *
- * Fused, there are two passes over the window's one micro-batch, and no gradient outlives its pass:
+ * If gradients are fused, there are two passes over the window's one micro-batch, and no gradient
+ * lives longer than its pass:
  *
  *   main       the micro-batch's nodes; those of the phase `reduce` as soon as what they read is final
  *   (decision)
  *   stepping   the micro-batch's nodes once more; those of the phase `update` as soon as what they read is
  *              final and no later node, one that is recomputed included, reads what they write
  *
- * Locally there is one pass with the nodes of both phases, and each parameter is decided on alone:
+ * If they are fused locally, there is one pass with the nodes of both phases, and each parameter is
+ * decided on by itself:
  *
- *   main       the micro-batch's nodes; those of `reduce` and `update` as above, the latter behind all
- *              losses; what follows no gradient (running statistics) behind all others
+ *   main       the micro-batch's nodes; those of `reduce` and `update` as above, the latter after all
+ *              losses; what depends on no gradient (running statistics) after all others
  *
- * Folded, there is one pass, and behind it the phases that end a window: the nodes of the phase
- * `fold` stand in it as soon as the gradient that they read is final.
+ * If they are folded, there is one pass, and after it the phases that end a window: the nodes of
+ * the phase `fold` are in the pass, each as soon as the gradient that it reads is final.
  *
- * So a node of another phase stands behind the last node that touches one of its operands: a
- * parameter's gradient, the parameter, its working copy, what a batch norm pools. In a second
- * pass sums that are no gradients are as they were: what yields nothing else does not run again,
- * and what does yields the same sums anew. Random numbers go by update and sample, so both passes
- * compute the same bits. Linear in nodes, but for the sorting of those that end a window. */
+ * So a node of another phase comes after the last node that touches one of its operands: a
+ * parameter's gradient, the parameter, its working copy, what a batch norm pools. A second pass
+ * does not change sums other than gradients: a node that yields only such sums does not run again,
+ * and one that also yields something else yields the same sums anew. Random numbers depend on
+ * update and sample, so both passes compute the same bits. Linear in nodes, except for sorting
+ * those that end a window. */
 /* clang-format on */
 #include "core/error.h"
 #include "plan/plan.h"
@@ -34,22 +37,22 @@ static ac_target target_of(const ac_problem *problem) {
                                                 : AC_TARGET_OUTPUTS;
 }
 
-/* ---- where nodes stand ----------------------------------------------------------------------- */
+/* ---- where nodes are ------------------------------------------------------------------------- */
 
-/* A node of another phase, and behind how many of the micro-batch's it stands. */
+/* A node of another phase, and the number of the micro-batch's nodes before it. */
 typedef struct guest {
   int node, place;
 } guest;
 
-/* The phases whose nodes stand among the micro-batch's. */
+/* The phases that have their nodes among the micro-batch's. */
 enum { FOLDS = 1 << AC_PHASE_FOLD, MEASURES = 1 << AC_PHASE_REDUCE, STEPS = 1 << AC_PHASE_UPDATE };
 
 typedef struct pass {
   const ac_problem *problem;
   const ac_graph *graph; /* the problem's */
   int phases;            /* FOLDS, MEASURES, STEPS, or both of these */
-  int *touched; /* by storage: behind how many nodes of `own` nothing touches it any more */
-  int known;    /* behind how many all losses are */
+  int *touched;          /* by storage: after how many nodes of `own` nothing touches it any more */
+  int known;             /* after how many nodes all losses are known */
   guest *guests;
   int guest_count;
   ac_nodes own, all; /* nodes without and with guests */
@@ -85,8 +88,8 @@ static int touched(const pass *p, int tensor) {
   return tensor < 0 ? 0 : p->touched[ac_tensor_at(p->graph, tensor)->storage];
 }
 
-/* Behind how many nodes all operands of this one are left alone, and the working copy that a
- * caller's own step behind it writes. */
+/* After how many nodes nothing touches the operands of this one any more, nor the working copy that
+ * a caller's own step after it writes. */
 static int last_touch(const pass *p, const ac_node *node) {
   int last = 0;
   if (ac_problem_hands_over(p->problem, node)) {
@@ -117,7 +120,7 @@ static void touch(pass *p, const ac_node *node, int place) {
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* Whether a node does nothing but add to sums that are no gradients. */
+/* Whether a node only adds to sums that are not gradients. */
 static bool only_sums(const ac_graph *graph, const ac_node *node) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
@@ -172,8 +175,8 @@ static void merge(pass *p) {
   }
 }
 
-/* The nodes of `order` with those of the phases between them. Folded, what ends a window stands
- * behind them all; otherwise the pass is the whole window. */
+/* The nodes of `order` with those of the phases between them. If gradients are folded, what ends a
+ * window comes after them all; otherwise the pass is the whole window. */
 static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, int phases,
                             ac_storage storage, ac_sequence *sequence) {
   const bool folds = phases == FOLDS;

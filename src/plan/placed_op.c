@@ -31,8 +31,8 @@ void ac_timing_pattern_free(ac_timing_pattern *pattern) {
   for (int dtype = 0; dtype < AC_DTYPE_COUNT; dtype++) free(pattern->data[dtype]);
 }
 
-/* What the op's integers index has this many entries; 1, so that all are 0, where they are no ids.
- */
+/* How many entries the table has that the op's integers index. If they are not ids it is 1, so that
+ * all integers are 0. */
 static int64_t id_limit(const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(args->op);
   return desc->id_limit ? desc->id_limit(args) : 1;

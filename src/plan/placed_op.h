@@ -1,9 +1,9 @@
-/* Ops by themselves in device memory, to be timed: what calibration and the bench share.
+/* Single ops in device memory, to time them: what calibration and the bench share.
  *
- * A placed op has its operands and workspace one behind the other within a chunk of the caller's.
+ * A placed op has its operands and workspace one after the other within a chunk of the caller's.
  * They hold valid values, so that an op does what it does in training: ids are below the size of
- * the table that they index, everything else is in [0.5, 1.5), of no special magnitude in any
- * type. */
+ * the table that they index; all other values are in [0.5, 1.5), which is an ordinary magnitude in
+ * every type. */
 #ifndef AC_PLAN_PLACED_OP_H
 #define AC_PLAN_PLACED_OP_H
 

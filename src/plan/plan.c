@@ -239,9 +239,8 @@ static bool copies_cost(const attempt *t) {
   return false;
 }
 
-/* Whether the plan without working copies is the one: it fits and the other does not, or is faster;
- * or both are refused, and it would have needed less. What else it fails by is no matter of bytes,
- * and holds. */
+/* Whether the plan without working copies is the better one: it fits and the other does not, or is
+ * faster; or both are refused, and it would need less. Any other failure is final. */
 static bool is_better(const attempt *without, const attempt *with) {
   if (without->status != with->status) return without->status != AC_ERROR_BUDGET;
   return with->status == AC_OK
@@ -318,8 +317,8 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
   }
 }
 
-/* In the first pass of two what is measured belongs to the micro-batch; the second is the update.
- * Locally all phases stand in the only pass. */
+/* In the first pass of two, measuring belongs to the micro-batch; the second pass is the update. If
+ * gradients are fused locally, all phases are in the only pass. */
 static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
   if (node->phase == AC_PHASE_FOLD) return AC_PLAN_MICRO_BATCH;
   if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;

@@ -7,23 +7,24 @@
  *   | parameters | gradients | optimizer state | io: inputs, loss sums, statistics | arena ............ |
  *   '------------------- cells: one address each -----------------------------------' values by lifetime
  *
- * All that persists is a cell, a row of one table; bytes by class, memory, saving and loading are walks
- * over it. What a window runs is a sequence: the steps of its phases one after another, each a node of
- * the graph, and the values that they read and write. A value is one filling of a tensor: a node that
- * runs twice (recomputation) makes two values of its output, each with its own lifetime. Two values may
- * share bytes if their lifetimes do not meet, or if one is computed in place of the other.
+ * All that persists is a cell, which is a row of one table; bytes by class, memory, saving and
+ * loading go through this table. What a window runs is a sequence: the steps of its phases one
+ * after another, each a node of the graph, and the values that they read and write. A value is one
+ * filling of a tensor: a node that runs twice (recomputation) makes two values of its output, each
+ * with its own lifetime. Two values may share bytes if their lifetimes do not meet, or if one is
+ * computed in place of the other.
  *
- * Where a window is one micro-batch, and known to be (ac_plan_desc.whole_windows), gradients are values of
- * the sequence too, alive from their first step to the end of the window; or, where that is fused
- * (passes.c), only until they are measured, and again until their parameters are stepped; or, locally,
- * until both is done. Gradients that are folded into what optimizers keep are values of a micro-batch,
- * until that is done.
+ * If a window is known to be one micro-batch (ac_plan_desc.whole_windows), gradients are also
+ * values of the sequence, alive from their first step to the end of the window. If they are fused
+ * (passes.c), they are alive only until they are measured, and again until their parameters are
+ * stepped; fused locally, until both is done. Gradients that are folded into optimizer state are
+ * values of a micro-batch, alive until they are folded.
  *
- * What an optimizer keeps may be in host memory, as cells of that space. It is then in values of the
+ * Optimizer state may be in host memory, as cells of that space. It is then in values of the
  * sequence while its parameter is stepped (moves.c).
  *
- * A problem is what is asked for. The search turns it into a choice, and laying down the choice makes the
- * plan; neither changes the problem. */
+ * A problem is what the caller asks for. The search turns it into a choice, and the plan is made by
+ * laying down the choice; neither changes the problem. */
 /* clang-format on */
 #ifndef AC_PLAN_PLAN_H
 #define AC_PLAN_PLAN_H
@@ -47,7 +48,7 @@ typedef enum ac_space {
 
 typedef struct ac_cell {
   ac_role role;
-  int tensor; /* whose elements it holds; -1: the run's own counts */
+  int tensor; /* the tensor that it holds; -1: the run's own counts */
   int owner;  /* index of a parameter, an input or a loss, as the role says; -1: the run */
   ac_space space;
   ac_dtype dtype;
@@ -67,7 +68,7 @@ typedef struct ac_value {
   int64_t count;   /* elements of it that it holds; 0: all */
   int first, last; /* points between which it is alive, both included */
   bool outside;    /* filled before the sequence begins: only where a piece is laid down alone */
-  int shares; /* the value in whose memory it lives; its own index if it has memory of its own */
+  int shares;     /* the value that it shares memory with; its own index if it has its own memory */
   uint64_t bytes; /* aligned; 0 if it shares */
   uint64_t address;
 } ac_value;
@@ -158,7 +159,7 @@ typedef struct ac_problem {
   struct ac_stages *stages;  /* of the training graph; NULL otherwise */
   ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
   ac_nodes after;            /* those of the phases after a micro-batch */
-  ac_nodes folds;            /* those that stand within one: see passes.c */
+  ac_nodes folds;            /* those within a micro-batch: see passes.c */
   uint64_t after_workspace;  /* the most scratch space that one of these asks for */
   uint64_t read_ahead_bytes; /* on the host, of one batch */
   bool *reads;               /* by storage: what some node reads; other inputs need no feed */
@@ -215,8 +216,8 @@ static inline bool ac_gradients_need_whole(ac_gradients gradients) {
   return gradients == AC_GRADIENTS_FUSED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
 
-/* Whether a caller's own optimizer steps a parameter behind this node, by what it leaves of the
- * gradient. */
+/* Whether a caller's own optimizer steps a parameter after this node, with the gradient that the
+ * node leaves. */
 static inline bool ac_problem_hands_over(const ac_problem *problem, const ac_node *node) {
   return problem->desc.optimizer == AC_OPTIMIZER_CALLBACK && ac_op_describe(node->op)->rewrites;
 }
@@ -244,8 +245,9 @@ const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int st
 
 /* ---- problem.c ------------------------------------------------------------------------------- */
 
-/* A graph differentiated, stored as the precision says, with working copies of what is trained or
- * without, and checked against the device. Free with ac_problem_free, after a failure too. */
+/* Differentiates a graph, chooses its storage by the precision, with or without working copies of
+ * what is trained, and checks it against the device. Free it with ac_problem_free, also after a
+ * failure. */
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
                             const ac_plan_desc *desc, bool copies);
 void ac_problem_free(ac_problem *problem);
@@ -298,11 +300,12 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
                             ac_storage storage, const ac_nodes *order, const ac_nodes *after);
 void ac_sequence_free(ac_sequence *sequence);
 
-/* The value in whose memory this one lives. */
+/* The value that owns the memory of this one. */
 int ac_sequence_root(const ac_sequence *sequence, int value);
 
-/* Sets every value's size for a micro-batch and makes values of the workspace that the device asks
- * for: of each step of the micro-batch, and of `after` bytes that all steps behind it share. */
+/* Sets every value's size for a micro-batch, and makes values for the workspace that the device
+ * asks for: one for each step of the micro-batch, and one of `after` bytes that all steps after it
+ * share. */
 ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
                            int64_t batch, uint64_t after);
 
@@ -324,7 +327,7 @@ ac_part ac_moves_part(const ac_graph *graph, const ac_node *node, int index, int
 ac_part ac_moves_range(ac_dtype dtype, ac_part part);
 /* Sets the lifetimes of values that hold what moves. */
 void ac_moves_set_lifetimes(ac_sequence *sequence, const ac_graph *graph);
-/* The next step behind this one (-1: the first of all) that moves state; -1: there is none. */
+/* The next step after this one (-1: the first of all) that moves state; -1: there is none. */
 int ac_moves_next(const ac_sequence *sequence, int step);
 /* Bytes that a step moves each way. */
 uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, const ac_step *step);
@@ -332,7 +335,7 @@ uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, cons
 /* ---- passes.c -------------------------------------------------------------------------------- */
 
 /* Lays down the sequences of a choice: the main one and, if it is fused, the one of the second
- * pass, which is empty otherwise. Free both, after a failure too. */
+ * pass, which is empty otherwise. Free both, also after a failure. */
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping);
 
@@ -347,17 +350,17 @@ typedef struct ac_address_space {
 ac_status ac_layout_append(ac_address_space *space, uint64_t bytes, uint64_t *address);
 
 /* Places a sequence's values from `base` on; *end receives where they end. `bound`: the largest sum
- * of bytes alive at once, below which no layout can be. Where no layout found ends below `limit`,
- * *end is that, and there are no addresses. */
+ * of bytes alive at once; every layout needs at least that. If no layout is found that ends below
+ * `limit`, *end is `limit`, and there are no addresses. */
 ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, uint64_t base,
                           uint64_t bound, uint64_t limit, uint64_t *end);
 
 /* Fails as ac_layout_arena does if a value exceeds a chunk. */
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
 
-/* The largest sums of bytes alive at one step or after the last: of all values, which no layout can
- * go below, of those that are neither workspace nor state that moves, and of those that are no
- * gradients either. */
+/* The largest sums of bytes alive at one step or after the last: of all values, which every layout
+ * needs at least; of values that are neither workspace nor state that moves; and of those without
+ * gradients. */
 typedef struct ac_layout_sums {
   uint64_t all, tensors, activations;
 } ac_layout_sums;
@@ -400,7 +403,7 @@ ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64
 ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 
 /* Lays down a choice: sequences, cells, addresses, bytes. What the plan held before is freed. A
- * total of UINT64_MAX is no failure, as above. */
+ * total of UINT64_MAX is not a failure, as above. */
 ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice);
 /* Frees what was laid down. */
 void ac_plan_clear(ac_plan *plan);

@@ -199,8 +199,8 @@ static void count_read_ahead(ac_problem *problem) {
   if (problem->desc.purpose != AC_TRAIN) problem->desc.read_ahead = 0;
 }
 
-/* Folded, state is needed in each micro-batch; locally, a step that is left out would leave what it
- * has moved behind. */
+/* If gradients are folded, state is needed in each micro-batch. If they are fused locally, a step
+ * that is left out would not move its state back. */
 bool ac_state_must_stay(ac_gradients gradients) {
   return gradients == AC_GRADIENTS_FOLDED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
@@ -220,10 +220,11 @@ static ac_status settle_state_space(ac_problem *problem) {
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return AC_OK;
   if (!asked && !desc->host_memory) return AC_OK;
   if (!problem->device->info.own_memory)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: optimizer state cannot be moved to host memory, as the memory of %s is "
-                   "the host's",
-                   problem->device->info.id);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "plan: optimizer state cannot be moved to host memory, because the memory of %s is "
+        "the host's",
+        problem->device->info.id);
   if (ac_state_must_stay(desc->gradients))
     return ac_fail(
         AC_ERROR_ARGUMENT,

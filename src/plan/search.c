@@ -1,12 +1,13 @@
 /* The search for a plan: which micro-batch, what to recompute, whether gradients are kept, and
- * where what the optimizer keeps is.
+ * where the optimizer's state is.
  *
- * The rule "the least predicted time among all candidates whose total fits" gives plans that never
- * get slower with more budget, as candidates do not depend on it, and the smallest budget that can
- * be met is the smallest total among the candidates, exactly.
+ * The rule is: the least predicted time among all candidates with a total that fits. With more
+ * budget a plan never gets slower, because candidates do not depend on the budget. The smallest
+ * budget that can be met is exactly the smallest total among the candidates.
  *
  * Totals need a layout, which takes n log n in values; the sum of bytes alive is linear and a lower
- * bound. Candidates are tried from the fastest on, and only those whose bound fits are laid out. */
+ * bound. Candidates are tried from the fastest on, and only those with a bound that fits are laid
+ * out. */
 #include "plan/refuse.h"
 
 #include "core/error.h"
@@ -21,7 +22,7 @@ static int by_seconds(const void *a, const void *b) {
   return (x->bound > y->bound) - (x->bound < y->bound);
 }
 
-/* The fastest of those that fit beside so many batches read ahead. */
+/* Chooses the fastest of those that fit together with so many batches read ahead. */
 static ac_status choose(ac_candidates *s, ac_plan *plan, int read_ahead, uint64_t limit,
                         bool *fits) {
   *fits = false;

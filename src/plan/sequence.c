@@ -42,7 +42,8 @@ static void mark_operand(const ac_graph *graph, bool *needed, int tensor) {
   if (tensor >= 0) needed[ac_tensor_at(graph, tensor)->storage] = true;
 }
 
-/* What a node that runs pools for an update runs too, and reads nothing else. */
+/* If a node runs, so does the node that pools its sums for an update; that one reads nothing
+ * else. */
 static void select_pools(const ac_graph *graph, bool *runs) {
   for (int i = 0; i < graph->node_count; i++) {
     const ac_node *node = ac_node_at(graph, i);
@@ -55,7 +56,8 @@ static void mark_outputs(const ac_graph *graph, const ac_node *node, bool *yield
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) mark_operand(graph, yielded, node->out[j]);
 }
 
-/* Of the other phases, the nodes whose sums some node yields; or what these are folded into. */
+/* Selects the nodes of other phases that use sums which some node yields, or what these are folded
+ * into. */
 static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
   for (int i = 0; i < graph->node_count; i++)
     if (runs[i]) mark_outputs(graph, ac_node_at(graph, i), yielded);
@@ -275,7 +277,7 @@ static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) 
   return true;
 }
 
-/* `after` has its phases one behind the other. */
+/* `after` has its phases one after the other. */
 static void set_phases(ac_sequence *sequence, const ac_graph *graph, const ac_nodes *order,
                        const ac_nodes *after) {
   int count = 0;
@@ -382,7 +384,7 @@ static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, u
   return AC_OK;
 }
 
-/* The steps behind the micro-batch follow one another, so they share it. */
+/* The steps after the micro-batch follow one another, so they share it. */
 static ac_status add_after_workspace(ac_sequence *sequence, const ac_device *device,
                                      uint64_t bytes) {
   int value, end = ac_sequence_end(sequence);

@@ -12,7 +12,7 @@ static ac_status no_memory(void) {
   return ac_fail(AC_ERROR_MEMORY, "no memory to measure the stages of a graph");
 }
 
-/* What measuring goes by. */
+/* What a measurement needs. */
 typedef struct measuring {
   const ac_stages *stages;
   ac_device *device;
@@ -54,7 +54,7 @@ static uint64_t storage_bytes(const measuring *m, int storage) {
   return ac_align((uint64_t)ac_operand_bytes(&x), m->device->info.alignment);
 }
 
-/* The most bytes alive at a forward step, and at one behind these: values' beginnings and ends as
+/* The most bytes alive at a forward step, and at a later one. The beginnings and ends of values are
  * changes of a running sum. */
 static ac_status find_peaks(const piece *p, uint64_t *forward, uint64_t *backward) {
   const ac_sequence *sequence = &p->sequence;

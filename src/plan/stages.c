@@ -34,7 +34,7 @@ static bool casts_parameter(const ac_graph *graph, const ac_node *node) {
   return node->op == AC_OP_cast && ac_tensor_at(graph, node->in[0])->role == AC_ROLE_PARAMETER;
 }
 
-/* Notes that an activation is read by what stands at a place. */
+/* Notes that the node at this place reads its activations. */
 static void read_at(const ac_graph *graph, const ac_node *node, int place, int *last) {
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     int storage = activation(graph, node->in[i]);
@@ -42,8 +42,8 @@ static void read_at(const ac_graph *graph, const ac_node *node, int place, int *
   }
 }
 
-/* By storage, the last place in the forward list that reads it. A backward node without its forward
- * node does the forward work as well, where that one stood. */
+/* For each storage, the last place in the forward list that reads it. A backward node without its
+ * forward node also does the forward work, at the place of that node. */
 static void find_last(const ac_stages *stages, const bool *runs, int forward, int *last) {
   const ac_graph *graph = stages->graph;
   for (int p = forward; p < stages->node_count; p++) {
@@ -71,8 +71,8 @@ static void count_crossing(ac_stages *stages, int forward, const int *last, int6
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int storage = activation(graph, node->out[j]);
       if (storage < 0) continue;
-      /* What is to be recomputed is no boundary, which would be kept: it counts twice. So does a
-       * parameter that is cast for its reader. */
+      /* A tensor that the caller wants recomputed cannot be a boundary, because boundaries are
+       * kept: so it counts twice. So does a parameter that is cast for its reader. */
       const bool hinted = ac_tensor_at(graph, storage)->hint == AC_RECOMPUTE;
       const int weight = hinted || casts_parameter(graph, node) ? 2 : 1;
       stages->hinted |= hinted;
@@ -115,8 +115,8 @@ static void find_producers(ac_stages *stages) {
       }
 }
 
-/* Backward nodes stand in reverse order of the forward nodes that they belong to, so a stage's are
- * neighbours. */
+/* Backward nodes are in reverse order of the forward nodes that they belong to, so those of a stage
+ * are neighbours. */
 static void cut_backward(ac_stages *stages, int forward) {
   int p = forward;
   for (int s = stages->count - 1; s >= 0; s--) {
@@ -138,7 +138,7 @@ static bool only_pools(const ac_stages *stages, const ac_stage *stage) {
   return true;
 }
 
-/* Moves backward nodes from the list's end to behind the first forward nodes. */
+/* Moves backward nodes from the list's end to the place after the first forward nodes. */
 static ac_status move_pools(ac_stages *stages, int forward, int pools) {
   const size_t size = sizeof *stages->nodes;
   int *kept = malloc((size_t)(pools + 1) * size);

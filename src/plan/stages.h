@@ -5,15 +5,16 @@
  *   boundaries      a0      a1        a2        the activation that crosses the cut
  *   backward nodes  | b b   | b b b   | b b |   those that the stage's forward nodes' gradient rules appended
  *
- * Besides boundaries, a stage's backward nodes read activations of the stage itself. A variant of a stage
- * drops some of these after the forward pass; a backward node that wants a dropped one finds it computed
- * anew, right before, by the same forward nodes. Variants are found greedily: tensors are dropped in the
- * order of bytes saved per second of recomputing, and each length of that order is a variant (at most
- * AC_STAGE_VARIANTS of them, evenly chosen). A graph without any cut is one stage, where dropping is all
- * there is.
+ * A stage's backward nodes read boundaries, and activations of the stage itself. A variant of a
+ * stage drops some of these activations after the forward pass. They are computed anew, by the same
+ * forward nodes, right before the backward node that needs them. Variants are found greedily:
+ * tensors are dropped in the order of bytes saved per second of recomputing, and each length of
+ * that order is a variant (at most AC_STAGE_VARIANTS of them, evenly chosen). A graph without any
+ * cut is one stage, and can only drop activations within it.
  *
- * What comes before all that is trained has no backward nodes but those that pool statistics. It is no
- * stage: it runs once, pools right behind, and leaves the activation that the first stage takes. */
+ * What comes before all that is trained has no backward nodes except those that pool statistics. It
+ * is not a stage: it runs once, pools right after that, and leaves the activation that the first
+ * stage reads. */
 /* clang-format on */
 #ifndef AC_PLAN_STAGES_H
 #define AC_PLAN_STAGES_H
@@ -41,7 +42,7 @@ typedef struct ac_stages {
   ac_stage *stage;
   int count;
   bool hinted;   /* some activation is hinted to be recomputed */
-  int *stage_of; /* by storage: the stage whose forward nodes fill it, -1: none */
+  int *stage_of; /* by storage: the stage with the forward nodes that fill it, -1: none */
   int *producer; /* by storage: forward node, -1: none */
 } ac_stages;
 
@@ -82,7 +83,7 @@ typedef struct ac_order {
 ac_status ac_order_create(ac_order *order, const ac_stages *stages);
 void ac_order_free(ac_order *order);
 
-/* The order that operations on that chain stand for. */
+/* Turns operations on that chain into an order of nodes. */
 ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_chain *chain,
                        const ac_chain_operation *operations, int count);
 

@@ -1,10 +1,10 @@
 /* A caller's own optimizer (AC_OPTIMIZER_CALLBACK). The last op of an update that sees a
- * parameter's gradient (ops/clip.h) leaves it divided and clipped; behind it the caller is handed
- * that, the weights and what is kept for them, part by part, on the host.
+ * parameter's gradient (ops/clip.h) leaves it divided and clipped. After that op the caller gets
+ * this gradient, the weights and the optimizer's state, part by part, on the host.
  *
- * Where the device is the host these are the memory itself. Elsewhere gradient, weights and states
- * are copied to one after another in `views`, which has room for the part that takes most, and the
- * latter two back; but states in host memory (plan/moves.c) are there already. */
+ * If the device is the host, the caller gets the plan's own memory. Otherwise gradient, weights and
+ * states are copied into `views`, which has room for the largest part, and weights and states are
+ * copied back. States in host memory (plan/moves.c) need no copy. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -109,11 +109,10 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
 ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc) {
   const bool has = desc->step, needs = plan->problem.desc.optimizer == AC_OPTIMIZER_CALLBACK;
   if (has == needs) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 needs ? "trainer: the plan is for an optimizer of the caller's own, and there is "
-                         "none (ac_trainer_desc.step)"
-                       : "trainer: there is an optimizer of the caller's own, and the plan is not "
-                         "for one (AC_OPTIMIZER_CALLBACK)");
+  return ac_fail(AC_ERROR_ARGUMENT, needs ? "trainer: the plan is for an optimizer of the caller's "
+                                            "own; give it (ac_trainer_desc.step)"
+                                          : "trainer: an optimizer of the caller's own was given, "
+                                            "but the plan is not for one (AC_OPTIMIZER_CALLBACK)");
 }
 
 ac_status ac_callback_begin(ac_trainer *trainer) {

@@ -149,7 +149,8 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
   AC_REQUIRE(trainer, text);
   if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
-  if (size < 1) return ac_fail(AC_ERROR_ARGUMENT, "trainer: there is no room for the answer");
+  if (size < 1)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: give room for at least 1 byte of answer");
   if (count > trainer->instance.plan->info.micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);

@@ -152,7 +152,7 @@ static void report(fit *f, ac_fit_event *event) {
   f->resumed = ac_clock();
 }
 
-/* Before an update. A callback that stops does so behind it. */
+/* Runs before an update. If the callback asks to stop, the fit stops after the update. */
 static void report_decision(void *user, ac_trainer *trainer, ac_decision *decision) {
   fit *f = user;
   ac_fit_event event = {.kind = AC_FIT_DECISION,
@@ -247,7 +247,7 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.samples += event->samples;
 }
 
-/* Where a run stands beside its way through the data, as its last state says. */
+/* Takes the run's counters from its last state, except its place in the data. */
 static void take_standing(fit *f) {
   const ac_fit_position *at = &f->trainer->fit;
   f->result.updates = at->updates;
@@ -256,7 +256,7 @@ static void take_standing(fit *f) {
   f->least_loss = at->least_loss;
 }
 
-/* After a spike. The windows that come next are those behind it. */
+/* Goes back after a spike. The next windows are those after the spike. */
 static ac_status go_back(fit *f, ac_fit_event *event) {
   ac_trainer *trainer = f->trainer;
   event->went_back = true;
@@ -289,14 +289,14 @@ static bool finished(const fit *f) {
   return f->result.paused || is_whole(f);
 }
 
-/* What the window that comes next goes by, which may begin in the next epoch. */
+/* Sets the batch size of the next window, which may begin in the next epoch. */
 static void set_batch(fit *f) {
   const ac_place begin = ac_windows_lay(&f->windows, f->next).begin;
   f->trainer->batch = ac_windows_batch(&f->windows, begin);
 }
 
-/* It takes the place of one that was due after the last window, if that is of all samples, too. One
- * that has just ended training need not be made again. */
+/* The final evaluation. It replaces one that is due after the last window, if both use all samples.
+ * If the last evaluation ended training, it is not repeated. */
 static ac_status evaluate_finally(fit *f) {
   const int64_t limit = f->desc->eval_samples;
   const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
@@ -459,8 +459,8 @@ static ac_status check_stages(const ac_trainer *trainer, const ac_fit_desc *desc
   for (int i = 0; i < desc->batch_count; i++)
     if (!ac_problem_allows(&plan->problem, desc->batches[i].batch, info->micro_batch))
       return ac_fail(AC_ERROR_ARGUMENT,
-                     "fit: batch norm needs %lld samples at least, and batches of %lld in "
-                     "micro-batches of %lld have a micro-batch of fewer; give other batches",
+                     "fit: batch norm needs at least %lld samples, but batches of %lld in "
+                     "micro-batches of %lld have a smaller micro-batch; give other batches",
                      (long long)plan->problem.least, (long long)desc->batches[i].batch,
                      (long long)info->micro_batch);
   return AC_OK;
@@ -472,26 +472,27 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   AC_TRY(check_stages(trainer, desc));
   AC_TRY(ac_growth_check(trainer, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: there are %lld steps and %lld epochs; one of the two is to be given, and "
-                   "positive",
-                   (long long)desc->steps, (long long)desc->epochs);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: there are %lld steps and %lld epochs; give one of the two, and make it positive",
+        (long long)desc->steps, (long long)desc->epochs);
   if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: a pause before its first step, sample or second");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "fit: pause_step, pause_samples and pause_seconds must not be negative");
   const int64_t batch = largest_batch(trainer, desc);
   if ((unsigned)desc->last_window > AC_LAST_DROP)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
   if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
     return refuse_dropping(ac_dataset_count(desc->train), batch);
   if (desc->patience < 0 || !(desc->patience_gain >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: patience, and what a better loss gains, are not below 0");
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: patience and patience_gain must not be negative");
   if (desc->patience && !(desc->validation && desc->eval_every > 0))
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: patience is with validations: give data for them, and eval_every");
+                   "fit: patience needs validations: give data for them, and eval_every");
   if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the learning rate goes by validation: give data for it, and eval_every");
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: the learning rate depends on validation: give data for it, and eval_every");
   if (desc->fingerprint && !ac_fingerprint_may_be(desc->fingerprint))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
@@ -502,9 +503,8 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
   if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: a window that is carried over comes in two pieces, and the plan was made "
-                   "for whole windows");
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: a window that is carried over comes in two pieces, but "
+                                      "the plan was made for whole windows");
   return AC_OK;
 }
 
@@ -537,12 +537,13 @@ static ac_status check_window(const fit *f) {
                 batch = ac_windows_batch(&f->windows, f->next);
   if (f->done && f->trainer->batch != batch)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the window in progress is of a batch of %lld, and here one of %lld begins",
+                   "fit: the window in progress has a batch of %lld, but a batch of %lld begins "
+                   "here; give the batches that the run had",
                    (long long)f->trainer->batch, (long long)batch);
   if (f->done <= count) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "fit: the window in progress has %lld samples, and with this end of an epoch and "
-                 "of all it would have %lld",
+                 "fit: the window in progress has %lld samples, but with these ends of epochs and "
+                 "of the run it would have %lld",
                  (long long)f->done, (long long)count);
 }
 
@@ -563,17 +564,19 @@ static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *de
   const char *had = trainer->fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
   const int64_t count = ac_dataset_count(desc->train);
   if (at->count != count)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the run to go on with had %lld samples to train on, and there are %lld",
-                   (long long)at->count, (long long)count);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: the run that this continues trained on %lld samples, but now there are %lld",
+        (long long)at->count, (long long)count);
   if (at->no_shuffle != desc->no_shuffle || (!desc->no_shuffle && at->seed != desc->seed))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the run to go on with took its samples in another order (seed %llu%s)",
-                   (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: the run that this continues took its samples in another order (seed %llu%s)",
+        (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
   if (*had && *has && strcmp(had, has) != 0)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the run to go on with trained on data of fingerprint \"%s\", and that of "
-                   "these is \"%s\"",
+                   "fit: the run that this continues trained on data of fingerprint \"%s\", but "
+                   "these have \"%s\"",
                    had, has);
   return AC_OK;
 }
@@ -618,8 +621,9 @@ ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *window
   if (count < 1 || batch < 1 || (unsigned)desc->last_window > AC_LAST_DROP || desc->epochs < 0 ||
       desc->epochs > INT64_MAX / 2 / count)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: nobody can count windows of %lld in %lld epochs of %lld", (long long)batch,
-                   (long long)desc->epochs, (long long)count);
+                   "fit: windows of %lld samples in %lld epochs of %lld cannot be counted: a "
+                   "number is negative, zero or too large",
+                   (long long)batch, (long long)desc->epochs, (long long)count);
   const ac_windows laid = {.count = count,
                            .batch = desc->growth.from > 0 ? desc->growth.from : batch,
                            .epochs = desc->epochs,

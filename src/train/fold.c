@@ -1,15 +1,15 @@
 /* Windows whose gradients are folded into what the optimizer keeps, micro-batch by micro-batch
- * (ops/fold.h). With S the loss scale, W the window's weight, known before it, and g a
- * micro-batch's gradient of S times the sum of losses,
+ * (ops/fold.h). With S the loss scale, W the window's weight, which is known before the window, and
+ * g a micro-batch's gradient of S times the sum of losses,
  *
  *   SGD     m = momentum m + sum of g / (S W)
  *   Muon    m = momentum m + (1 - momentum) sum of g / (S W)
  *   AdamW   m = beta1 m + (1 - beta1) sum of g / (S W)
  *           v = beta2 v + (1 - beta2) sum of (g / (S W))^2
  *
- * where the first micro-batch multiplies what is kept and all of them add. The update then steps by
- * m as it is: SGD adds its weight decay. Of a window nothing can be taken back. Nothing is folded
- * of one that nothing can be divided by, which is known before it as well, so it is skipped. */
+ * where the first micro-batch multiplies the state, and all of them add to it. The update then
+ * steps by m as it is; SGD adds its weight decay. A window cannot be undone. If W is too small to
+ * divide by, which is also known before the window, nothing is folded and the window is skipped. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -20,17 +20,14 @@ ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_kind kind = plan->problem.desc.optimizer;
   if (!ac_plan_folds(plan)) return AC_OK;
   if (o->clip > 0 || ac_groups_clip(&trainer->groups))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the plan folds gradients as they come, before there is a norm of all "
-                   "to clip");
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, so they "
+                                      "cannot be clipped by the norm of all");
   if ((kind == AC_SGD && o->nesterov) || (kind == AC_MUON && !o->muon_no_nesterov))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the plan folds gradients into the momentum, and Nesterov's look-ahead "
-                   "needs them beside it");
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients into the momentum, but "
+                                      "Nesterov's look-ahead needs the gradients themselves");
   if (trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the plan folds gradients as they come, and a dynamic loss scale needs "
-                   "windows that can be skipped");
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, but a "
+                                      "dynamic loss scale needs windows that can be skipped");
   return AC_OK;
 }
 
@@ -62,8 +59,8 @@ static bool may_weigh(const ac_trainer *trainer) {
 ac_status ac_fold_check_window(const ac_trainer *trainer) {
   if (!ac_plan_folds(trainer->instance.plan) || !isnan(factor_of(trainer))) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: what the loss weighs cannot be counted before the window, and what is "
-                 "folded is divided by that; nothing was changed");
+                 "trainer: folded gradients are divided by the weight of the loss, which cannot be "
+                 "counted before the window; nothing was changed");
 }
 
 bool ac_fold_is_left_out(const ac_trainer *trainer) {
@@ -121,8 +118,8 @@ static void spoil(ac_trainer *trainer, const char *why) {
 void ac_fold_leave(ac_trainer *trainer) {
   const bool begun = trainer->window_samples > 0 || trainer->broken;
   if (ac_plan_folds(trainer->instance.plan) && begun && !ac_fold_is_left_out(trainer))
-    spoil(trainer, "a window was left half way, and what of its gradients was folded into the "
-                   "optimizer's state is still there; load a state");
+    spoil(trainer, "a window was left half way, and a part of its gradients is in the optimizer's "
+                   "state; load a state");
 }
 
 ac_status ac_fold_fail(ac_trainer *trainer, bool finite) {

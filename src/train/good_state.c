@@ -17,9 +17,9 @@ static bool goes_back(const ac_trainer *trainer) {
 ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!goes_back(trainer)) return AC_OK;
   if (!desc->good_state || !*desc->good_state || desc->good_every < 0)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: going back after a spike takes a file for the good state, saved every so "
-                   "many windows");
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: to go back after a spike, give a file for the good state, and how often to save it");
   return AC_OK;
 }
 
@@ -32,10 +32,9 @@ static ac_status check_file(const char *path, int64_t step) {
   if (status != AC_OK) {
     char why[512];
     snprintf(why, sizeof why, "%s", ac_last_error());
-    return ac_fail(status,
-                   "%s; without this good state, of step %s, the run goes on only with another "
-                   "policy for spikes",
-                   why, wanted);
+    return ac_fail(
+        status, "%s; the good state of step %s is missing; continue with another policy for spikes",
+        why, wanted);
   }
   const char *found = ac_model_file_metadata(file, "accrue.state.fit.steps");
   const bool same = found && !strcmp(found, wanted);

@@ -56,9 +56,8 @@ ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t f
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
   if (!trainer->deciding)
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: what a window's gradients are divided by is known while its update is "
-                   "being decided, and at no other time");
+    return ac_fail(AC_ERROR_STATE, "trainer: the mean of a window's gradients is known only while "
+                                   "its update is being decided");
   if (!(trainer->reduced_weight > 0))
     return ac_fail(AC_ERROR_STATE, "trainer: the window weighs nothing, so it has no mean");
   return read_gradient(trainer, gradient, first, count,

@@ -14,7 +14,7 @@ typedef struct ac_groups {
   int *of; /* by parameter: its group, or -1 */
 } ac_groups;
 
-/* Those of a description; release them after a failure too. */
+/* Takes the groups of a description; release them, also after a failure. */
 ac_status ac_groups_begin(ac_groups *groups, const ac_graph *graph, const ac_trainer_desc *desc);
 /* Back to the description's settings. */
 void ac_groups_reset(ac_groups *groups, const ac_trainer_desc *desc);
@@ -23,7 +23,8 @@ ac_status ac_groups_set(ac_groups *groups, int group, const ac_group_settings *s
 
 /* The settings of a parameter; NULL: it is in no group. */
 const ac_group_settings *ac_groups_of(const ac_groups *groups, int parameter);
-/* The group by whose norm a parameter is clipped; AC_MAX_GROUPS: that of all others. */
+/* The group that a parameter is clipped with; AC_MAX_GROUPS: it is clipped by the norm of all
+ * parameters without a clip of their group's. */
 int ac_groups_clipping(const ac_groups *groups, int parameter);
 /* Whether one of them has a clip. */
 bool ac_groups_clip(const ac_groups *groups);

@@ -1,10 +1,10 @@
-/* A batch B doubles once |noise scale| of the windows so far, less its own deviation, is at least
- * the batch that would follow: up to there larger batches save updates (arXiv 1812.06162, section
- * 2.2). What the noise scale is made of does not depend on the batch, so its averages stay; but
- * enough windows have to be measured in between, so that the new ones have a say.
+/* A batch B doubles when |noise scale| of the windows so far, minus its own deviation, is at least
+ * the doubled batch: up to there larger batches save updates (arXiv 1812.06162, section 2.2). The
+ * averages that the noise scale is computed from do not depend on the batch, so they stay. But
+ * enough windows have to be measured between two changes, so that the new ones count.
  *
- * It follows from measurements alone, which repeat, so a run repeats too; and as the schedule is
- * one of batches at windows, it is the run that has this schedule from the beginning. */
+ * The batches depend only on measurements that repeat, so a run repeats. They are kept as a
+ * schedule of batches by window: a run with that schedule from the beginning is the same run. */
 #include "train/growth.h"
 
 #include "core/error.h"
@@ -26,14 +26,12 @@ static ac_status check_noise(const ac_trainer *trainer, int64_t from) {
                    "fit: batches grow by the gradient noise scale, which the trainer was not asked "
                    "to measure (noise_every)");
   if (!ac_plan_keeps_gradients(plan))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: batches grow by the gradient noise scale, and the plan keeps no gradients "
-                   "to measure it by");
+    return ac_fail(AC_ERROR_ARGUMENT, "fit: batches grow by the gradient noise scale, but the plan "
+                                      "keeps no gradients to measure it");
   if (!trainer->noise.possible || from <= plan->info.micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: batches grow by the gradient noise scale, which is not known of one "
-                   "micro-batch: the first batch of %lld has to be larger than the micro-batch of "
-                   "%lld",
+                   "fit: batches grow by the gradient noise scale, which needs two micro-batches: "
+                   "the first batch of %lld must be larger than the micro-batch of %lld",
                    (long long)from, (long long)plan->info.micro_batch);
   return AC_OK;
 }
@@ -44,14 +42,14 @@ ac_status ac_growth_check(const ac_trainer *trainer, const ac_fit_desc *desc) {
   if (!wish->from) return AC_OK;
   if (desc->batch_count)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: batches go by a schedule or grow by the gradient noise scale, not both");
+                   "fit: batches follow a schedule or grow by the gradient noise scale, not both");
   if (wish->from < 1 || wish->from > most)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: batches that grow begin with %lld, and the plan is for 1 to %lld",
+                   "fit: batches that grow begin with %lld, but the plan is for 1 to %lld",
                    (long long)wish->from, (long long)most);
   if (wish->windows < 0 || !(wish->factor >= 0) || isinf(wish->factor))
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the windows before a batch grows, and its factor, are not below 0");
+                   "fit: the windows before a batch grows, and its factor, must not be negative");
   return check_noise(trainer, wish->from);
 }
 
@@ -68,7 +66,7 @@ ac_status ac_growth_begin(ac_trainer *trainer, const ac_fit_desc *desc) {
   const int64_t largest = growth->stages[growth->count - 1].batch,
                 most = trainer->instance.plan->info.batch;
   if (largest <= most) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT, "fit: batches have grown to %lld, and the plan is for %lld",
+  return ac_fail(AC_ERROR_ARGUMENT, "fit: batches have grown to %lld, but the plan is for %lld",
                  (long long)largest, (long long)most);
 }
 
@@ -115,7 +113,7 @@ void ac_growth_put(const ac_growth *growth, char text[AC_GROWTH_TEXT]) {
   snprintf(text + used, AC_GROWTH_TEXT - used, " %" PRId64, growth->measured);
 }
 
-/* A number in [0, INT64_MAX / 2]; behind it *text is at what follows. */
+/* Reads a number in [0, INT64_MAX / 2] and moves *text past it. */
 static int64_t take_number(const char **text) {
   char *end;
   const long long number = strtoll(*text, &end, 10);

@@ -8,7 +8,7 @@
 typedef struct ac_growth {
   int count; /* of stages; 0: batches do not grow */
   ac_batch_stage stages[AC_MAX_BATCH_STAGES];
-  int64_t measured; /* windows whose noise was measured before the last stage */
+  int64_t measured; /* windows with measured noise before the last stage */
 } ac_growth;
 
 /* Refuses what makes no sense, and where the noise scale cannot be known. */
@@ -18,7 +18,7 @@ ac_status ac_growth_check(const ac_trainer *trainer, const ac_fit_desc *desc);
 ac_status ac_growth_begin(ac_trainer *trainer, const ac_fit_desc *desc);
 /* After an update, with so many windows over. The batch that follows if it grows now, or 0. */
 int64_t ac_growth_take(ac_trainer *trainer, const ac_batch_growth *wish, int64_t windows);
-/* Where a state was loaded but the way through the data stays, this schedule, too. */
+/* After a state was loaded without its place in the data: keeps this schedule as well. */
 void ac_growth_keep(ac_trainer *trainer, const ac_growth *growth);
 
 /* "32@0,64@120 45": batches at windows, then what was measured before the last. False if a text is

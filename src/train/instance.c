@@ -77,7 +77,7 @@ static void *handle_of(const ac_instance *instance, const ac_prepared *prepared,
   return instance->persistent[ac_tensor_at(instance->plan->graph, slot.tensor)->storage];
 }
 
-/* In the run state, for ops that go by the window at hand. */
+/* Attributes from the run state, for ops that depend on the current window. */
 static const void *window_attributes(const ac_instance *instance, const ac_step *step) {
   const ac_node *node = ac_node_at(instance->plan->graph, step->node);
   const ac_tensor *gradient = ac_tensor_at(instance->plan->graph, node->in[0]);
@@ -420,7 +420,7 @@ static ac_status run_together(ac_instance *instance, int begin, int count) {
   char text[128];
   const ac_graph *graph = instance->plan->graph;
   const ac_node *first = ac_node_at(graph, instance->main.sequence->steps[begin].node);
-  return ac_fail_prefix(status, "%s or one of %d steps behind it",
+  return ac_fail_prefix(status, "%s or one of %d steps after it",
                         ac_node_text(text, sizeof text, graph, first), count - 1);
 }
 

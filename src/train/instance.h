@@ -36,7 +36,7 @@ typedef struct ac_callback_attributes {
   double rate, weight_decay;
 } ac_callback_attributes;
 
-/* What the ops that go by the window (ac_op_desc.by_window) are handed, for one parameter. */
+/* What ops that depend on the window (ac_op_desc.by_window) get, for one parameter. */
 typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
   ac_fold_attributes fold;
@@ -76,15 +76,15 @@ typedef struct ac_fed_loss {
   int targets, weights; /* inputs; -1: none */
 } ac_fed_loss;
 
-/* Asked before each step of an update that stands among a micro-batch's: whether it runs. It goes
- * by a parameter's gradient, or by what was pooled for the parameter; -1: by nothing but whether
- * there is an update, as averages do. */
+/* Called before each step of an update that is among a micro-batch's steps, to ask whether it runs.
+ * That depends on the gradient of `parameter`, or on what was pooled for it; -1: only on whether
+ * there is an update, as for averages. */
 typedef struct ac_gate {
   ac_status (*ask)(void *user, int parameter, bool *runs); /* NULL: all run */
   void *user;
 } ac_gate;
 
-/* Called behind a step that hands a parameter over (ac_problem_hands_over), with the handle of its
+/* Called after a step that hands a parameter over (ac_problem_hands_over), with the handle of its
  * gradient. */
 typedef struct ac_hand_over {
   ac_status (*step)(void *user, int parameter, const void *gradient); /* NULL: there is none */
@@ -115,7 +115,7 @@ typedef struct ac_instance {
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
   ac_update_attributes *updates; /* by parameter */
-  const char *unusable; /* why parameters are no model until others are loaded; NULL: they are */
+  const char *unusable; /* why parameters cannot be used until others are loaded; NULL: they can */
 } ac_instance;
 
 /* A handle of bytes of the plan's address space. */
@@ -138,7 +138,7 @@ typedef struct ac_kept_sums {
 } ac_kept_sums;
 ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
 ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
-/* Brings all that a window's end goes by to the host, or one cell of it. */
+/* Brings all that the end of a window depends on to the host, or one cell of it. */
 ac_status ac_instance_fetch_control(ac_instance *instance);
 ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell);
 
@@ -185,8 +185,8 @@ typedef enum ac_loss_division {
 } ac_loss_division;
 ac_loss_division ac_instance_division(const ac_instance *instance);
 
-/* By loss, the factor that its gradient has beside the loss scale, in a window of so many samples
- * and these weights (NULL: of one unit for each row). */
+/* Finds, for each loss, the factor of its gradient in addition to the loss scale, in a window of so
+ * many samples and these weights (NULL: of one unit for each row). */
 void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
                              double shares[AC_MAX_LOSSES]);
 
@@ -213,8 +213,9 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
 
 /* ---- steps in any order: together.c ---------------------------------------------------------- */
 
-/* By step of the main sequence, behind its micro-batch: how many steps, from this one on, may run
- * in any order. It is set where such a row begins; rows follow one another. To be freed. */
+/* For each step of the main sequence after its micro-batch: how many steps, from this one on, may
+ * run in any order. The number is set at the first step of such a row; rows follow one another.
+ * Free the list. */
 ac_status ac_together_find(const ac_plan *plan, int **together);
 
 /* ---- state in host memory: moves.c ------------------------------------------------------------
@@ -246,9 +247,9 @@ ac_status ac_numerics_collect(ac_instance *instance);
 /* ---- parameters: parameters.c ---------------------------------------------------------------- */
 
 ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
-/* Refuses to use parameters that are no model, on behalf of `who`. */
+/* Fails if parameters cannot be used; the message names the function `who`. */
 ac_status ac_instance_check_usable(const ac_instance *instance, const char *who);
-/* Of the parameters whose names match `pattern` (NULL: all), of which there must be one. */
+/* Loads the parameters that match `pattern` (NULL: all); there must be at least one. */
 ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
                            const char *optional_prefix);
 ac_status ac_instance_save(ac_instance *instance, const char *path, const char *pattern,
@@ -260,8 +261,8 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
                                       int64_t count, const float *data);
 ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
                                      float *data);
-/* Reads all parameters; AC_ERROR_NOT_FINITE names, on behalf of `who`, the first that is not
- * finite.
+/* Reads all parameters. Fails with AC_ERROR_NOT_FINITE at the first that is not finite; the message
+ * names it and the function `who`.
  */
 ac_status ac_instance_check_finite(ac_instance *instance, const char *who);
 /* Elements of a tensor of any float type, converted to f32. */
@@ -284,12 +285,14 @@ typedef struct ac_gather {
 } ac_gather;
 
 ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset);
-/* Refuses, on behalf of `who`, what a function that reads samples for this instance may not do. */
+/* Fails if it is called by a function that reads samples for this instance; the message names the
+ * function `who`. */
 ac_status ac_instance_check_reading(const ac_instance *instance, const char *who);
 /* Reads one sample into place `slot` of the staging buffers. */
 ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);
-/* Who is asked before each micro-batch whether to stop, and whether the answer was yes. */
+/* The function that is asked before each micro-batch whether to stop, and whether the answer was
+ * yes. */
 typedef struct ac_stop {
   bool (*ask)(void *user); /* NULL: never */
   void *user;
@@ -301,7 +304,8 @@ static inline bool ac_stop_asked(ac_stop *stop) {
   return stop->stopped;
 }
 
-/* Forward only over a dataset with the given sequence. Where it is stopped there is no result. */
+/* Evaluates a dataset with the given sequence, forward only. If it is stopped, there is no
+ * result. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
                                int64_t limit, ac_stop *stop, ac_evaluation *result);
 

@@ -69,7 +69,7 @@ static ac_status read_blocks(const ac_instance *instance, const ac_cell *cell, i
   return AC_OK;
 }
 
-/* Beyond 2^126 there is no scale, and the second state has no sign. */
+/* A scale is at most 2^126, and the second state has no sign. */
 static ac_status check_values(int state, int64_t count, const float *data) {
   for (int64_t i = 0; i < count; i++)
     if (!(fabsf(data[i]) <= 0x1p126f) || (state > 0 && data[i] < 0))
@@ -78,7 +78,7 @@ static ac_status check_values(int state, int64_t count, const float *data) {
   return AC_OK;
 }
 
-/* Of the last block, what lies behind the parameter's elements is zero. */
+/* In the last block, codes after the parameter's elements are zero. */
 static ac_status write_blocks(const ac_instance *instance, const ac_cell *cell, int64_t first,
                               int64_t count, const float *data) {
   const ac_graph *graph = instance->plan->graph;
@@ -114,7 +114,8 @@ ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_usable(trainer));
   if (updates < 0 || updates > INT64_MAX / 2)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld updates cannot have been made",
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the number of updates must not be negative; it is %lld",
                    (long long)updates);
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; update or discard it first");

@@ -49,7 +49,7 @@ ac_status ac_layers_begin(ac_trainer *trainer) {
   ac_layers *layers = &trainer->layers;
   int64_t floats = 0;
   if (trainer->desc.layers_every < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: layers are measured every %lld updates",
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: layers_every must not be negative; it is %lld",
                    (long long)trainer->desc.layers_every);
   layers->every = trainer->desc.layers_every;
   if (!layers->every) return AC_OK;
@@ -89,7 +89,8 @@ static ac_status read_weights(ac_trainer *trainer, int index, float *data) {
   return AC_OK;
 }
 
-/* Where outputs stand in elements [first, first + count) of a gradient, and are not zero there. */
+/* Marks the outputs that have an element that is not zero among [first, first + count) of a
+ * gradient. */
 static void mark_alive(ac_layers *layers, const ac_layer *layer, int64_t first, int64_t count) {
   unsigned char *alive = layers->alive + layer->first_unit;
   const int64_t inner = layer->elements / layer->units;
@@ -214,8 +215,8 @@ ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
-/* "MEASURED PARAMETERS", then for each that is trained " ZERO LOGS UNITS", in which each output is
- * a 0 or a 1, or "-" stands for none. */
+/* The text is "MEASURED PARAMETERS", then " ZERO LOGS UNITS" for each trained parameter. UNITS has
+ * a 0 or a 1 for each output, or is "-" if there are none. */
 char *ac_layers_put(const ac_layers *layers) {
   const size_t room = 64 + 64 * (size_t)layers->count + (size_t)layers->outputs;
   char *text = malloc(room);
@@ -234,8 +235,8 @@ char *ac_layers_put(const ac_layers *layers) {
   return text;
 }
 
-/* How many letters stand there for a layer's outputs; 0: none that make sense. Of a plan that keeps
- * no gradients there is a "-" where one that keeps them knows outputs: then they are not the same.
+/* How many letters the text has for a layer's outputs; 0: it makes no sense. A plan that keeps no
+ * gradients writes "-" where a plan that keeps them writes outputs: then they are not the same.
  */
 static int64_t count_letters(const ac_layer *layer, const char *text, bool *same) {
   const int64_t units = (int64_t)strspn(text, "01");
@@ -245,7 +246,7 @@ static int64_t count_letters(const ac_layer *layer, const char *text, bool *same
   return none ? 1 : units;
 }
 
-/* The numbers at *text, which goes behind them. */
+/* Reads the numbers at *text and moves it past them. */
 static bool read_layer(const char **text, int64_t measured, int64_t *zero, double *logs) {
   char *middle, *end;
   *zero = strtoll(*text, &middle, 10);

@@ -18,7 +18,7 @@ typedef struct ac_layer {
 
 typedef struct ac_layers {
   int64_t every;    /* 0: nothing is measured */
-  int64_t measured; /* updates so far, of which the last was this one (0: none since a start) */
+  int64_t measured; /* updates measured so far; the last one was this (0: none since a start) */
   int64_t update;
   int count;
   ac_layer *of;          /* by parameter */
@@ -41,8 +41,8 @@ ac_status ac_layers_after(ac_trainer *trainer);
 
 /* What is remembered as text, which the caller frees; NULL: no memory. */
 char *ac_layers_put(const ac_layers *layers);
-/* Whether a text is of these layers, and takes it over if it is of the same outputs, too. NULL:
- * nothing is remembered. */
+/* True if a text describes these layers. If it also has the same outputs, its values are used.
+ * NULL: nothing is remembered. */
 bool ac_layers_fit(const ac_layers *layers, const char *text, bool *same);
 void ac_layers_take(ac_layers *layers, const char *text);
 

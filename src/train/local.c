@@ -1,11 +1,11 @@
-/* Windows whose parameters are stepped in their only pass, one by one (AC_GRADIENTS_FUSED_LOCAL).
- * Behind the losses and its own gradient, which nothing adds to any more, stands each parameter's
- * step (plan/passes.c). When its turn comes the host reads the losses, once, and the two numbers
- * that were measured of the gradient, sets the factor clip / (loss scale x weight), or leaves the
- * step out. With a loss that is not finite, or weights that no factor can divide by, none is taken.
- * Running statistics come last, and move where they are finite and some parameter was stepped.
+/* Windows with one pass, in which parameters are stepped one by one (AC_GRADIENTS_FUSED_LOCAL). The
+ * step of a parameter comes after the losses and after its own gradient, when nothing is added to
+ * that any more (plan/passes.c). Before the step the host reads the losses, once, and the two
+ * numbers that were measured of the gradient. Then it sets the factor clip / (loss scale x weight),
+ * or leaves the step out. If a loss is not finite, or the weight is too small to divide by, no step
+ * is taken. Running statistics come last; they move if they are finite and a parameter was stepped.
  *
- * The reads wait for the device, once for each parameter: that is the price of one pass. */
+ * Each read waits for the device, once for each parameter. That is the price of one pass. */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -71,7 +71,7 @@ static ac_status decide_anew(pass *p, int parameter, bool *runs) {
   return AC_OK;
 }
 
-/* What clips a gradient comes before the step by it, and is asked about, too. */
+/* The op that clips a gradient comes before its step; this is called for both. */
 static ac_status decide(void *user, int parameter, bool *runs) {
   pass *p = user;
   if (parameter < 0) {

@@ -48,7 +48,7 @@ ac_status ac_instance_check_weights(const ac_instance *instance, const double fe
     double summed = ac_instance_loss_sums(instance, k).weight;
     if (isnan(fed[k]) || !isfinite(summed) || fabs(summed - fed[k]) <= tolerance * fed[k]) continue;
     return ac_fail(AC_ERROR_INTERNAL,
-                   "the device counted losses%s%s of weight %.9g where samples of weight %.9g were "
+                   "the device counted losses%s%s of weight %.9g, but samples of weight %.9g were "
                    "fed; nothing was changed",
                    *graph->losses[k].name ? " of " : "", graph->losses[k].name, summed, fed[k]);
   }

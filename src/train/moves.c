@@ -4,7 +4,7 @@
  *   the step waits for its own way in, which began one point before;
  *   the way in of the next begins, once all is done that was queued before this step;
  *   the step is queued;
- *   what follows waits for the way out of the one before, whose memory may then be another's;
+ *   what follows waits for the way out of the one before, because its memory may then be reused;
  *   its own way out begins, once it is done. */
 #include "train/instance.h"
 

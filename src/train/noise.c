@@ -1,17 +1,19 @@
 /* The gradient of a mean over B samples has the expected squared norm |G|^2 + tr(Sigma) / B, with G
- * the true gradient and Sigma the covariance of a single sample's. A window has two means of its
- * own: over its first micro-batch, b samples, and over all of it, B. Two equations give estimates
- * without a bias,
+ * the true gradient and Sigma the covariance of a single sample's. A window has two means: over its
+ * first micro-batch of b samples, and over all B samples. Two equations give estimates without a
+ * bias,
  *
  *   |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)
  *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B),
  *
- * which are averaged apart over windows, as the ratio of two noisy numbers has one, and divided
- * then. Means are by weight, so b and B are weights too, in samples of the window's mean weight.
+ * Both are averaged over windows first and then divided, because the ratio of two noisy numbers has
+ * a bias. Means are weighted, so b and B are also weights, in units of the window's mean weight of
+ * a sample.
  *
- * It costs one more pass over the gradients, as at the end of a window. What that and the window
- * take says a fixed model of a middling device, not a clock, so that a run repeats; a window is
- * measured every so many updates that this is at most 1 % of all. */
+ * A measurement costs one more pass over the gradients, like the one at the end of a window. The
+ * time of that pass and of a window is computed by a fixed model of an average device, not measured
+ * by a clock, so that a run repeats. Windows are measured so seldom that this costs at most 1 % of
+ * the time. */
 #include "train/noise.h"
 
 #include "core/error.h"
@@ -118,7 +120,7 @@ void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
   const double all = (double)trainer->window_samples,
                squares = update->grad_norm * update->grad_norm;
   const double first = noise->first_weight * all / update->weight;
-  /* What has no weight of its own behind the first micro-batch says nothing. */
+  /* A window without weight after its first micro-batch tells nothing. */
   if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
   if (!ac_noise_add(&noise->averages, noise->first_squares, squares, first, all)) return;
   noise->count++;

@@ -15,10 +15,9 @@ ac_status ac_noise_layers_begin(ac_trainer *trainer) {
   const size_t parameters = (size_t)trainer->instance.plan->graph->parameter_count + 1;
   if (!trainer->desc.noise_layers) return AC_OK;
   if (!trainer->desc.noise_every)
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "trainer: the noise of each parameter's gradient (noise_layers) is measured with "
-        "that of all: give noise_every, too");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the noise of each parameter's gradient (noise_layers) is measured "
+                   "with that of all: also give noise_every");
   layers->of = calloc(parameters, sizeof *layers->of);
   return layers->of ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for the noise of parameters");
 }
@@ -29,7 +28,7 @@ void ac_noise_layers_release(ac_noise_layers *layers) {
 
 /* ---- a window -------------------------------------------------------------------------------- */
 
-/* The squared norm of the sum of a parameter's gradients, as it stands in the host's copy. */
+/* The squared norm of the sum of a parameter's gradients, from the host's copy. */
 static double squares_of(const ac_trainer *trainer, int parameter) {
   const ac_cell *cell = ac_plan_cell(trainer->instance.plan, AC_ROLE_STATISTICS, parameter, 0);
   return ac_trainer_measure(trainer, cell).squares;

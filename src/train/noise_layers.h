@@ -27,8 +27,8 @@ typedef struct ac_noise_layers {
 ac_status ac_noise_layers_begin(ac_trainer *trainer);
 void ac_noise_layers_release(ac_noise_layers *layers);
 
-/* After the first micro-batch of a window, whose losses weigh so much, and at its end; b and B are
- * what they are in noise.c. */
+/* Measures after the first micro-batch of a window, when its losses have this weight, and at the
+ * end of the window. b and B have the same meaning as in noise.c. */
 void ac_noise_layers_measure(ac_trainer *trainer, double weight);
 /* Where a window is over, or thrown away. */
 void ac_noise_layers_leave(ac_trainer *trainer);
@@ -41,8 +41,9 @@ bool ac_noise_add(ac_noise_averages *averages, double b_squares, double B_square
 /* What averages of so many windows come to. */
 ac_noise_scale ac_noise_scale_of(const ac_noise_averages *averages, int64_t windows);
 
-/* As text, to be freed; NULL: there is no memory. And back: false if it is none of as many
- * parameters, which leaves all as it was; `layers` without a table only has the text checked. */
+/* Writes the table as text; free it; NULL: there is no memory. And reads it back: false if the text
+ * does not have as many parameters, and then nothing changes. If `layers` has no table, the text is
+ * only checked. */
 char *ac_noise_layers_text(const ac_noise_layers *layers, int parameters, bool window);
 bool ac_noise_layers_get(ac_noise_layers *layers, int parameters, const char *text);
 

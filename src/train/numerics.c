@@ -57,7 +57,7 @@ void ac_numerics_free(ac_instance *instance) {
   free(totals->copy);
 }
 
-/* A step of a parameter may stand among the others. */
+/* The update of a parameter may be among the steps of a micro-batch. */
 static bool in_micro_batch(const ac_instance *instance, const ac_step *step) {
   return ac_node_at(instance->plan->graph, step->node)->phase == AC_PHASE_MICRO_BATCH;
 }

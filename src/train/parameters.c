@@ -208,7 +208,7 @@ static ac_status check_in_file(const ac_model_file *file, int found, const ac_te
   for (int i = more; same && i < there->rank; i++) same = there->shape[i] == tensor->shape.dim[i];
   if (same) return AC_OK;
   char text[AC_SHAPE_TEXT];
-  return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is no float tensor of shape %s", path,
+  return ac_fail(AC_ERROR_FORMAT, "%s: tensor \"%s\" is not a float tensor of shape %s", path,
                  tensor->name, ac_shape_text(text, &tensor->shape));
 }
 

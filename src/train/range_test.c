@@ -46,7 +46,7 @@ static ac_status keep_cells(const ac_trainer *trainer, kept *k) {
     if (room) AC_TRY(ac_state_read_cell(&trainer->instance, cell, 0, cell->count, k->cells[i]));
   }
   return room ? AC_OK
-              : ac_fail(AC_ERROR_MEMORY, "range test: no memory to keep what the trainer is");
+              : ac_fail(AC_ERROR_MEMORY, "range test: no memory to keep the trainer's state");
 }
 
 static ac_status keep(const ac_trainer *trainer, kept *k) {
@@ -90,7 +90,7 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
       status = ac_state_write_cell(&trainer->instance, &plan->cells[i], 0, plan->cells[i].count,
                                    k->cells[i]);
   trainer->instance.unusable =
-      status == AC_OK ? NULL : "what it was before a range test could not be put back";
+      status == AC_OK ? NULL : "its state from before a range test could not be restored";
   return status;
 }
 
@@ -222,12 +222,14 @@ static ac_status test_rates(ac_trainer *trainer, range_test *t) {
   const int64_t updates = desc->updates ? desc->updates : 100;
   t->divergence = ac_or_default(desc->divergence, 4);
   if (!(ac_is_positive_float(least) && least < most && ac_is_float(most)))
-    return ac_fail(AC_ERROR_ARGUMENT, "range test: rates cannot rise from %g to %g", least, most);
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "range test: rates must be positive and rise; they go from %g to %g", least,
+                   most);
   if (updates < 10)
-    return ac_fail(AC_ERROR_ARGUMENT, "range test: %lld updates are fewer than 10",
+    return ac_fail(AC_ERROR_ARGUMENT, "range test: updates must be at least 10; they are %lld",
                    (long long)updates);
   if (!(t->divergence > 1))
-    return ac_fail(AC_ERROR_ARGUMENT, "range test: a loss diverges above 1 times its least, not %g",
+    return ac_fail(AC_ERROR_ARGUMENT, "range test: divergence must be greater than 1; it is %g",
                    t->divergence);
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "range test: a window is in progress; update or discard it");

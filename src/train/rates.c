@@ -36,7 +36,8 @@ ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_deciding(trainer));
   if (trainer->desc.schedule.kind != AC_SCHEDULE_PLATEAU)
-    return ac_fail(AC_ERROR_STATE, "trainer: the schedule does not go by validations");
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the schedule does not use validations; only AC_SCHEDULE_PLATEAU does");
   ac_plateau_observe(&trainer->plateau, &trainer->desc.schedule, loss);
   return AC_OK;
 }

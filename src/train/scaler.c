@@ -1,12 +1,12 @@
-/* Loss scaling (Micikevicius et al., arXiv 1710.03740). Of a dynamic scale the state is (scale,
+/* Loss scaling (Micikevicius et al., arXiv 1710.03740). The state of a dynamic scale is (scale,
  * clean):
  *
  *   overflow:  scale = max(backoff scale, floor);  clean = 0
  *   else:      clean + 1 < interval:  clean = clean + 1
  *              else:                  scale = growth scale, unless that is infinite;  clean = 0
  *
- * Scales are floats and products are rounded once from double, as in PyTorch's GradScaler, whose
- * states these are but for the floor. */
+ * Scales are floats and products are rounded once from double. The states are the same as those of
+ * PyTorch's GradScaler, except for the floor. */
 #include "train/scaler.h"
 
 #include "core/error.h"
@@ -37,7 +37,8 @@ static ac_status check(const ac_loss_scaling_desc *d) {
                    d->backoff);
   if (d->interval < 1)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the loss scale cannot grow every %lld updates; it must be at least 1",
+                   "trainer: the interval at which the loss scale grows is %lld updates; it must "
+                   "be at least 1",
                    (long long)d->interval);
   if (d->kind == AC_LOSS_SCALING_DYNAMIC && d->scale < d->floor)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the loss scale %g starts below its floor of %g",

@@ -21,8 +21,8 @@ enum { AC_MAX_OVERFLOWS = 10 };
 ac_status ac_scaler_init(ac_scaler *scaler, const ac_loss_scaling_desc *desc,
                          ac_precision precision);
 
-/* To be called after each window that was updated with (false) or whose loss or gradients were not
- * finite (true). */
+/* Call it after each window: with false after an update, with true if its loss or gradients were
+ * not finite. */
 void ac_scaler_update(ac_scaler *scaler, bool overflow);
 
 /* The factor that gives the gradient of a *sum* of losses the size that the scale gives to that of

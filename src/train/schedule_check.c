@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* By kind: its name, and which of the settings that have no default it goes by. */
+/* For each kind: its name, and which settings without a default it uses. */
 static const struct {
   const char *name; /* after "a" */
   bool total, period, falls;
@@ -64,7 +64,10 @@ static ac_status check_gamma(const ac_schedule *s) {
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the schedule's gamma %g must be positive",
                    s->gamma);
   if (s->kind == AC_SCHEDULE_PLATEAU && s->gamma >= 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: on a plateau gamma %g reduces no rate", s->gamma);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "trainer: gamma of a plateau schedule must be below 1 to reduce the rate; it is %g",
+        s->gamma);
   return AC_OK;
 }
 
@@ -75,7 +78,7 @@ static ac_status check_milestones(const ac_schedule *s) {
   for (int i = 0; i < s->milestone_count; i++)
     if (s->milestones[i] < 1 || (i && s->milestones[i] <= s->milestones[i - 1]))
       return ac_fail(AC_ERROR_ARGUMENT,
-                     "trainer: milestone %lld is no update after those before it",
+                     "trainer: milestones must be positive and increase; %lld does not",
                      (long long)s->milestones[i]);
   return AC_OK;
 }
@@ -86,16 +89,17 @@ static ac_status check_momentum(const ac_schedule *s) {
   const double most = ac_or_default(s->max_momentum, cyclic ? 0.9 : 0.95);
   if (s->keep_momentum || (least <= most && most < 1)) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: a momentum cannot move between %g and %g: both are below 1, and the "
-                 "first is not above the second",
+                 "trainer: the momentum cannot move between %g and %g: both must be below 1, and "
+                 "the first at most the second",
                  least, most);
 }
 
 static ac_status check_one_cycle(const ac_schedule *s) {
   const double most = s->three_phases ? 0.5 : 1;
   if (!(s->rise <= most))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a part of %g of a cycle cannot rise, at most %g",
-                   s->rise, most);
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the part of a cycle that rises is %g; it must be at most %g", s->rise,
+                   most);
   if (!(s->start_divisor >= 0) || !(s->end_divisor >= 0) || isinf(s->start_divisor) ||
       isinf(s->end_divisor))
     return ac_fail(AC_ERROR_ARGUMENT,
@@ -103,12 +107,12 @@ static ac_status check_one_cycle(const ac_schedule *s) {
                    s->start_divisor, s->end_divisor);
   if (s->warmup >= s->total)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: a warm-up of %lld updates leaves nothing of %lld for a cycle",
+                   "trainer: the warm-up of %lld updates must be shorter than the %lld of the "
+                   "whole schedule, to leave some for the cycle",
                    (long long)s->warmup, (long long)s->total);
   if (s->anneal == AC_ANNEAL_SQRT)
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "trainer: a one-cycle schedule goes by a cosine or a line, not by a square root");
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: a one-cycle schedule follows a cosine or a line, not a square root");
   return AC_OK;
 }
 
@@ -122,7 +126,8 @@ static ac_status check_decay(const ac_schedule *s) {
 
 static ac_status check_plateau(const ac_schedule *s) {
   if (!isfinite(s->threshold) || (!s->threshold_absolute && s->threshold >= 1))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: no loss is better by the threshold %g",
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the threshold %g must be finite, and below 1 if it is relative",
                    s->threshold);
   return AC_OK;
 }
@@ -133,7 +138,7 @@ static ac_status check_scaling(const ac_schedule *s) {
                    (int)s->scaling);
   if (s->scaling != AC_RATE_SCALING_NONE && s->base_batch < 1)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: to scale the learning rate takes the batch that it is for");
+                   "trainer: to scale the learning rate, give the batch that it is for");
   return AC_OK;
 }
 
@@ -141,7 +146,7 @@ ac_status ac_schedule_check(const ac_schedule *s) {
   if ((unsigned)s->kind >= AC_SCHEDULE_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown kind of schedule %d", (int)s->kind);
   if ((unsigned)s->anneal > AC_ANNEAL_SQRT || (unsigned)s->cycle > AC_CYCLE_EXP_RANGE)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown way %d or cycle %d of a schedule",
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown annealing %d or cycle %d of a schedule",
                    (int)s->anneal, (int)s->cycle);
   AC_TRY(check_rates(s));
   AC_TRY(check_counts(s));

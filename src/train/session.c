@@ -11,7 +11,8 @@ struct ac_session {
   bool evaluating; /* and the caller is asked whether to stop */
 };
 
-/* Refuses what nobody may do who is called while samples are read, or asked within an evaluation.
+/* Refuses calls from a function that the session calls while it reads samples, or that is asked
+ * during an evaluation.
  */
 static ac_status check_at_work(const ac_session *session) {
   AC_TRY(ac_instance_check_reading(&session->instance, "session"));

@@ -34,12 +34,12 @@ ac_status ac_spikes_check(ac_spike_desc *desc) {
   if (desc->most_back == 0) desc->most_back = 3;
   if (!(desc->deviations > 0) || isinf(desc->deviations))
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: a spike of %g deviations; they are positive and finite",
+                   "trainer: the deviations of a spike must be positive and finite; they are %g",
                    desc->deviations);
   if (!(desc->back_rate > 0 && desc->back_rate <= 1) || desc->most_back < 0)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: after a spike training goes back %lld times, each with %g of the "
-                   "rate; give a positive number, and a part",
+                   "trainer: most_back must not be negative, and back_rate must be above 0 and at "
+                   "most 1; they are %lld and %g",
                    (long long)desc->most_back, desc->back_rate);
   return AC_OK;
 }

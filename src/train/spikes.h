@@ -1,4 +1,5 @@
-/* The alarm for spikes: windows whose loss or gradient is far beyond those before them. */
+/* The alarm for spikes: windows with a loss or gradient that is far larger than in those before
+ * them. */
 #ifndef AC_TRAIN_SPIKES_H
 #define AC_TRAIN_SPIKES_H
 
@@ -16,7 +17,7 @@ typedef struct ac_spikes {
    * and the last step at which it was so, or at which a good state could not be saved. */
   int64_t went_back, again, back_step;
   double rate;
-  int64_t has_good, good_step; /* whether there is a good state, and of which step of ac_fit */
+  int64_t has_good, good_step; /* whether there is a good state, and its step of ac_fit */
 } ac_spikes;
 
 ac_spikes ac_spikes_begin(void);
@@ -36,8 +37,8 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 void ac_spikes_begin_fit(ac_spikes *spikes);
 /* Where nobody would go back to it. */
 void ac_spikes_forget_good(ac_spikes *spikes);
-/* Whether behind this step a good state is due: one every so many steps, and sooner in the
- * beginning, so that there is one before long: as many steps as lie before the last. */
+/* Whether a good state is due after this step: one every `every` steps. At first they come sooner,
+ * so that there is one early: the number of steps doubles from one to the next. */
 bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
 /* It could not be saved: the next is due as late as after going back. */

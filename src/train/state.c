@@ -1,8 +1,8 @@
-/* State files: the cells that persist from window to window under their names, and beside them, as
- * text, what the host counts. A window in progress adds the cells that gather its sums.
+/* State files: the cells that stay from window to window, under their names, and as text what the
+ * host counts. A window in progress adds the cells that gather its sums.
  *
  * Loading reads the file twice: to check all of it, and to bring it to the device. Only a failure
- * of the second reading can leave a trainer half loaded, which it then says whenever it is used. */
+ * of the second reading can leave a trainer half loaded; then every use of it fails and says so. */
 #include "core/error.h"
 #include "core/platform.h"
 #include "io/safetensors.h"
@@ -34,7 +34,7 @@ typedef struct record {
   ac_spikes spikes;
   char fingerprint[AC_MAX_FINGERPRINT + 1];
   ac_groups groups;
-  const char *layers; /* as they stand in a file; NULL: not */
+  const char *layers; /* the text from a file; NULL: it has none */
   ac_growth growth;
 } record;
 
@@ -54,7 +54,7 @@ typedef enum field_kind { INTEGER, UNSIGNED, REAL, REALS } field_kind;
 typedef enum field_group {
   ALWAYS,
   OF_BATCH,    /* where a window's batch is not the plan's */
-  OF_PLATEAU,  /* where the schedule goes by validation */
+  OF_PLATEAU,  /* if the schedule depends on validation */
   OF_PATIENCE, /* where validations count for early stopping */
   OF_NOISE,    /* where the gradient noise scale is measured */
   OF_SPIKES    /* where spikes are watched for, or have lowered rates */
@@ -263,7 +263,7 @@ typedef struct contents {
   int count;
 } contents;
 
-/* A copy in 16 bits stands for a parameter that has no original. */
+/* If a parameter has no original, its copy in 16 bits is saved instead. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window) {
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE ||
       cell->role == AC_ROLE_AVERAGE)
@@ -453,7 +453,7 @@ static ac_status read_groups(const ac_model_file *file, const char *path, record
   r->groups.changed = false;
   if (!text || ac_groups_get(&r->groups, text)) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT,
-                 "%s has settings of groups of parameters that are not these %d (" GROUPS ")", path,
+                 "%s has settings of other groups of parameters than these %d (" GROUPS ")", path,
                  r->groups.count);
 }
 
@@ -628,7 +628,7 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
   record r = {.groups = trainer->groups};
   contents c;
   if (!ac_model_file_metadata(file, fields[0].key))
-    return ac_fail(AC_ERROR_FORMAT, "%s is no state of a trainer", path);
+    return ac_fail(AC_ERROR_FORMAT, "%s is not the state of a trainer", path);
   AC_TRY(ac_model_file_verify(file));
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   ac_status read = read_record(file, path, &r);

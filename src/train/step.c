@@ -1,6 +1,7 @@
-/* What each parameter's step goes by in the update at hand. All of it is computed in double and
- * rounded to a float once: of a difference such as 1 - beta that is formed of floats, few digits
- * are left, or none. What would not be finite as a float is refused before anything is changed. */
+/* What each parameter's step uses in the current update. All of it is computed in double and
+ * rounded to a float once: a difference such as 1 - beta of two floats would have few correct
+ * digits, or none. A value that would not be finite as a float is refused before anything is
+ * changed. */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -11,7 +12,7 @@
 
 /* ---- factors, in double ---------------------------------------------------------------------- */
 
-/* What Muon's steps are multiplied with beside the rate. */
+/* What Muon's steps are multiplied with in addition to the rate. */
 static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter) {
   const double first = (double)parameter->shape.dim[0],
                rest = (double)ac_shape_count(&parameter->shape) / first;
@@ -157,8 +158,8 @@ void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double r
 static ac_status refuse(const ac_trainer *trainer, const ac_tensor *parameter, const char *what,
                         double value) {
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: nothing was changed, as in update %lld the %s of parameter %s would be "
-                 "%g, too large for a float",
+                 "trainer: nothing was changed, because in update %lld the %s of parameter %s "
+                 "would be %g, too large for a float",
                  (long long)trainer->updates, what, parameter->name, value);
 }
 

@@ -1,5 +1,5 @@
-/* Which of the steps that end a window a backend may run in any order, some of them at once: in a
- * row, of cells of their own, with nothing to be done before or behind one. */
+/* Which of the steps that end a window a backend may run in any order, or at once: steps in a row,
+ * with cells of their own, and with nothing to do before or after one of them. */
 #include "train/instance.h"
 
 #include "core/error.h"

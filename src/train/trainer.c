@@ -114,17 +114,17 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
 /* What has changed parameters or moments by the time it is known cannot be skipped. */
 static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan) {
   if (desc->spikes.policy != AC_SPIKE_SKIP || ac_plan_can_skip(plan)) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: a spike cannot be skipped where gradients are %s; going back to a good "
-                 "state can be asked for",
-                 ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
+  return ac_fail(
+      AC_ERROR_ARGUMENT,
+      "trainer: a spike cannot be skipped if gradients are %s; go back to a good state instead",
+      ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
 }
 
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
   if (!ac_plan_is_local(plan)) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "%s: nobody can decide on an update that steps each parameter as soon as its "
-                 "gradient is known (AC_GRADIENTS_FUSED_LOCAL)",
+                 "%s: decisions are not available with AC_GRADIENTS_FUSED_LOCAL, which steps each "
+                 "parameter as soon as its gradient is known",
                  who);
 }
 
@@ -174,7 +174,7 @@ void ac_trainer_free(ac_trainer *trainer) {
 
 /* ---- accumulate ------------------------------------------------------------------------------ */
 
-/* What nobody may do who is called in the middle of an update or of reading. */
+/* Refuses calls from a function that the trainer calls during an update or while it reads. */
 static ac_status check_at_work(const ac_trainer *trainer) {
   AC_TRY(ac_instance_check_reading(&trainer->instance, "trainer"));
   if (trainer->handing_over)
@@ -232,7 +232,7 @@ static ac_status check_known(const ac_trainer *trainer, int64_t count) {
     return ac_fold_check_window(trainer);
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE,
-                   "trainer: what the losses weigh in this window was not given for %lld samples "
+                   "trainer: give the weights of the losses for this window of %lld samples first "
                    "(ac_trainer_begin_window)",
                    (long long)(trainer->window_samples + count));
   return ac_fail(AC_ERROR_STATE,
@@ -263,7 +263,8 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
   if (!ac_trainer_knows_weights(trainer) || plan->problem.desc.loss_means != AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE, "trainer: the plan was not made for weights that are given");
   if (samples > AC_MOST_COUNT)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a window of %lld samples is more than states hold",
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: a window of %lld samples is too large for a state file",
                    (long long)samples);
   if (samples < 1 || weight_count != plan->graph->loss_count)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %d weights of %lld samples, but %d losses",
@@ -309,8 +310,8 @@ static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
   if (node < 0) return AC_OK;
   char text[128];
   return ac_fail(AC_ERROR_STATE,
-                 "trainer: %s takes a window of at most %lld samples in one piece, as the plan was "
-                 "made to keep batches whole",
+                 "trainer: %s takes a window of at most %lld samples in one piece, because the "
+                 "plan was made to keep batches whole",
                  ac_node_text(text, sizeof text, plan->graph, ac_node_at(plan->graph, node)),
                  (long long)plan->info.micro_batch);
 }
@@ -349,7 +350,7 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
   AC_TRY(check_at_work(trainer));
   if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
-                 "trainer: the window's %s are where this would compute, as the plan was made for "
+                 "trainer: this would overwrite the window's %s, because the plan was made for "
                  "whole windows; update or discard it first",
                  ac_plan_keeps_gradients(trainer->instance.plan) ? "gradients" : "samples");
 }
@@ -364,9 +365,8 @@ ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
                    "trainer: the window's gradients are folded into the optimizer's state; update "
                    "first");
   if (!ac_plan_is_fused(plan)) return AC_OK;
-  return ac_fail(AC_ERROR_STATE,
-                 "trainer: the update computes the window's gradients again, by the parameters as "
-                 "they are; update or discard it first");
+  return ac_fail(AC_ERROR_STATE, "trainer: the update computes the window's gradients again and "
+                                 "needs the parameters unchanged; update or discard it first");
 }
 
 ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
@@ -375,9 +375,10 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_asking(trainer));
   if (trainer->window_samples > 0)
-    return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; its batch stays");
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: the batch cannot change while a window is in progress");
   if (batch < 1 || batch > most)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a batch of %lld, and the plan is for 1 to %lld",
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the batch is %lld, but the plan is for 1 to %lld",
                    (long long)batch, (long long)most);
   trainer->batch = batch;
   return AC_OK;

@@ -57,33 +57,33 @@ struct ac_trainer {
   ac_growth growth;
   double rate;            /* of the update at hand */
   int64_t schedule_begin; /* the update from which the schedule counts */
-  int64_t batch;          /* samples of a whole window, which rates and the loss scale go by */
-  int64_t updates; /* made so far: what schedules, bias correction and random numbers go by */
+  int64_t batch;          /* samples of a whole window; rates and the loss scale depend on it */
+  int64_t updates; /* made so far; schedules, bias correction and random numbers depend on it */
   int64_t window_samples;           /* accumulated so far */
   double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
   ac_loss_division division;
   int64_t whole_samples; /* of the window, if what its losses weigh is known before; 0: no */
   double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
-  double shares[AC_MAX_LOSSES];       /* of each gradient in the sum, beside the loss scale */
-  float loss_scales[AC_MAX_LOSSES];   /* run.loss_scales */
-  ac_local_decision *decided;         /* by parameter, of the update at hand */
-  int *stepped;                       /* by parameter: how often the update at hand steps it */
-  float *views;                       /* what a caller's own optimizer is handed copies in */
-  bool handing_over;                  /* and it is at work */
-  double reduced_weight;              /* of the window that was reduced last; 0: none */
-  bool averaged;                      /* averages are in the place of parameters */
-  bool deciding;                      /* the caller looks at what was reduced */
-  bool rewritten;                     /* and has written gradients since */
-  bool evaluating;                    /* its datasets are, and its caller is asked to stop */
-  bool asking;                        /* a fit asks its caller whether to stop */
-  ac_decide fit_decide;               /* the ac_fit in progress, which asks the caller, too */
+  double shares[AC_MAX_LOSSES];     /* of each gradient in the sum, in addition to the loss scale */
+  float loss_scales[AC_MAX_LOSSES]; /* run.loss_scales */
+  ac_local_decision *decided;       /* by parameter, of the update at hand */
+  int *stepped;                     /* by parameter: how often the update at hand steps it */
+  float *views;                     /* what a caller's own optimizer is handed copies in */
+  bool handing_over;                /* and it is at work */
+  double reduced_weight;            /* of the window that was reduced last; 0: none */
+  bool averaged;                    /* averages are in the place of parameters */
+  bool deciding;                    /* the caller looks at what was reduced */
+  bool rewritten;                   /* and has written gradients since */
+  bool evaluating;                  /* its datasets are, and its caller is asked to stop */
+  bool asking;                      /* a fit asks its caller whether to stop */
+  ac_decide fit_decide;             /* the ac_fit in progress, which asks the caller, too */
   void *fit_user;
   bool has_stepped; /* an update has run all that updates run */
   bool broken;      /* a device failure left the window half done */
   ac_fit_position fit;
   char fingerprint[AC_MAX_FINGERPRINT + 1]; /* of its data, by the caller; "": not known */
-  /* Parameter whose gradient was found not finite in the last update, or running mean for which the
-   * pooled statistics were; -1: none. */
+  /* The parameter with a gradient that was not finite in the last update, or the running mean with
+   * pooled statistics that were not; -1: none. */
   int nonfinite;
 };
 
@@ -110,7 +110,8 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
 ac_status ac_trainer_check_asking(const ac_trainer *trainer);
 /* As ac_trainer_check_usable, for what only looks at the window. */
 ac_status ac_trainer_check_whole(const ac_trainer *trainer);
-/* Refuses, on behalf of `who`, to have an update decided on that has no such moment. */
+/* Fails if the plan has no moment at which a caller could decide on an update; the message names
+ * `who`. */
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who);
 /* Sets the factors of the gradients of the losses by the loss scale, before a window begins. */
 void ac_trainer_set_loss_scale(ac_trainer *trainer);
@@ -132,10 +133,10 @@ typedef struct ac_measure {
   double squares; /* their sum, unscaled */
   bool finite;
 } ac_measure;
-/* As it stands in the host's copy. */
+/* From the host's copy. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
-/* Whether the step of a parameter can keep the squares of its gradient, of which this is the sum,
- * after they were multiplied with `factor`. */
+/* Whether the step of a parameter can keep the squares of its gradient after they were multiplied
+ * with `factor`. `squares` is their sum. */
 bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor);
 
 /* What one pass over all gradients and pooled statistics yields. */
@@ -146,7 +147,7 @@ typedef struct ac_gradient_report {
                                         clip of their group's */
   bool finite;                       /* pooled statistics, too */
 } ac_gradient_report;
-/* As it stands in the host's copy; trainer->nonfinite says whose is not finite. */
+/* From the host's copy; trainer->nonfinite says which one is not finite. */
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer);
 
 /* What a window's losses have come to, and what follows for its sum of gradients. */
@@ -164,20 +165,20 @@ ac_status ac_trainer_check_losses(const ac_trainer *trainer);
 double ac_trainer_clip(double clip, double norm);
 /* What a parameter's gradient is clipped by: its group's, or the optimizer's. */
 double ac_trainer_clip_of(const ac_trainer *trainer, int index);
-/* Sets what the step of a parameter that is trained goes by in the update at hand. */
+/* Sets what the step of a trained parameter uses in the current update. */
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate);
 
 /* Refuses an update in which what some parameter is stepped by is beyond floats. */
 ac_status ac_trainer_check_steps(const ac_trainer *trainer);
 
-/* Sets what averages go by in the update at hand. */
+/* Sets what averages use in the current update. */
 void ac_trainer_set_averages(ac_trainer *trainer);
 
-/* Runs the only pass of a window whose parameters are stepped in it. `steps` says how far it came,
- * after a failure too. */
+/* Runs the only pass of a window that steps parameters in it. `steps` says how many steps were
+ * taken, also after a failure. */
 typedef struct ac_local_steps {
   int taken;    /* parameters that are trained */
-  int left_out; /* those whose gradients, or the squares that they keep of them, are not finite */
+  int left_out; /* parameters with gradients, or kept squares of them, that are not finite */
 } ac_local_steps;
 ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
 
@@ -187,7 +188,7 @@ ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps);
 ac_status ac_trainer_begin_average(ac_trainer *trainer);
 /* Refuses what has to do with parameters as they are trained while averages are in use. */
 ac_status ac_trainer_check_averaged(const ac_trainer *trainer);
-/* Refuses to change parameters when the update goes by them, or is being decided. */
+/* Refuses to change parameters when the update depends on them, or is being decided. */
 ac_status ac_trainer_check_writable(const ac_trainer *trainer);
 /* Refuses to compute anything else while a window's gradients or samples are still needed. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
@@ -202,7 +203,7 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer);
  * gradients it does nothing, as the others here. */
 ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
 ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
-/* Refuses a window of which it is not known what its loss weighs. */
+/* Refuses a window if the weight of its loss is not known. */
 ac_status ac_fold_check_window(const ac_trainer *trainer);
 /* Whether nothing of the window in progress is folded, as its losses weigh nothing, or too little
  * to divide by: the update skips it. */
@@ -225,11 +226,11 @@ ac_status ac_callback_begin(ac_trainer *trainer);
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* ac_trainer_evaluate, unless it is stopped: then there is no result. */
+/* Like ac_trainer_evaluate, but it can be stopped; then there is no result. */
 ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_stop *stop, ac_evaluation *result);
 
-/* Whether a state holds this cell: with a window in progress, its sums too. */
+/* Whether a state holds this cell. With a window in progress it also holds its sums. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);
 /* Refuses a state of a run that had other parameters frozen. */
 ac_status ac_state_check_frozen(const ac_trainer *trainer, const ac_model_file *file,
@@ -249,8 +250,8 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
 /* Whether this may be a fingerprint: of its length, and printable. */
 bool ac_fingerprint_may_be(const char *text);
 
-/* What ac_fit's loader is to do. Its batches take what the plan counts as read ahead; beside them
- * each thread and the caller have room for one sample of a field that nothing reads. */
+/* Describes ac_fit's loader. Its batches use the memory that the plan counts as read ahead. In
+ * addition each thread and the caller have room for one sample of a field that nothing reads. */
 ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                              const ac_gather *gather);
 

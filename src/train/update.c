@@ -1,18 +1,19 @@
-/* The end of a window. One pass over the gradients yields their norm and whether all is finite; so
- * does one over what batch norms have pooled, as a variance may be beyond floats where gradients
- * are not. One small read-back brings that and the loss sums to the host, and only then are
- * parameters and moments touched. With S the factor of the loss gradient and W the window's weight,
- * the device holds S * (sum of gradients); the factor clip / (S W) is folded into the optimizer's
- * kernel. S is the loss scale by the weight that a whole window has at most, up to a power of two,
- * and changes between windows only. With several losses W is the number of samples, S goes by
- * these, and each loss has a share of S (losses.c).
+/* The end of a window. One pass over the gradients computes their norm and whether all is finite.
+ * Another pass does so for what batch norms have pooled, because a variance may be too large for a
+ * float when gradients are not. One small read-back brings that and the loss sums to the host, and
+ * only then are parameters and moments changed. With S the factor of the loss gradient and W the
+ * window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is folded into
+ * the optimizer's kernel. S is the loss scale divided by the largest weight of a whole window,
+ * rounded to a power of two; it changes between windows only. With several losses W is the number
+ * of samples, S depends on that number, and each loss has a share of S (losses.c).
  *
- * Folded (fold.c), what is measured is the state that gradients have become part of, which is known
- * to be finite or not; a window that is not cannot be skipped, but one that weighs nothing is.
+ * If gradients are folded (fold.c), the state that they became part of is measured. A window that
+ * is not finite cannot be skipped then, but a window without weight is.
  *
- * Fused, gradients were measured in the window's only micro-batch, and parameters are stepped in a
- * second pass over it (plan/passes.c); what is decided, and when, is the same. Locally there is one
- * pass, which runs here and steps each parameter by itself (local.c). */
+ * If they are fused, gradients were measured in the window's only micro-batch, and parameters are
+ * stepped in a second pass over it (plan/passes.c); the decision and its time are the same. If they
+ * are fused locally, there is one pass, which runs here and steps each parameter by itself
+ * (local.c). */
 #include "train/trainer.h"
 
 #include "core/error.h"
@@ -129,7 +130,8 @@ bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squar
          squares * factor * factor <= (double)FLT_MAX;
 }
 
-/* Marks the first parameter whose step would make what it keeps infinite, for good. */
+/* False if a step would make the state of a parameter infinite for good; marks the first such
+ * parameter. */
 static bool all_squares_held(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1]) {
   const ac_plan *plan = trainer->instance.plan;
   for (int i = 0; i < plan->cell_count; i++) {
@@ -148,11 +150,11 @@ static bool all_squares_held(ac_trainer *trainer, const double factors[AC_MAX_GR
 
 static ac_status refuse_factor(double factor) {
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: nothing was changed, as gradients would be multiplied by %g", factor);
+                 "trainer: nothing was changed, because gradients would be multiplied by %g",
+                 factor);
 }
 
-/* What the caller makes of it, who may look at everything and write gradients, but change nothing
- * else. */
+/* Lets the caller decide. It may read everything and write gradients, but change nothing else. */
 static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   trainer->rewritten = false;
   trainer->deciding = true;
@@ -175,15 +177,16 @@ static ac_status check_whole(const ac_trainer *trainer) {
     return AC_OK;
   if (trainer->window_samples != trainer->whole_samples)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the window has %lld samples, and what its losses weigh was given for "
-                   "%lld; nothing was changed",
+                   "trainer: the window has %lld samples, but the weights of its losses were given "
+                   "for %lld; nothing was changed",
                    (long long)trainer->window_samples, (long long)trainer->whole_samples);
   for (int k = 0; k < graph->loss_count; k++) {
     double weight = ac_instance_loss_sums(instance, k).weight, given = trainer->whole_weight[k];
     if (isfinite(weight) && fabs(weight - given) > tolerance * given)
-      return ac_fail(AC_ERROR_ARGUMENT,
-                     "trainer: loss %s weighs %.9g, and %.9g was given; nothing was changed",
-                     graph->losses[k].name, weight, given);
+      return ac_fail(
+          AC_ERROR_ARGUMENT,
+          "trainer: loss %s has the weight %.9g, but %.9g was given; nothing was changed",
+          graph->losses[k].name, weight, given);
   }
   return AC_OK;
 }
@@ -220,7 +223,7 @@ static bool clips_together(const ac_trainer *trainer) {
   return trainer->instance.plan->problem.desc.clipping == AC_CLIP_NORM;
 }
 
-/* What is folded is no gradient any more, so there is no norm of one. */
+/* A folded gradient is part of the state, so it has no norm of its own. */
 static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total,
                            const ac_gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : (double)NAN,
@@ -302,8 +305,8 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   return AC_OK;
 }
 
-/* Behind a window that is not finite. Without loss scaling the first one that is skipped is stuck,
- * but one that was stepped in part may be a single bad batch. */
+/* Called after a window that is not finite. Without loss scaling, training is stuck when the first
+ * window is skipped; a window that was stepped in part may be a single bad batch. */
 static bool is_stuck(const ac_scaler *scaler, bool skipped) {
   if (skipped || scaler->desc.kind != AC_LOSS_SCALING_NONE) return scaler->stuck;
   return scaler->overflows >= AC_MAX_OVERFLOWS;
@@ -421,9 +424,10 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
 static ac_status set_rate(ac_trainer *trainer) {
   trainer->rate = ac_trainer_rate(trainer);
   if (ac_is_float(trainer->rate) && trainer->rate >= 0) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "trainer: nothing was changed, as the learning rate of update %lld would be %g",
-                 (long long)trainer->updates, trainer->rate);
+  return ac_fail(
+      AC_ERROR_ARGUMENT,
+      "trainer: nothing was changed, because the learning rate of update %lld would be %g",
+      (long long)trainer->updates, trainer->rate);
 }
 
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Drives the real program: tests/cli/cases.sh CASE, with ACCRUE, FIXTURE, METRICS and PAGE naming the programs. Each
-# case runs in a folder of its own, which goes away afterwards. More cases stand in cases/.
+# case runs in a folder of its own, which is removed afterwards. More cases are in cases/.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -45,7 +45,7 @@ refuse() {
   "$ACCRUE" "$@" >refuse.out 2>refuse.err </dev/null || got=$?
   ((got == want)) || die "status $got instead of $want: accrue $*: $(cat refuse.err)"
   sed -i '/^[a-z0-9:]*: \(measur\|compil\|prepar\|first \)/d' refuse.err # what took longer than a second
-  # One line; behind what needs too much memory, or may see a part of a batch, what would do.
+  # One line; but if a plan needs too much memory, or may see a part of a batch, the ways out follow.
   (($(sed '/^Less would do/,$d; /^--batch-norm micro accepts/d' refuse.err | wc -l) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
   grep -q '^accrue: ' refuse.err || die "not the program's own words: $(cat refuse.err)"
   grep -qF -- "$text" refuse.err || die "no '$text' in: $(cat refuse.err)"
@@ -84,7 +84,7 @@ case_help() {
     max-momentum lr-patience lr-cooldown lr-threshold lr-threshold-kind lr-scaling lr-base-batch; do
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
-  # Every choice stands there whole, each command says what it does itself, and no flag that is refused is offered.
+  # Every choice is listed whole, each command says what it does itself, and no flag that is refused is offered.
   for command in gpt mlp resnet mobilenet; do
     run plan $command --help >help
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
@@ -147,7 +147,7 @@ case_usage() {
   ACCRUE=$PROGRAM refuse 2 '--freeze is given twice' train gpt --data text --freeze '*.wte.*' --freeze '*.wpe.*'
   ACCRUE=$PROGRAM refuse 2 '--no-nesterov is given twice' plan gpt --data text --no-nesterov --no-nesterov
   ACCRUE=$PROGRAM refuse 2 'no parameter' train gpt --data text "${tiny[@]}" --group '*.bias:lr=1' --group 'nothing:lr=1'
-  # What the library refuses of flags is wrong usage, too.
+  # Flags that the library refuses are also wrong usage.
   local verb
   for verb in train plan verify lr-find; do
     refuse 2 'matches "nothing*", which is to be frozen' $verb gpt --data text "${tiny[@]}" --freeze 'nothing*'
@@ -198,18 +198,18 @@ case_usage() {
   refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
   refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
   refuse 2 'meaning for the optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
-  refuse 2 'beside --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
+  refuse 2 'with --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
   refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
   refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8
   refuse 2 '--min-momentum 0.92 is above --max-momentum 0.9' "${rate[@]}" --schedule cyclic --min-momentum 0.92
   refuse 2 'below 1' "${rate[@]}" --schedule cyclic --max-momentum 1
-  refuse 2 '--schedule plateau goes by validations' "${rate[@]}" --schedule plateau --eval-every 0
-  refuse 2 'reduces no rate' "${rate[@]}" --schedule plateau --lr-factor 1
-  refuse 2 'no part of a loss' "${rate[@]}" --schedule plateau --lr-threshold 1
+  refuse 2 '--schedule plateau needs validations' "${rate[@]}" --schedule plateau --eval-every 0
+  refuse 2 'does not reduce the rate' "${rate[@]}" --schedule plateau --lr-factor 1
+  refuse 2 'not a part of a loss' "${rate[@]}" --schedule plateau --lr-threshold 1
   refuse 2 '--lr-patience has no meaning' "${rate[@]}" --lr-patience 5
   local list
   for list in 5,5 0 -1 5, ,5 5x 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17 ''; do
-    refuse 2 "--lr-milestones $list is no rising list" "${rate[@]}" --schedule multistep "--lr-milestones=$list" --steps 9
+    refuse 2 "--lr-milestones $list is not a rising list" "${rate[@]}" --schedule multistep "--lr-milestones=$list" --steps 9
   done
   refuse 2 'a decay of 6 updates does not fit' "${rate[@]}" --schedule wsd --steps 9 --warmup 4 --lr-decay 6
   refuse 2 '--lr-base-batch has no meaning' "${rate[@]}" --lr-base-batch 32
@@ -238,7 +238,7 @@ case_usage() {
   refuse 2 '--images needs --labels' train mlp --images x
   refuse 2 '--labels needs --images' train mlp --labels x
   refuse 2 'contradict' train mlp --data . --images x --labels x
-  refuse 2 'no list of' train mlp --data . --hidden 256,
+  refuse 2 'not a list of' train mlp --data . --hidden 256,
   refuse 2 '--model is missing' sample
   refuse 2 'out of range' sample --model x --temperature=-1
 }
@@ -321,7 +321,7 @@ case_metrics() {
   "$METRICS" check m
 }
 
-# A run that goes on to more steps, under a rate that does not go by them, writes what the longer run does, with the
+# A run is resumed with more steps, and its rate does not depend on them: it writes what the longer run does, with the
 # evaluation that was due after its last step.
 case_longer() {
   text
@@ -359,8 +359,8 @@ case_split() {
 # norms FILE: the gradient's norm in each step.
 norms() { sed -n 's/.*"event":"step".*"grad_norm":\([^,]*\),.*/\1/p' "$1"; }
 
-# For images too, the norm of the gradient is the same bits whether or not activations are computed again or buffers
-# shared in a small budget, and the same up to rounding at another micro-batch.
+# The same for images: the norm of the gradient has the same bits whether or not a small budget makes activations be
+# computed again or buffers be shared. With another micro-batch it is the same up to rounding.
 case_images_split() {
   mkdir pair
   "$FIXTURE" images pair train 60
@@ -397,7 +397,7 @@ case_init() {
   train --steps 1 --lr 0 --warmup 0 --init a/model.safetensors --metrics m2 --out b >/dev/null
   [[ $("$METRICS" field m1 end val_loss) == "$("$METRICS" field m2 end val_loss)" ]] ||
     die "another validation loss after loading"
-  # Names without their prefix; the number of heads comes from the config.json beside the weights.
+  # Names without their prefix; the number of heads comes from the config.json next to the weights.
   mkdir bare
   "$FIXTURE" bare a/model.safetensors bare/model.safetensors
   refuse 2 'number of heads' train gpt --data text --init bare/model.safetensors
@@ -480,7 +480,7 @@ case_plan() {
   run plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --json >json
   grep -qE '"host_bytes": [1-9]' json || die "no bytes on the host in the JSON: $(cat json)"
   refuse 1 'the budget of host memory is 1.0 KiB' plan gpt "${model[@]}" --width 64 --device dry --optimizer-state-in host --host-memory 1KiB
-  refuse 2 "as the memory of cpu is the host's" plan gpt "${model[@]}" --width 64 --device cpu --host-memory 1GiB
+  refuse 2 "because the memory of cpu is the host's" plan gpt "${model[@]}" --width 64 --device cpu --host-memory 1GiB
   refuse 2 'no meaning with --optimizer-state-in device' plan gpt "${model[@]}" --optimizer-state-in device --host-memory 1GiB
   refuse 2 'takes a batch of 8 at once, and --micro-batch 4 splits it' plan gpt "${model[@]}" --gradients fused --micro-batch 4
   refuse 2 'carry cuts one' plan gpt "${model[@]}" --gradients fused --last-window carry
@@ -501,7 +501,7 @@ case_plan() {
   refuse 2 'precision' train gpt --data text "${tiny[@]}" --precision f8
   refuse 2 'computes nothing' train gpt --data text "${tiny[@]}" --device dry
   refuse 2 'computes nothing' verify gpt --data text "${tiny[@]}" --device dry
-  # Less room than reading ahead takes is no news where nobody asked for it.
+  # Without --read-ahead nothing is said if there is less room than reading ahead takes.
   "$FIXTURE" images . train 64
   local whole=(plan mlp --data . --device cpu --hidden 8 --batch 64 --micro-batch 64 --steps 5 --out m --metrics m)
   run "${whole[@]}" --json >json
@@ -629,7 +629,7 @@ case_bench() {
   "$ACCRUE" bench step --device cpu --memory 1KiB --seconds 0.01 --json none.json >out 2>err || status=$?
   ((status == 1)) || die "status $status where nothing was measured"
   grep -q 'left out on cpu: a step of gpt2-124m: .*needs at least' err || die "no reason: $(cat err)"
-  tail -n 1 err | grep -q '^accrue: nothing is left that a device runs' || die "no sentence: $(cat err)"
+  tail -n 1 err | grep -q '^accrue: no device runs any of the rows' || die "no sentence: $(cat err)"
   refuse 1 'computes nothing' bench ops --device dry --json none.json
   [[ ! -e none.json ]] || die "an empty file is left"
   mkfifo pipe
@@ -697,7 +697,7 @@ case_budgets() {
   ((total < $("$METRICS" field buffer.jsonl end planned_bytes))) || die "as many bytes with folded gradients: $total"
 }
 
-# The limit on a file's size stands for a disk that fills: writing fails half way.
+# A limit on a file's size acts like a full disk: writing fails half way.
 case_full_disk() {
   text
   train --steps 2 --out model >/dev/null
@@ -711,7 +711,7 @@ case_full_disk() {
   cmp before model/model.safetensors
   cmp before.json model/config.json
   [[ $(echo $(ls model)) == 'config.json metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] ||
-    die "left behind: $(ls model)"
+    die "files that remain: $(ls model)"
   (($(grep -c 'no state could be saved' err) == 1)) || die "no word of the state: $(cat err)"
 
   # On a terminal the sentence has a line of its own: no progress bar is left before it.
@@ -737,8 +737,8 @@ case_diverge() {
   cmp before model/model.safetensors
   [[ -s model/diverged.safetensors && ! -s out ]] || die "no diverged.safetensors"
 
-  # The last update, after which no window shows what has become of the weights; and a model whose weights are numbers,
-  # but not its loss. A rate that is not a number as a float is refused.
+  # The last update: no window after it shows the weights. And a model with finite weights, but a loss that is not
+  # finite. A rate that is not a number as a float is refused.
   local rate
   for rate in 3e38 1e30 1e39; do
     rm -f model/diverged.safetensors
@@ -823,7 +823,7 @@ case_mlp() {
     --out d >result
   grep -q 'accuracy 100.00 %' result || die "the loaded model has forgotten: $(cat result)"
   local weights=$(((36 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10) * 4)) # bytes, at the file's end
-  cmp <(tail -c $weights a/model.safetensors) <(tail -c $weights d/model.safetensors) || die "--lr 0 is no rate of 0"
+  cmp <(tail -c $weights a/model.safetensors) <(tail -c $weights d/model.safetensors) || die "--lr 0 changes weights"
   refuse 2 '--hidden 5 contradicts' train mlp --data pair --hidden 5 --init a/model.safetensors
 }
 
@@ -864,7 +864,7 @@ case_images() {
   cmp one/model.safetensors none/model.safetensors
   run train resnet --data pair --device cpu --batch 20 --init one/model.safetensors --steps 1 --out again >/dev/null
   refuse 2 '--norm layer contradicts' train resnet "${net[@]}" --norm layer --init one/model.safetensors
-  refuse 2 '--depth 9 is none that a ResNet has' train resnet "${net[@]}" --depth 9
+  refuse 2 '--depth 9 is not a depth of a ResNet' train resnet "${net[@]}" --depth 9
   refuse 1 'does not hold a model of kind mobilenet' train mobilenet "${net[@]}" --init one/model.safetensors
 
   # Every norm trains; group norm splits exactly, batch norm is refused unless micro-batches are accepted.
@@ -980,7 +980,7 @@ case_cifar() {
   refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
   refuse 1 "text is text, not a file of CIFAR-10's records" train mlp --data text
   truncate -s -1 ten/test_batch.bin
-  refuse 1 'test_batch.bin: 49167 bytes are no whole number' train mlp --data ten
+  refuse 1 'test_batch.bin: 49167 bytes are not a whole number' train mlp --data ten
   printf '\012' | dd of=ten/data_batch_1.bin conv=notrunc status=none
   refuse 1 'data_batch_1.bin: label 10 of image 0 is not in [0, 10)' train mlp --data ten
 }
@@ -1007,8 +1007,8 @@ case_opencl() {
   "$METRICS" check m2
 }
 
-# A device whose kernels are compiled first says so: now and then where there is no terminal, by a bar on one. PoCL
-# takes seconds for that; the second time it and we have everything on disk.
+# A device that compiles kernels first says so: with a bar on a terminal, else with a line now and then. PoCL takes
+# seconds for that; the second time it and we have everything on disk.
 case_waiting() {
   if ! run devices | grep -A2 '^opencl:0' | grep -q Portable || ! command -v script >/dev/null; then
     echo "no PoCL, or no program \`script\`"
@@ -1057,7 +1057,7 @@ case_digits() {
 }
 check_digits() {
   awk -v a="$("$METRICS" field m end val_accuracy)" 'BEGIN { exit !(a > 0.94) }' || die "at most 94 %"
-  # How well reading hides behind the steps depends on what else the machine does.
+  # How much of the reading is done during the steps depends on what else the machine does.
   awk -v wait="$("$METRICS" field m end data_wait_s)" -v samples="$("$METRICS" field m end samples)" \
     -v rate="$("$METRICS" field m end samples_per_s)" \
     'BEGIN { printf "%.3g s of %.3g s waiting for images\n", wait, samples / rate }'

@@ -1,11 +1,11 @@
 /* The program, with settings drawn at random, most of them far beyond what makes sense: whatever
- * they are, it never ends with status 0 where its model or its validation loss is not finite, and
- * leaves no file in its folder whose values are not; a good model that was there before stays, bit
- * for bit, unless status 0 says that another has taken its place.
+ * they are, it never ends with status 0 if its model or its validation loss is not finite, and
+ * leaves no file in its folder with values that are not finite. A good model that was there before
+ * stays, bit for bit, unless status 0 says that another has replaced it.
  *
  *   cli_drawn_settings PROGRAM [--runs N] [--seed N] [--devices 'cpu opencl']
  *
- * A failure prints the command, whose folders stay. */
+ * A failure prints the command, and its folders stay. */
 #define _XOPEN_SOURCE 700
 
 #include <accrue/accrue.h>

@@ -1,9 +1,10 @@
 /* Holds what --tensorboard wrote against what else the run wrote.
  *
  *   events compare DIR METRICS EVERY   every number of the metrics is a scalar, in their order, and
- * there is no other; histograms of all parameters stand where --histograms EVERY (0: none) has
- * them, and those of gradients have the norm that the metrics tell events weights DIR MODEL the
- * first histograms of weights are of the parameters in this file */
+ *     there is no other; histograms of all parameters are where --histograms EVERY (0: none) puts
+ *     them, and those of gradients have the norm that the metrics tell
+ *   events weights DIR MODEL           the first histograms of weights are of this file's
+ *     parameters */
 #include "tools/event_reader.h"
 
 #include <accrue/model_file.h>
@@ -156,7 +157,7 @@ static void check_beginning(const event_list *list) {
   const Tb__Summary__Value *settings = list->count > 1 ? event_value(list->events[1]) : NULL;
   if (!list->count || list->events[0]->what_case != TB__EVENT__WHAT_FILE_VERSION ||
       strcmp(list->events[0]->file_version, "brain.Event:2"))
-    fail("the first event", "is no version");
+    fail("the first event", "is not a version");
   if (!settings || strcmp(settings->tag, "settings") || list->events[1]->step ||
       settings->value_case != TB__SUMMARY__VALUE__VALUE_TENSOR ||
       settings->tensor->n_string_val != 1)

@@ -35,8 +35,8 @@ pick() { # NAME WORD...: sets the variable to one of the words. Not by $(...), i
   printf -v "$1" %s "${words[RANDOM % ${#words[@]}]}"
 }
 
-# Muon, Adam-mini and Adafactor keep their states in f32. What is folded is f32 too, and
-# nothing of it can be skipped.
+# Muon, Adam-mini and Adafactor keep their states in f32. Folded gradients are also f32, and none of them can be
+# skipped.
 choose_storage() { # PRECISION OPTIMIZER DEVICE
   local place copies weights=f32 state=f32 tables=f32 gradients=(buffer fused fused-local bf16)
   if [[ $1 != f16 && $2 =~ ^(adamw|sgd|muon)$ ]]; then gradients+=(folded); fi

@@ -100,7 +100,7 @@ static void check(const char *path) {
       replayed = json_is_true(json_object_get(line, "replayed"));
       if (!json_is_real(json_object_get(line, "loss")) &&
           !json_is_true(json_object_get(line, "skipped")))
-        fail(path, "a loss is no number", "");
+        fail(path, "a loss is not a number", "");
     }
   }
   const json_t *first = json_array_get(lines, 0), *end = json_array_get(lines, count - 1);

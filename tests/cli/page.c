@@ -1,6 +1,7 @@
 /* page FILE: whether a page that accrue report wrote is whole: every tag is closed in its turn,
- * every attribute stands within quotes once, text is UTF-8 with the entities of XML, ids differ and
- * those that are named are there. And whether it stands by itself: no scripts, nothing fetched. */
+ * every attribute is in quotes and in its tag once, text is UTF-8 with the entities of XML, ids
+ * differ, and ids that are referred to exist. And whether it is self-contained: no scripts, nothing
+ * fetched. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -100,7 +101,7 @@ static void take_text(void) {
 
 static void check_attribute(const char *name, const char *value) {
   const size_t length = strlen(name);
-  if (has(&attributes, name)) die("%s stands twice in a tag", name);
+  if (has(&attributes, name)) die("%s is twice in a tag", name);
   add(&attributes, name);
   if (!strcmp(name, "id")) {
     if (has(&ids, value)) die("two elements have the id %s", value);

@@ -44,7 +44,7 @@ if grep -q '"id": "opencl:0"' devices; then
   cmp c/model.safetensors d/model.safetensors
 fi
 
-# A file that is no library hides the loader.
+# A file that is not a library hides the loader.
 mkdir hidden
 : >hidden/libOpenCL.so.1
 export LD_LIBRARY_PATH=$work/hidden

@@ -108,7 +108,7 @@ static ac_status adverse_order(void *state, ac_queue first, ac_queue then) {
   return AC_OK;
 }
 
-/* What the host does at once has its place in the queue of steps, too. */
+/* What the host does at once also has its place in the queue of steps. */
 static ac_status catch_up(void) {
   for (int k = 0; k < AC_QUEUE_COUNT; k++)
     AC_TRY(do_until(k, k == AC_QUEUE_RUN ? queues[k].queued : queues[AC_QUEUE_RUN].after[k]));

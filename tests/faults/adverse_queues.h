@@ -1,6 +1,6 @@
-/* A device whose queues take turns as badly as the order between them lets them: what is queued in
- * one of them is done only once something waits for it, all else at once. Whoever forgets to order
- * something finds other bits, each time. One device at a time. */
+/* A device with queues that take turns as badly as the order between them lets them: what is queued
+ * in one of them is done only when something waits for it, all else at once. Code that forgets to
+ * order something finds other bits, each time. One device at a time. */
 #ifndef TESTS_FAULTS_ADVERSE_QUEUES_H
 #define TESTS_FAULTS_ADVERSE_QUEUES_H
 

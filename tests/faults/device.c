@@ -22,7 +22,7 @@ typedef struct faults {
   void (*begin)(long k); /* counts anew; the k-th fails; 0: none */
   void (*pause)(bool paused);
   long (*calls)(void);
-  ac_status status; /* beside AC_ERROR_MEMORY */
+  ac_status status; /* in addition to AC_ERROR_MEMORY */
   int runs;         /* without --all, about as many for each life */
 } faults;
 
@@ -350,8 +350,8 @@ static void check_spoiled(life *l, const ac_trainer_desc *desc, long k, const co
 }
 
 /* Whatever op of a window yields a NaN, the window is skipped and nothing has changed: the same
- * window again comes to the same bits. What batch norm yields beside its result does not reach the
- * loss and its gradient. */
+ * window again comes to the same bits. The other outputs of batch norm do not reach the loss and
+ * its gradient. */
 static void a_nan_of_any_op_changes_nothing(void **state) {
   (void)state;
   const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 0.02}, .decide = spare_the_update};

@@ -85,7 +85,7 @@ long faults_failed(void) {
   return failed;
 }
 
-/* ---- whose calls ----------------------------------------------------------------------------- */
+/* ---- which calls ----------------------------------------------------------------------------- */
 
 #ifdef FAULTS_LINKED
 #define CALL(name) __wrap_##name
@@ -136,7 +136,7 @@ __attribute__((constructor)) static void begin(void) {
   const char *text = getenv("ACCRUE_FAULT");
   dl_iterate_phdr(add_own, NULL);
   if (!text || faults_arm(text, getenv("ACCRUE_FAULT_PATH"))) return;
-  fprintf(stderr, "ACCRUE_FAULT=%s is no fault\n", text);
+  fprintf(stderr, "ACCRUE_FAULT=%s is not CLASS:FIRST[-[LAST]][:KIND]\n", text);
   _exit(99);
 }
 

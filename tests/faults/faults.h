@@ -5,7 +5,7 @@
  * linked are met.
  *
  *   ACCRUE_FAULT         CLASS:FIRST[-[LAST]][:KIND]: which calls of the class fail, counted from 1
- *   ACCRUE_FAULT_PATH    of files only those whose path contains this
+ *   ACCRUE_FAULT_PATH    only files with this in their path
  *   ACCRUE_FAULT_REPORT  a file for two numbers at the end: calls of the class, those that failed
  *
  * Classes are `file` (all that makes, opens, reads, writes, syncs, renames and closes files, but
@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* From now on, counted anew. `path` may be NULL and stays the caller's. False: this is no fault. */
+/* From now on, counted anew. `path` may be NULL and stays the caller's. False: malformed text. */
 bool faults_arm(const char *text, const char *path);
 void faults_pause(bool paused); /* neither fails nor counts, until it goes on */
 

@@ -106,7 +106,7 @@ static void goes_through_the_cache_where_it_must(void **state) {
   else assert_in_range(refused, 6, 10);
 }
 
-/* Who goes on after a write that failed does not get a file with a hole. */
+/* A caller that goes on after a write that failed does not get a file with a hole. */
 static void a_failure_stays(void **state) {
   (void)state;
   ac_atomic_file file;

@@ -64,7 +64,7 @@ check_end() { # STATUS: of the run with the fault
   local left most=0
   left=$(find run -name '*.safetensors.*' -o -name '*.json.*' 2>/dev/null | wc -l)
   (($1 != 137)) || most=2 # the model, and its config.json
-  ((left <= most)) || { wrong "left behind: $(ls run)" && return 1; }
+  ((left <= most)) || { wrong "files that remain: $(ls run)" && return 1; }
   [[ $mode != going ]] || cmp -s run/model.safetensors half/model.safetensors ||
     cmp -s run/model.safetensors ended/model.safetensors || { wrong 'the model is neither the old one nor the new' && return 1; }
 }
@@ -75,7 +75,7 @@ same_metrics() { # RUN
 }
 
 check_resumed() {
-  [[ -z $(find run -name '*.partial-*') ]] || { wrong "left behind: $(ls run)" && return; }
+  [[ -z $(find run -name '*.partial-*') ]] || { wrong "files that remain: $(ls run)" && return; }
   if [[ $mode == going ]] && ! grep -qE 'going on after step [2345]' run.err; then
     wrong 'the state is lost' && return
   fi
@@ -123,7 +123,7 @@ full_disk() {
 }
 
 # A new run that replaces one that has not ended is killed while it puts its record in the place of that one's: there is
-# always a run to go on with.
+# always a run to resume.
 over_another() {
   local k status every
   set_mode new

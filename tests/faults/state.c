@@ -1,6 +1,6 @@
 /* State files where the disk or memory fails: a state is saved over an older one, and loaded into a
  * trainer that has gone on, with the first, the second, ... call failing until all pass. What
- * stands at the path is always the old state or the new one, byte by byte. A state file holds all
+ * is at the path is always the old state or the new one, byte by byte. A state file holds all
  * that a trainer is, so whether a trainer has changed is seen from the state that it saves. */
 #include "unit/files.h"
 
@@ -26,7 +26,7 @@ static bytes old_state, new_state, in_window; /* the last with a window in progr
 
 static const struct {
   const char *name;
-  int error, least; /* calls whose failure is one to save */
+  int error, least; /* calls that make saving fail */
 } kinds[] = {{"EIO", EIO, 6}, {"ENOSPC", ENOSPC, 6}, {"EINTR", EINTR, 4}, {"short", ENOSPC, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -50,7 +50,7 @@ static bool trainer_is(const bytes *state) {
   return same;
 }
 
-/* Files in the folder beside the state, which are removed. */
+/* Removes all files in the folder but the state, and returns their number. */
 static int remove_others(void) {
   int count = 0;
   DIR *directory = opendir(test_folder);
@@ -93,7 +93,7 @@ static void check_saved(const char *text, ac_status status, const char *cause) {
   if (!holds(path.text, expected))
     fail_msg("%s: %s, and the file is not the %s one", text, ac_status_name(status),
              status == AC_OK ? "new" : "old");
-  if (remove_others()) fail_msg("%s: a file is left behind", text);
+  if (remove_others()) fail_msg("%s: a file remains", text);
   if (status == AC_OK) return;
   assert_contains(ac_last_error(), path.text);
   if (cause) assert_contains(ac_last_error(), cause);
@@ -157,7 +157,7 @@ static void check_killed(const char *kind) {
     if (!is_new && (!killed || !holds(path.text, &old_state)))
       fail_msg("%s: the file is neither state", f.text);
     news += killed && is_new;
-    if (remove_others() > 1) fail_msg("%s: more than one file is left behind", f.text);
+    if (remove_others() > 1) fail_msg("%s: more than one file remains", f.text);
     check_saved("the next one", save(), NULL);
   }
   assert_in_range(news, 1, 5); /* once it is in its place, only the folder is synced */

@@ -1,5 +1,5 @@
 /* CIFAR: the first byte chooses among the formats, the rest is the file. So that a fuzzer needs no
- * 3073 bytes for a record, its bit 2 has the rest unrolled: each byte stands for 128 of the file.
+ * 3073 bytes for a record, its bit 2 has the rest unrolled: each byte becomes 128 of the file.
  */
 #include "images.h"
 

@@ -1,5 +1,5 @@
-/* A run's folder as `accrue report` reads it, and the page about it: what stands before the first
- * zero byte is run.json and eval.json, the rest are the metrics. */
+/* A run's folder as `accrue report` reads it, and the page about it: the bytes before the first
+ * zero byte are run.json and eval.json, the rest are the metrics. */
 #include "fuzz.h"
 
 #include "common/gnuplot.h"
@@ -36,7 +36,7 @@ void say(const char *format, ...) {
   va_end(arguments);
 }
 
-/* Instead of gnuplot, somebody who reads its commands. */
+/* Instead of gnuplot: a reader of its commands. */
 static char *commands;
 static size_t command_bytes;
 

@@ -1,5 +1,5 @@
 /* State files of a trainer: the input is the text of the header, a 0, and the data. The header's
- * length and all checksums are put right, so that what the input changes is met behind them.
+ * length and all checksums are corrected, so that the checks after them meet the input's changes.
  *
  * A trainer with a window in progress loads each input. If it refuses, it is what it was, bit for
  * bit; if not, it saves a state that is loaded and saved as the same bytes, and goes on. */

@@ -1,5 +1,6 @@
-/* A GPT-2 whose embeddings, which the head shares, and first block are frozen ends with the weights
- * that PyTorch trains (tests/vectors/gpt2_frozen), on every device and in every way of a plan. */
+/* In this GPT-2 the embeddings, which the head shares, and the first block are frozen. It ends with
+ * the weights that PyTorch trains (tests/vectors/gpt2_frozen), on every device and in every way of
+ * a plan. */
 #include "unit/check.h"
 
 #include "models/gpt.h"
@@ -48,7 +49,7 @@ static double update(ac_trainer *trainer, const double *ids) {
   return result.loss;
 }
 
-/* AdamW divides by the size of a gradient, of which floats lose some 1e-6 of what it is summed of.
+/* AdamW divides by the size of a gradient. Floats lose about 1e-6 of the numbers that are summed.
  */
 static void check_parameter(ac_trainer *trainer, int index, const float *before,
                             const op_vector *expected) {

@@ -146,7 +146,7 @@ static double directional(evaluation *e, double *values, const double *direction
   return (up - down) / (2 * h);
 }
 
-/* Float rounding through a graph of some ten ops: 1e-4 of the gradient's norm is two orders above
+/* Float rounding through a graph of about ten ops: 1e-4 of the gradient's norm is two orders above
  * what is seen for right rules, and wrong ones are off by its whole size. A parameter that is left
  * without a gradient has one of zeros. */
 static void check_parameter(trained *t, evaluation *e, int index) {
@@ -323,7 +323,7 @@ static void batch_norms(void **state) {
   check(finish(g, y));
 }
 
-/* Of a parameter that something else uses too, of a view of one, and of a weight that is computed:
+/* Of a parameter that something else also uses, of a view of one, and of a weight that is computed:
  * none of the results has a batch. */
 static void standardised_weights(void **state) {
   (void)state;
@@ -439,8 +439,8 @@ static void fused_head(void **state) {
   check(tied_head(true));
 }
 
-/* A head whose weight is computed, whose input feeds something else, and one without any op before
- * it. */
+/* A head with a weight that is computed, one with an input that feeds something else, and one
+ * without any op before it. */
 static void other_heads(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -474,7 +474,7 @@ static void collect(const char *device, bool fused, float gradient[2][36], ac_up
   ac_graph_free(graph);
 }
 
-/* Sums of some ten terms: a few units in the last place of values near one. */
+/* Sums of about ten terms: a few units in the last place of values near one. */
 static void fused_equals_separate(void **state) {
   (void)state;
   ac_device_info list[8];
@@ -500,7 +500,7 @@ static ac_tensor *kernel(ac_graph *g, const char *name, int64_t out, int64_t in,
 }
 
 /* Two ways from one image that meet again: strided and dilated convolutions, depthwise and grouped
- * ones, pooling, upsampling, a part of one way put beside the other. */
+ * ones, pooling, upsampling, a part of one way joined to the other. */
 static void images(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -520,8 +520,8 @@ static void images(void **state) {
   check(finish(g, ac_reshape(ac_global_average_pool(y), SHAPE(AC_BATCH, 4, 6))));
 }
 
-/* Biases that are computed and used twice: what an op yields beside its first output is passed on
- * and added up. */
+/* Biases that are computed and used twice: gradients of further outputs of an op are passed on and
+ * added up. */
 static void computed_biases(void **state) {
   (void)state;
   ac_graph *g = new_graph();

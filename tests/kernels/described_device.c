@@ -10,7 +10,7 @@
 
 #include "backend/opencl/sources.h"
 
-/* What stands for platforms, devices, contexts, queues, buffers and kernels. A program is the
+/* The one object for platforms, devices, contexts, queues, buffers and kernels. A program is the
  * source that it was made of. */
 static char object;
 #define OBJECT ((void *)&object)

@@ -143,7 +143,7 @@ static int print_source(const char *name) {
 
 int main(int argc, char **argv) {
   if (argc > 1) return print_source(argv[1]);
-  /* Our own products, which CLBlast's would stand in for, and the choice of their tiles. */
+  /* Our own products, which CLBlast would replace, and the choice of their tiles. */
   setenv("ACCRUE_CLBLAST", "0", true);
   setenv("ACCRUE_TUNE", "1", true);
   ac_device *device;

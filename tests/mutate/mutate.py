@@ -12,7 +12,7 @@ Groups: cpu and cl are kernels, rules are the gradient rules of ops and differen
 arithmetic and the nodes it runs. Which functions and which changes is found by pattern (sites.py). The tree is copied
 into the work folder and built there once; a mutant is one compiled file that is linked before the library, and runs the
 families of the ops that reach it, then all that the list of runs below has. The tree itself is never written to. Results
-go to results.jsonl in the work folder, a line a mutant, and a mutant that stands there is not run again.
+go to results.jsonl in the work folder, a line a mutant, and a mutant that is listed there is not run again.
 
 A mutant is killed (a test failed, crashed or hung), survived, does not compile, or is the same (the compiler makes the
 same code of it for every instruction set). What equivalent.txt lists is left out: it says for each why no result can
@@ -60,7 +60,7 @@ RUNS = {
 }
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}
-# Tests of their own that some kernels have besides.
+# Further tests of their own that some kernels have.
 UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",),
          "cl/unit_gemm.cl": ("opencl_units", "opencl_gemm"), "cl/optimizer.cl": ("opencl_joined",),
          "cl/lion.cl": ("opencl_joined",), "cl/parameter.h": ("opencl_joined",)}
@@ -102,7 +102,7 @@ class Build:
         self.source, self.folder = work / "source", work / "build"
         self.source.mkdir(parents=True, exist_ok=True)
         copy_tree(self.source)
-        # Tests look for data beside the tree.
+        # Tests look for data in the folder that has the tree.
         shared = work / "shared"
         if (ROOT.parent / "shared").is_dir() and not shared.exists():
             shared.symlink_to(ROOT.parent / "shared")
@@ -398,7 +398,7 @@ def all_targets(sources, arguments):
     functions = []
     for group, kernels in (("cpu", sources.cpu_kernels), ("cl", sources.cl_kernels)):
         if group in arguments.group:
-            tested_by = kernels(sources.ops)  # forward ops too, which may show more
+            tested_by = kernels(sources.ops)  # also forward ops, which may show more
             functions += [(group, f, tested_by[f]) for f in kernels(ops)]
     if "rules" in arguments.group:
         functions += [("rules", f, {}) for f in sources.rules()]
@@ -444,7 +444,7 @@ STATUSES = ("killed", "survived", "same", "compile")
 
 
 def print_summary(targets, results, listed="survived"):
-    """Prints what ended as `listed` besides, and returns how many these are."""
+    """Also prints what ended as `listed`, and returns how many these are."""
     rows, found = collections.defaultdict(collections.Counter), []
     for target in targets:
         result = results.get(target.id)

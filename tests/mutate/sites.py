@@ -1,10 +1,10 @@
 """What can be mutated: functions of C and OpenCL C, which ops reach them, and single changes to each.
 
-Nothing here names an op or a kernel. Ops stand in AC_OP_LIST; an op belongs to the backward pass or to an update if a
+Nothing here names an op or a kernel. AC_OP_LIST lists the ops; an op belongs to the backward pass or to an update if a
 gradient rule, differentiation or the trainer names it, or if its own name says so. Its kernels are the functions that
-can be reached from its entry, so that an op that is added later is mutated too. The sources are clang-formatted, which
+can be reached from its entry, so that an op that is added later is also mutated. The sources are clang-formatted, which
 is what the patterns rely on: a function's head starts in column 0, its body ends with a brace there, and binary
-operators stand between spaces."""
+operators are between spaces."""
 import bisect
 import re
 from pathlib import Path
@@ -245,7 +245,7 @@ class Body:
 
     def __init__(self, function, text):
         clean = blank(text)
-        if function.head:  # directives are no code; a macro's continuation is
+        if function.head:  # directives are not code; a macro's continuation is
             clean = re.sub(r"(?m)^#(?:[^\n]*\\\n)*[^\n]*", lambda m: re.sub(r"[^\n]", " ", m.group()), clean)
         else:
             clean = clean.replace("\\\n", " \n")
@@ -321,7 +321,7 @@ class Body:
             yield from self.wrapped("condition", first, last, "!(%s)")
 
     def arguments(self, i):
-        """(first, last) of each argument of the call whose parenthesis is token i."""
+        """(first, last) of each argument of the call with its parenthesis at token i."""
         end, first, result = self.match[i], i + 1, []
         while first < end:
             last = self.right(first, {","})
@@ -330,7 +330,7 @@ class Body:
         return result
 
     def declares(self, i):
-        """Whether token i stands left of any value in a declaration."""
+        """Whether token i is left of any value in a declaration."""
         start = self.left(i, {";", "}"}) + 1
         if not TYPES.match(self.t(start)):
             return False

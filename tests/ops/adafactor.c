@@ -54,8 +54,8 @@ static void adafactor(const ac_op_args *args) {
   free(u);
 }
 
-/* Moments are sums of squares, of which parts are added up. In an update some twenty roundings
- * meet, and those of its own size and of the parameter's; no element of it is as large as eight
+/* Moments are sums of squares, added up in parts. In an update about twenty roundings meet, and
+ * those of its own size and of the parameter's; no element of it is as large as eight
  * steps for each unit that the parameter is large. */
 static op_tolerance adafactor_error(const ac_op_args *args, int output) {
   const ac_adafactor_attributes *a = args->attributes;

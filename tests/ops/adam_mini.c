@@ -74,7 +74,7 @@ static const op_case cases[] = {
     MINI("adam_mini by row 40x1000", QUICK, 40, 1, 40, 1000),
     /* More than one chunk of rows. */
     MINI("adam_mini by column 1000x40", QUICK, 1, 40, 1000, 40),
-    /* Of a square, rows are no columns. */
+    /* In a square, rows must not be taken for columns. */
     MINI("adam_mini by row 33x33", QUICK, 33, 1, 33, 33),
     MINI("adam_mini by column 33x33", QUICK, 1, 33, 33, 33),
     MINI("adam_mini by row 6x4x3x3", QUICK, 6, 1, 6, 4, 3, 3),

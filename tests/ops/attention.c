@@ -184,7 +184,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
-/* Scores of some thousands overflow exp unless the row's largest is taken off first. A NaN in
+/* Scores of thousands overflow exp unless the row's largest is subtracted first. A NaN in
  * a key at position t reaches no earlier position. */
 static void extremes(ac_device *device) {
   op_instance y;
@@ -203,7 +203,8 @@ static void extremes(ac_device *device) {
       bool reached = b == 1 && t >= 5 && h == 0;
       OP_EXPECT(where, reached == (bool)isnan(r[i]), "sample %d, position %d, head %d: %g", (int)b,
                 (int)t, (int)h, r[i]);
-      /* The reference gives such rows' values too: exponents reach thousands of units of rounding.
+      /* The reference also has values for such rows: exponents reach thousands of units of
+       * rounding.
        */
       if (!reached)
         OP_EXPECT(where, fabs(r[i] - op_reals(&y.args.out[0])[i]) < 1e-2, "element %d: %g, not %g",
@@ -214,8 +215,8 @@ static void extremes(ac_device *device) {
   op_instance_free(&y);
 }
 
-/* The same where keys come in parts: a late NaN, and a row of which a whole part has scores of
- * -inf, which is as if it did not see it. */
+/* The same with keys in parts: a late NaN, and a row with scores of -inf for a whole part. Such a
+ * row does not see the part. */
 static void extremes_in_parts(ac_device *device) {
   enum { T = 1030, HIDDEN = 520, ROW = 590, BAD = 600 };
   static const op_case c = ATTENTION("T 1030, heads 1 x 3", 1, 0.5f, 0, 1, T, 3, false);
@@ -291,8 +292,8 @@ static void split(ac_device *device, const op_case *c, ac_dtype storage, int64_t
   op_instance_free(&alone_gradient);
 }
 
-/* Other sums of keys' and values' gradients would show in one element of some 30,000, as these are
- * rounded to bf16: hence many draws of a case whose queries are several blocks. */
+/* Other sums of keys' and values' gradients would show in one element of about 30,000, as these are
+ * rounded to bf16. Hence many draws of a case with several blocks of queries. */
 static void check_split(ac_device *device) {
   enum { DRAWS = 60 };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {

@@ -247,7 +247,7 @@ static bool run_one(ac_device *device, ac_op op, int64_t batch, const double *co
   return ran;
 }
 
-/* Unequal micro-batches whose means are far apart, pooled and used for one update, end with the
+/* Unequal micro-batches with very different means, pooled and used for one update, end with the
  * mean and the variance of all samples. */
 static void special(ac_device *device) {
   static const int64_t split[SPLITS] = {10, 12, 1};

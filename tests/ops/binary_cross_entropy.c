@@ -52,7 +52,7 @@ static void binary_cross_entropy_gradient(const ac_op_args *args) {
   }
 }
 
-/* s is off by a few units, beside a target of at most 1. */
+/* s is off by a few units; the target is at most 1. */
 static op_tolerance binary_cross_entropy_gradient_error(const ac_op_args *args, int output) {
   (void)output;
   int64_t m = args->in[0].count / args->in[0].dim[0];
@@ -140,7 +140,7 @@ static void sides(ac_device *device) {
   op_instance_free(&loss);
 }
 
-/* One element on the wrong side makes its sample wrong, wherever in a long sample it stands. */
+/* One element on the wrong side makes its sample wrong, at any place in a long sample. */
 static void one_wrong(ac_device *device) {
   op_instance loss;
   op_result result;

@@ -151,8 +151,8 @@ static inline double op_sum_error(int64_t terms) {
 }
 
 /* What rounding a factor to bf16 costs, relative to it and in units of FLT_EPSILON: 2^-8 where the
- * device whose result is compared multiplies bf16 in a class of its own and `beside`, which the
- * factor is multiplied by, is stored in it; else 0. */
+ * device that is compared multiplies bf16 in a class of its own and the factor's partner `beside`
+ * is stored in bf16; else 0. */
 double op_factor_error(const ac_operand *beside);
 
 /* Math functions of OpenCL 1.2 are off by up to 5 ulp (exp 3, tanh 5, erf 16, division 2.5). */

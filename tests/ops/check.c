@@ -119,8 +119,8 @@ static double objective(op_instance *forward, const double *dy) {
   return sum;
 }
 
-/* (L(x + h) - L(x - h)) / 2h of L = sum dy y, in double. The error is about h^2 beside the
- * gradient, and 1e-16 L / h. */
+/* (L(x + h) - L(x - h)) / 2h of L = sum dy y, in double. The error is about h^2 of the gradient,
+ * and 1e-16 L / h. */
 static void differentiate(differences *d, op_instance *forward, int input, const double *dy) {
   ac_operand *x = &forward->args.in[input];
   double largest = 0;
@@ -161,7 +161,7 @@ static void compare_differences(const char *where, const op_instance *gradient, 
 
 /* ---- a gradient case, whole ------------------------------------------------------------------ */
 
-/* 16-bit storage only changes how a kernel loads and stores, which small shapes show too. */
+/* 16-bit storage only changes how a kernel loads and stores, and small shapes also show that. */
 static bool skipped(const op_case *c, ac_dtype storage) {
   if (!op_reduced) return false;
   int64_t largest = 0;
@@ -328,8 +328,8 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
   op_instance_free(&forward);
 }
 
-/* The families whose kernels address memory otherwise in 16 bits, one in which they load and store
- * single elements as all others do, and that whose copies in 16 bits nothing else writes. */
+/* The families with kernels that address memory otherwise in 16 bits; one with kernels that load
+ * and store single elements as all others do; and the one that alone writes copies in 16 bits. */
 static const char *const addressed_otherwise[] = {
     "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "gelu", "optimizer"};
 

@@ -31,7 +31,7 @@ static void clip(const ac_op_args *args) {
     for (int64_t i = 0; i < rows; i++) clip_unit(args, i * columns, 1, columns);
 }
 
-/* Sums of squares, of which the root takes half, and some factors. */
+/* Sums of squares (the root halves their error), and some factors. */
 static op_tolerance clip_error(const ac_op_args *args, int output) {
   (void)output;
   return (op_tolerance){8 + (double)args->in[1].count / 16, 2};
@@ -60,7 +60,7 @@ static const op_case cases[] = {
     CLIP("none", 10, true, true, 9, 65),
 };
 
-/* Gradients whose squares floats do not hold, which are clipped like any other. */
+/* Gradients are clipped like any other if floats do not hold their squares. */
 static void special(ac_device *device) {
   static const double scales[] = {0x1p70, 0x1p100, 0x1p-70, 0x1p-90};
   op_variant variant = {.name = "large and small gradients", .once = true};

@@ -119,7 +119,8 @@ static bool takes(const ac_shape *x) {
   return x->rank >= 2 && ac_shape_count(x) <= OP_DRAW_ELEMENTS / 2;
 }
 
-/* A part; parts in another order, one of them left out or taken twice; or beside another result. */
+/* A part; parts in another order, one of them left out or taken twice; or joined to another result.
+ */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int first = x->shape.batched ? 1 : 0;
   int axis = first + op_draw_below(d, x->shape.rank - first);

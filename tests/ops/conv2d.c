@@ -16,7 +16,7 @@ typedef struct convolution {
 typedef void (*step)(int64_t count, double *y, double *weight, double *x, int64_t stride);
 
 /* Visits every product of y[n,o,i,j] += W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p +
- * t d] whose x is inside the image, those of a row of y at a time. */
+ * t d] with x inside the image, those of a row of y at a time. */
 static void visit(const convolution *v, step take) {
   const ac_conv2d_attributes *a = v->a;
   const int64_t *x = v->x->dim, *w = v->weight->dim, *y = v->y->dim;
@@ -190,7 +190,7 @@ static const op_case cases[] = {
            IMAGES(2, 13, 14), IMAGES(2, 3, 3), OP_F32(2, 1, 5, 5), OP_F32(2)),
     CONV2D("depthwise, wide, stride 3", PAIR(1, 3), PAIR(1, 2), PAIR(1, 1), 2, 2, IMAGES(2, 4, 70),
            IMAGES(2, 4, 24), OP_F32(2, 1, 3, 4), OP_F32(2)),
-    /* In pairs of channels, where those of bf16 are: planes whose last pair is half, wide rows, and
+    /* In pairs of channels, as bf16 has them: planes with a last pair that is half, wide rows, and
      * planes in two fillings; spread out though images are not small. */
     CONV2D("61 to 33 channels, 9x20", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 1, IMAGES(61, 9, 20),
            IMAGES(33, 9, 20), OP_F32(33, 61, 3, 3), OP_F32(33)),
@@ -280,8 +280,8 @@ static const op_case cases[] = {
     CONV2D("tiles, more channels than a step of the sums, 8x4x4", PAIR(1, 1), PAIR(1, 1),
            PAIR(1, 1), 1, 8, IMAGES(130, 4, 4), IMAGES(17, 4, 4), OP_F32(17, 130, 3, 3),
            OP_F32(17)),
-    /* With samples beside each other, where those of bf16 are: a set of them that is not whole, a
-     * pair that is half; two sets; groups; an image in several regions, and a kernel of more than
+    /* With samples next to each other, as bf16 has them: a set of them that is not whole, a pair
+     * that is half; two sets; groups; an image in several regions, and a kernel of more than
      * 16 taps. */
     CONV2D("many samples, 30x4x4", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 30, IMAGES(61, 4, 4),
            IMAGES(33, 4, 4), OP_F32(33, 61, 3, 3), OP_F32(33)),
@@ -294,7 +294,7 @@ static const op_case cases[] = {
     CONV2D("many samples, regions of an image, stride 2, 1 channel to 32, 16x124x20", PAIR(2, 2),
            PAIR(1, 1), PAIR(1, 1), 1, 16, IMAGES(1, 124, 20), IMAGES(32, 62, 10),
            OP_F32(32, 1, 3, 3)),
-    /* The same with kernels of 1 x 1 that leave positions out: at the end, at the beginning too. */
+    /* The same with kernels of 1 x 1 that leave positions out: at the end, and at the beginning. */
     CONV2D("many samples, 1x1, stride 2, 16x5x7", PAIR(2, 2), PAIR(0, 0), PAIR(1, 1), 1, 16,
            IMAGES(32, 5, 7), IMAGES(32, 3, 4), OP_F32(32, 32, 1, 1), OP_F32(32)),
     CONV2D("many samples, 1x1, unequal strides and padding, 32x8x9", PAIR(3, 2), PAIR(1, 3),
@@ -328,8 +328,8 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 2;
 }
 
-/* A NaN or an infinity reaches the outputs whose windows contain it, and no other: not those of the
- * next row or image, with which it may share memory. */
+/* A NaN or an infinity reaches the outputs with windows that contain it, and no other: not those of
+ * the next row or image, with which it may share memory. */
 static void check_spread(ac_device *device, const op_case *c) {
   op_instance y, dx;
   op_result result;

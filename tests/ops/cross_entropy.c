@@ -317,7 +317,7 @@ static void long_sum(ac_device *device) {
   op_instance_free(&one);
 }
 
-/* Within one run, too, the pair keeps what a double keeps: weights that are no round numbers. */
+/* Also within one run the pair keeps what a double keeps: weights that are not round numbers. */
 static void many_rows(ac_device *device) {
   op_instance loss;
   op_result result;

@@ -94,8 +94,8 @@ void op_check_cases(const op_family *family, ac_device *device);
 struct op_draw;
 void op_check_drawn(const op_family *family, ac_device *device,
                     void (*draw)(op_case *c, struct op_draw *d));
-/* A case of a norm, whose result does not depend on how large its input 0 is: with squares that
- * floats do not hold, and with sums that they do not. */
+/* A case of a norm. Its result does not depend on the size of its input 0: with squares that floats
+ * do not hold, and with sums that they do not hold. */
 void op_check_large(ac_device *device, const op_case *c);
 /* Two devices side by side. */
 void op_check_pair(const op_family *family, ac_device *one, ac_device *other);

@@ -29,7 +29,7 @@ static void gelu(const ac_op_args *args) {
     op_reals(&args->out[0])[i] = value(a->kind, op_reals(&args->in[0])[i]);
 }
 
-/* 1 + tanh and 1 + erf cancel for negative x, where their error stands beside |x| / 2. erf may be
+/* 1 + tanh and 1 + erf cancel for negative x: there their error is a factor of |x| / 2. erf may be
  * off by 16 ulp. */
 static op_tolerance gelu_error(const ac_op_args *args, int output) {
   (void)output;

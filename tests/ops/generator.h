@@ -106,7 +106,7 @@ ac_tensor *op_draw_vector(op_draw *d, double low, double high, int64_t count);
 ac_tensor *op_draw_maybe_vector(op_draw *d, double low, double high, int64_t count);
 /* A frozen one. */
 ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count);
-/* A new input, whose leaf is returned; NULL if the graph has no room for more. */
+/* Adds an input and returns its leaf; NULL if the graph has no room for more. */
 op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,
                              double high);
 
@@ -114,14 +114,14 @@ op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, 
 ac_tensor *op_draw_result(op_draw *d, const ac_shape *shape);
 /* The same tensor in another shape. */
 ac_tensor *op_draw_view(ac_tensor *x, const ac_shape *shape);
-/* An operand whose shape is that of x or its last dimensions: a result, x itself or a parameter. */
+/* An operand with the shape of x or of its last dimensions: a result, x itself or a parameter. */
 ac_tensor *op_draw_broadcast(op_draw *d, ac_tensor *x, double low, double high);
 /* A divisor of n. */
 int op_draw_divisor(op_draw *d, int64_t n);
 
 bool op_takes_all(const ac_shape *x);
 bool op_takes_batched(const ac_shape *x);
-bool op_takes_rows(const ac_shape *x); /* a last dimension beside the batch, of one or more */
+bool op_takes_rows(const ac_shape *x); /* a last dimension that is not the batch, of one or more */
 /* The same for a norm: the deviations of two elements from their mean are +1 and -1 whatever they
  * are, and their gradient nothing but rounding. */
 bool op_takes_norm(const ac_shape *x);

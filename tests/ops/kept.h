@@ -9,9 +9,9 @@
 double *op_take_kept(const ac_operand *x, int64_t count, bool is_signed);
 void op_put_kept(ac_operand *x, double *kept, int64_t count, bool is_signed);
 
-/* What a code stands for; codes ascend with it. */
+/* The value of a code; codes ascend with their values. */
 double op_code_value(int code, bool is_signed);
-/* The scale of a block, of which there are the bytes as doubles. */
+/* The scale of a block, given by its bytes as doubles. */
 float op_block_scale(const double *block);
 
 #endif

@@ -307,7 +307,7 @@ static void special(ac_device *device) {
 const op_family op_family_linear_cross_entropy = {
     "linear_cross_entropy", cases, sizeof cases / sizeof *cases, from_vector, special, NULL};
 
-/* In chunks of a few rows where the attribute, which is no caller's choice, says so. */
+/* In chunks of a few rows if the attribute says so. Callers cannot choose it. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t in = ac_shape_last(&x->shape), V = op_draw_one_in(d, 8) ? 1 : 2 + op_draw_below(d, 12);
   ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;

@@ -52,7 +52,7 @@ static const op_case cases[] = {
          .beta1 = 0.9f, .take1 = 0.1f, .take2 = 0.01f),
     LION("lion 1, no decay", 1, .gradient_factor = 1, .rate = 0.1f, .beta1 = 0.8f, .take1 = 0.2f,
          .take2 = 0.05f),
-    /* Where gradient and momentum are zero the sign is, too. */
+    /* If gradient and momentum are zero, the sign is also zero. */
     {.name = "lion 65, some of it zero",
      .op = AC_OP_lion,
      .attributes.lion = {2, 0.1f, 0, 0.9f, 0.1f, 0.01f},

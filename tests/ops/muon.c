@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* c [m, n] = op(a) op(b), of which each may be read transposed. */
+/* c [m, n] = op(a) op(b); each of a and b may be read transposed. */
 static void multiply(const double *a, bool transpose_a, const double *b, bool transpose_b,
                      double *c, int64_t m, int64_t n, int64_t k) {
   for (int64_t i = 0; i < m; i++)

@@ -41,8 +41,8 @@ static void put(void *data, ac_dtype dtype, int64_t i, const sample *s) {
   else ((uint16_t *)data)[i] = (uint16_t)(dtype == AC_F16 ? s->f16 : s->bf16);
 }
 
-/* `count` values, of which those at multiples of `step`, and the last, are samples in turn; counts
- * are added to `start`. The first is none that overflowed, as what lies behind the last has. */
+/* `count` values. Those at multiples of `step`, and the last, are samples in turn; counts are added
+ * to `start`. The first has not overflowed, but the memory after the last has. */
 static void check_counts(ac_device *device, ac_dtype dtype, int64_t count, int64_t step,
                          const int32_t *start) {
   static const sample one = {0x3f800000u, 0x3c00u, 0x3f80u, 0, 0};
@@ -142,7 +142,7 @@ static void check_marks_beside_slice(ac_device *device) {
   }
 
 /* One for each way in which kernels store: element by element, products by blocks, rows, and the
- * working copy of a step, of which blocks of 8 bits are stored as vectors. */
+ * working copy of a step, with blocks of 8 bits that are stored as vectors. */
 static const op_case marked[] = {
     {.name = "cast 77x65",
      .op = AC_OP_cast,

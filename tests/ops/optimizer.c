@@ -323,8 +323,8 @@ static void check_special_gradients(ac_device *device, const op_case *c,
   op_instance_free(&s);
 }
 
-/* Gradients whose squares floats do not hold: all of them, or one among ordinary ones, or all but a
- * few, which are ordinary. Whatever the exponent, no sum is lost. */
+/* Gradients with squares that floats do not hold: all of them, or one among ordinary ones, or all
+ * but a few ordinary ones. Whatever the exponent, no sum is lost. */
 static void large_and_small_gradients(ac_device *device) {
   static const double scales[] = {2e19, 1e30, 3e38, 1e-15, 1e-23, 1e-30};
   op_variant variant = {.name = "large and small gradients", .once = true};
@@ -361,8 +361,8 @@ static void special_gradients(ac_device *device) {
 }
 
 /* Floats on both sides of every middle between two codes, SIDE of them on each, in blocks of 8 bits
- * whose scale is 1; what is nearer to the middle than ROUNDING units may have either code, for
- * kernels round positions, which are up to 256. */
+ * with scale 1. Floats nearer to the middle than ROUNDING units may have either code, as kernels
+ * round positions, which are up to 256. */
 enum { SIDE = 20, ROUNDING = 8, BETWEEN = 255, AROUND = 2 * SIDE + 1, OF_BLOCK = 255 };
 enum { NEAR = (BETWEEN * AROUND + OF_BLOCK - 1) / OF_BLOCK * 256 };
 
@@ -370,8 +370,8 @@ static double middle(int code, bool is_signed) {
   return (op_code_value(code, is_signed) + op_code_value(code + 1, is_signed)) / 2;
 }
 
-/* The element of blocks for float `side` beside the middle above a code; the first are the scales.
- */
+/* The element of blocks for float number `side` from the middle above a code; the first are the
+ * scales. */
 static int near_middle(int code, int side) {
   const int i = code * AROUND + SIDE + side;
   return i / OF_BLOCK * 256 + 1 + i % OF_BLOCK;
@@ -391,7 +391,7 @@ static void expect_codes(const char *where, const double *blocks, const double *
       const double off = values[e] - middle(code, is_signed);
       const bool either = fabs(off) < ROUNDING * (double)FLT_EPSILON * fabs(values[e]);
       OP_EXPECT(where, got == code + (off > 0) || (either && got == code + (off <= 0)),
-                "%.9g became code %d, beside the middle of %d and the next", values[e], got, code);
+                "%.9g became code %d, near the middle of %d and the next", values[e], got, code);
     }
 }
 

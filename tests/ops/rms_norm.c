@@ -19,7 +19,7 @@ static void rms_norm(const ac_op_args *args) {
   }
 }
 
-/* The squares are positive, so their sum keeps its relative error, of which r has half. */
+/* The squares are positive, so their sum keeps its relative error; r has half of it. */
 static op_tolerance rms_norm_error(const ac_op_args *args, int output) {
   (void)output;
   return (op_tolerance){OP_MATH_ERROR + op_sum_error(ac_columns(&args->in[0]) / 16), 0};

@@ -128,8 +128,8 @@ static void store(unsigned char *to, const ac_operand *x, const double *values) 
     op_encode(x->dtype, values[e], to + e * (int64_t)ac_dtype_bytes(x->dtype));
 }
 
-/* What the chunk holds before the run. What is no operand's is NaN in any float type, or, if not
- * `first`, numbers that are not those of their neighbours. */
+/* What the chunk holds before the run. Bytes of no operand are NaN in any float type, or, if not
+ * `first`, numbers that differ from their neighbours. */
 static void fill(run_state *s, bool first) {
   const op_instance *instance = s->instance;
   for (uint64_t b = 0; b < s->at.total; b++)

@@ -61,7 +61,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
-/* exp(-x) overflows for large negative x: the result vanishes and is no NaN. */
+/* exp(-x) overflows for large negative x: the result is 0, not NaN. */
 static void special(ac_device *device) {
   op_instance y;
   op_result result;

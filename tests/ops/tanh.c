@@ -27,7 +27,7 @@ static void gradient(const ac_op_args *args) {
   }
 }
 
-/* y near 1 carries half a unit, of which 1 - y^2 makes two units; then three products. */
+/* y near 1 is off by half a unit, which 1 - y^2 makes two units; then three products. */
 static op_tolerance gradient_error(const ac_op_args *args, int output) {
   (void)output;
   return (op_tolerance){3, 2 * op_largest(&args->in[0])};

@@ -3,8 +3,8 @@
  * How far a right result may be off is not guessed: the reference runs again with all that is
  * stored off by up to one rounding of the precision, and what that does to a number is the number's
  * spread. A library's result may differ by FACTOR times the largest of its own spread and the root
- * mean square of its tensor's. Its kernels round sums and functions of floats besides, in f32 as
- * often as what they store: that is in the factor too. */
+ * mean square of its tensor's. Its kernels also round sums and functions of floats, in f32 as often
+ * as what they store: FACTOR includes that. */
 #include "random.h"
 
 #include "core/hash.h"
@@ -23,7 +23,7 @@ static const double factor = 12;
 /* Of a sum over a whole array, in which roundings average out. */
 static const double length_factor = 8;
 
-/* What f16 holds with room to spare; a model whose steps blow it up is not looked at. */
+/* f16 holds this easily. A model with steps that make it larger is not looked at. */
 static const double too_large = 2e4;
 
 /* Losses take probabilities from one another, which leaves an error of this for a weight of 1,

@@ -66,7 +66,7 @@ static void report(const random_job *job, const random_failure *failure, bool sh
 }
 
 static int summarise(const arguments *a, const random_counts *c, int64_t failed) {
-  printf("%" PRId64 " graphs, %" PRId64 " trials, %" PRId64 " of which recomputed and %" PRId64
+  printf("%" PRId64 " graphs, %" PRId64 " trials; %" PRId64 " recomputed and %" PRId64
          " gave up working copies for a budget, %" PRId64
          " held against another's bits; left out: %" PRId64
          " graphs with nothing to train, %" PRId64 " windows near ties; %" PRId64 " second looks\n",

@@ -37,7 +37,7 @@ typedef struct random_recipe {
 
 const char *random_family_name(int family);
 int random_family_count(void);
-/* The generator whose gradients a forward op has. */
+/* The generator of a forward op's gradients. */
 const op_generator *random_generator_of(ac_op op);
 
 /* `wanted[family]`: every graph has one of these, if any is set. */
@@ -57,7 +57,7 @@ typedef struct random_graph {
   random_values values[OP_DRAW_LEAVES];
   int parameter_leaf[OP_DRAW_LEAVES]; /* by the graph's parameter */
   bool couples;                       /* batch norm: how a batch is split matters */
-  double rate;                        /* of the updates: one whose steps do not blow the model up */
+  double rate;                        /* of the updates: the model stays small with it */
 } random_graph;
 
 /* False, with ac_last_error, if the recipe builds nothing that can be trained. */
@@ -228,7 +228,7 @@ typedef struct random_window {
 
 typedef struct random_trial {
   ac_status status;
-  char message[512];  /* where it stands in the way */
+  char message[512];  /* the reason, if status says that it failed */
   random_choice took; /* the choice less what came to nothing */
   int parameters;
   int64_t *count;
@@ -305,7 +305,7 @@ void random_step_parameter(const random_stepping *s, const ac_tensor *parameter,
 
 /* ---- all of it: check.c, shrink.c ------------------------------------------------------------ */
 
-/* Everything about one recipe; choices whose bit in `mask` is not set are left out. */
+/* Everything about one recipe. Choices without their bit in `mask` are left out. */
 void random_check(random_verdict *v, random_counts *counts, const random_recipe *recipe,
                   const random_choice *choices, unsigned mask, bool opencl, volatile int *at);
 

@@ -181,7 +181,7 @@ static double step_weight(const random_stepping *s, double weight, double gradie
                  : is_adamw               ? adamw(s, rate, weight, g, state, &terms)
                                           : sgd(s, rate, weight, g, state, &terms);
   *tolerance = doubt + float_error(weight, after, terms);
-  /* Below about 1e-18 the square of a gradient is no normal float. */
+  /* Below about 1e-18 the square of a gradient is not a normal float. */
   if (is_adamw && fabs(g) < 1e-12 && state[1] < 1e-24) *tolerance += rate * fabs(g) / epsilon;
   return after;
 }

@@ -307,7 +307,8 @@ static ac_status evaluate_in_session(const training *t) {
   return status;
 }
 
-/* Of what is trained they are those of the weights behind the two updates, the first one whole. */
+/* The averages of trained parameters are those of the weights after the two updates, the first one
+ * whole. */
 static ac_status check_averages(const training *t, float *const *averages) {
   const random_window *w = t->trial->windows;
   for (int p = 0; p < t->trial->parameters; p++) {
@@ -323,7 +324,7 @@ static ac_status check_averages(const training *t, float *const *averages) {
   return AC_OK;
 }
 
-/* And weights are what they were behind them. */
+/* After looking at averages the weights are what they were before. */
 static ac_status look_at_averages(const training *t) {
   random_trial *trial = t->trial;
   AC_TRY(ac_trainer_use_average(t->trainer, true));
@@ -339,7 +340,7 @@ static ac_status look_at_averages(const training *t) {
     same = !memcmp(weights[p], trial->windows[RANDOM_WINDOWS - 1].weights[p],
                    (size_t)trial->count[p] * sizeof(float));
   free_arrays(weights, trial->parameters);
-  return same ? trial->status : ac_fail(AC_ERROR_STATE, "averages leave other weights behind");
+  return same ? trial->status : ac_fail(AC_ERROR_STATE, "looking at averages changed the weights");
 }
 
 typedef struct fitted {

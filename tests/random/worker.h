@@ -7,7 +7,7 @@
 typedef struct random_job {
   uint64_t seed;
   bool opencl;
-  const bool *wanted; /* families of which each graph has one; NULL: any */
+  const bool *wanted; /* each graph has an op of one of these families; NULL: of any */
 } random_job;
 
 typedef struct random_failure {

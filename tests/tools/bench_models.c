@@ -29,7 +29,7 @@ static void build(ac_graph *graph, int64_t context) {
   ac_graph_set_loss(graph, ac_mean_squared_error(ac_scale(y, factor), t, NULL));
 }
 
-/* Takes two steps of a model whose parameters are zero and whose results are multiplied by this. */
+/* Takes two steps of a model. Its parameters are zero, and its results are multiplied by `by`. */
 static ac_status take_steps(float by) {
   const bench_model model = {.name = "tiny", .batch = 4, .build = build};
   const bench_setting setting = {0};

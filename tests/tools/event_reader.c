@@ -52,7 +52,7 @@ static bool read_records(event_list *list, const char *path, FILE *stream) {
     free(data);
     if (!whole) return wrong(path, record, "ends in its data");
     if (!sound) return wrong(path, record, "the checksum of its data is wrong");
-    if (!added) return wrong(path, record, "is no event");
+    if (!added) return wrong(path, record, "is not an event");
   }
   return true;
 }

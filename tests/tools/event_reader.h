@@ -17,7 +17,7 @@ bool event_list_read(event_list *list, const char *path);
 bool event_list_read_folder(event_list *list, const char *folder);
 void event_list_free(event_list *list);
 
-/* The only value of an event, or NULL if it is no summary. */
+/* The only value of an event, or NULL if it is not a summary. */
 const Tb__Summary__Value *event_value(const Tb__Event *event);
 
 #endif

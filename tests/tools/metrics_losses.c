@@ -1,4 +1,5 @@
-/* Metrics of a graph with several losses: each under its name, beside the fields that all have. */
+/* Metrics of a graph with several losses: each under its name, in addition to the fields that all
+ * have. */
 #include "unit/check.h"
 
 #include "program/metrics.h"

@@ -111,7 +111,7 @@ static void buckets_grow_by_a_tenth(void **state) {
   assert_true(limits[700] == 1e-12 && counts[700] == 0);
 }
 
-/* Where rounding could put a value beside its bucket. */
+/* Here rounding could put a value into the wrong bucket. */
 static void values_next_to_a_limit_find_their_bucket(void **state) {
   (void)state;
   static histogram h;
@@ -245,8 +245,8 @@ static void lines_become_scalars(void **state) {
   event_list_free(&list);
 }
 
-/* Taken up after 41 windows: the plan stands at 41, and TensorBoard forgets older files' 42 and
- * later. */
+/* Resumed after 41 windows: the plan is at step 41, and TensorBoard forgets step 42 and later of
+ * older files. */
 static void a_file_may_begin_later(void **state) {
   (void)state;
   tensorboard *t = open_in("later", 41);
@@ -281,8 +281,8 @@ static void each_run_has_a_file_of_its_own(void **state) {
 }
 
 /* TensorBoard reads files in the order of their names: the clock may have been set back since the
- * file before, or a second not have gone by. Names that it would not take for such files, or whose
- * number nothing can come after, do not count. */
+ * file before, or a second may not have passed. Names that it would not take for such files do not
+ * count, nor do names with the largest number. */
 static void a_later_file_has_a_later_name(void **state) {
   (void)state;
   static const char before[] = "events.out.tfevents.4000000000.zzz.99999.0";

@@ -38,8 +38,8 @@ static void start(setting *s) {
   }
 }
 
-/* A window whose gradient of parameter `index` is `factor` times the other way's, and whose weights
- * moved `step` times as far. */
+/* A window in which the gradient of parameter `index` is `factor` times the other way's, and
+ * weights moved `step` times as far. */
 static void measure(setting *s, int window, int index, double factor, double step) {
   float gradient[ELEMENTS], weights[ELEMENTS];
   for (int i = 0; i < ELEMENTS; i++) {
@@ -71,7 +71,7 @@ static void rounding_is_the_same(void **state) {
   assert_int_equal(v.gradients, 1);
 }
 
-/* Half a hundredth is no rounding of 16 bits either, however far apart whole batches are. */
+/* Rounding to 16 bits does not explain half a hundredth, however far apart whole batches are. */
 static void sixteen_bits_are_no_excuse(void **state) {
   (void)state;
   setting s;
@@ -237,7 +237,7 @@ static void draw_parts(sums *s, int micro_batches, uint64_t seed) {
     }
 }
 
-/* The whole gradient, and that of micro-batches of which the first `kept` are added up, each
+/* The whole gradient, and that of micro-batches: the first `kept` of them are added up, each
  * rounded by chance, and made `factor` times as large. */
 static void add_up(sums *s, int micro_batches, int kept, float factor, uint64_t seed) {
   for (int i = 0; i < LARGE; i++) {

@@ -710,7 +710,7 @@ static void leaves(void) {
   STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
   STICKS(ac_graph_add_loss, name, "add_loss: loss \"\": it has no name",
          ac_graph_add_loss(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 1));
-  STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is no result",
+  STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is not a result",
          ac_graph_add_loss(graph, "main", NULL, 1));
   STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
   STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));

@@ -212,8 +212,8 @@ static void recomputing_changes_no_bit(void **state) {
   everywhere(check_recomputation);
 }
 
-/* A bad weight makes everything behind it NaN: the update is skipped, and looking for the place
- * disturbs nothing either. */
+/* A bad weight makes everything after it NaN: the update is skipped, and looking for the place also
+ * disturbs nothing. */
 static void check_skipped(const char *device) {
   samples s = make_samples();
   run r = start(device, (ac_plan_desc){.micro_batch = 6});

@@ -26,8 +26,8 @@ static bool on_event(void *user, const ac_fit_event *event) {
   return true;
 }
 
-/* What is folded cannot be clipped. In f16 the scale begins so high that windows overflow, which
- * goes by their batch. */
+/* What is folded cannot be clipped. In f16 the scale begins so high that windows overflow; which
+ * ones depends on their batch. */
 static ac_trainer_desc scaled(const ac_plan_desc *plan) {
   const ac_loss_scaling_desc high = {
       .kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1 << 20, .interval = 2, .growth = 8};
@@ -71,8 +71,7 @@ static snapshot run_by_schedule(const char *device, const shape_of_model *model,
   return s;
 }
 
-/* One window after the other, each by a trainer of its own, whose plan is for that window's batch.
- */
+/* One window after the other, each by a trainer of its own with a plan for that window's batch. */
 static snapshot run_apart(const char *device, const shape_of_model *model, ac_plan_desc plan,
                           ac_last_window last, const int64_t *batches, diary *d) {
   ac_dataset *data = dataset_of(COUNT);
@@ -196,7 +195,8 @@ static void rates_follow_the_batch(void **state) {
   }
 }
 
-/* Also where a run goes on by other rows, of whose first one the epoch's rest leaves none. */
+/* Also if a run is resumed with another schedule, and the rest of the epoch has no window of its
+ * first batch. */
 static void rates_follow_other_rows(void **state) {
   (void)state;
   static const ac_batch_stage before[] = {{5, AC_BATCH_FROM_STEP, 0}},
@@ -234,8 +234,8 @@ static void a_batch_can_be_set(void **state) {
   assert_ok(ac_trainer_set_batch(r.trainer, 3));
   assert_true(fabs(ac_trainer_rate(r.trainer) - 0.015) < 1e-15);
   assert_int_equal(ac_trainer_batch(r.trainer), 3);
-  assert_fails(ac_trainer_set_batch(r.trainer, 0), AC_ERROR_ARGUMENT, "a batch of 0");
-  assert_fails(ac_trainer_set_batch(r.trainer, MOST + 1), AC_ERROR_ARGUMENT, "a batch of 9");
+  assert_fails(ac_trainer_set_batch(r.trainer, 0), AC_ERROR_ARGUMENT, "the batch is 0");
+  assert_fails(ac_trainer_set_batch(r.trainer, MOST + 1), AC_ERROR_ARGUMENT, "the batch is 9");
   assert_ok(feed_samples(&r, 0, 3));
   assert_fails(ac_trainer_set_batch(r.trainer, 2), AC_ERROR_STATE, "a window is in progress");
   /* A state takes it along. */
@@ -279,7 +279,7 @@ static void what_makes_no_sense_is_refused(void **state) {
   assert_ok(ac_fit(r.trainer, &fit, NULL)); /* leaves a window in progress */
   fit.batch_count = 0;
   fit.resume = true;
-  assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "is of a batch of 2");
+  assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "has a batch of 2");
   end_run(&r);
   ac_dataset_free(data);
 }
@@ -297,7 +297,7 @@ static void windows_are_counted(void **state) {
   fit.batch_count = 0;
   assert_ok(ac_fit_windows(&fit, 4, &windows));
   assert_int_equal(windows, 9);
-  assert_fails(ac_fit_windows(&fit, 0, &windows), AC_ERROR_ARGUMENT, "nobody can count");
+  assert_fails(ac_fit_windows(&fit, 0, &windows), AC_ERROR_ARGUMENT, "cannot be counted");
   fit.last_window = AC_LAST_DROP;
   assert_fails(ac_fit_windows(&fit, 12, &windows), AC_ERROR_ARGUMENT, "never fill a batch of 12");
   end_run(&r);

@@ -286,7 +286,7 @@ static void check_muon_multiplies_bf16(const char *name) {
   ac_device_close(device);
 }
 
-/* The workspace of Muon's matrices is half as large where the device multiplies bf16, also beside a
+/* The workspace of Muon's matrices is half as large if the device multiplies bf16, also with a
  * working copy. */
 static void test_muon_multiplies_bf16(void **state) {
   (void)state;
@@ -541,7 +541,7 @@ static void test_limits(void **state) {
 
 static const ac_bench_desc quick = {.seconds = 0.01, .samples = 5, .footprint = 1 << 20};
 
-/* Every op of the table runs where it stands, and gives the memory back. */
+/* Every op of the table runs with the operands of its row, and gives the memory back. */
 static void check_ops(ac_device *device, ac_precision precision) {
   ac_bench *bench = bench_of_plan(device, &quick, precision);
   assert_ok(ac_bench_add_product(bench, precision, 33, 65, 17));

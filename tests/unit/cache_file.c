@@ -38,7 +38,7 @@ static void test_contents(void **state) {
   assert_int_equal(ac_cache_file_bytes(&file), 2);
 }
 
-/* A folder that cannot be made is no failure. */
+/* A folder that cannot be made is not a failure. */
 static void test_no_folder(void **state) {
   (void)state;
   char data[1];

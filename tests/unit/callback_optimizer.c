@@ -430,7 +430,7 @@ static void refusals(void **state) {
   ac_plan_free(plan);
   assert_ok(ac_plan_create(&plan, graph, device, &four));
   assert_refused(ac_trainer_create(&trainer, plan, NULL), AC_ERROR_ARGUMENT,
-                 "an optimizer of the caller's own, and there is none");
+                 "an optimizer of the caller's own; give it");
   ac_plan_free(plan);
   ac_graph_free(graph);
   ac_device_close(device);

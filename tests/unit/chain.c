@@ -101,7 +101,7 @@ static double search_saving(const ac_chain *chain, int s, int t, int64_t memory)
   return best;
 }
 
-/* The least seconds for stages s..t with `memory` bytes besides a[s-1]. No tables. */
+/* The least seconds for stages s..t with `memory` bytes in addition to a[s-1]. No tables. */
 static double search(const ac_chain *chain, int s, int t, int64_t memory) {
   if (memory < 0) return INFINITY;
   int64_t waiting = t < chain->stages ? output_of(chain, t) : 0;

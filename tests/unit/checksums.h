@@ -1,4 +1,5 @@
-/* Checksums of safetensors files that were changed, so that the change is met behind them. */
+/* Corrects checksums of safetensors files that were changed, so that the checks after them meet the
+ * change. */
 #ifndef AC_TESTS_CHECKSUMS_H
 #define AC_TESTS_CHECKSUMS_H
 

@@ -21,7 +21,7 @@ static ac_graph *far_away(void) {
 
 static const double inputs[IN] = {0x1p-19, 0x3p-20, 0x1p-20}, targets[OUT] = {-0x1p17, 0x1p18};
 
-/* d/dw of the mean over samples of sum_o (y_o - t_o)^2 / OUT, where y is nothing beside t. */
+/* d/dw of the mean over samples of sum_o (y_o - t_o)^2 / OUT; y is tiny compared with t. */
 static double gradient(int e) {
   return -2.0 / OUT * targets[e / IN] * inputs[e % IN];
 }
@@ -88,7 +88,7 @@ typedef struct expected {
   double w[COUNT], first[COUNT], second[COUNT]; /* of Adam-mini's second, a row's */
 } expected;
 
-/* `parts`: micro-batches, of which folding adds up the squares instead of squaring the sum. */
+/* `parts`: micro-batches; folding adds up their squares instead of squaring their sum. */
 static expected expect(ac_optimizer_kind kind, double beta, double rate, int parts) {
   expected x = {{0}, {0}, {0}};
   for (int t = 1; t <= UPDATES; t++)
@@ -113,7 +113,7 @@ static expected expect(ac_optimizer_kind kind, double beta, double rate, int par
 }
 
 static void assert_all_near(const char *what, const float *is, const double *want, int count) {
-  /* A hundred sums in floats, each of which rounds by half a unit in the last place at most. */
+  /* A hundred sums in floats; each rounds by half a unit in the last place at most. */
   const double tolerance = UPDATES * 0x1p-24;
   for (int e = 0; e < count; e++)
     if (!(fabs((double)is[e] - want[e]) <= tolerance * fabs(want[e])))

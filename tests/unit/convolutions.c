@@ -297,7 +297,7 @@ static void compute(const convolution *c, operands *o, double *sums[2]) {
 
 /* ---- the device's ---------------------------------------------------------------------------- */
 
-/* In the workspace of so many more samples. Unless it adds, the op finds what is no number. */
+/* In the workspace of `more` further samples. Unless the op adds, its output begins as NaN. */
 static void run(const ac_device *device, const convolution *c, operands *o, int64_t more) {
   const ac_run_state state = {.training = true, .batch = c->samples, .loss_scale = 1};
   ac_op_args args = arguments_of(c, o, &state), planned = args;

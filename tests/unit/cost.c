@@ -141,9 +141,7 @@ static void test_no_op_is_forgotten(void **state) {
   ac_device_close(device);
 }
 
-/* ---- a device whose speed and compiler the test makes up
- * -----------------------------------------
- */
+/* ---- a device with made-up speed and compiler ------------------------------------------------ */
 
 /* Its ops take what the dry device's model says, times `slowness`, and are compiled first, as much
  * in `prepare` as in their first run. */
@@ -202,7 +200,7 @@ static ac_device *open_fake(const char *name, double slowness) {
   fake.slowness = slowness;
   fake.backend = *device->backend;
   fake.backend.name = "fake";
-  fake.backend.computes_nothing = false; /* of which measurements are made */
+  fake.backend.computes_nothing = false; /* so that it is measured */
   fake.backend.prepare = fake_prepare;
   fake.backend.run = fake_run;
   device->backend = &fake.backend;
@@ -212,7 +210,7 @@ static ac_device *open_fake(const char *name, double slowness) {
   return device;
 }
 
-/* As this device is as slow in all that it does, an estimate is near the truth too. */
+/* As this device is equally slow in all that it does, an estimate is also near the truth. */
 static void assert_truthful(ac_device *device, const ac_cost_model *model, ac_dtype storage) {
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_op_args args;
@@ -236,7 +234,7 @@ static void check_bound(double slowness, bool estimates) {
   assert_sensible(model);
   if (fake.ran > AC_COST_SECONDS + 2 * fake.longest_smallest + 0.01)
     fail_msg("%g times as slow: %g s", slowness, fake.ran);
-  if (!estimates) assert_true(fake.compiled >= 7 * AC_OP_COUNT); /* which is no part of it */
+  if (!estimates) assert_true(fake.compiled >= 7 * AC_OP_COUNT); /* which `ran` does not include */
   assert_int_equal(fake.estimates, estimates);
   assert_int_equal(fake.warnings, estimates);
   assert_int_equal(fake.announced, 3 * AC_OP_COUNT);
@@ -306,7 +304,7 @@ static void test_estimates_are_not_kept(void **state) {
   ac_device_close(device);
 }
 
-/* What another process has measured in the meantime is kept beside what this one estimates. */
+/* What another process has measured in the meantime is kept, next to what this one estimates. */
 static void test_estimates_leave_others_measurements(void **state) {
   (void)state;
   const bool some[AC_OP_COUNT] = {[AC_OP_relu] = true}, more[AC_OP_COUNT] = {[AC_OP_gelu] = true};
@@ -336,7 +334,7 @@ static void assert_ran(const bool expected[AC_OP_COUNT]) {
       fail_msg("%s: %d runs", ac_op_name((ac_op)op), fake.runs[op]);
 }
 
-/* Ops are measured when a plan wants them, and what is known stays as it is, on disk too. */
+/* Ops are measured when a plan wants them, and what is known stays as it is, also on disk. */
 static void test_only_what_is_wanted(void **state) {
   (void)state;
   const bool none[AC_OP_COUNT] = {false};

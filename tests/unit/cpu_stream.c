@@ -1,5 +1,5 @@
 /* Outputs that the CPU backend writes past the caches have the bits that they have otherwise, and
- * nothing beside them is touched: in every instruction set and storage type, wherever an array
+ * no byte around them is touched: in every instruction set and storage type, wherever an array
  * begins in a cache line, and whatever the number of threads. */
 #include "check.h"
 
@@ -72,15 +72,15 @@ static const int64_t sizes[][2] = {{1, 1}, {5, 63}, {3, 2500}, {8, 2048}, {131, 
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-enum { GUARD = 256 }; /* bytes before and behind an array */
+enum { GUARD = 256 }; /* bytes before and after an array */
 
 typedef struct array {
   unsigned char *memory;
   size_t bytes;
 } array;
 
-/* An operand whose array begins `offset` elements into a cache line. The same seed, the same
- * memory. */
+/* An operand with an array that begins `offset` elements into a cache line. The same seed gives the
+ * same memory. */
 static array make_array(ac_operand *x, extent extent, char letter, ac_dtype storage, int64_t rows,
                         int64_t columns, int64_t offset, uint32_t seed) {
   array a = {0};

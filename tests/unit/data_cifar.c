@@ -88,7 +88,7 @@ static void damage_is_named(void **state) {
   static const size_t lengths[] = {1, RECORD - 1, RECORD + 1, 4 * RECORD - 1};
   for (int i = 0; i < 4; i++) {
     char mention[64];
-    snprintf(mention, sizeof mention, "bad.bin: %zu bytes are no whole number", lengths[i]);
+    snprintf(mention, sizeof mention, "bad.bin: %zu bytes are not a whole number", lengths[i]);
     write_file(path.text, records, lengths[i]);
     assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT, mention);
   }
@@ -99,7 +99,7 @@ static void damage_is_named(void **state) {
   assert_fails(ac_dataset_from_cifar100(&dataset, path.text, false, 0, -1), AC_ERROR_FORMAT,
                "records of 3074 bytes");
   assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, 5), AC_ERROR_ARGUMENT,
-               "[0, 5) is no part of 4 images");
+               "[0, 5) is not a part of 4 images");
   records[2 * RECORD] = 10;
   write_file(path.text, records, bytes);
   assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,

@@ -91,7 +91,7 @@ static void reading_fails_with_the_sample_in_the_sentence(void **state) {
 /* ---- datasets that read others --------------------------------------------------------------- */
 
 typedef struct mixture {
-  ac_dataset *of; /* whose next sample is read, too */
+  ac_dataset *of; /* its next sample is also read */
   ac_status inner;
   int depth;
 } mixture;

@@ -61,7 +61,7 @@ static void check(const char *path, const format_file *form, int reader) {
   /* The labels of one may be in the range of the other's. */
   if (status == AC_ERROR_FORMAT && strstr(form->name, "cifar") &&
       (reader == READ_AS_CIFAR10 || reader == READ_AS_CIFAR100))
-    called = "no whole number of CIFAR";
+    called = "not a whole number of CIFAR";
   snprintf(mention, sizeof mention, "%s", called);
   if (status != AC_ERROR_FORMAT || !strstr(ac_last_error(), mention) ||
       !strstr(ac_last_error(), path))
@@ -181,10 +181,10 @@ static void text_is_text(void **state) {
   ac_tokens_free(tokens);
 }
 
-/* ---- what is no file ------------------------------------------------------------------------- */
+/* ---- not a file ------------------------------------------------------------------------------ */
 
-/* A pipe has no second beginning: all of it is read at once, CIFAR-100 too, though it is asked
- * first whether it is CIFAR-10. */
+/* A pipe can be read only once: all of it is read at once, also CIFAR-100, although the reader
+ * first checks whether it is CIFAR-10. */
 static void pipes_are_read_once(void **state) {
   (void)state;
   const test_path pipe = in_folder("pipe");

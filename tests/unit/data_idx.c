@@ -214,7 +214,7 @@ static void files_that_cannot_be_read_are_named(void **state) {
   assert_fails(ac_dataset_from_idx(&dataset, test_folder, labels.text, 0, -1), AC_ERROR_IO,
                test_folder);
   assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, 0, 5), AC_ERROR_ARGUMENT,
-               "[0, 5) is no part of 4 images");
+               "[0, 5) is not a part of 4 images");
   assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, 4, -1), AC_ERROR_ARGUMENT,
                "[4, 4)");
   assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, -1, -1), AC_ERROR_ARGUMENT,

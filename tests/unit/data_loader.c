@@ -174,7 +174,7 @@ static void fields_without_use_take_no_room(void **state) {
   assert_int_equal(all, 3 * (256 + 20 * 64)); /* 20 x 12 bytes take 256 */
   desc.unused[1] = true;
   assert_ok(ac_loader_bytes(dataset, &desc, &used));
-  assert_int_equal(used, 3 * 256 + 3 * 64); /* three who read */
+  assert_int_equal(used, 3 * 256 + 3 * 64); /* three readers */
   tape *t = play(dataset, &desc);
   for (int i = 0; i < 100; i++)
     assert_int_equal(t->number[i], 1000 * (i / 50) + ac_shuffle(0, i / 50, i % 50, 50));
@@ -252,7 +252,7 @@ static void seeking_goes_anywhere(void **state) {
   ac_dataset_free(dataset);
 }
 
-/* Rows of a schedule are the loader's own: whoever gave them may write to them meanwhile. */
+/* The loader copies the rows of a schedule: its caller may write to them meanwhile. */
 static void a_schedule_is_copied(void **state) {
   (void)state;
   source s;

@@ -127,7 +127,7 @@ static void text_that_cannot_be_read_is_named(void **state) {
   assert_fails(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_FORMAT,
                "hollow is empty");
   if (geteuid() == 0) {
-    print_message("runs as root, who may read everything: permissions are not tested\n");
+    print_message("runs as root, which may read everything: permissions are not tested\n");
     return;
   }
   write_file(in_folder("hollow/secret").text, "x", 1);
@@ -178,7 +178,7 @@ static void long_paths_are_named(void **state) {
   close(at[0]);
 }
 
-/* A folder that can be listed but not searched; root, who may do both, tries it as nobody. */
+/* A folder that can be listed but not searched. As root may do both, root tries it as nobody. */
 static void unsearchable_folders_are_named(void **state) {
   (void)state;
   ac_tokens *tokens;
@@ -423,7 +423,7 @@ static void folds_of_text_do_not_leak(void **state) {
       {1, 4, 0, "a context of 0"},
       {2, 4, 51, "51 tokens are too few for a context of 51"},
       {2, 3, 68, "68 tokens are too few"},
-      {1, 2, 101, "101 tokens are too few"}, /* beside the fold */
+      {1, 2, 101, "101 tokens are too few"}, /* outside of the fold */
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     ac_dataset *train, *validation;

@@ -341,7 +341,7 @@ static void a_pause_changes_nothing(void **state) {
   r = fit(&parts, desc);
   assert_true(r.paused && r.steps == 6);
   desc.pause_seconds = 3600;
-  desc.pause_step = 7; /* the end is no pause */
+  desc.pause_step = 7; /* the end is not a pause */
   r = fit(&parts, desc);
   assert_true(!r.paused && r.steps == 7 && r.evaluated);
   assert_true(r.final.loss == w.final.loss && weight(&parts) == weight(&whole));
@@ -415,7 +415,7 @@ static void a_stop_ends_an_evaluation(void **state) {
   }
 }
 
-/* An epoch's last window is followed by the last evaluation, not by one in between too. */
+/* After an epoch's last window comes the last evaluation, and not a regular one as well. */
 static void the_end_is_evaluated_once(void **state) {
   (void)state;
   setting s;
@@ -513,7 +513,7 @@ static void datasets_must_match_the_inputs(void **state) {
   desc.train = s.dataset;
   desc.epochs = 1;
   assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT,
-                 "1 steps and 1 epochs; one of the two");
+                 "1 steps and 1 epochs; give one of the two");
   stop(&s);
 }
 
@@ -523,7 +523,7 @@ static int64_t reductions(setting *s, const ac_fit_desc *desc) {
   ac_trainer_free(s->trainer);
   assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = schedule}));
   if (!desc->eval_every || !desc->validation)
-    assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "goes by validation");
+    assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "depends on validation");
   else assert_ok(ac_fit(s->trainer, desc, NULL));
   return s->trainer->plateau.reductions;
 }
@@ -547,8 +547,8 @@ static void a_plateau_goes_by_regular_validations(void **state) {
   stop(&s);
 }
 
-/* With a sample a window the weight is 1, 2, 3, ..., and the loss least at 5 and 6, of which the
- * second one is no better. */
+/* With a sample a window the weight is 1, 2, 3, ..., and the loss is least at 5 and 6; that at 6 is
+ * not better than that at 5. */
 static void training_ends_for_want_of_patience(void **state) {
   (void)state;
   static const struct {
@@ -588,7 +588,7 @@ static bool heal(void *user, const ac_fit_event *event) {
   return on_event(user, event);
 }
 
-/* A first loss that is no number is none to hold others against. */
+/* If the first loss is not a number, later losses are not compared with it. */
 static void any_loss_is_better_than_none(void **state) {
   (void)state;
   setting s, validation;
@@ -616,13 +616,13 @@ static void patience_needs_validations(void **state) {
   setting s;
   start(&s, 10, (ac_plan_desc){.batch = 1});
   ac_fit_desc desc = {.train = s.dataset, .validation = s.dataset, .epochs = 1, .patience = 1};
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "patience is with validations");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "patience needs validations");
   desc.eval_every = 1;
   desc.patience = -1;
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "must not be negative");
   desc.patience = 1;
   desc.patience_gain = (double)NAN;
-  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "not below 0");
+  assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "must not be negative");
   stop(&s);
 }
 

@@ -10,7 +10,7 @@ typedef struct watcher {
   ac_trainer *trainer;
   int decisions, steps, asked; /* events of each kind; calls of the trainer's own `decide` */
   bool kept;                   /* gradients are there to be read */
-  int64_t skip, stop;          /* the steps in whose decisions that is said; 0: none */
+  int64_t skip, stop;          /* the steps to skip and to stop at; 0: none */
   double factor;               /* of all decisions; 0: left */
   double factors[2 * STEPS], norms[2 * STEPS];
 } watcher;
@@ -245,7 +245,7 @@ static void refusals(void **state) {
             (ac_trainer_desc){.seed = 3});
   const ac_fit_desc fit = {.train = dataset, .steps = 1, .decisions = true};
   assert_refused(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT,
-                 "fit: nobody can decide on an update");
+                 "fit: decisions are not available with AC_GRADIENTS_FUSED_LOCAL");
   stop(&r);
   ac_dataset_free(dataset);
 }

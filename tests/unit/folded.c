@@ -308,7 +308,7 @@ ON_EVERY_DEVICE(windows_are_not_taken_back)
 
 /* ---- what weighs nothing --------------------------------------------------------------------- */
 
-/* All that is kept besides, but for Muon's vectors, which have a second moment. */
+/* The second moments of all parameters; 0 for parameters without one. Muon has one for vectors. */
 static float *all_second_moments(run *r, size_t total) {
   float *all = calloc(total, sizeof *all), *next = all;
   assert_non_null(all);
@@ -320,8 +320,8 @@ static float *all_second_moments(run *r, size_t total) {
   return all;
 }
 
-/* A window whose tokens are all ignored, one whose weights are zero, one whose weights are too
- * small to divide by; or as it is. */
+/* A window with ignored tokens only, one with weights of zero, one with weights that are too small
+ * to divide by; or the window as it is. */
 static corpus lightened(const corpus *c, int kind) {
   corpus light = *c;
   for (int i = 0; i < SAMPLES * CONTEXT; i++) {
@@ -415,7 +415,7 @@ static void nothing_of_them_is_folded(const char *device) {
 
   assert_ok(ac_trainer_begin_window(r.trainer, BATCH, &nothing, 1));
   assert_ok(feed(&r, &c, 1, BATCH));
-  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "and 0 was given");
+  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, "but 0 was given");
   ac_trainer_discard(r.trainer);
   float *after = all_parameters(&r, &count), *still = all_momenta(&r, count);
   assert_memory_equal(before, after, count * sizeof *after);
@@ -442,7 +442,7 @@ static ac_graph *weighing_graph(void) {
   return g;
 }
 
-/* What weights that are computed come to is known behind the window alone, when it was folded. */
+/* The sum of computed weights is known only after the window, when it was folded already. */
 static void what_is_not_known_before_is_not_skipped(const char *device) {
   static const float x[BATCH] = {1, 1, 1, 1, 1, 1, 1, 1};
   float s[BATCH] = {1, 0, 2, 0, 0, 0, 0, 0};
@@ -595,7 +595,7 @@ static void what_contradicts_is_refused(void **state) {
   } trainers[] = {
       {{.optimizer = AC_SGD}, {.optimizer = {.nesterov = true}}, "Nesterov's look-ahead"},
       {{.optimizer = AC_MUON}, {.optimizer = {.clip = 0}}, "Nesterov's look-ahead"},
-      {{.optimizer = AC_ADAMW}, {.optimizer = {.clip = 1}}, "a norm of all to clip"},
+      {{.optimizer = AC_ADAMW}, {.optimizer = {.clip = 1}}, "cannot be clipped by the norm of all"},
       {{.precision = AC_PRECISION_F16}, {.seed = 1}, "a dynamic loss scale needs windows"},
   };
   ac_device *device;

@@ -32,8 +32,8 @@ static bool is_cpu(const ac_device *device) {
   return !strncmp(ac_device_get_info(device)->id, "cpu", 3);
 }
 
-/* Against gradients in a buffer, and on the CPU in an arena too, where all of them may be in the
- * place of what was alive before there was any. */
+/* Against gradients in a buffer, and on the CPU also in an arena: there all of them may be in the
+ * place of what was alive before there was any gradient. */
 static trained assert_passing(ac_device *device, const test_gpt *m, ac_plan_desc plan,
                               const ac_trainer_desc *desc, int updates, bool locally) {
   trained passing[2] = {{.made = 0}};
@@ -99,7 +99,7 @@ static void clipping_leaves_the_same_bits(const char *name) {
 }
 ON_EVERY_DEVICE(clipping_leaves_the_same_bits)
 
-/* Working copies are read by what is recomputed, too. */
+/* What is recomputed also reads working copies. */
 static void precisions_and_recomputation_leave_the_same_bits(const char *name) {
   ac_device *device = open_device(name);
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
@@ -169,7 +169,7 @@ ON_EVERY_DEVICE(callers_decide_as_ever)
 
 /* ---- windows in progress --------------------------------------------------------------------- */
 
-/* The second pass goes by the samples and the parameters of the first. */
+/* The second pass uses the samples and the parameters of the first. */
 static void windows_are_protected(const char *device) {
   const corpus c = make_corpus();
   const ac_feed feeds[] = {{"tokens", c.tokens}, {"targets", c.targets}, {"weights", c.weights}};
@@ -196,7 +196,7 @@ static void windows_are_protected(const char *device) {
     float *before = all_parameters(&r, &count);
     assert_refused(feed(&r, &c, BATCH - 1, 1), AC_ERROR_STATE, "each in one piece");
     assert_refused(ac_trainer_evaluate(r.trainer, dataset, 0, &evaluation), AC_ERROR_STATE,
-                   "window's samples are where this would compute");
+                   "this would overwrite the window's samples");
     assert_refused(ac_trainer_locate_nonfinite(r.trainer, BATCH, feeds, 3, where, sizeof where),
                    AC_ERROR_STATE, "update or discard it first");
     assert_refused(ac_trainer_set_parameter(r.trainer, 0, 0, 1, &value), AC_ERROR_STATE,
@@ -268,7 +268,7 @@ static ac_tensor *constant(ac_graph *g, const char *name, int64_t count, float v
   return ac_parameter(g, name, 1, &count, &desc);
 }
 
-/* One matrix is read at all depths, by a norm of weights too; a vector is added and multiplied. */
+/* One matrix is read at all depths, also by a norm of weights; a vector is added and multiplied. */
 static ac_graph *shared(void) {
   ac_graph *graph;
   assert_ok(ac_graph_create(&graph));
@@ -366,7 +366,7 @@ static void budgets_decide(void **state) {
   ac_plan *none;
   desc.gradients = AC_GRADIENTS_BUFFER;
   const uint64_t offered = test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_AUTO).bytes;
-  assert_true(offered > 0 && offered <= f->bytes.total); /* ops may run again for it, too */
+  assert_true(offered > 0 && offered <= f->bytes.total); /* ops may also run again for it */
   desc = (ac_plan_desc){.batch = 1, .memory = f->bytes.total};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   desc = (ac_plan_desc){.batch = 64, .memory = 1, .gradients = AC_GRADIENTS_FUSED};

@@ -1,6 +1,7 @@
 /* Plans that step each parameter by itself in a window's only pass: what is clipped, what a
- * gradient that is not finite holds back, and what nobody can ask for there. That they leave the
- * bits of others where nothing is clipped stands in fused.c. On the CPU and on every OpenCL device.
+ * gradient that is not finite holds back, and what nobody can ask for there. fused.c tests that
+ * they leave the same bits as other plans if nothing is clipped. On the CPU and on every OpenCL
+ * device.
  */
 #include "files.h"
 #include "passes.h"
@@ -9,7 +10,7 @@
 
 /* ---- clipping -------------------------------------------------------------------------------- */
 
-/* What SGD makes of a parameter whose gradient was clipped alone, from a trainer that keeps it;
+/* What SGD makes of a parameter with a gradient clipped alone, from a trainer that keeps it;
  * true: it was clipped. Products are rounded twice more than there. */
 static bool assert_clipped_alone(const run *kept, const run *local, int parameter, double weight,
                                  double rate, double clip) {
@@ -45,7 +46,7 @@ static void each_is_clipped_alone(const char *name) {
   int clipped = 0, whole = 0;
   for (int u = 0; u < 8; u++) { /* gradients shrink below the bound */
     ac_update update;
-    /* The same random numbers: as many updates behind. */
+    /* The same random numbers: both have made as many updates. */
     assert_ok(feed(&kept, &c, u, BATCH));
     assert_ok(feed(&local, &c, u, BATCH));
     assert_ok(ac_trainer_update(local.trainer, &update));
@@ -129,8 +130,8 @@ static void assert_same_parameter(const run *a, const run *b, int parameter) {
   free(state_b);
 }
 
-/* The one whose gradient overflows stays, with what the optimizer keeps of it; the other goes on as
- * if nothing had been. A loss that is not finite keeps both. */
+/* If the gradient of one parameter overflows, it stays, with its optimizer state; the other one is
+ * updated as always. If the loss is not finite, both stay. */
 static void only_what_is_not_finite_stays(const char *name) {
   ac_device *device = open_device(name);
   const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 1e-2}};
@@ -146,7 +147,7 @@ static void only_what_is_not_finite_stays(const char *name) {
   assert_int_equal(poisoned.left_out, 1);
   assert_int_equal(poisoned.update, 2);
   for (int p = 0; p < 2; p++) assert_same_parameter(&kept, &local, p);
-  const float targets[] = {NAN, 3e19f}; /* whose square is beyond floats */
+  const float targets[] = {NAN, 3e19f}; /* its square is beyond floats */
   for (int i = 0; i < 2; i++) {
     const ac_update lost = step_sum(&local, targets[i], 0);
     assert_true(lost.skipped && !lost.finite_loss && lost.stuck);
@@ -296,7 +297,7 @@ static void windows_are_protected(const char *name) {
   float value;
   size_t count;
   assert_refused(ac_trainer_create(&none, r.plan, &(ac_trainer_desc){.decide = decide}),
-                 AC_ERROR_ARGUMENT, "nobody can decide on an update");
+                 AC_ERROR_ARGUMENT, "decisions are not available with AC_GRADIENTS_FUSED_LOCAL");
   assert_refused(ac_trainer_get_gradient(r.trainer, 0, 0, 1, &value), AC_ERROR_STATE,
                  "keeps no gradients (AC_GRADIENTS_FUSED_LOCAL)");
   assert_refused(ac_trainer_update(r.trainer, &update), AC_ERROR_STATE, "nothing was accumulated");
@@ -306,7 +307,7 @@ static void windows_are_protected(const char *name) {
   assert_ok(feed(&r, &c, 0, BATCH - 1));
   assert_refused(feed(&r, &c, BATCH - 1, 1), AC_ERROR_STATE, "each in one piece");
   assert_refused(ac_trainer_locate_nonfinite(r.trainer, BATCH, feeds, 3, where, sizeof where),
-                 AC_ERROR_STATE, "window's samples are where this would compute");
+                 AC_ERROR_STATE, "this would overwrite the window's samples");
   ac_trainer_discard(r.trainer);
   float *after = all_parameters(&r, &count);
   assert_memory_equal(before, after, count * sizeof *before);

@@ -329,7 +329,7 @@ static void wrong_leaves_are_named(void **state) {
           ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
-  MISBUILT("set_loss", "no result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
+  MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
            (ac_graph_set_loss(g, x), NULL));
   MISBUILT("set_loss", "has a loss already", "loss is a loss",
            (ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)),
@@ -345,23 +345,23 @@ static void wrong_leaves_are_named(void **state) {
   const double factors[] = {0, -1, (double)NAN, (double)INFINITY, 1e300, 1e-300, 3.5e38, 1.1e-38};
   for (int i = 0; i < 8; i++)
     ADDED("loss \"a\": its factor is not a number from 1.2e-38 to 3.4e38", "a", factors[i]);
-  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph", "loss is NULL",
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph", "loss is NULL",
            (ac_graph_add_loss(g, "a", NULL, 1), NULL));
-  MISBUILT("add_loss", "loss \"a\": it is no result of a loss op of this graph",
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph",
            "loss is input \"x\" f32 [B, 6, 4]", (ac_graph_add_loss(g, "a", x, 1), NULL));
   MISBUILT("add_loss", "loss \"a\": the name exists already", "loss is a loss",
            (ac_graph_add_loss(g, "a", LOSS, 1), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
   MISBUILT("add_loss", "loss \"a\": the graph has a loss without a name (set_loss)",
            "loss is a loss",
            (ac_graph_set_loss(g, LOSS), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
-  MISBUILT("set_output", "output \"x\" is no result of an op", "tensor is input \"x\"",
+  MISBUILT("set_output", "output \"x\" is not a result of an op", "tensor is input \"x\"",
            (ac_graph_set_output(g, "x", x), NULL));
   MISBUILT("set_output", "output \"\" has no name", "tensor is the result of relu (the.scope)",
            (ac_graph_set_output(g, "", ac_relu(x)), NULL));
 }
 
-/* Whoever takes a tensor and yields one was given something wrong above. The names are those of the
- * functions but for these. */
+/* Every function that takes a tensor and returns one was given something wrong above. The names are
+ * those of the functions but for these. */
 static void every_builder_was_tried(void **state) {
   (void)state;
   read_declarations();
@@ -380,8 +380,8 @@ static void every_builder_was_tried(void **state) {
   }
 }
 
-/* What costs nothing is no op: a hint on it is one on the op whose result it passes on, whatever
- * lies between, and is not refused where there is no such op. */
+/* A view costs nothing and is not an op. A hint on it counts for the op that made its result,
+ * whatever is between them, and is not refused if there is no such op. */
 static void hints_on_views_are_for_their_op(void **state) {
   (void)state;
   ac_graph *g = new_graph();

@@ -136,7 +136,7 @@ static void check_states(const op_vector *v) {
   fewer.group_count = 2;
   run r = practice_begin("cpu", v, (ac_plan_desc){0}, fewer);
   assert_refused(ac_trainer_load_state(r.trainer, path.text), AC_ERROR_FORMAT,
-                 "has settings of groups of parameters that are not these 2");
+                 "has settings of other groups of parameters than these 2");
   stop(&r);
 }
 
@@ -174,12 +174,12 @@ static void refusals(void **state) {
                    cases[i].sentence);
   ac_trainer_desc desc = {.groups = {{"mid.*", {.clip = 1}}}, .group_count = 1};
   assert_refused(ac_trainer_create(&trainer, folded, &desc), AC_ERROR_ARGUMENT,
-                 "before there is a norm of all to clip");
+                 "cannot be clipped by the norm of all");
   desc.groups[0].settings.clip = 0;
   assert_ok(ac_trainer_create(&trainer, folded, &desc));
   ac_group_settings settings = {.clip = 1};
   assert_refused(ac_trainer_set_group(trainer, 0, &settings), AC_ERROR_ARGUMENT,
-                 "before there is a norm of all to clip");
+                 "cannot be clipped by the norm of all");
   assert_ok(ac_trainer_get_group(trainer, 0, &settings));
   assert_true(settings.clip == 0 && settings.rate == 1);
   assert_refused(ac_trainer_set_group(trainer, 1, &settings), AC_ERROR_ARGUMENT, "group 1 of 1");

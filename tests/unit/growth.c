@@ -164,7 +164,7 @@ static void what_grows_is_a_schedule(const char *device) {
 }
 ON_SHARED_DEVICES(what_grows_is_a_schedule)
 
-/* Of 11 samples four windows of 2 leave 3, which are no window of 4: there the epoch ends. */
+/* Of 11 samples four windows of 2 leave 3, too few for a window of 4: there the epoch ends. */
 static void growth_may_end_an_epoch(void **state) {
   (void)state;
   for (int ahead = 0; ahead < 2; ahead++) {
@@ -186,8 +186,8 @@ static void growth_may_end_an_epoch(void **state) {
 
 /* ---- how far --------------------------------------------------------------------------------- */
 
-/* On a quadratic whose noise scale is 4.3 samples, so that batches of 8 are worth 0.4 of theirs,
- * and those of 16 are not. */
+/* On a quadratic with a noise scale of 4.3 samples, so that batches of 8 are worth 0.4 of theirs,
+ * and batches of 16 are not. */
 static void batches_grow_as_far_as_the_scale_says(void **state) {
   (void)state;
   const double exact = noisy_points_scale();
@@ -240,20 +240,20 @@ static void what_makes_no_sense_is_refused(void **state) {
                      whole = {.batch = 8, .micro_batch = 8, .whole_windows = true},
                      coarse = {.batch = 8, .micro_batch = 2};
   refuse(&plain, 0, &grows, "not asked to measure (noise_every)");
-  refuse(&fused, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&local, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&folded, 1, &grows, "keeps no gradients to measure it by");
-  refuse(&whole, 1, &grows, "the first batch of 2 has to be larger than the micro-batch of 8");
-  refuse(&coarse, 1, &grows, "the first batch of 2 has to be larger than the micro-batch of 2");
+  refuse(&fused, 1, &grows, "keeps no gradients to measure it");
+  refuse(&local, 1, &grows, "keeps no gradients to measure it");
+  refuse(&folded, 1, &grows, "keeps no gradients to measure it");
+  refuse(&whole, 1, &grows, "the first batch of 2 must be larger than the micro-batch of 8");
+  refuse(&coarse, 1, &grows, "the first batch of 2 must be larger than the micro-batch of 2");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2}, .batches = &row, .batch_count = 1},
-         "by a schedule or grow by the gradient noise scale, not both");
+         "a schedule or grow by the gradient noise scale, not both");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 9}},
-         "begin with 9, and the plan is for 1 to 8");
+         "begin with 9, but the plan is for 1 to 8");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = -1}}, "begin with -1");
-  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .windows = -1}}, "are not below 0");
-  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = -1}}, "are not below 0");
+  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .windows = -1}}, "must not be negative");
+  refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = -1}}, "must not be negative");
   refuse(&plain, 1, &(ac_fit_desc){.growth = {.from = 2, .factor = (double)NAN}},
-         "are not below 0");
+         "must not be negative");
 }
 
 /* A run that has grown goes on only with a plan for that; without growth its rows are left. */
@@ -276,7 +276,7 @@ static void what_has_grown_needs_its_room(void **state) {
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   fit.steps += 1;
   assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT,
-               "batches have grown to 9, and the plan is for 8");
+               "batches have grown to 9, but the plan is for 8");
   fit.growth.from = 0;
   d.count = 0;
   assert_ok(ac_fit(r.trainer, &fit, NULL));

@@ -53,8 +53,8 @@ static int free_values(void **state) {
 
 /* ---- the definition -------------------------------------------------------------------------- */
 
-/* A format of `digits` binary digits, the hidden one included, whose normal numbers begin at
- * 2^least and end below 2^beyond. */
+/* A format of `digits` binary digits, the hidden one included. Its normal numbers begin at 2^least
+ * and end below 2^beyond. */
 typedef struct format {
   ac_dtype dtype;
   int digits, least, beyond;
@@ -203,7 +203,7 @@ static void check_isa(const values *v, const char *isa) {
   ac_backend_cpu.close(cpu);
 }
 
-/* An instruction set that the CPU lacks stands for the next lower one. */
+/* Instead of an instruction set that the CPU lacks the next lower one is used. */
 static void test_cpu(void **state) {
 #ifdef __aarch64__
   const char *const sets[] = {"base", "sve256", "sve512"};

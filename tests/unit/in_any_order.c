@@ -1,13 +1,13 @@
 /* Steps that end a window and are handed to a backend together may run in any order: backwards they
  * come to the same bits, of every optimizer that is built in, with what is clipped before them,
- * averaged behind them and stored in 16 bits. */
+ * averaged after them and stored in 16 bits. */
 #include "runs.h"
 
 #include "core/error.h"
 
 #include <stdio.h>
 
-/* A device whose steps run in order, or those that are handed over together backwards. */
+/* A device that runs steps in order, or those that are handed over together backwards. */
 static struct {
   const ac_backend *real;
   ac_backend backend;
@@ -34,7 +34,7 @@ static ac_device *open_ordered(bool backwards) {
   return device;
 }
 
-/* All parameters after some updates, and behind them all averages; free it. */
+/* All parameters after some updates, followed by all averages; free it. */
 static float *train(const ac_plan_desc *plan, bool backwards, size_t *total) {
   enum { UPDATES = 4 };
   const corpus c = make_corpus();

@@ -6,8 +6,7 @@
 #include "plan/plan.h"
 #include "train/trainer.h"
 
-/* ---- a classifier whose loss is computed again
- * --------------------------------------------------- */
+/* ---- a classifier with a loss that is computed again ----------------------------------------- */
 
 enum { ROWS = 8, WIDTH = 6, CLASSES = 5 };
 
@@ -73,7 +72,7 @@ ON_EVERY_DEVICE(recomputing_a_loss_changes_no_bit)
 /* ---- plans
  * --------------------------------------------------------------------------------------- */
 
-/* The plan's order with every node once more behind it, as no planner would lay it. */
+/* The plan's order, and after it every node once more. No planner would make such a plan. */
 static void what_runs_again_has_no_sums(void **state) {
   (void)state;
   trained t = begin("cpu", AC_RECOMPUTE_NONE);
@@ -214,7 +213,7 @@ static void a_wrong_weight_changes_nothing(const char *device) {
   trained t = begin(device, AC_RECOMPUTE_NONE);
   feed_window(&t);
   t.trainer->fed_weight[0] += 1;
-  refused_and_well_after(&t, "of weight 8 where samples of weight 9", NULL);
+  refused_and_well_after(&t, "of weight 8, but samples of weight 9", NULL);
   end(&t);
 }
 ON_EVERY_DEVICE(a_wrong_weight_changes_nothing)
@@ -249,7 +248,7 @@ static void a_parameter_stepped_twice_changes_nothing(void **state) {
   end(&t);
 }
 
-/* Weights of every kind of loss are known, so that the check is no empty one. */
+/* Weights of every kind of loss are known, so that the check tests something. */
 static void the_weight_of_what_is_fed_is_known(void **state) {
   (void)state;
   run r = start("cpu", &model, (ac_plan_desc){.batch = SAMPLES, .micro_batch = 5},
@@ -266,7 +265,7 @@ static void the_weight_of_what_is_fed_is_known(void **state) {
   stop(&r);
 }
 
-/* So are those of losses over rows of which a sample has several. */
+/* So are the weights of losses over several rows a sample. */
 static void folded_rows_weigh_one_each(void **state) {
   (void)state;
   enum { FOLD = 3, SAMPLES_FED = 5 };

@@ -96,7 +96,7 @@ static void without_a_cache(void **state) {
   live_on("cpu");
 }
 
-/* A schedule that would be refused has the rate 0 and no momentum, and is no failure. */
+/* A schedule that would be refused has the rate 0 and no momentum, and is not a failure. */
 static void rates_of_nothing(void **state) {
   (void)state;
   const ac_schedule bad = {.kind = AC_SCHEDULE_COSINE}, worse = {.kind = AC_SCHEDULE_ONE_CYCLE};

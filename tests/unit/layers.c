@@ -230,7 +230,7 @@ static void layers_that_learn_nothing_are_named(const char *device) {
   assert_hints(&s, units, 7);
   s.other = true;
   assert_hints(&s, units, 7);
-  s.dead = UNITS; /* so that what is behind it has no inputs */
+  s.dead = UNITS; /* so that the layers after it have no inputs */
   assert_hints(&s, dead, UNITS);
 }
 

@@ -47,7 +47,7 @@ static ac_parameter_desc constant(float value, bool frozen) {
   return (ac_parameter_desc){.init = {AC_INIT_CONSTANT, .value = value}, .frozen = frozen};
 }
 
-/* Over micro-batches; its running statistics are parameters too, which no gradient trains. */
+/* Over micro-batches; its running statistics are also parameters, but no gradient trains them. */
 static ac_tensor *batch_norm(ac_graph *g, ac_tensor *x) {
   const ac_parameter_desc one = constant(1, false), zero = constant(0, true),
                           unit = constant(1, true);
@@ -156,7 +156,7 @@ static void everywhere(void (*check)(place p)) {
   ac_device_info list[8];
   int count;
   assert_ok(ac_device_list(list, 8, &count));
-  /* Where an OpenCL implementation is known to be installed, its absence is no reason to skip. */
+  /* If an OpenCL implementation must be installed, the test fails without it. */
   assert_true(count >= (getenv("ACCRUE_TEST_OPENCL") ? 2 : 1));
   for (int i = 0; i < count && i < 8; i++)
     for (int k = 0; k < 3; k++) check((place){list[i].id, precisions[k], false, false});
@@ -272,15 +272,15 @@ static void a_bad_window_leaves_no_trace(place p) {
 }
 EVERYWHERE(a_bad_window_leaves_no_trace)
 
-/* Nor in running statistics, which go by what the forward pass has pooled: a weight overflows in
- * the backward pass, after statistics that are finite. */
+/* Nor in running statistics, which are what the forward pass has pooled: a weight overflows in the
+ * backward pass, after statistics that are finite. */
 static void a_bad_window_leaves_no_trace_in_norms(place p) {
   p.normed = true;
   a_bad_window_leaves_no_trace(p);
 }
 EVERYWHERE(a_bad_window_leaves_no_trace_in_norms)
 
-/* A window without weight is no overflow, so the scale has no part in it. */
+/* A window without weight is not an overflow, so it does not change the scale. */
 static void an_empty_window_keeps_the_scale(place p) {
   samples s = make_samples(1), empty = make_samples(0);
   run r = start(p, 3, 0, (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC});

@@ -5,7 +5,7 @@
 
 #include "train/trainer.h"
 
-/* Roundings of floats, sums of a hundred terms and tanh: some 1e-6 of what is compared. In 16 bits
+/* Roundings of floats, sums of a hundred terms and tanh: about 1e-6 of what is compared. In 16 bits
  * activations and their gradients are off by 2^-11 or 2^-8 each, and some of a handful add up. */
 static const double tolerances[] = {
     [AC_PRECISION_F32] = 1e-5, [AC_PRECISION_F16] = 5e-3, [AC_PRECISION_BF16] = 2.5e-2};
@@ -376,7 +376,7 @@ ON_EVERY_DEVICE(evaluating_leaves_the_window_alone)
 
 /* ---- one loss -------------------------------------------------------------------------------- */
 
-/* Cross-entropy alone, of tokens some of which are ignored. `factor` 0: it is set. */
+/* Cross-entropy alone; some tokens are ignored. `factor` 0: it is set. */
 static run start_one(const char *device, double factor, double clip) {
   const losses l = {.ignore = true, .weighted = true};
   run r;
@@ -429,7 +429,7 @@ static void one_that_is_added_is_one_that_is_set(const char *device) {
 }
 ON_EVERY_DEVICE(one_that_is_added_is_one_that_is_set)
 
-/* Alone, too, a loss has its factor. With a power of two no bit changes. */
+/* A single loss also has its factor. With a power of two no bit changes. */
 static void the_only_loss_has_its_factor(const char *device) {
   ac_update whole[3], half[3];
   ac_evaluation e[2];

@@ -308,7 +308,7 @@ static inline outcome reference(const losses *l, const samples *d, const scalars
   }
   for (int i = first; i < first + count; i++) add_sample(l, d, p, i, scale, &o);
   for (int k = 0; k < loss_count(l); k++) {
-    if (!(own[k] > 0)) { /* of nothing there is no mean */
+    if (!(own[k] > 0)) { /* nothing has no mean */
       o.mean[k] = o.weight[k] > 0 ? 0 : (double)NAN;
       o.accuracy[k] = (double)NAN;
       continue;

@@ -97,8 +97,8 @@ static void a_lower_scale_lets_a_light_loss_train(const char *device) {
 }
 ON_EVERY_DEVICE(a_lower_scale_lets_a_light_loss_train)
 
-/* The largest float is a factor, too: of a weight of 1e-30 the gradient is small, and the rate
- * makes up for the rest. z = w x at w = 0, where the gradient is x (1/2 - t). */
+/* The largest float is also a valid factor: with a weight of 1e-30 the gradient is small, and the
+ * rate makes up for the rest. z = w x at w = 0: the gradient there is x (1/2 - t). */
 static void the_largest_factor_trains(const char *device) {
   const float one = 1, target = 0, weight = 1e-30f;
   const ac_feed feeds[] = {{"x", &one}, {"t", &target}, {"weights", &weight}};
@@ -180,8 +180,8 @@ static void fit_names_a_weight_that_is_too_small(void **state) {
 
 /* ---- nothing at all -------------------------------------------------------------------------- */
 
-/* Kinds and flags alone, both of which may weigh nothing; AdamW, as a step of it would change
- * parameters even without a gradient. */
+/* Kinds and flags alone, as both may weigh nothing; AdamW, as its step would change parameters even
+ * without a gradient. */
 static run start_weightless(const char *device, const losses *l, ac_loss_scaling_desc scaling) {
   run r;
   ac_graph *g;
@@ -279,7 +279,7 @@ static void fit_goes_on_after_a_window_of_no_weight(void **state) {
   stop(&r);
 }
 
-/* Validation of data that weigh nothing is no validation: neither patience nor a plateau takes it
+/* A validation with data that weigh nothing does not count: neither patience nor a plateau takes it
  * for the best one. */
 static void a_validation_of_no_weight_counts_for_nothing(void **state) {
   (void)state;
@@ -321,7 +321,7 @@ static void locate(run *r, const samples *d, const char *expected) {
   assert_string_equal(where, expected);
 }
 
-/* The loss that is not finite is found whichever it is, and the one whose factor is not. */
+/* Any loss that is not finite is found, and so is any loss with a factor that is not finite. */
 static void the_loss_that_is_not_finite_is_found(const char *device) {
   static const struct {
     const char *where;

@@ -1,5 +1,5 @@
 /* What is refused of several losses, by its sentence, and that nothing is changed by what is:
- * windows whose weights are not known, or are not what was given, and graphs that make no sense. */
+ * windows with weights that are not known, or are not what was given, and graphs without sense. */
 #include "losses.h"
 
 static const losses padded = {
@@ -61,7 +61,7 @@ static void weights_that_make_no_sense_are_refused(void **state) {
   const double ok[LOSSES] = {8, 8, 8}, bad[] = {-1, (double)NAN, (double)INFINITY};
   run r = start_losses("cpu", &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
   assert_refused(feed_samples(&r, &d, 0, BATCH), AC_ERROR_STATE,
-                 "was not given for 8 samples (ac_trainer_begin_window)");
+                 "for this window of 8 samples first (ac_trainer_begin_window)");
   assert_refused(ac_trainer_begin_window(r.trainer, 8, ok, 2), AC_ERROR_ARGUMENT,
                  "2 weights of 8 samples, but 3 losses");
   assert_refused(ac_trainer_begin_window(r.trainer, 8, ok, 4), AC_ERROR_ARGUMENT,
@@ -76,14 +76,14 @@ static void weights_that_make_no_sense_are_refused(void **state) {
     assert_refused(ac_trainer_begin_window(r.trainer, 8, weights, 3), AC_ERROR_ARGUMENT, text);
   }
   /* None of these began one. */
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "was not given for 1 samples");
+  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   train_window("the first window", &r, &l, &d, 0, BATCH, 5, 1e-5);
   /* What was given holds for one window. */
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "was not given for 1 samples");
+  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   assert_ok(ac_trainer_begin_window(r.trainer, 8, ok, 3));
   assert_ok(feed_samples(&r, &d, 0, 4));
   ac_trainer_discard(r.trainer);
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "was not given for 1 samples");
+  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   stop(&r);
 }
 
@@ -98,10 +98,11 @@ static void windows_have_the_samples_that_were_given(const char *device) {
   assert_ok(feed_samples(&r, &d, 0, 4));
   assert_refused(ac_trainer_begin_window(r.trainer, 6, weight, 3), AC_ERROR_STATE,
                  "a window is in progress");
-  assert_refused(feed_samples(&r, &d, 4, 3), AC_ERROR_STATE, "was not given for 7 samples");
-  assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT,
-                 "the window has 4 samples, and what its losses weigh was given for 6; nothing was "
-                 "changed");
+  assert_refused(feed_samples(&r, &d, 4, 3), AC_ERROR_STATE, "for this window of 7 samples first");
+  assert_refused(
+      ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT,
+      "the window has 4 samples, but the weights of its losses were given for 6; nothing was "
+      "changed");
   assert_only_discarded(&r, &l, &d, &before);
   stop(&r);
 }
@@ -158,7 +159,7 @@ static void a_weight_that_was_not_fed_changes_nothing(void **state) {
   r.device->backend = &wrong;
   assert_ok(feed_samples(&r, &d, 0, BATCH));
   assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_INTERNAL,
-                 "the device counted losses of kinds of weight 1.11758709e-08 where samples of "
+                 "the device counted losses of kinds of weight 1.11758709e-08, but samples of "
                  "weight 7.4505806e-09 were fed; nothing was changed");
   r.device->backend = right;
   assert_only_discarded(&r, &l, &d, &before);
@@ -233,7 +234,7 @@ static void computed_weights_have_to_be_given(const char *device) {
 }
 ON_EVERY_DEVICE(computed_weights_have_to_be_given)
 
-/* What one loss ignores is no class to another that reads the same targets. */
+/* An index that one loss ignores is not a class for another loss with the same targets. */
 static void targets_are_checked_for_every_loss(void **state) {
   (void)state;
   static const ac_cross_entropy_desc minus_one = {.ignore = true, .ignore_index = -1},

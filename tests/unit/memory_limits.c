@@ -1,6 +1,6 @@
 /* How much memory a process may have, by control groups as Linux's documentation of cgroups
  * (cgroups(7), memory.max, memory.limit_in_bytes) and of mountinfo (proc(5)) describes them: in a
- * tree of files that stands in for /proc and /sys. And by the limits of the process itself. */
+ * tree of files that replaces /proc and /sys. And by the limits of the process itself. */
 #include "files.h"
 
 #include <sys/resource.h>
@@ -53,7 +53,7 @@ static void the_least_on_the_way_up_holds(void **state) {
   assert_limit(1073741824);
   put("/sys/fs/cgroup/memory.max", "4096\n");
   assert_limit(4096);
-  /* Of a group beside the way. */
+  /* Of a group that does not contain this one. */
   put("/sys/fs/cgroup/user.slice/other.scope/memory.max", "1\n");
   put("/sys/fs/memory.max", "2\n");
   assert_limit(4096);
@@ -78,7 +78,7 @@ static void a_container_sees_its_own_group(void **state) {
   put("/sys/fs/cgroup/memory.max", "536870912\n");
   put("/sys/fs/cgroup/inner/memory.max", "65536\n");
   assert_limit(65536);
-  /* A group whose name only begins like the mounted one's is not within it. */
+  /* A group with a name that only begins like the mounted one's is not within it. */
   begin(mounts[1], "0::/system.slice/docker-1.scope2\n");
   put("/sys/fs/cgroup/2/memory.max", "65536\n");
   assert_limit(UINT64_MAX);

@@ -1,6 +1,6 @@
 /* Nothing is allocated on the step path. This program's own malloc, calloc, realloc, aligned_alloc,
- * posix_memalign and mmap stand in front of the C library's (also for calls from shared libraries
- * such as OpenBLAS and OpenMP) and count while a flag is up. */
+ * posix_memalign and mmap replace the C library's (also for calls from shared libraries such as
+ * OpenBLAS and OpenMP) and count while a flag is set. */
 #define _GNU_SOURCE      /* RTLD_NEXT */
 #undef _FILE_OFFSET_BITS /* would turn mmap into mmap64, which nobody else calls */
 #include "models.h"

@@ -1,5 +1,5 @@
 /* The gradient noise scale: a window's estimates against what its gradients say, the average on a
- * quadratic whose covariance is known, and where nothing is measured. */
+ * quadratic with a known covariance, and when nothing is measured. */
 #include "states.h"
 
 #include "noisy_points.h"
@@ -22,8 +22,8 @@ static ac_noise_scale measure(const char *device, const ac_plan_desc *plan, int6
   return noise;
 }
 
-/* 600 windows, of which the average is worth some 200: within 10 %, and within three of the
- * deviations that are told. */
+/* 600 windows; their average is worth about 200: within 10 %, and within three of the deviations
+ * that are reported. */
 static void a_quadratics_scale_is_found(const char *device) {
   static const int64_t micro_batches[] = {4, 8, 20, 32};
   const double exact = noisy_points_scale();
@@ -63,7 +63,7 @@ static double tokens_in(int count) {
   return tokens;
 }
 
-/* A model whose only loss ignores tokens. */
+/* A model with one loss, which ignores tokens. */
 static ac_graph *tokens_graph(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
@@ -170,8 +170,8 @@ static void results_stay(const char *device) {
 }
 ON_SHARED_DEVICES(results_stay)
 
-/* Where windows take long beside the pass over gradients, each is measured; elsewhere few are,
- * which follows from the plan alone. */
+/* If windows take long compared with the pass over gradients, each is measured; otherwise only a
+ * few. This follows from the plan alone. */
 static void it_costs_little(void **state) {
   (void)state;
   ac_dataset *data = noisy_points();

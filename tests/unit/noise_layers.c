@@ -86,7 +86,7 @@ static void look_at_layers(const run *r, ac_noise_scale noise[PARAMETERS]) {
     assert_ok(ac_trainer_noise_scale_of(r->trainer, i, &noise[i]));
 }
 
-/* In the middle of a window, too. */
+/* Also in the middle of a window. */
 static void layers_are_part_of_states(void **state) {
   (void)state;
   const test_path path = in_folder("layers");
@@ -202,7 +202,7 @@ static void it_takes_the_noise_scale(void **state) {
   ac_trainer *trainer;
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = BATCH}));
   assert_fails(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.noise_layers = true}),
-               AC_ERROR_ARGUMENT, "give noise_every, too");
+               AC_ERROR_ARGUMENT, "also give noise_every");
   ac_plan_free(plan);
   ac_device_close(device);
   ac_graph_free(graph);

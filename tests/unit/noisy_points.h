@@ -1,4 +1,4 @@
-/* A quadratic whose covariance of gradients is known: what tests of the noise scale share. */
+/* A quadratic with a known covariance of gradients: what tests of the noise scale share. */
 #ifndef AC_TESTS_NOISY_POINTS_H
 #define AC_TESTS_NOISY_POINTS_H
 
@@ -12,7 +12,7 @@ enum { POINT_SIZE = 48 };
 
 /* Sample i's loss is the mean of (w - x_i)^2, so its gradient is w - x_i but for a factor, which
  * the noise scale does not see. Elements of x are normal, of deviations that grow from one to the
- * next, around 0; w stands still at 0.5. */
+ * next, around 0; w stays at 0.5. */
 static inline double noisy_point_deviation(int d) {
   return 0.5 + (double)d / POINT_SIZE;
 }
@@ -64,7 +64,7 @@ static inline ac_graph *noisy_points_graph(void) {
   return g;
 }
 
-/* Weights stand still. */
+/* Weights do not change. */
 static const ac_trainer_desc noisy_points_still = {
     .noise_every = 1, .schedule = {.lr = -1}, .optimizer = {.weight_decay = -1}};
 

@@ -119,8 +119,8 @@ static void moved_values_are_counted_once_everywhere(void **state) {
   everywhere(moved_values_are_counted_once);
 }
 
-/* Of a model's backward pass over two samples of zeros, whose output should be -1: what is counted
- * in ops of this name, of which there is one, and what all of them flush. */
+/* Of a model's backward pass over two samples of zeros (the output should be -1): the counts of the
+ * one op of this name, and what all ops flush. */
 static void backward_counts(const char *name, ac_tensor *(*model)(ac_graph *g, ac_tensor *x),
                             int64_t width, const char *op, ac_numerics *counts, int64_t *flushed) {
   ac_device *device = open_device(name);

@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 #include "train/trainer.h"
 
-/* One matrix that is moved in two parts, the last of which fills no block of 8 bits, one that is
+/* One matrix that is moved in two parts (the last one does not fill a block of 8 bits), one that is
  * moved at once, and vectors that stay. */
 enum { BATCH = 6, IN = 701, HIDDEN = 900, OUT = 20, UPDATES = 50 };
 
@@ -30,7 +30,7 @@ static ac_graph *perceptron(void) {
 }
 
 /* Several matrices that are moved at once each, so that memory is another's after a while, and
- * before them a layer of few weights whose results take as much as all that moves. */
+ * before them a layer with few weights, and with results as large as all that moves. */
 static ac_graph *deep_perceptron(void) {
   static const char *const names[] = {"1", "2", "3", "4", "5", "6", "7"};
   enum { LAYERS = sizeof names / sizeof *names, WIDTH = 64 };
@@ -186,7 +186,7 @@ static void all_leave_the_same_bits(void **state) {
   on_devices_of_their_own(states_leave_the_same_bits);
 }
 
-/* Whichever queue lags behind, and whether state moves in a phase of its own or within a pass. */
+/* Whichever queue is late, and whether state moves in a phase of its own or within a pass. */
 static void order_is_enough(const char *device) {
   const ac_plan_desc descs[] = {{.micro_batch = 4},
                                 {.gradients = AC_GRADIENTS_FUSED},
@@ -400,7 +400,7 @@ static void what_cannot_be_is_refused(void **state) {
   ac_plan *plan;
   assert_ok(ac_device_open(&cpu, &(ac_device_desc){.name = "cpu"}));
   assert_ok(ac_device_open(&dry, &(ac_device_desc){.name = "dry"}));
-  const char *shared = "cannot be moved to host memory, as the memory of cpu is the host's";
+  const char *shared = "cannot be moved to host memory, because the memory of cpu is the host's";
   ac_plan_desc desc = {.state_space = AC_STATE_ON_HOST};
   assert_refused(plan_of(&plan, cpu, desc), AC_ERROR_ARGUMENT, shared);
   assert_refused(plan_of(&plan, cpu, (ac_plan_desc){.host_memory = 1}), AC_ERROR_ARGUMENT, shared);

@@ -103,8 +103,8 @@ static int64_t root(int64_t square) {
   return r;
 }
 
-/* Whole numbers, most of which bf16 would round up, whose squares add up to 2^24, without rounding
- * in any order: the last four complete the sum (Lagrange). */
+/* Whole numbers; bf16 would round up most of them. Their squares add up to 2^24, in any order
+ * without rounding: the last four complete the sum (Lagrange). */
 static void draw_gradient(float g[COUNT]) {
   enum { DRAWN = COUNT - 4 };
   int64_t left = (int64_t)1 << 24, n[4];

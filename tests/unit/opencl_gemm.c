@@ -1,5 +1,6 @@
 /* The matrix product of the OpenCL backend: whatever the tile, its elements are the same chains of
- * fma, bit for bit, by emulated matrix units too; and the choice of tiles is made once and kept. */
+ * fma, bit for bit, also by emulated matrix units; and the choice of tiles is made once and kept.
+ */
 #include "files.h"
 
 #ifdef AC_HAVE_OPENCL
@@ -45,8 +46,8 @@ static void set(const example *x, int matrix, int64_t i, float value) {
     ac_float_write(AC_F16, x->host[C], i, value == 0 ? 0.0f : -0.0f);
 }
 
-/* Rows begin `pitch` elements apart, the first behind `before` elements and a row that no matrix
- * has; what lies before and between is not a number. */
+/* Rows begin `pitch` elements apart, the first after `before` elements and a row that no matrix
+ * has; the elements before and between are NaN. */
 static void make_matrix(example *x, int matrix, bool is_float, int64_t rows, int64_t length,
                         int64_t pitch, int64_t before) {
   x->type[matrix] = is_float ? AC_F32 : x->cl->storage;
@@ -79,22 +80,22 @@ static int64_t pitch_c(const ac_cl_product *p) {
   return p->images ? p->pixels : p->pitch_c ? p->pitch_c : p->n;
 }
 
-/* Where a matrix of so many rows begins behind the first. */
+/* Where a matrix of so many rows begins, counted from the first. */
 static int64_t begin_of(const ac_cl_product *p, int64_t matrix, int64_t rows, int64_t pitch,
                         const int64_t step[2]) {
   return p->inner ? matrix / p->inner * step[1] + matrix % p->inner * step[0]
                   : matrix * rows * pitch;
 }
 
-/* Behind first_c. */
+/* Counted from first_c. */
 static int64_t place_in_c(const ac_cl_product *p, int64_t matrix, int64_t i, int64_t j) {
   const int64_t at = begin_of(p, matrix, p->m, pitch_c(p), p->step_c) + i * pitch_c(p);
   if (!p->images) return at + j;
   return (p->place + j) / p->pixels * p->image + at + (p->place + j) % p->pixels;
 }
 
-/* Matrices one row and what has been chosen into their buffers; `inner` of them lie beside each
- * other. */
+/* Fills the buffers of matrices, each after one row and the chosen offset; `inner` matrices are
+ * next to each other. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
   const int64_t row_a = pitch_a(p), row_b = pitch_b(p), beside = p->inner ? p->inner : 1,
@@ -162,7 +163,7 @@ static void name_tile(char text[64], const example *x, const kernel_tile *by) {
   if (u)
     snprintf(text, 64, "%s, %dx%d sub-groups of %dx%d%s", x->cl->unit->name, u->groups_m,
              u->groups_n, u->fragments_m, u->fragments_n,
-             x->product.inner     ? ", beside each other"
+             x->product.inner     ? ", next to each other"
              : x->product.pitch_a ? ", pitches"
                                   : "");
   else snprintf(text, 64, "tile %dx%d %dx%dx%d", t->tx, t->ty, t->rows, t->columns, t->vector);
@@ -227,8 +228,8 @@ static int64_t draw(int64_t least, int64_t most) {
   return least + (int64_t)(state >> 8) % (most - least + 1);
 }
 
-/* Rows of a multiple of 16 bytes, of 8, or of none, of matrices beside each other and below; the
- * first begins at such a place, too, while those of all matrices may not. */
+/* Rows of a multiple of 16 bytes, of 8, or of none, of matrices next to each other and below each
+ * other. The first also begins at such a place, but the other matrices may not. */
 static void draw_places(const ac_cl_product *p, int64_t rows, int64_t length, int64_t *pitch,
                         int64_t step[2], int64_t *first) {
   const int64_t unit = draw(0, 1) ? 8 : 1 << draw(0, 2);
@@ -300,7 +301,7 @@ static void test_mixed_types(void **state) {
 }
 
 /* Emulated units give the bits of fma in order. Each tile has other transposes, storage and type of
- * C; the first has all transposes, each of which reads ahead in its own way. */
+ * C; the first has all transposes, as each reads ahead in its own way. */
 static void test_units_have_the_same_bits(void **state) {
   (void)state;
   ac_device *device = open_device();
@@ -333,7 +334,7 @@ static void test_units_have_the_same_bits(void **state) {
   ac_device_close(device);
 }
 
-/* Values whose products lie around 2^-25: what is flushed to zero becomes -0. */
+/* Values with products around 2^-25: what is flushed to zero becomes -0. */
 static void test_flushed_values_are_marked(void **state) {
   (void)state;
   ac_device *device = open_device();

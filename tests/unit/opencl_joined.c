@@ -1,5 +1,5 @@
 /* Steps of several parameters by one launch have the bits of one launch each: of drawn sizes, types
- * and factors, of several kinds in any order, with nothing changed beside them. */
+ * and factors, of several kinds in any order, and nothing else changes. */
 #include "opencl_device.h"
 
 #ifdef AC_HAVE_OPENCL

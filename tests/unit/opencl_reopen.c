@@ -1,9 +1,9 @@
 /* Opening, using and closing OpenCL devices again and again: what the drivers and CLBlast keep for
  * them does not grow, and what another device has compiled stays.
  *
- * The programs that are built are counted by a clBuildProgram that stands before the loader's, and
- * contexts likewise; views' release is watched in the same way. Builds, launches and clFinish can
- * be made to fail. A number as argument is that of the reopenings. */
+ * A clBuildProgram of this file, called before the loader's, counts the programs that are built.
+ * Contexts are counted and the release of views is watched in the same way. Builds, launches and
+ * clFinish can be made to fail. A number as argument is the number of reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "opencl_device.h"
 
@@ -22,7 +22,7 @@ static int reopenings = 200;
 #include <stdio.h>
 #include <unistd.h>
 
-static int builds; /* of threads that take turns, or whose number nobody asks for */
+static int builds; /* by threads that take turns; or nobody reads the number */
 
 /* What calls return instead of being made; CL_SUCCESS: they are made. */
 static cl_int build_error, launch_error, finish_error;
@@ -145,7 +145,7 @@ static void test_memory_stays_flat(void **state) {
   assert_flat("opencl:0");
 }
 
-/* Neither while another device is open, whose programs stay. */
+/* Nor while another device is open; its programs stay. */
 static void test_memory_stays_flat_beside_another(void **state) {
   (void)state;
   ac_timing_pattern pattern;
@@ -305,7 +305,7 @@ static void test_views_wait_for_those_of_their_chunk_alone(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 1) reopenings = atoi(argv[1]);
-  /* PoCL then stands for two devices. A CPU's products go to CLBlast when told so. */
+  /* PoCL then has two devices. A CPU's products go to CLBlast when told so. */
   setenv("POCL_DEVICES", "pthread basic", 1);
   setenv("ACCRUE_CLBLAST", "1", 0);
   const struct CMUnitTest tests[] = {

@@ -160,7 +160,8 @@ static ac_device *open_device(const char *products) {
   return NULL;
 }
 
-/* Asked for by its name a unit is there, if only emulated; what is no unit's name means none. */
+/* If a unit is asked for by its name, there is one, perhaps emulated. Another name means no unit.
+ */
 static void test_devices_say_it(void **state) {
   (void)state;
   static const char *const none[] = {"widened", "tiles"};
@@ -409,7 +410,7 @@ static bool taken_but_for(ac_opencl *cl, int call) {
   return takes(cl, AC_BF16, &(ac_cl_product){.float_c = true, .batch = 1});
 }
 
-/* Each round multiplies twice by each tile, of which an emulated unit has one. */
+/* Each round multiplies twice by each tile; an emulated unit has one tile. */
 static void test_units_need_not_read_ahead(void **state) {
   (void)state;
   const ac_cl_product product = {.float_c = true, .batch = 1};
@@ -453,8 +454,8 @@ static void drivers_work(void) {
   broken = NULL;
 }
 
-/* As the driver fails now: it has no unit then, says so and why, and computes; and no error is left
- * behind. */
+/* As the driver fails now, the device has no unit, says so and why, and computes; no error remains.
+ */
 static void check_opened(const char *why) {
   char text[64];
   snprintf(text, sizeof text, "%s: %s", ac_cl_unit_at(0)->text, why);
@@ -470,8 +471,8 @@ static void check_opened(const char *why) {
   ac_device_close(device);
 }
 
-/* For lack of memory a device is opened without a unit; one whose unit breaks the context in
- * another. Later the numeric class of an open device does not depend on such. */
+/* If memory is missing, a device is opened without a unit; if a unit breaks the context, in another
+ * context. Later failures do not change the numeric class of an open device. */
 static void test_trials_that_fail(void **state) {
   (void)state;
   const ac_cl_product product = {.float_c = true, .batch = 1};

@@ -49,7 +49,7 @@ static uint64_t bytes_of(const ac_device *device, const ac_op_args *args) {
   return device->backend->workspace(device->state, args);
 }
 
-/* What is spread out beside what one product of the least size takes. */
+/* What is spread out, in addition to what one product of the least size takes. */
 static void check_bounds(uint64_t bytes, uint64_t least_product, const ac_op_args *args,
                          bool emulated) {
   uint64_t operands = 0;
@@ -61,7 +61,7 @@ static void check_bounds(uint64_t bytes, uint64_t least_product, const ac_op_arg
   uint64_t most = 2 * operands < least ? least : 2 * operands;
   if (most > 32 * unit) most = 32 * unit;
   if (bytes > most + least_product)
-    fail_msg("%s: %llu bytes of workspace beside operands of %llu", ac_op_name(args->op),
+    fail_msg("%s: %llu bytes of workspace for operands of %llu", ac_op_name(args->op),
              (unsigned long long)bytes, (unsigned long long)operands);
 }
 

@@ -242,7 +242,7 @@ static void failed_creations_leave_nothing(void **state) {
   fail_all("dry", searches, sizeof searches / sizeof *searches);
 }
 
-/* Whose first parameter is `ac_something **`. */
+/* Every function with `ac_something **` as its first parameter. */
 static void every_creation_is_tried(void **state) {
   (void)state;
   read_declarations();
@@ -386,7 +386,7 @@ static int close_all(void **state) {
   return remove_test_folder(state);
 }
 
-/* Of which one function alone would be called through NULL. */
+/* With one function missing, it would be called through NULL. */
 static void half_an_allocator_is_refused(void **state) {
   (void)state;
   ac_device *device;
@@ -409,7 +409,8 @@ static void release_beside(void *user, void *memory, size_t bytes) {
   free((char *)memory - *(const size_t *)user);
 }
 
-/* As malloc's is, of which 16 bytes are all that is sure; what was allocated is released. */
+/* As malloc's memory, which is sure to be aligned to 16 bytes only; what was allocated is released.
+ */
 static void memory_that_is_not_aligned_is_refused(void **state) {
   (void)state;
   for (size_t offset = 1; offset <= 64; offset *= 2) {

@@ -1,5 +1,5 @@
-/* Runs that are to leave the same bits whether gradients are kept or not: of a transformer, and of
- * a small graph whose parameters are read at all depths. */
+/* Runs that must leave the same bits whether gradients are kept or not: of a transformer, and of a
+ * small graph that reads its parameters at all depths. */
 #ifndef AC_TESTS_PASSES_H
 #define AC_TESTS_PASSES_H
 

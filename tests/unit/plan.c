@@ -596,7 +596,8 @@ static void wrong_policies_are_refused(void **state) {
   ac_graph_free(empty);
 }
 
-/* Layers with a loss half way: `fused` takes the op whose forward work runs in the backward pass.
+/* Layers with a loss half way. `fused` takes the op that does its forward work in the backward
+ * pass.
  */
 static uint64_t total_with_loss_half_way(ac_device *device, bool fused) {
   enum { LAYERS = 12, LOSS_AT = 4, SIZE = 64, ROWS = 1024 };
@@ -715,7 +716,7 @@ static bool supports_up_to_five(void *state, const ac_op_args *args) {
   return args->op != AC_OP_relu || args->out[0].dim[0] <= 5;
 }
 
-/* With a ReLU, behind a batch norm or not. */
+/* With a ReLU, after a batch norm or not. */
 static ac_graph *rectified(bool normed) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));

@@ -1,5 +1,5 @@
 /* The model of tests/vectors/practice.txt, trained as its cases say: a convolution and two linear
- * layers, of which the last is stored [in, out]. */
+ * layers; the last is stored [in, out]. */
 #ifndef AC_TESTS_PRACTICE_H
 #define AC_TESTS_PRACTICE_H
 
@@ -84,7 +84,7 @@ static inline void practice_check(run *r, const op_vector *v, const char *name, 
   }
 }
 
-/* The cases whose names begin so, each with `check`. */
+/* Runs `check` on each case with a name that begins with `prefix`. */
 static inline void practice_cases(const char *prefix, int expected,
                                   void (*check)(const op_vector *v)) {
   int count, found = 0;

@@ -204,7 +204,7 @@ static void a_refusal_names_approximations(void **state) {
   ac_device_close(device);
 }
 
-/* Without a backward pass too; and what is only remarked upon is not measured. */
+/* Also without a backward pass. If there is only a remark, nothing is measured either. */
 static void refusals_measure_nothing(const char *name, ac_precision precision) {
   ac_device *device = open_device(name);
   ac_graph *graph = test_gpt_graph(

@@ -26,7 +26,7 @@ static uint32_t draw(void) {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* How large values are: near 1; such that products come near the least normal number and below, or
- * near the largest; anything there is, infinities and NaNs too. */
+ * near the largest; any value, also infinities and NaNs. */
 typedef enum range { NEAR_ONE, SMALL, LARGE, ANY, RANGES } range;
 
 static uint16_t draw_bf16(range range) {
@@ -102,7 +102,7 @@ static void lines_in_rows(void **state) {
   assert_int_equal(lines.count, 0);
 }
 
-/* Op(B) in a patch, at any address, of whose last step few pairs may count. */
+/* Op(B) in a patch, at any address. Of its last step only a few pairs may count. */
 static void compare_patches(const ac_dot_class *hardware, const ac_dot_class *emulation, int rows,
                             int columns, range range, bool add) {
   enum { MOST_DISTANCE = 200, MOST_OFFSET = 900, MOST_SECOND = 500 };
@@ -203,7 +203,7 @@ typedef struct product {
   ac_dtype c_dtype;
 } product;
 
-/* Element (i, j) as the class defines it, from a strip of which one row and one column are used. */
+/* Element (i, j) as the class defines it, from one row and one column of a strip. */
 static float expected_sum(const ac_dot_class *class, const product *p, const uint16_t *a,
                           const uint16_t *b, int64_t i, int64_t j) {
   int64_t steps = (p->k + AC_DOT_STEP - 1) / AC_DOT_STEP;
@@ -307,7 +307,7 @@ static void products_are_the_sums_that_their_class_defines(void **state) {
 
 enum { GUARD = 64 };
 
-/* The product with `room` bytes of scratch, of which it touches no more. */
+/* The product with `room` bytes of scratch; it touches no further bytes. */
 static void multiply_within(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                             uint64_t room) {
   char *scratch = aligned_alloc(64, (size_t)(room + GUARD + 63) / 64 * 64);
@@ -356,7 +356,7 @@ static ac_gemm sized(int64_t m, int64_t n, int64_t k) {
   return (ac_gemm){.m = m, .n = n, .k = k, .a_dtype = AC_BF16, .b_dtype = AC_BF16};
 }
 
-/* A plan counts the scratch of its largest micro-batch, whose rows may be m or k of a product. */
+/* A plan counts the scratch of its largest micro-batch. The rows may be m or k of a product. */
 static void smaller_products_take_no_more_scratch(void **state) {
   (void)state;
   static const int64_t sizes[] = {1,   31,  32,  33,  64,  96,  127,  129,  160,  192,
@@ -555,7 +555,7 @@ static void compare_convolution(const convolution *c) {
 }
 
 /* Spread out; in planes, in two fillings; in planes of groups; by rows of outputs; with samples
- * beside each other, in fewer sets than threads, with a stride, in groups. */
+ * next to each other, in fewer sets than threads, with a stride, in groups. */
 static void any_team_and_instruction_set_convolves_with_the_same_bits(void **state) {
   (void)state;
   static const convolution convolutions[] = {
@@ -567,7 +567,7 @@ static void any_team_and_instruction_set_convolves_with_the_same_bits(void **sta
 }
 
 /* A sum of zeros and what it is added to, a negative zero, is a positive one. Rows of outputs that
- * meet no tap are no exception, wherever a thread's share of them begins. */
+ * meet no tap follow the same rule, wherever a thread's share of them begins. */
 static void any_team_adds_zeros_with_the_same_bits(void **state) {
   (void)state;
   enum { SAMPLES = 16, CHANNELS = 32, WIDTH = 8, ROWS = 3, STRIDE = 8 };
@@ -591,7 +591,7 @@ static void any_team_adds_zeros_with_the_same_bits(void **state) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Each class by name; what is no class is none. */
+/* Each class by name; another name finds none. */
 static void a_class_is_found_by_its_name(void **state) {
   (void)state;
   const ac_dot_class *hardware, *emulation;

@@ -1,5 +1,5 @@
-/* Range tests: rates, losses and what is suggested on a model whose losses are known; why they end;
- * and that the trainer is afterwards what it was, to the bit, whatever has happened. */
+/* Range tests: rates, losses and what is suggested, on a model with known losses; why they end; and
+ * that the trainer is afterwards what it was, to the bit, whatever has happened. */
 #include "states.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static ac_status read_one(void *user, const ac_sample_key *key, void *const *fie
 typedef struct known {
   run r;
   ac_dataset *ones;
-  double bad; /* the sample that is no number */
+  double bad; /* the sample that is not a number */
 } known;
 
 static void start_known(known *k, double bad) {
@@ -143,14 +143,14 @@ static void senseless_tests_are_refused(void **state) {
     const char *text;
   } bad[] = {
       {{.train = NULL}, "nothing to train on"},
-      {{.train = k.ones, .least = 1, .most = 1}, "rates cannot rise from 1 to 1"},
+      {{.train = k.ones, .least = 1, .most = 1}, "they go from 1 to 1"},
       {{.train = k.ones, .least = -1}, "from 0 to 10"},
       {{.train = k.ones, .least = (double)NAN}, "from nan"},
       {{.train = k.ones, .most = (double)INFINITY}, "to inf"},
-      {{.train = k.ones, .updates = 9}, "9 updates are fewer than 10"},
-      {{.train = k.ones, .updates = -1}, "-1 updates"},
-      {{.train = k.ones, .divergence = 1}, "not 1"},
-      {{.train = k.ones, .divergence = (double)NAN}, "not nan"},
+      {{.train = k.ones, .updates = 9}, "updates must be at least 10; they are 9"},
+      {{.train = k.ones, .updates = -1}, "they are -1"},
+      {{.train = k.ones, .divergence = 1}, "it is 1"},
+      {{.train = k.ones, .divergence = (double)NAN}, "it is nan"},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_refused(ac_trainer_test_rates(k.r.trainer, &bad[i].desc, points, &test),

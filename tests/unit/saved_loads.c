@@ -213,7 +213,7 @@ static void spikes_of_any_kind(void **state) {
   end_run(&r);
 }
 
-/* Estimates whose squares are beyond doubles are left out. */
+/* Estimates with squares beyond doubles are left out. */
 static void noise_of_any_size(void **state) {
   (void)state;
   static const double squares[] = {0, 1e-300, 1, 1e150, 1e200, HUGE_VAL};
@@ -226,7 +226,7 @@ static void noise_of_any_size(void **state) {
     }
 }
 
-/* A run whose batches have grown beyond a plan's is loaded, saved and loaded by it, too. */
+/* A plan also loads, saves and loads a run with batches that have grown beyond the plan's. */
 static void grown_batches(void **state) {
   (void)state;
   run r = start_model("cpu", &both, &split, &trained);

@@ -143,7 +143,7 @@ static void senseless_settings_are_refused(void **state) {
       {{.backoff = 1}, "the backoff 1 of the loss scale must be above 0 and below 1"},
       {{.backoff = -0.5}, "the backoff -0.5"},
       {{.backoff = (double)NAN}, "the backoff nan"},
-      {{.interval = -1}, "cannot grow every -1 updates"},
+      {{.interval = -1}, "loss scale grows is -1 updates"},
       {{.floor = -1}, "the floor of the loss scale -1 must be"},
       {{.floor = (double)NAN}, "the floor of the loss scale nan must be"},
       {{.scale = 8, .floor = 16}, "the loss scale 8 starts below its floor of 16"},

@@ -65,7 +65,7 @@ static ac_schedule schedule_of(const op_vector *v) {
 }
 
 /* What PyTorch computes from the rate before it has lost up to a unit in the last place of lr at
- * each of some hundred updates. */
+ * each of about a hundred updates. */
 static void assert_near(const op_vector *v, const char *what, int64_t at, double is, double should,
                         double top) {
   if (!(fabs(is - should) <= 1e-9 * fabs(should) + 1e-14 * top))
@@ -143,7 +143,7 @@ static void zeros_are_defaults(void **state) {
 
 /* ---- formulas -------------------------------------------------------------------------------- */
 
-/* What the first version computed, which runs of then go on with: the same bits. */
+/* What the first version computed, and which old runs resume with: the same bits. */
 static double old_cosine(const ac_schedule *s, int64_t update) {
   const double pi = 3.14159265358979323846;
   if (update < s->warmup) return s->lr * (double)(update + 1) / (double)(s->warmup + 1);
@@ -342,7 +342,7 @@ static void to_floats(const op_vector *v, const char *name, float *to) {
   for (int64_t i = 0; i < from->count; i++) to[i] = (float)from->data[i];
 }
 
-/* Updates are a few hundredths, of gradients that floats hold to some 1e-7, and AdamW divides what
+/* Updates are a few hundredths, of gradients that floats hold to about 1e-7, and AdamW divides what
  * is left of them near a minimum by itself: 4e-6 after thirty. */
 static void updates_are_those_of_pytorch(void **state) {
   (void)state;
@@ -423,8 +423,8 @@ static double momentum_told(ac_plan_desc plan, const ac_trainer_desc *desc) {
   return update.momentum;
 }
 
-/* Of optimizers whose schedule leaves it alone, or that have none; and one that is moved to zero.
- */
+/* Of optimizers with a schedule that leaves it alone, or without momentum; and one that is moved to
+ * zero. */
 static void an_update_tells_its_momentum(void **state) {
   (void)state;
   static const double should[AC_OPTIMIZER_COUNT] = {
@@ -456,7 +456,7 @@ static void validations_reduce_the_rate(void **state) {
   stop(&r);
   r = start_scheduled(&(ac_schedule){0}, AC_ADAMW);
   assert_refused(ac_trainer_observe_validation(r.trainer, 1), AC_ERROR_STATE,
-                 "does not go by validations");
+                 "does not use validations");
   stop(&r);
 }
 
@@ -595,7 +595,7 @@ static void senseless_schedules_are_refused(void **state) {
       {{.warmup = -1}, "warm-up -1"},
       {{.kind = AC_SCHEDULE_LINEAR}, "a linear schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_ONE_CYCLE}, "a one-cycle schedule needs its number of updates"},
-      {{ONE, .warmup = 9}, "a warm-up of 9 updates leaves nothing of 9"},
+      {{ONE, .warmup = 9}, "warm-up of 9 updates must be shorter than the 9"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY}, "a stable-decay schedule needs its number of updates"},
       {{.kind = AC_SCHEDULE_COSINE_RESTARTS}, "a restarting schedule needs a period"},
       {{.kind = AC_SCHEDULE_CYCLIC, .period = -3}, "a cyclic schedule needs a period"},
@@ -609,17 +609,19 @@ static void senseless_schedules_are_refused(void **state) {
       {{.gamma = -0.5}, "gamma -0.5 must be positive"},
       {{.gamma = (double)NAN}, "gamma nan"},
       {{.gamma = (double)INFINITY}, "gamma inf"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .gamma = 1}, "gamma 1 reduces no rate"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .gamma = 1}, "to reduce the rate; it is 1"},
       {{.kind = AC_SCHEDULE_MULTISTEP}, "1 to 16 milestones, not 0"},
       {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 17}, "not 17"},
-      {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 1}, "milestone 0 is no update"},
-      {{.kind = AC_SCHEDULE_MULTISTEP, .milestones = {4, 4}, .milestone_count = 2}, "milestone 4"},
-      {{ONE, .rise = 1.5}, "a part of 1.5 of a cycle cannot rise, at most 1"},
+      {{.kind = AC_SCHEDULE_MULTISTEP, .milestone_count = 1},
+       "must be positive and increase; 0 does not"},
+      {{.kind = AC_SCHEDULE_MULTISTEP, .milestones = {4, 4}, .milestone_count = 2},
+       "increase; 4 does not"},
+      {{ONE, .rise = 1.5}, "the part of a cycle that rises is 1.5; it must be at most 1"},
       {{ONE, .rise = 0.6, .three_phases = true}, "at most 0.5"},
-      {{ONE, .rise = (double)NAN}, "a part of nan"},
+      {{ONE, .rise = (double)NAN}, "that rises is nan"},
       {{ONE, .start_divisor = -1}, "the divisors -1 and 0"},
       {{ONE, .end_divisor = (double)INFINITY}, "the divisors 0 and inf"},
-      {{ONE, .anneal = AC_ANNEAL_SQRT}, "not by a square root"},
+      {{ONE, .anneal = AC_ANNEAL_SQRT}, "not a square root"},
       {{ONE, .min_momentum = 0.96}, "between 0.96 and 0.95"},
       {{ONE, .max_momentum = 1}, "between 0.85 and 1:"},
       {{CYCLE, .min_momentum = (double)NAN}, "between nan and 0.9"},
@@ -628,10 +630,10 @@ static void senseless_schedules_are_refused(void **state) {
       {{.cycle = (ac_cycle)-1}, "cycle -1"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY, .total = 9, .decay = 8, .warmup = 2},
        "a warm-up of 2 and a decay of 8 updates do not fit into 9"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = 1}, "better by the threshold 1"},
-      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = (double)NAN}, "better by the threshold nan"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = 1}, "the threshold 1 must be finite"},
+      {{.kind = AC_SCHEDULE_PLATEAU, .threshold = (double)NAN}, "the threshold nan must be finite"},
       {{.scaling = (ac_rate_scaling)3, .base_batch = 1}, "unknown scaling 3"},
-      {{.scaling = AC_RATE_SCALING_SQRT}, "takes the batch that it is for"},
+      {{.scaling = AC_RATE_SCALING_SQRT}, "give the batch that it is for"},
   };
   run r = start_scheduled(&(ac_schedule){0}, AC_ADAMW);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

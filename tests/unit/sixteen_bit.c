@@ -1,6 +1,6 @@
 /* Weights and gradients in bf16: which are stored so and in how many bytes, that what is rounded by
- * chance is right on average, and runs: the same bits again, after a state too, and losses near
- * those of a run in f32. Single roundings are held against references in tests/ops. */
+ * chance is right on average, and runs: the same bits again, also after a state, and losses near
+ * those of a run in f32. tests/ops compares single roundings with references. */
 #include "table_model.h"
 
 #include <math.h>

@@ -27,7 +27,7 @@ enum {
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Windows [first, end) of all, whose targets are `off` too large. */
+/* The windows [first, end) have targets that are `off` too large. */
 typedef struct plant {
   int64_t first, end;
   float off;
@@ -82,8 +82,8 @@ typedef struct window {
   double loss, norm, lr, scale, loss_limit;
 } window;
 
-/* A run, whose life is over at event `cut` (0: at none), or with `late` some events later, as if it
- * was killed then. */
+/* A run that ends at event `cut` (0: at none), or with `late` some events later, as if it was
+ * killed then. */
 typedef struct story {
   const setting *setting;
   run r;
@@ -194,7 +194,7 @@ static story whole_run(const setting *setting) {
   return s;
 }
 
-/* Saved at event `cut`, and gone on with by another trainer. */
+/* Saved at event `cut`, and continued by another trainer. */
 static story cut_run(const setting *setting, int cut, int late) {
   story s, t;
   begin(&s, setting, 3);
@@ -235,7 +235,7 @@ static void assert_same_story(const story *s, const story *whole, const char *de
 
 /* ---- the formula ----------------------------------------------------------------------------- */
 
-/* What windows of these losses, whose norms are twice as large, are remembered as. */
+/* What is remembered of windows with these losses, and with norms that are twice as large. */
 static ac_spikes remembered(const double *losses, int count) {
   ac_spikes s = ac_spikes_begin();
   const ac_spike none = {.alarm = false};
@@ -302,7 +302,8 @@ static void an_alarm_is_not_remembered(void **state) {
   assert_true(s.count == 0 && s.run == 0 && s.alarms == 3);
 }
 
-/* One is due every ten steps, behind eight windows without an alarm; going back counts as one. */
+/* One is due every ten steps, after eight windows without an alarm; going back counts as an alarm.
+ */
 static void good_states_are_rare(void **state) {
   (void)state;
   const ac_spike none = {.alarm = false};
@@ -339,12 +340,12 @@ static void settings_are_checked(const char *device) {
     ac_spike_desc desc;
     const char *said;
   } bad[] = {{{.policy = (ac_spike_policy)4}, "unknown policy"},
-             {{.deviations = -1}, "-1 deviations"},
+             {{.deviations = -1}, "they are -1"},
              {{.deviations = (double)NAN}, "deviations"},
-             {{.deviations = (double)INFINITY}, "inf deviations"},
-             {{.back_rate = 1.5}, "1.5 of the rate"},
-             {{.back_rate = -0.5}, "-0.5 of the rate"},
-             {{.most_back = -1}, "-1 times"}};
+             {{.deviations = (double)INFINITY}, "they are inf"},
+             {{.back_rate = 1.5}, "3 and 1.5"},
+             {{.back_rate = -0.5}, "3 and -0.5"},
+             {{.most_back = -1}, "are -1 and"}};
   const setting s = {.trainer = {.spikes = {.policy = AC_SPIKE_BACK}}};
   story t;
   begin(&t, &s, 1);
@@ -355,10 +356,10 @@ static void settings_are_checked(const char *device) {
   }
   ac_dataset *data = dataset_with(&nothing);
   ac_fit_desc fit = {.train = data, .steps = 1};
-  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "takes a file");
+  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "give a file");
   fit.good_state = in_folder("good").text;
   fit.good_every = -1;
-  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "takes a file");
+  assert_refused(ac_fit(t.r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "give a file");
   ac_dataset_free(data);
   stop_on(&t.r);
 }
@@ -473,14 +474,13 @@ static void a_level_that_stays_is_learned(const char *device) {
   s.trainer.spikes.policy = AC_SPIKE_BACK;
   const story back = whole_run(&s);
   assert_int_equal(back.status, AC_ERROR_NOT_FINITE);
-  assert_int_equal(back.count, 64); /* the last one is told, too */
+  assert_int_equal(back.count, 64); /* the last one is also reported */
   assert_true(back.windows[63].alarm && !back.windows[63].went_back);
   assert_true(back.windows[62].lr == 0.25 * back.windows[56].lr);
   assert_non_null(strstr(ac_last_error(), "has gone back to the state of step 56 3 times"));
 }
 
-/* Windows that overflow, run again or not, are no spikes; and none of them is forgotten over them.
- */
+/* Windows that overflow, run again or not, are not spikes, and do not make a spike forgotten. */
 static void an_overflow_is_no_spike(const char *device) {
   for (int replay = 0; replay < 2; replay++) {
     const setting s = {
@@ -527,7 +527,7 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
 }
 ON_DEVICES(a_run_that_was_cut_is_the_run)
 
-/* A state is gone on with beside the good state of then. */
+/* A state can be resumed only with the good state of its time. */
 static void a_good_state_must_be_there(const char *device) {
   const setting s = {
       .device = device, .plan = plans[0], .trainer = {.spikes = {.policy = AC_SPIKE_BACK}}};
@@ -543,7 +543,7 @@ static void a_good_state_must_be_there(const char *device) {
   assert_int_equal(remove(in_folder("good").text), 0);
   live(&t, true);
   assert_int_equal(t.status, AC_ERROR_IO);
-  assert_non_null(strstr(ac_last_error(), "without this good state, of step 16, the run goes on "));
+  assert_non_null(strstr(ac_last_error(), "the good state of step 16 is missing; "));
   copy_file(in_folder("good.copy").text, in_folder("good").text);
   t.cut = 0;
   live(&t, true);
@@ -653,7 +653,7 @@ static void a_fit_counts_its_own_alarms(const char *device) {
   stop_on(&t.r);
 }
 
-/* ---- beside batches that grow ---------------------------------------------------------------- */
+/* ---- with batches that grow ------------------------------------------------------------------ */
 
 /* Batches of 2 and 4 become 8, and then a run goes back to a state of when they were 4. They stay
  * what they are, so that the run is that by its schedule, and is so however it is cut. */

@@ -211,7 +211,7 @@ static void move(story *s) {
   }
   end_run(&s->r);
   ac_device *shared = shared_device;
-  if (seen.cuts++ % 8 == 0) shared_device = NULL; /* another device, too */
+  if (seen.cuts++ % 8 == 0) shared_device = NULL; /* also another device */
   begin(s, 99);
   shared_device = shared;
   assert_ok(ac_trainer_load_state(s->r.trainer, s->saved.text));
@@ -294,7 +294,7 @@ static void a_run_that_was_cut_is_the_run(const char *device) {
   const bool cpu = !strcmp(device, "cpu");
   try_cases(device, cpu ? 110 : 12, cpu ? 5 : 3);
   if (!cpu) return;
-  print_message("%d cuts: %d in windows, %d of these by a schedule, %d whose noise is measured, %d "
+  print_message("%d cuts: %d in windows, %d of these by a schedule, %d with noise measured, %d "
                 "before one that runs again, "
                 "%d after one that was "
                 "skipped, %d before an evaluation, %d at a reduced rate\n",
@@ -307,8 +307,8 @@ ON_SHARED_DEVICES(a_run_that_was_cut_is_the_run)
 
 /* ---- runs that become longer ----------------------------------------------------------------- */
 
-/* The final evaluation is of all samples. Where those in between are too, it is the one that was
- * due after the last step, which then does not follow. */
+/* The final evaluation is of all samples. If regular ones are also of all samples, it replaces the
+ * one that was due after the last step. */
 static void take_final_evaluation(story *s) {
   const int64_t limit = s->setting->fit.eval_samples, every = s->setting->fit.eval_every;
   const int last = s->count - 1, steps = (int)s->setting->fit.steps;
@@ -384,7 +384,7 @@ static void a_run_that_becomes_longer_is_the_longer_run(void **state) {
 static const ac_trainer_desc trained = {
     .seed = 3, .schedule = {.lr = 0.02}, .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC}};
 
-/* Two windows, the second saved after some of its samples and gone on with in another trainer;
+/* Two windows, the second saved after some of its samples and continued in another trainer;
  * returns what is seen in the end. */
 static snapshot by_hand(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
                         int done, ac_update *update) {
@@ -563,14 +563,14 @@ static void norms_may_share_statistics(void **state) {
 
 static void assert_near(const snapshot *a, const snapshot *b) {
   assert_true(a->weight_count == b->weight_count && a->moment_count == b->moment_count);
-  for (int i = 0; i < a->weight_count; i++) /* roundings of f32 in sums of some tens of terms */
+  for (int i = 0; i < a->weight_count; i++) /* roundings of f32 in sums of tens of terms */
     assert_true(fabsf(a->weights[i] - b->weights[i]) < 1e-5f);
   for (int i = 0; i < a->moment_count; i++)
     assert_true(fabsf(a->moments[i] - b->moments[i]) < 1e-5f);
 }
 
 /* A window that is begun in one split and ended in another, perhaps on another device, comes to the
- * same but for rounding: dropout goes by samples, and sums are sums. */
+ * same but for rounding: dropout depends on samples, and sums are sums. */
 static void other_splits_and_devices_go_on(const char *device) {
   const test_path path = in_folder("state");
   const shape_of_model m = {.two = true};

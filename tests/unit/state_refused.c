@@ -180,7 +180,7 @@ static void every_value_is_needed(void **state) {
     h->pairs[i] = h->pairs[--h->pair_count];
     write_holding(h, in_folder("changed").text);
     if (!strcmp(kept.key, "accrue.state.version"))
-      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is no state of a trainer");
+      refuses(&v, in_folder("changed").text, AC_ERROR_FORMAT, "is not the state of a trainer");
     else refuses_value(&v, h, kept.key);
     h->pairs[h->pair_count++] = h->pairs[i];
     h->pairs[i] = kept;
@@ -189,7 +189,7 @@ static void every_value_is_needed(void **state) {
   free_victim(&v);
 }
 
-/* A state within a window of which a noise scale and a batch of its own are part. */
+/* A state within a window, with a noise scale and a batch of its own. */
 static void noise_and_batch_make_sense(void **state) {
   (void)state;
   static const struct {
@@ -229,7 +229,7 @@ static void noise_and_batch_make_sense(void **state) {
   free_victim(&v);
 }
 
-/* One of which what is known of spikes and of layers is part. */
+/* A state with what is known of spikes and of layers. */
 static void what_is_watched_makes_sense(void **state) {
   (void)state;
   static const struct {
@@ -306,7 +306,7 @@ static void values_make_sense(void **state) {
   free_victim(&v);
 }
 
-/* A schedule that goes by validation has four values more, which are there together. */
+/* A schedule that depends on validation has four more values, which are there together. */
 static void a_plateau_is_whole(void **state) {
   (void)state;
   static const char *const keys[] = {"plateau.best", "plateau.bad", "plateau.cooling",
@@ -334,7 +334,7 @@ static void a_plateau_is_whole(void **state) {
   free_victim(&v);
 }
 
-/* Of a run whose rate did not go by validation: it begins to. */
+/* The rate of a run did not depend on validation, and begins to. */
 static void a_plateau_begins_where_there_was_none(void **state) {
   (void)state;
   ac_trainer_desc desc = trained;
@@ -475,9 +475,9 @@ static void model_files_are_no_states(void **state) {
   const test_path path = in_folder("model");
   victim v = make_victim(&both, &split, &trained, 3);
   assert_ok(ac_trainer_save(v.r.trainer, path.text, NULL, 0));
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not the state of a trainer");
   write_file(path.text, "\2\0\0\0\0\0\0\0{}", 10);
-  refuses(&v, path.text, AC_ERROR_FORMAT, "is no state of a trainer");
+  refuses(&v, path.text, AC_ERROR_FORMAT, "is not the state of a trainer");
   free_victim(&v);
 }
 
@@ -519,7 +519,7 @@ static void a_decision_is_no_time_for_it(void **state) {
   assert_int_equal(asked, 4);
 }
 
-/* A window whose gradients are in the arena cannot be saved, and can be ended. */
+/* A window with gradients in the arena cannot be saved, but can be ended. */
 static void whole_windows_are_not_saved(void **state) {
   (void)state;
   const test_path path = in_folder("whole");
@@ -537,7 +537,7 @@ static void whole_windows_are_not_saved(void **state) {
   end_run(&r);
 }
 
-/* What was there before stays, and nothing is left beside it. */
+/* What was there before stays, and no other file remains. */
 static void a_failed_save_leaves_the_file(void **state) {
   (void)state;
   victim v = make_victim(&both, &split, &trained, 3);
@@ -707,7 +707,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
   (void)state;
   const ac_fit_desc desc = {.epochs = 3, .seed = 5};
   const going_on cases[] = {
-      {"had 11 samples to train on, and there are 12",
+      {"trained on 11 samples, but now there are 12",
        AC_ERROR_ARGUMENT,
        12,
        {.epochs = 3, .seed = 5}},
@@ -716,7 +716,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
        AC_ERROR_ARGUMENT,
        COUNT,
        {.epochs = 3, .seed = 5, .no_shuffle = true}},
-      {"one of the two is to be given", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
+      {"give one of the two", AC_ERROR_ARGUMENT, COUNT, {.seed = 5}},
   };
   for (int polls = 1; polls < 3; polls++) { /* before a window's second half, and before a window */
     victim v = stop_fit(desc, polls);
@@ -734,7 +734,7 @@ static void other_data_and_orders_do_not_go_on(void **state) {
   }
 }
 
-/* A trainer whose fit was stopped, from a state, as a victim. */
+/* A trainer with a fit that was stopped, from a state, as a victim. */
 static victim load_stopped(const char *path) {
   const ac_trainer_desc plain = {.schedule = {.lr = 0.02}};
   victim v = {.r = start_model("cpu", &both, &split, &plain)};
@@ -771,7 +771,7 @@ static void other_fingerprints_do_not_go_on(void **state) {
   char first[64], longest[AC_MAX_FINGERPRINT + 2] = "";
   memset(longest, 'x', AC_MAX_FINGERPRINT);
   const going_on other = {
-      "trained on data of fingerprint \"gulls 3, plain\", and that of these is \"gulls 4\"",
+      "trained on data of fingerprint \"gulls 3, plain\", but these have \"gulls 4\"",
       AC_ERROR_ARGUMENT,
       COUNT,
       {.epochs = 3, .fingerprint = "gulls 4"}};
@@ -827,7 +827,7 @@ static void fingerprints_in_files_make_sense(void **state) {
   strcpy(pair->value, "terns");
   write_holding(h, in_folder("changed").text);
   assert_ok(ac_trainer_load_state(v.r.trainer, in_folder("changed").text));
-  refuses_to_go_on(&v, &(going_on){"\"terns\", and that of these is \"gulls\"",
+  refuses_to_go_on(&v, &(going_on){"\"terns\", but these have \"gulls\"",
                                    AC_ERROR_ARGUMENT,
                                    COUNT,
                                    {.epochs = 3, .fingerprint = "gulls"}});
@@ -851,7 +851,7 @@ static void a_window_must_fit_its_epoch(void **state) {
   end_run(&v.r);
 }
 
-/* A window that ac_fit did not begin is not gone on with; nor is one, unless asked. */
+/* A window that ac_fit did not begin is not continued; nor is one of its own, unless asked. */
 static void windows_are_not_taken_up_unasked(void **state) {
   (void)state;
   const going_on by_hand = {"a window is in progress", AC_ERROR_STATE, COUNT, {.epochs = 1}};

@@ -34,7 +34,8 @@ static ac_graph *language_model(bool fused) {
   return g;
 }
 
-/* Filters, standardised ones, and heads of their own: one whose result is moved before its loss. */
+/* Filters, standardised ones, and heads of their own: the result of one is moved before its loss.
+ */
 static ac_graph *image_model(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));

@@ -224,7 +224,7 @@ static void a_failed_update_changes_nothing(const char *device) {
   }
   size_t total;
   float *before = all_parameters(&r, &total);
-  /* One bad weight makes everything downstream NaN, gradients too. */
+  /* One bad weight makes everything after it NaN, also gradients. */
   int index = ac_trainer_find_parameter(r.trainer, "h1.ln_1.weight");
   float kept, bad = NAN;
   assert_ok(ac_trainer_get_parameter(r.trainer, index, 3, 1, &kept));
@@ -243,7 +243,7 @@ static void a_failed_update_changes_nothing(const char *device) {
   assert_memory_equal(before, after, total * sizeof *before);
   free(before);
   free(after);
-  /* Moments, step counter, schedule and random counters are untouched too: both go on alike. */
+  /* Moments, step counter, schedule and random counters are also untouched: both go on alike. */
   for (int u = 0; u < 2; u++) {
     assert_ok(feed(&r, &c, 8, 8));
     assert_ok(ac_trainer_update(r.trainer, &update));
@@ -261,7 +261,7 @@ static void a_failed_update_changes_nothing(const char *device) {
 }
 ON_EVERY_DEVICE(a_failed_update_changes_nothing)
 
-/* Looking for a bad value runs ops that add to gradients, some of which yield more than that. */
+/* Looking for a bad value runs ops that add to gradients; some of them also yield other results. */
 static void locating_leaves_the_window_alone(const char *device) {
   corpus c = make_corpus();
   for (int fused = 0; fused < 2; fused++) {
@@ -571,7 +571,7 @@ static void absurd_weights_change_nothing(void **state) {
   }
 }
 
-/* A window whose rows are all ignored has no mean: it is skipped, and training goes on. */
+/* A window with ignored rows only has no mean: it is skipped, and training goes on. */
 static void an_empty_weight_is_skipped(void **state) {
   (void)state;
   corpus c = make_corpus();

@@ -1,6 +1,7 @@
 /* What an update does with a window's gradients, against the formulas of trainer.h and
  * ops/optimizer.h in double: which parameters decay and how much, the factor, the first step and
- * those after it; gradients whose squares floats do not hold; the factor of the loss gradient. */
+ * those after it; gradients with squares that floats do not hold; the factor of the loss gradient.
+ */
 #include "runs.h"
 
 #include "train/trainer.h"
@@ -105,7 +106,7 @@ static void step_lion(state *s, double g, double decay, double rate) {
   s->m = beta2 * s->m + (1 - beta2) * g;
 }
 
-/* Of a matrix [count / columns, columns], whose moments are the `m` of each row's first element and
+/* Of a matrix [count / columns, columns]: its moments are the `m` of each row's first element and
  * the `v` of the first row's; or of a vector of one row. */
 static void step_adafactor(state *s, const double *g, int count, int columns, double decay,
                            double rate, int t) {
@@ -147,7 +148,7 @@ static void orthogonalise(double *x, int rows, int columns) {
   }
 }
 
-/* Of a matrix whose outputs are two and inputs three. */
+/* Of a matrix with two outputs and three inputs. */
 static void step_muon(state *s, const double *g, int count, int columns, double decay, double rate,
                       double momentum, bool nesterov, bool original) {
   double x[LARGEST];
@@ -284,7 +285,7 @@ static void steps_are_those_of_the_formulas(const char *device) {
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     check_steps(device, &kinds[i], 1);
-    /* A loss of some 1e38. Floats hold the squares of the mean's gradients, not of the sum's. */
+    /* A loss of about 1e38. Floats hold the squares of the mean's gradients, not of the sum's. */
     check_steps(device, &kinds[i], 5e18);
   }
 }

@@ -1,5 +1,5 @@
-/* Environment variables that devices go by: a value that one cannot have is refused, with those
- * that it can have. */
+/* Environment variables for devices: a value that is not allowed is refused, and the message lists
+ * the allowed ones. */
 #include "check.h"
 
 #include <stdlib.h>

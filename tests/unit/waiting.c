@@ -36,7 +36,7 @@ static ac_status fake_run(void *state, const ac_op_args *args) {
   return fake.cpu->run(state, args);
 }
 
-/* y = gelu(x w), whose loss is the squared error. */
+/* y = gelu(x w); the loss is the squared error. */
 static void start(ac_purpose purpose) {
   memset(&fake, 0, sizeof fake);
   assert_ok(ac_device_open(&fake.device, &(ac_device_desc){.name = "cpu", .threads = 1}));

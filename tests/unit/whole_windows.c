@@ -60,7 +60,7 @@ static void same_bits_in_less_memory(const char *device) {
 }
 ON_EVERY_DEVICE(same_bits_in_less_memory)
 
-/* Split in two, a window is no micro-batch, and gradients stay where they were. */
+/* Split in two, a window is not a micro-batch, and gradients stay where they were. */
 static void split_windows_are_as_before(void **state) {
   (void)state;
   ac_plan_desc desc = {.batch = BATCH, .micro_batch = BATCH / 2};

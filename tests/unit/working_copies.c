@@ -58,7 +58,7 @@ static void copies_are_kept_without_a_budget(void **state) {
   everywhere(copies_are_kept_without_a_budget_on);
 }
 
-/* In f32 there are none, and without a backward pass no others are kept beside them. */
+/* In f32 there are none, and without a backward pass originals are not kept as well. */
 static void other_plans_are_left_alone(void **state) {
   (void)state;
   ac_device *device = open_device("dry");
@@ -144,8 +144,8 @@ static void budgets_choose(void **state) {
   everywhere(budgets_choose_on);
 }
 
-/* Who asks for copies and has no room for them is told what would do without; that is enough, and
- * one byte less is not. */
+/* If copies are asked for and there is no room, the refusal says what would be enough without them.
+ * That is enough, and one byte less is not. */
 static void a_refusal_offers_to_do_without(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");

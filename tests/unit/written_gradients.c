@@ -143,7 +143,7 @@ static void clips_go_by_what_was_written(void **state) {
   ac_device_close(device);
 }
 
-/* It goes by the norm that was seen, not by that of what was written. */
+/* It depends on the norm that was seen, not on the norm of what was written. */
 static void a_factor_of_the_callers_stays(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");

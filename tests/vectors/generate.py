@@ -52,7 +52,7 @@ class File:
             self.lines.append(" ".join(texts[i : i + 6]))
 
     def draw(self, *shape, low=-1.0, high=1.0):
-        """A leaf in double whose values are floats."""
+        """A leaf in double with values of floats."""
         x = self.random.uniform(low, high, shape).astype(np.float32)
         return torch.tensor(x.astype(np.float64), requires_grad=True)
 
@@ -444,7 +444,7 @@ def adafactor(f):
 
 
 def muon(f):
-    """torch.optim.Muon, whose products of bfloat16 are asked for in double."""
+    """torch.optim.Muon, with products in double instead of bfloat16."""
     for name, shape, a in (("wide", (4, 9), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0.1, original=1)),
                            ("tall", (9, 4), dict(lr=0.02, momentum=0.95, nesterov=1, weight_decay=0, original=1)),
                            ("square_plain", (6, 6), dict(lr=0.1, momentum=0.8, nesterov=0, weight_decay=0.01, original=1)),
@@ -673,8 +673,8 @@ def scheduled_updates(f):
 
 
 def practice(f):
-    """What is done to gradients, rates and weights beside the step: a convolution and two linear layers, of which the
-    last is stored [in, out], five updates on data of their own."""
+    """Changes of gradients, rates and weights around the step: a convolution and two linear layers (the last is stored
+    [in, out]), five updates on data of their own."""
     from timm.utils.agc import adaptive_clip_grad
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -804,7 +804,7 @@ n: p.detach().contiguous() for n, p in model.named_parameters()},
 
 
 def gpt2_frozen(folder):
-    """gpt2_tiny, whose embeddings, which the head shares, and first block stay as they are: 20 updates of AdamW."""
+    """gpt2_tiny; its first block and its embeddings, which the head shares, stay as they are: 20 updates of AdamW."""
     from safetensors.torch import load_file
     from transformers import GPT2Config, GPT2LMHeadModel
 

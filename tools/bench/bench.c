@@ -153,7 +153,7 @@ static int check_micro_batch(const bench *b) {
   return STATUS_CONTINUE;
 }
 
-/* What --quick stands for, unless a flag says otherwise. */
+/* What --quick means, unless a flag says otherwise. */
 static void be_quick(bench *b) {
   const options *o = &b->options;
   if (!options_given(o, "seconds")) b->seconds = 0.1;
@@ -296,7 +296,7 @@ static int measure(bench *b) {
   if (results) bench_print_notes(report);
   if (caught) say("stopped by a signal; the rows that were measured so far are printed");
   if (status != STATUS_CONTINUE || results || caught) return status;
-  return fail("nothing is left that a device runs");
+  return fail("no device runs any of the rows that are left");
 }
 
 static int put_results(const bench *b) {

@@ -204,7 +204,7 @@ static const json_t *find_device(const json_t *document, const char *id) {
   return NULL;
 }
 
-/* Adds to a line that `begun` says has begun; a value that is not there is no difference known. */
+/* Adds a difference to a line. *begun: the line has begun. Adds nothing if a value is missing. */
 static void tell_difference(bool *begun, const json_t *now, const json_t *then, const char *key,
                             const char *of, FILE *out) {
   const json_t *a = json_object_get(now, key), *b = json_object_get(then, key);

@@ -64,7 +64,7 @@ static ac_status open_lists(lists *l, const bench_report *report, const bench_wi
   ac_bench_desc desc = wish->desc;
   if (!desc.seconds) desc.seconds = 2;
   desc.seconds /= wish->visits;
-  if (wish->visits > 1) desc.rounds = 1; /* visits stand for rounds */
+  if (wish->visits > 1) desc.rounds = 1; /* visits replace rounds */
   ac_status status = AC_OK;
   for (int d = 0; d < report->device_count && status == AC_OK; d++)
     status = ac_bench_create(&l->bench[d], report->devices[d], &desc);
@@ -80,7 +80,7 @@ static bool same_op(const ac_bench_op *a, const ac_bench_op *b) {
          a->update == b->update;
 }
 
-/* The entry of another list that stands for the same row; -1: there is none. */
+/* The entry of the same row in another list; -1: there is none. */
 static int find_entry(const ac_bench *bench, int first, const ac_bench_op *op) {
   for (int i = first; i < ac_bench_count(bench); i++) {
     ac_bench_op other;
@@ -107,11 +107,11 @@ static ac_status measure_entry(bench_report *report, const bench_wish *wish, ben
   return status;
 }
 
-/* A part of the table, whose heading comes with its first row. */
+/* A part of the table. Its heading comes with its first row. */
 typedef struct section {
   bench_kind kind;
   const char *title;        /* "": none */
-  const bench_model *model; /* whose ops they are; NULL: of none */
+  const bench_model *model; /* the model of these ops; NULL: none */
   bool begun;
 } section;
 
@@ -124,7 +124,7 @@ static void print_in_section(const bench_report *report, section *s, const bench
   bench_print_row(report, row);
 }
 
-/* A row and the entries of the devices' lists that stand for it; -1: none, or none any more. */
+/* A row and its entries in the devices' lists; -1: none, or none any more. */
 typedef struct entries {
   int row, of[BENCH_DEVICES];
 } entries;

@@ -13,15 +13,15 @@
 typedef struct bench_wish {
   ac_bench_desc desc;       /* of products and ops */
   ac_bench_desc step_desc;  /* of training steps */
-  const char *filter;       /* only rows whose "name precision detail" contains it; NULL: all */
+  const char *filter;       /* only rows with it in "name precision detail"; NULL: all */
   const bench_model *model; /* NULL: by the table */
   bench_setting setting;
   int visits;           /* of products and ops, which share the time of a row */
   int64_t size;         /* of products; 0: several */
   bool every_precision; /* products in all that a device has, not only the setting's */
   bool count_only;      /* rows are added, and nothing is measured or printed */
-  /* A signal that came, on which what is measured so far is printed and nothing more is measured;
-   * 0: none. NULL: there is no watch for signals. */
+  /* The signal that came; 0: none. After one nothing more is measured, and the results so far are
+   * printed. NULL: nobody watches for signals. */
   const volatile sig_atomic_t *signal;
 } bench_wish;
 

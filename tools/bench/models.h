@@ -10,7 +10,7 @@
 typedef struct bench_model {
   const char *name;
   int64_t batch;   /* samples of a window */
-  int64_t context; /* tokens of a sample; 0: samples are no text */
+  int64_t context; /* tokens of a sample; 0: samples are not text */
   int64_t limit;   /* what its integer inputs are below: tokens or classes */
   bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
   /* With its loss; NULL: the preset of this name. */

@@ -1,7 +1,7 @@
 /* To look for a GPU every OpenCL driver is loaded, and a driver stays in the process that loaded
- * it: PoCL's holds some 70 MiB, which no budget counts, although the device chosen is then the CPU.
- * So another process of this program looks, by `accrue devices --auto`, and ends. Where that does
- * not work this one does. */
+ * it: PoCL's holds about 70 MiB, which no budget counts, although the device chosen is then the
+ * CPU. So another process of this program looks, by `accrue devices --auto`, and ends. Where that
+ * does not work this one does. */
 #include "common/device_choice.h"
 
 #include "common/message.h"
@@ -33,7 +33,7 @@ static bool start(pid_t *child, const int pipe[2]) {
   return started;
 }
 
-/* A name and a line end, as "opencl:0\n"; what else may come is no answer. */
+/* A name and a line end, as "opencl:0\n". Anything else does not count as an answer. */
 static bool read_answer(int from, char *text, size_t size) {
   size_t length = 0;
   ssize_t got;
@@ -68,7 +68,7 @@ const char *device_choose(const char *name) {
   if (started) {
     if (!read_answer(pipe_ends[0], found, sizeof found)) *found = 0;
     if (has_crashed(child) && !*found) {
-      say("an OpenCL driver crashes while a GPU is looked for; the CPU is taken");
+      say("an OpenCL driver crashed while Accrue looked for a GPU; the CPU is used");
       snprintf(found, sizeof found, "cpu");
     }
   }

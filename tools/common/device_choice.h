@@ -2,7 +2,7 @@
 #ifndef TOOLS_COMMON_DEVICE_CHOICE_H
 #define TOOLS_COMMON_DEVICE_CHOICE_H
 
-/* What to open: `name` itself, but for auto the name of the device that it stands for. */
+/* What to open: `name` itself; for auto, the name of the device that was chosen. */
 const char *device_choose(const char *name);
 
 #endif

@@ -57,7 +57,7 @@ int gnuplot_check(const char *path) {
   return works ? STATUS_CONTINUE : fail_to_draw(path);
 }
 
-/* Draws. False: there is no whole picture, whatever gnuplot's exit status says. */
+/* Draws. False: the picture is not complete, whatever gnuplot's exit status says. */
 static bool is_drawn(gnuplot *g) {
   static const char end[] = "</svg>";
   char last[64] = "";

@@ -226,7 +226,7 @@ static void put_see_also(help *h) {
   fputc('\n', h->out);
 }
 
-/* In text it stands apart, in no group. */
+/* In text it is separate and belongs to no group. */
 static void put_help_flag(help *h) {
   if (h->form == HELP_MAN) help_group(h, "Help");
   else fputc('\n', h->out);

@@ -30,14 +30,14 @@ typedef struct help {
  * sentence names the page. */
 help help_begin(help_form form, const char *command, const char *arguments, const char *text);
 
-/* A group of flags. `name` is what is typed, `argument` (may be NULL) stands for something; `note`
- * (may be NULL) follows in brackets. */
+/* A group of flags. `name` is what is typed, `argument` (may be NULL) is the name of its value;
+ * `note` (may be NULL) follows in brackets. */
 typedef struct help_flag {
   const char *name, *argument, *text, *note;
 } help_flag;
 void help_group(help *h, const char *title);
 void help_put_flag(help *h, const help_flag *flag);
-/* Lines of names, of which nothing else is said. */
+/* Lines of names without any explanation. */
 void help_put_names(help *h, const char *lines);
 
 /* The command's own commands, each with a page of its own; `title` is the page's for them. */

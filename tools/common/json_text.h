@@ -20,8 +20,8 @@ bool json_text_put(const json_t *json, size_t flags, FILE *stream);
  * becomes U+FFFD. NULL for want of memory. */
 json_t *json_text_name(const char *text);
 
-/* As the file `path`, in the place of an old one once it is whole. NULL is no JSON for want of
- * memory. Returns a status of message.h. */
+/* Writes the file `path`. It replaces an old one when it is complete. `json` NULL: there was no
+ * memory for it. Returns a status of message.h. */
 int json_text_replace(const json_t *json, size_t flags, const char *path);
 
 #endif

@@ -15,8 +15,8 @@ bool lock_take(int descriptor, const char *path, bool *held) {
   if (result == 0) return true;
   if (descriptor >= 0 && errno == EWOULDBLOCK) return false;
   if (!said)
-    say("%s cannot be locked (%s): nothing keeps a second run from writing there at the same time",
-        path, strerror(errno));
+    say("%s cannot be locked (%s): a second run could write there at the same time", path,
+        strerror(errno));
   said = true;
   return true;
 }

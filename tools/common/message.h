@@ -40,7 +40,7 @@ const char *message_where(const char *where);
 /* Whether these write nothing, for what is only tried. Returns what it was. */
 bool message_silence(bool silent);
 
-/* Writes a line to stderr that is no error. */
+/* Writes a line to stderr that is not an error. */
 void say(const char *format, ...) MESSAGE_FORMAT;
 
 /* As fprintf, for tables and results with names that others chose. The only line break that is

@@ -241,7 +241,7 @@ static int set_value(option *row, const json_t *value) {
   return STATUS_CONTINUE;
 }
 
-/* A default holds, though it may lie out of the flag's range, or be open: null. */
+/* A default is kept, even if it may lie out of the flag's range, or be open: null. */
 static int take(option *row, const json_t *value, const char *where) {
   const char *before = message_where(where);
   const bool given = row->given, recorded = row->recorded;

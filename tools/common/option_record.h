@@ -1,5 +1,6 @@
-/* The values of flags as JSON, to repeat a run by: {"flags": {"batch": 12, ...}, "given": ["batch",
- * ...]}. Values that were not given are kept too: defaults may change from version to version. */
+/* The values of flags as JSON, with which a run can be repeated: {"flags": {"batch": 12, ...},
+ * "given": ["batch", ...]}. Values that were not given are also recorded, as defaults may change
+ * from version to version. */
 #ifndef TOOLS_COMMON_OPTION_RECORD_H
 #define TOOLS_COMMON_OPTION_RECORD_H
 

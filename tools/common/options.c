@@ -114,8 +114,8 @@ static bool has_value(const option *row) {
   }
 }
 
-/* The default in brackets behind what is said of a flag; NULL: none is shown, or there is no
- * memory for it. Free it. */
+/* The default in brackets that follows the text of a flag; NULL: none is shown, or memory is
+ * missing. Free it. */
 static char *default_of(const option *row) {
   if (row->fallback ? !*row->fallback : !has_value(row)) return NULL;
   char *text = NULL;
@@ -274,7 +274,7 @@ typedef enum size_fault {
   SIZE_LARGE
 } size_fault;
 
-/* *unit: where it stands in the text. */
+/* *unit: its place in the text. */
 static size_fault read_size(const char *text, uint64_t *bytes, const char **unit) {
   static const struct {
     const char *unit;

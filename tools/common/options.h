@@ -53,7 +53,7 @@ enum { OPTION_ROWS = 128 };
 typedef struct options {
   const char *command; /* "train gpt" */
   const char *summary; /* what it does, for --help */
-  /* Arguments that are no flags, as the help calls them, and room for as many as there may be;
+  /* Arguments that are not flags, as the help calls them, and room for the largest number of them;
    * NULL: flags only. */
   const char *arguments, **words;
   int word_count; /* set by options_parse */
@@ -90,24 +90,24 @@ int options_set(option *row, const char *value);
 /* The flag that somebody may have meant; NULL: none comes near. */
 const option *options_near(const options *o, const char *name, size_t length);
 
-/* A whole number as the flag takes it, and in its range: also for what files say. False: it is no
- * such number, and *number is left alone. */
+/* A whole number as the flag takes it, and in its range: also for what files say. False: it is not
+ * such a number, and *number is left alone. */
 bool options_read_integer(const option *row, const char *text, int64_t *number);
 
 /* Of integers and reals. */
 bool options_in_range(const option *row, double value);
 
 bool options_given(const options *o, const char *name);
-/* By whoever starts the program: a flag of a record that has no meaning beside a new one is none of
- * their mistakes. */
+/* Given by the user now, not by a record: if a flag of a record has no meaning with a new flag,
+ * that is not the user's mistake. */
 bool options_given_now(const options *o, const char *name);
 /* NULL: there is no such flag. */
 option *options_find(const options *o, const char *name);
 
-/* 65536, 64K, 64KiB, 1.5GiB; false: it is no such size. */
+/* 65536, 64K, 64KiB, 1.5GiB; false: it is not such a size. */
 bool options_read_size(const char *text, uint64_t *bytes);
 
-/* All flags but the ignored ones, each with its value on a line that Markdown shows as it stands.
+/* All flags but the ignored ones, each with its value on a line that Markdown shows unchanged.
  * The caller frees it; NULL for want of memory. */
 char *options_settings(const options *o);
 

@@ -22,7 +22,7 @@ static const char *split(const char *path, char folder[PATH]) {
   return slash ? slash + 1 : path;
 }
 
-/* As absolute path without links, whose last parts need not be there. */
+/* As an absolute path without links. Its last parts need not exist. */
 static bool resolve(const char *path, char whole[PATH]) {
   char rest[PATH] = "", target[PATH], folder[PATH];
   if ((size_t)snprintf(target, sizeof target, "%s", path) >= sizeof target) return false;

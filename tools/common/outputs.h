@@ -28,8 +28,8 @@ bool outputs_is_written(const char *path);
 /* Whether the name is one that a run gives to files in its folder. */
 bool outputs_is_run_file(const char *name);
 
-/* Whether a file that is there has nothing but what is of the kind; an empty one has. What cannot
- * be read has, too: writing to it will say why. */
+/* Whether an existing file has only content of the kind. True for an empty file, and for one that
+ * cannot be read: writing to it will say why. */
 bool outputs_holds(const char *path, output_kind kind);
 
 /* Whether --FLAG PATH has a name that is free: not that of a run's file, in `run_folder` (NULL:

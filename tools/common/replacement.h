@@ -1,4 +1,4 @@
-/* A file that is written beside its place, under a name of its own, and renamed when it is whole:
+/* A file that is written next to its place, under a name of its own, and renamed when it is whole:
  * until then an old one stays, and other runs that write the same file are not disturbed.
  *
  * What is at the path decides how:

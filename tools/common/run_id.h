@@ -13,7 +13,7 @@ void run_id_make(char id[RUN_ID_BYTES]);
 /* Whether a text, which may be NULL, has the form of one. */
 bool run_id_is_good(const char *text);
 
-/* Whose metrics a file has. */
+/* The run that wrote the metrics of a file. */
 typedef enum metrics_owner {
   METRICS_NONE,    /* there is no such file, it is empty, or it cannot be read */
   METRICS_UNNAMED, /* objects of JSON without an id, as older versions wrote them */
@@ -21,7 +21,7 @@ typedef enum metrics_owner {
   METRICS_STRANGE  /* it holds something else */
 } metrics_owner;
 
-/* Looks at the first line. What is no regular file is METRICS_NONE. */
+/* Looks at the first line. Anything but a regular file is METRICS_NONE. */
 metrics_owner metrics_owner_of(const char *path, char id[RUN_ID_BYTES]);
 
 #endif

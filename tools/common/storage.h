@@ -7,7 +7,7 @@
 
 #include <accrue/plan.h>
 
-/* Of --gradients, behind those of ac_gradients: their storage. */
+/* Values of --gradients after those of ac_gradients: how gradients are stored. */
 enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
 
 typedef struct storage_flags {

@@ -17,7 +17,7 @@ int terminal_columns(int descriptor) {
   return 80;
 }
 
-/* A third of a narrow line, and none where nothing could be read beside it. */
+/* A third of a narrow line; none if no text would fit next to it. */
 static int bar_width(int columns) {
   const int width = columns / 3 < TERMINAL_BAR ? columns / 3 : TERMINAL_BAR;
   return width < 8 ? 0 : width;

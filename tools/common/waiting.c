@@ -102,7 +102,7 @@ static void go_on(const char *line) {
   tell_if_due();
 }
 
-/* Short waits leave nothing behind but warnings. */
+/* Of short waits only warnings remain on the screen. */
 static void end(ac_log_level level, const char *line) {
   const bool was_long = state.waiting && progress_clock() - state.began >= first_line;
   if (state.terminal && state.waiting && state.said > 0) terminal_erase();

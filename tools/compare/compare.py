@@ -3,7 +3,7 @@
 
 Both sides have the same weights at the start (those that Accrue draws), the same batches (read through Accrue's
 library), optimizer, precision and number of threads; so their losses must agree, step by step, and the exit status is
-1 where they do not. See README.md beside this file.
+1 where they do not. See README.md in this folder.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 # Relative differences of losses. Sums are taken in another order; in 16 bits PyTorch and Accrue round at other places.
 TOLERANCE = {"f32": 1e-4, "f16": 1e-2, "bf16": 2e-2}
-EIGHT_BIT_TOLERANCE = 1e-2  # states in 8 bits beside ones in f32, of which the first row's are
+EIGHT_BIT_TOLERANCE = 1e-2  # states in 8 bits against those of the first row, which are in f32
 
 # ---- the result ---------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ def collect(comparison):
     return reference, rows
 
 
-# What is put beside each other under the table: ours, theirs, and the name in --json.
+# What is compared under the table: ours, theirs, and the name in --json.
 PAIRS = [("recompute", "checkpoint", "recompute_against_checkpoint"),
          ("8bit", "bitsandbytes", "8bit_against_bitsandbytes")]
 
@@ -112,7 +112,7 @@ def show(comparison, reference, rows):
     print(f"\nSpeed and ratios are relative to {VARIANTS[reference].label}.")
     for ours, theirs, _ in PAIRS:
         if both := beside(rows, ours, theirs):
-            print(f"{VARIANTS[ours].label} beside {VARIANTS[theirs].label}: speed {both['speed']:.2f}, "
+            print(f"{VARIANTS[ours].label} against {VARIANTS[theirs].label}: speed {both['speed']:.2f}, "
                   f"peak resident {both['resident_ratio']:.2f}, of the model {both['growth_ratio']:.2f}, "
                   f"of the optimizer {both['state_ratio']:.2f}.")
     for name, failure in comparison.failures.items():
@@ -141,7 +141,7 @@ def compare(arguments, model, precision):
 
 
 def show_precisions(documents):
-    """A column a precision: the step, and the speed beside the first row in the same precision."""
+    """A column a precision: the step, and the speed against the first row in the same precision."""
     print("| |" + "".join(f" {d['precision']}, ms | speed |" for d in documents))
     print("|---|" + "---|---|" * len(documents))
     for name in dict.fromkeys(name for document in documents for name in document["rows"]):
@@ -199,7 +199,7 @@ def parse():
     if bool(arguments.largest) != bool(arguments.within):
         parser.error("--largest and --within go together")
     if arguments.largest and arguments.memory:
-        parser.error("--within says what the variant budget is given, so --memory has no meaning beside it")
+        parser.error("--within says what the variant budget is given, so --memory has no meaning with it")
     if "context" in (arguments.largest, arguments.context and "context") and MODELS[arguments.model].family != "gpt":
         parser.error(f"--context is for models of text, which {arguments.model} is not")
     budget = arguments.memory or arguments.within

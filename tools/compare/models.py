@@ -70,7 +70,7 @@ class Resnet:
     """Images are as CIFAR-10 has them."""
 
     depth: int
-    blocks: tuple  # of each stage: what the depth stands for
+    blocks: tuple  # of each stage: the depth as numbers of blocks
     width: int
     batch: int
     family = "resnet"

@@ -2,7 +2,7 @@
 """Times each matrix product and convolution of a training step in PyTorch and in Accrue, and prints how they compare.
 
 Accrue's shapes and times are those of `accrue bench ops`; PyTorch multiplies the same shapes, in the layout of its
-choice. Rounds of the two take turns. See README.md beside this file.
+choice. Rounds of the two take turns. See README.md in this folder.
 """
 
 import argparse

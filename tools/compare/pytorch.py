@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Conv1D(nn.Module):
-    """GPT-2's linear layer, whose weight is [in, out]."""
+    """GPT-2's linear layer: its weight is [in, out]."""
 
     def __init__(self, inputs, outputs):
         super().__init__()

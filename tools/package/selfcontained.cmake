@@ -1,6 +1,6 @@
 # Programs that need nothing but libc, for machines where nothing can be installed: the library is linked with
-# archives of all that it stands on, and opens OpenCL's loader at run time if there is one. Where the archives are
-# found the tests link such a program; with ACCRUE_STATIC=ON all programs are such.
+# archives of all libraries that it needs, and opens OpenCL's loader at run time if there is one. If the archives are
+# found, the tests link such a program; with ACCRUE_STATIC=ON all programs are linked so.
 
 execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=libgomp.a OUTPUT_VARIABLE libgomp
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
@@ -26,7 +26,7 @@ foreach(name ${names})
   endif()
 endforeach()
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  list(APPEND archives_missing "GCC, whose OpenMP runtime is linked")
+  list(APPEND archives_missing "GCC, for its OpenMP runtime")
 endif()
 if(ACCRUE_STATIC AND archives_missing)
   message(FATAL_ERROR "ACCRUE_STATIC=ON, but without ${archives_missing}")

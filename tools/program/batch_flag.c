@@ -20,7 +20,7 @@ static const struct {
              {"Mtok", AC_BATCH_FROM_SAMPLE, 1000000, true},
              {"Gtok", AC_BATCH_FROM_SAMPLE, 1000000000, true}};
 
-/* A whole number of at most `most`; -1: there is none. Moves `text` behind it. */
+/* A whole number of at most `most`; -1: there is none. Moves `text` to the end of it. */
 static int64_t take_number(const char **text, int64_t most) {
   char *end;
   if (**text < '0' || **text > '9') return -1;
@@ -63,7 +63,7 @@ static int parse_growth(batch_flag *f, int64_t *largest) {
   if (dots) text += 2;
   const int64_t to = dots ? take_number(&text, most) : -1;
   if (from < 1 || to < 1 || strcmp(text, "@noise") != 0)
-    return fail_usage("--batch %s is no growth such as 32..1024@noise", f->given.text);
+    return fail_usage("--batch %s is not a growth such as 32..1024@noise", f->given.text);
   if (from >= to)
     return fail_usage("--batch %s does not grow: %lld is not above %lld", f->given.text,
                       (long long)to, (long long)from);
@@ -99,7 +99,7 @@ int batch_flag_parse(batch_flag *f, int64_t *largest) {
     if (f->count == AC_MAX_BATCH_STAGES)
       return fail_usage("--batch has more than %d stages", AC_MAX_BATCH_STAGES);
     if (!take_stage(&text, f) || (*text && *text != ','))
-      return fail_usage("--batch %s is no schedule such as 32@0,128@500,512@2ep,1024@10Mtok",
+      return fail_usage("--batch %s is not a schedule such as 32@0,128@500,512@2ep,1024@10Mtok",
                         f->given.text);
   }
   *largest = 0;
@@ -108,13 +108,14 @@ int batch_flag_parse(batch_flag *f, int64_t *largest) {
   return check_rise(f);
 }
 
-/* What rises in tokens may not in samples of several, and samples may be given beside. */
+/* Tokens that rise may not rise when counted in samples of several tokens, and some stages may be
+ * given in samples. */
 static int check_samples(const batch_flag *f, int64_t per_sample) {
   for (int i = 1; i < f->count; i++)
     for (int k = 0; k < i; k++)
       if (f->stages[i].unit == AC_BATCH_FROM_SAMPLE && f->stages[k].unit == AC_BATCH_FROM_SAMPLE &&
           f->stages[i].from <= f->stages[k].from)
-        return fail_usage("--batch %s does not rise in samples, which are of %lld tokens: %lld "
+        return fail_usage("--batch %s does not rise when counted in samples of %lld tokens: %lld "
                           "begins no later than %lld",
                           f->given.text, (long long)per_sample, (long long)f->stages[i].batch,
                           (long long)f->stages[k].batch);
@@ -126,7 +127,7 @@ int batch_flag_count_tokens(batch_flag *f, const train_data *data) {
   for (int i = 0; i < f->count; i++) {
     if (!f->counts_tokens[i]) continue;
     if (!per_sample)
-      return fail_usage("--batch %s counts tokens, and the data are none; count updates, epochs "
+      return fail_usage("--batch %s counts tokens, but the data have none; count updates, epochs "
                         "(2ep) or samples (60000samples)",
                         f->given.text);
     f->stages[i].from = (f->stages[i].from + per_sample - 1) / per_sample;

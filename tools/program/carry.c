@@ -27,9 +27,9 @@ static bool is_equal(const char *a, const char *b) {
 static void carry(const char *from, const char *to, bool replace) {
   const bool there = access(to, F_OK) == 0 || errno != ENOENT;
   if (there && !replace) {
-    if (!is_equal(from, to)) say("%s stays as it is, though %s is not the same", to, from);
+    if (!is_equal(from, to)) say("%s stays as it is; %s is different", to, from);
   } else if (!replacement_of_file(from, to))
-    say("%s could not be carried along to %s: %s", from, to, strerror(errno));
+    say("%s could not be copied to %s: %s", from, to, strerror(errno));
 }
 
 void carry_files(const char *const *names, const char *init, const run_folder *folder,

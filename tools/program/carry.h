@@ -1,4 +1,4 @@
-/* Files that a model goes with, such as its tokenizer's, carried along from the folder of --init.
+/* Files that belong to a model, such as its tokenizer's, copied from the folder of --init.
  */
 #ifndef TOOLS_PROGRAM_CARRY_H
 #define TOOLS_PROGRAM_CARRY_H
@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/* Copies those of `names` (ends with NULL) that lie beside the file `init` into the run's folder.
- * Others of these names that are there stay, unless `replace`. What cannot be copied is said, and
- * costs the run nothing else. */
+/* Copies the files of `names` (ends with NULL) that are next to the file `init` into the run's
+ * folder. Files of these names in the run's folder stay, unless `replace`. If a file cannot be
+ * copied, a message says so, and the run goes on. */
 void carry_files(const char *const *names, const char *init, const run_folder *folder,
                  bool replace);
 

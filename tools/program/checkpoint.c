@@ -31,8 +31,8 @@ double checkpoint_seconds(const checkpoint *c) {
   return c->before + progress_clock() - c->began;
 }
 
-/* Whether the state of a step would take the place of one of another run, whose record is still
- * the folder's. */
+/* Whether the state of a step would replace a state of another run, while the folder still has the
+ * record of that run. */
 static bool is_taken(const checkpoint *c, int64_t step) {
   char path[RUN_PATH_BYTES];
   struct stat info;
@@ -68,8 +68,8 @@ static unsigned units_of(const setup *s) {
   return (unsigned)ac_device_get_info(s->device)->compute_units;
 }
 
-/* Whether what is in the place of a state may be replaced: this run's own, or the replaced run's,
- * or what is no state any more. */
+/* Whether the file in the place of a state may be replaced: it is this run's own, or the replaced
+ * run's, or no longer a state. */
 static bool may_replace(checkpoint *c, int64_t step, const char *path) {
   const char *other = run_record_replaces(c->record);
   if (!is_taken(c, step)) return true;
@@ -102,8 +102,8 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   if (!may_replace(c, step, path)) return false;
   const bool goes_back = s->flags.watch.on_spike == AC_SPIKE_BACK;
   if (goes_back && !good_state_keep(c->folder, step))
-    say("the good state cannot be kept beside that of step %" PRId64
-        ", from which --on-spike back then cannot go on: %s",
+    say("the good state cannot be kept with the state of step %" PRId64
+        ", so --on-spike back cannot resume from that step: %s",
         step, strerror(errno));
   const bool good =
       !metadata.incomplete &&
@@ -195,7 +195,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   const char *seed = ac_model_file_metadata(file, "accrue.state.fit.seed");
   if (seed && strtoull(seed, NULL, 10) != (unsigned long long)c->setup->flags.seed) {
     const int status =
-        fail("the run to go on with has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
+        fail("the run to resume has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
     ac_model_file_close(file);
     return status;
   }
@@ -222,7 +222,7 @@ static const char *other_setting(const checkpoint *c, const ac_model_file *file)
   return NULL;
 }
 
-/* False, with a warning: the state at a path cannot be gone on with. *other: it is one of other
+/* False, with a warning: the state at a path cannot be resumed. *other: it is one of other
  * data, as older ones will be. */
 static bool load(checkpoint *c, int64_t step, bool *other) {
   char path[RUN_PATH_BYTES];
@@ -268,7 +268,7 @@ int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes) {
       status =
           fail("cannot bring back the good state of step %" PRId64 ": %s", *step, strerror(errno));
   } else if (count)
-    status = fail("no state in %s can be gone on with; --overwrite instead of --resume begins the "
+    status = fail("no state in %s can be resumed; --overwrite instead of --resume begins the "
                   "run anew",
                   c->folder->path);
   free(steps);

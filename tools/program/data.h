@@ -9,7 +9,7 @@
 
 typedef struct train_data {
   /* Set beforehand: */
-  bool optional;   /* a kind whose shape is known from flags may leave the data out */
+  bool optional;   /* data may be missing if flags give the shape of the kind */
   bool unlabelled; /* to be predicted: images do without labels, and one alone will do */
   bool undivided;  /* nothing is to be split off to validate: folds will be. Of text only the tokens
                       are opened */

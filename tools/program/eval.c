@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Beyond so many classes nobody reads a confusion matrix, whose bytes go with their square. */
+/* With more classes nobody reads a confusion matrix. Its bytes grow with the square of the classes.
+ */
 enum { MOST_CONFUSED = 1000, MOST_PRINTED = 30 };
 
 typedef struct evaluation {
@@ -98,7 +99,7 @@ static void print_confusion(const evaluation *e) {
 
 static const char *const splits[] = {"validation", "train", "all"};
 
-/* Who names a file for this alone expects all of it. */
+/* A user that names a file just for this expects all of it. */
 static void print_data(const saved_model *m) {
   const ac_dataset *whole = m->setup.data.whole;
   printf("data         %s", text_count(ac_dataset_count(m->dataset)).text);

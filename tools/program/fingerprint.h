@@ -1,7 +1,7 @@
 /* What tells the data of one run from those of another: XXH3 of what it trains on before
- * augmentation, of what validates it, and of its share (--rank). Of either the fields' descriptions
- * count, the number of samples, and the samples, of which those of a large dataset are evenly
- * spaced and come to FINGERPRINT_BYTES. */
+ * augmentation, of what validates it, and of its share (--rank). Of each of these the descriptions
+ * of the fields count, the number of samples, and the samples. Of a large dataset evenly spaced
+ * samples of FINGERPRINT_BYTES in all count. */
 #ifndef TOOLS_PROGRAM_FINGERPRINT_H
 #define TOOLS_PROGRAM_FINGERPRINT_H
 

@@ -1,5 +1,5 @@
-/* Good states in a run's folder: the one that --on-spike back goes back to, good.safetensors, and
- * beside each state of the run that of then, under another name for the same file. */
+/* Good states in a run's folder: good.safetensors, which --on-spike back goes back to, and with
+ * each state of the run the good state of that time, under another name for the same file. */
 #ifndef TOOLS_PROGRAM_GOOD_STATE_H
 #define TOOLS_PROGRAM_GOOD_STATE_H
 

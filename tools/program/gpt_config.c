@@ -71,14 +71,14 @@ static int read_shapes(gpt_config *config, const ac_model_file *file, const char
   size_row rows[SIZES];
   const ac_model_tensor *wte = find(file, "wte.weight"), *wpe = find(file, "wpe.weight");
   if (!wte || !wpe || wte->rank != 2 || wpe->rank != 2 || wte->shape[1] != wpe->shape[1])
-    return fail("%s is no GPT-2 model: it lacks wte.weight and wpe.weight of equal width", path);
+    return fail("%s is not a GPT-2 model: it lacks wte.weight and wpe.weight of equal width", path);
   config->vocab = wte->shape[0];
   config->context = wpe->shape[0];
   config->width = wte->shape[1];
   config->layers = count_layers(file);
   if (config->vocab < 1 || config->width < 1 || config->context < 1)
-    return fail("%s is no GPT-2 model: its vocabulary, width or context is empty", path);
-  if (!config->layers) return fail("%s is no GPT-2 model: it has no h.0.ln_1.weight", path);
+    return fail("%s is not a GPT-2 model: its vocabulary, width or context is empty", path);
+  if (!config->layers) return fail("%s is not a GPT-2 model: it has no h.0.ln_1.weight", path);
   list_sizes(config, rows);
   for (int i = 0; i < HEADS; i++)
     if (!options_in_range(&rows[i].range, (double)*rows[i].value))
@@ -157,7 +157,7 @@ static int read_sibling(gpt_config *config, const char *path) {
   if (!json_is_object(json))
     status = fail("%s is damaged: %s", name, json ? "it is not a JSON object" : error.text);
   else if (different)
-    status = fail("the config.json beside %s sets %s, which is not GPT-2's", path, different);
+    status = fail("the config.json next to %s sets %s, which is not GPT-2's", path, different);
   else status = take_sizes(config, json, name);
   json_decref(json);
   return status;

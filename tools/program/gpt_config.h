@@ -1,5 +1,5 @@
 /* GPT-2's configuration in files: read from a model file's metadata, or from its tensors and the
- * config.json that transformers keeps beside it; written as metadata and as config.json. */
+ * config.json that transformers keeps with it; written as metadata and as config.json. */
 #ifndef TOOLS_PROGRAM_GPT_CONFIG_H
 #define TOOLS_PROGRAM_GPT_CONFIG_H
 
@@ -14,13 +14,13 @@ enum {
   GPT_MOST_CONTEXT = 1 << 24,
   GPT_MOST_VOCAB = 65536
 };
-/* The tokens that begin and end a text, which training has nothing to do with, but who reads the
- * model wants to know; -1: the model has none. */
+/* The tokens that begin and end a text. Training does not use them, but readers of the model need
+ * them; -1: the model has none. */
 typedef struct gpt_ends {
   int64_t bos, eos;
 } gpt_ends;
 
-/* From the file's metadata, or the config.json beside it. */
+/* From the file's metadata, or the config.json next to it. */
 gpt_ends gpt_config_read_ends(const ac_model_file *file, const char *path);
 
 /* A status of message.h. `heads` 0: neither the metadata nor a config.json tells. */

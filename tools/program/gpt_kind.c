@@ -171,7 +171,7 @@ static char *config_json(const void *self) {
   return gpt_config_json(&model->config, &model->ends);
 }
 
-/* As transformers writes them, so that it finds the tokenizer beside the new weights, too. */
+/* As transformers writes them, so that it also finds the tokenizer next to the new weights. */
 static const char *const tokenizer_files[] = {"tokenizer.json",
                                               "tokenizer_config.json",
                                               "special_tokens_map.json",

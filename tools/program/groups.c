@@ -11,7 +11,7 @@ static double or_off(double x) {
   return x == 0 ? -1 : x;
 }
 
-/* One of "lr=X", "decay=X", "clip=X" at *text, which moves behind it and its comma. */
+/* One of "lr=X", "decay=X", "clip=X" at *text. *text then points after it and its comma. */
 static bool take_setting(const char **text, ac_group_settings *settings) {
   const struct {
     const char *name;

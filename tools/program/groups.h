@@ -11,7 +11,7 @@ typedef struct group_flags {
   char patterns[AC_MAX_GROUPS][256];
 } group_flags;
 
-/* Sets the trainer's groups, whose patterns stay the flags'. Returns a status of message.h. */
+/* Sets the trainer's groups. The flags keep their patterns. Returns a status of message.h. */
 int groups_resolve(group_flags *flags, ac_trainer_desc *trainer);
 
 #endif

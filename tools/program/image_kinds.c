@@ -170,7 +170,7 @@ static int prepare_resnet(void *self, const options *o, const ac_model_file *ini
   image_model *model = self;
   int status = prepare(self, o, init, init_path, data);
   if (status == STATUS_CONTINUE && !resnet_depth_is_valid(model->net.depth))
-    return fail_usage("--depth %" PRId64 " is none that a ResNet has: 6 n + 2, 18 or 34",
+    return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give 18, 34 or 6 n + 2",
                       model->net.depth);
   return status;
 }

@@ -70,15 +70,15 @@ void layer_words(const ac_trainer *trainer) {
               small = find(trainer, AC_LAYER_VANISHING, &measured);
   if (dead.count)
     say("dead layers: no gradient in any of %" PRId64 " updates reached %s; units of a ReLU may be "
-        "dead there or behind, or nothing uses them",
+        "dead there or in later layers, or nothing uses them",
         measured, dead.text);
   if (units.count)
     say("dead units: no gradient in any of %" PRId64 " updates reached these outputs of %s; if a "
-        "ReLU follows it lets nothing through: a smaller rate, another start or a leaky one may "
-        "help",
+        "ReLU follows, it passes nothing on: a smaller rate, other initial weights or a leaky ReLU "
+        "may help",
         measured, units.text);
   if (small.count)
-    say("vanishing gradients: 10,000 times smaller an element than the median layer's in %s; "
-        "norms, residual connections or another start may help",
+    say("vanishing gradients: an element of them is 10,000 times smaller than in the median layer "
+        "in %s; norms, residual connections or other initial weights may help",
         small.text);
 }

@@ -25,8 +25,8 @@ bool left_out_takes(void *user, const char *path, bool is_folder) {
 
 int left_out_check(const left_out *l, const char *folder) {
   if (outputs_is_of_run(folder))
-    return fail("%s is the folder of a run, whose files are no text to learn from; give the folder "
-                "of the text with --data, and runs another one with --out",
+    return fail("%s is the folder of a run, and its files are not text to learn from; give the "
+                "folder of the text with --data, and another folder for the run with --out",
                 folder);
   if (is_own(l, folder))
     return fail_usage("the run would write its files into %s, which --data reads as text; give "

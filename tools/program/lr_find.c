@@ -132,7 +132,7 @@ static int test(finder *f) {
   const ac_status status = ac_trainer_test_rates(f->trainer, &desc, f->points, &f->test);
   progress_clear(&f->progress);
   if (status != AC_OK) return fail_library();
-  return f->test.count ? STATUS_CONTINUE : fail("no window of the test weighs anything");
+  return f->test.count ? STATUS_CONTINUE : fail("all windows of the test have the weight 0");
 }
 
 static int find(setup *s) {

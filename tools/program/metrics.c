@@ -37,8 +37,8 @@ static int64_t step_of(const char *line) {
 }
 
 /* The run may have written elsewhere, or nowhere, when its state was saved: then the state's count
- * of bytes is not that of this file, whose next line is one of a step before. *bytes becomes the
- * end of the last such line. False with the reason in errno. */
+ * of bytes is not that of this file, and the next line here is of an earlier step. *bytes becomes
+ * the end of the last line of such a step. False with the reason in errno. */
 static bool count_steps(metrics *m, int64_t *bytes) {
   char *line = NULL;
   size_t room = 0;
@@ -59,7 +59,7 @@ static bool count_steps(metrics *m, int64_t *bytes) {
 static bool cut(metrics *m, int64_t keep) {
   int64_t whole = keep;
   if (!count_bytes(m->stream, &whole) || !count_steps(m, &whole)) return false;
-  if (whole < keep) say("%s has lost some of the run's metrics; others stay", m->path);
+  if (whole < keep) say("some of the run's metrics in %s were lost; the others stay", m->path);
   if (ftruncate(fileno(m->stream), whole) != 0) return false;
   m->continued = whole > 0;
   return fseeko(m->stream, 0, SEEK_END) == 0;
@@ -100,7 +100,7 @@ static int open_stream(metrics *m, bool special, bool anew) {
     return anew ? fail_usage("%s holds the metrics of another run; name another file with "
                              "--metrics, or write over them with --overwrite",
                              m->path)
-                : fail("%s does not hold the metrics of the run that goes on; name another file "
+                : fail("%s does not hold the metrics of the run to resume; name another file "
                        "with --metrics",
                        m->path);
   if (anew && ftruncate(fileno(m->stream), 0) != 0)
@@ -115,7 +115,7 @@ int metrics_begin(metrics *m, int64_t keep) {
   const bool special = there && !S_ISREG(info.st_mode); /* a pipe, a device */
   const bool anew = missing || special || (keep <= 0 && !has_begun(m));
   if (keep > 0 && missing)
-    say("%s does not have the metrics of the run so far; it begins anew", m->path);
+    say("%s does not have the metrics of the run so far; the file begins anew", m->path);
   const int status = open_stream(m, special, anew);
   if (status != STATUS_CONTINUE) {
     if (m->stream) fclose(m->stream);
@@ -229,7 +229,7 @@ static json_t *with_groups(json_t *line, const ac_update *update) {
   return NULL;
 }
 
-/* Behind the step that it was. */
+/* After the line of its step. */
 static void write_spike(metrics *m, const ac_fit_event *event) {
   const ac_update *u = &event->update;
   write_line(m,

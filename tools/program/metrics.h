@@ -18,7 +18,7 @@ typedef struct metrics {
   int64_t good; /* bytes of whole lines */
   int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
-  const ac_device *device;  /* whose memory is told */
+  const ac_device *device;  /* its memory is reported */
 } metrics;
 
 /* What the end of a run is known by. */
@@ -40,8 +40,8 @@ typedef struct metrics_desc {
 
 /* Like metrics_close, a status of message.h. */
 int metrics_open(metrics *m, const metrics_desc *desc);
-/* Once the run is sure to begin: opens the file, behind `keep` bytes that an earlier life of the
- * run has left there; -1: it had no file then. Lines of steps that are done stay. */
+/* When the run is sure to begin: opens the file, after the `keep` bytes that the run wrote before
+ * it was stopped; -1: it had no file then. Lines of steps that are done stay. */
 int metrics_begin(metrics *m, int64_t keep);
 /* Where the run does not begin after all: no file of events is left. */
 void metrics_abandon(metrics *m);

@@ -87,8 +87,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
   if (status != STATUS_CONTINUE) return status;
   if (!parse_widths(&model->config, model->hidden))
-    return fail_usage("--hidden %s is no list of at most %d widths such as 256,128", model->hidden,
-                      MLP_MOST_HIDDEN);
+    return fail_usage("--hidden %s is not a list of at most %d widths such as 256,128",
+                      model->hidden, MLP_MOST_HIDDEN);
   const model_preset *preset = preset_given(o);
   if (preset && data->optional && !data_image_flags_given(o)) {
     model->config.inputs = preset->net.channels * preset->net.height * preset->net.width;

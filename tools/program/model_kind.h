@@ -95,10 +95,10 @@ typedef struct model_kind {
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
   int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
-  /* JSON for the config.json beside the weights; NULL function: there is none. Caller frees. */
+  /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. */
   char *(*config_json)(const void *model);
   const char *optional_prefix; /* of parameter names in files */
-  /* Files beside the weights of --init that the model goes with, by name; ends with NULL. NULL:
+  /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */
   const char *const *carried;
 } model_kind;

@@ -12,7 +12,7 @@ static const char *reason(const ac_plan_info *plan, const ac_noise_scale *noise)
   if (plan->accumulation_steps < 2)
     return "it takes batches of several micro-batches (--micro-batch)";
   if (!noise->windows) return "no batch of several micro-batches was measured";
-  if (isnan(noise->batch)) return "the gradient does not stand out from its noise";
+  if (isnan(noise->batch)) return "the gradient cannot be told from its noise";
   return "too few batches were measured";
 }
 

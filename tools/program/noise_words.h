@@ -7,9 +7,9 @@
 /* Of --noise-scale. ON says why where nothing is known. */
 enum { NOISE_AUTO, NOISE_ON, NOISE_OFF };
 
-/* Writes a line to stderr, of a run whose batches are of `batch` samples at its end; with AUTO only
- * where the scale is known better than by its own size. `tokens`: of a sample; 0: samples are not
- * made of any. */
+/* Writes a line to stderr. `batch`: samples of a batch at the end of the run. With AUTO it writes
+ * only if the scale is known better than by its own size. `tokens`: of a sample; 0: samples have
+ * none. */
 void noise_words(const ac_trainer *trainer, const ac_plan_info *plan, int64_t batch, int64_t tokens,
                  int wanted);
 

@@ -1,7 +1,7 @@
-/* What a plan that is refused could do otherwise, by the flags that ask for it. The library offers
- * descriptions, and this file has the words: those of the command line with the flags of an offer
- * behind them are parsed and checked as if they had been given, so what contradicts itself is not
- * offered, and what follows from a flag counts. */
+/* Flags with which a plan that was refused could fit. The library offers descriptions, and this
+ * file translates them to flags. The words of the command line, followed by the flags of an offer,
+ * are parsed and checked as if they had been given. So contradictions are not offered, and what
+ * follows from a flag counts. */
 #include "program/setup.h"
 
 #include "common/message.h"
@@ -198,7 +198,7 @@ static bool any_fits(const ac_plan_offer *list, int count, uint64_t memory) {
   return false;
 }
 
-/* What is no offer, as it trains something else. */
+/* Advice that is not an offer, as it trains something else. */
 static void print_ways_out(const setup *s, const ac_plan_desc *asked) {
   const bool other = asked->optimizer != AC_ADAFACTOR && !s->flags.resume;
   say("None of these fits. What else needs less: %s%sa smaller model.",

@@ -142,7 +142,7 @@ static int make_runs(pilot *p) {
   enum { MOST_RUNS = 100000 };
   const int64_t each = p->flags.seeds * (p->flags.folds ? p->flags.folds : 1);
   if (each * p->grid.cells > MOST_RUNS)
-    return fail_usage("a pilot of more than %d runs", (int)MOST_RUNS);
+    return fail_usage("a pilot may have at most %d runs", (int)MOST_RUNS);
   p->runs_per_cell = (int)each;
   p->runs = calloc((size_t)(each * p->grid.cells), sizeof *p->runs);
   p->last_rung = calloc((size_t)p->grid.cells, sizeof *p->last_rung);
@@ -214,7 +214,7 @@ static int make(pilot *p) {
   int status = pilot_make_runs(p, &stopped);
   if (status != STATUS_CONTINUE || !stopped)
     return status == STATUS_CONTINUE ? put_results(p) : status;
-  if (!p->setup.flags.quiet) say("stopped; the same command goes on with what %s has", p->path);
+  if (!p->setup.flags.quiet) say("stopped; the same command resumes from %s", p->path);
   return p->signal ? 128 + p->signal : STATUS_DONE;
 }
 

@@ -1,5 +1,5 @@
 /* A pilot: short runs over a grid of settings, each cell with several seeds and folds. Its parts
- * stand in pilot_*.c.
+ * are in pilot_*.c.
  *
  * Rung by rung (one, unless --halving makes more) every run of every cell that is still in it is
  * trained up to the rung's step, in a folder of its own below the pilot's; what came of it goes

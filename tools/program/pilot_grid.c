@@ -156,7 +156,7 @@ int grid_make(grid *g, const options *o, const option_list *axes, const option_l
   if (status == STATUS_CONTINUE && ablations->count) status = add_ablations(g, o, ablations);
   for (int i = 0; i < g->axis_count && status == STATUS_CONTINUE; i++)
     if ((g->cells *= g->axes[i].count) > GRID_MOST_CELLS)
-      status = fail_usage("a grid of more than %d cells", (int)GRID_MOST_CELLS);
+      status = fail_usage("a grid may have at most %d cells", (int)GRID_MOST_CELLS);
   return status;
 }
 

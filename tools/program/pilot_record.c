@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How results are shown, how often they are saved and how long it may take make no other pilot. Nor
- * do the paths of what is read, whose fingerprints are compared. */
+/* A pilot stays the same if only this changes: how results are shown, how often they are saved, how
+ * long it may take, and the paths of inputs, as fingerprints of the inputs are compared. */
 #define NOT_COMPARED                                                                    \
   "out json svg config resume resume-or-start overwrite save-every save-minutes grace " \
   "max-minutes policy metrics tensorboard data images labels init quiet"
@@ -60,7 +60,7 @@ int pilot_record_write(const pilot *p) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The first flag whose value is another; NULL: none is. */
+/* The first flag with different values; NULL: all are equal. */
 static const char *difference(const json_t *a, const json_t *b) {
   const char *name;
   json_t *value;
@@ -109,9 +109,10 @@ static int take_record(pilot *p, const json_t *root, const char *why) {
   const json_t *settings = json_object_get(root, "settings");
   const char *id = json_string_value(json_object_get(root, "id"));
   if (!json_is_object(json_object_get(settings, "flags")))
-    return fail_usage("%s is no record of a pilot: %s", p->path, root ? "it has no settings" : why);
+    return fail_usage("%s is not a record of a pilot: %s", p->path,
+                      root ? "it has no settings" : why);
   if (!run_id_is_good(id) || !json_is_array(json_object_get(settings, "data")))
-    return fail_usage("%s does not tell which runs and data it is of, as those of older versions; "
+    return fail_usage("%s does not name its runs and data, as an older version wrote it; "
                       "give another folder with --out",
                       p->path);
   strcpy(p->id, id);

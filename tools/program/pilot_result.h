@@ -16,8 +16,8 @@ typedef struct pilot_result {
   double units_to_target, seconds_to_target;
 } pilot_result;
 
-/* `run`: id of the run, whose metrics they have to be. `target` < 0: none. `units`: tokens a
- * sample, or 1. A last validation whose loss is no number is that of a run that has diverged. A
+/* `run`: id of the run that must have written the metrics. `target` < 0: none. `units`: tokens a
+ * sample, or 1. If the loss of the last validation is not a number, the run has diverged. Returns a
  * status of message.h. */
 int pilot_result_read(pilot_result *r, const char *metrics, const char *run, double target,
                       int64_t units);

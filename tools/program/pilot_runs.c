@@ -240,7 +240,8 @@ static void tell(const pilot *p, int cell, int run) {
       p->grid.cells * p->runs_per_cell, name, *name ? ", " : "", pilot_seed(p, run), fold);
 }
 
-/* Of this start, whose limit is no run's own: one that goes on later has another, or none. */
+/* Of this start of the pilot. The limit belongs to no single run: a run that is resumed later has
+ * another limit, or none. */
 static double seconds_left(const pilot *p) {
   const double minutes = p->setup.flags.max_minutes;
   return minutes > 0 ? 60 * minutes - (progress_clock() - p->began) : (double)INFINITY;

@@ -155,7 +155,7 @@ static void print_rows(const row *rows, int count) {
     }
 }
 
-/* Columns of time stand behind a bar: all before it is the same each time. */
+/* Columns left of the bar are the same each time; those to the right are times. */
 void pilot_table_put(const pilot *p) {
   char name[256];
   row *rows = calloc((size_t)p->grid.cells + 1, sizeof *rows);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of which a plan knows nothing, nor does the graph that it is made for. A flag that is not here
+/* These flags change neither a plan nor the graph that it is made for. A flag that is not here
  * belongs to the key. */
 #define FREE_FLAGS                                                                        \
   "steps epochs lr " RATE_SCHEDULE_FLAGS                                                  \

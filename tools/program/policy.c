@@ -44,7 +44,7 @@ static const char *type_in_words(rule_type type) {
   return words[type];
 }
 
-/* As JSON Schema says, 2.0 is one, too. */
+/* 2.0 is also a whole number, as JSON Schema says. */
 static bool is_whole(const json_t *value) {
   const double number = json_number_value(value);
   return json_is_number(value) && number == floor(number);
@@ -104,7 +104,7 @@ static int take_rule(policy *p, const char *name, const json_t *value) {
   if (rule == POLICY_RULES)
     return fail_usage("the policy %s has the unknown rule \"%.64s\"", p->path, name);
   if (take(p, (policy_rule)rule, value)) return STATUS_CONTINUE;
-  return fail_usage("the policy %s has no good value for %s: it must be %s", p->path, name,
+  return fail_usage("the policy %s has a wrong value for %s: it must be %s", p->path, name,
                     type_in_words(rules[rule].type));
 }
 
@@ -113,8 +113,8 @@ static int take_rules(policy *p, const json_t *root) {
   json_t *value;
   const json_t *version = json_object_get(root, "version");
   if (json_number_value(version) != VERSION)
-    return fail_usage("the policy %s has no \"version\": %d, which says how it is to be read",
-                      p->path, (int)VERSION);
+    return fail_usage("the policy %s needs \"version\": %d, which says how to read it", p->path,
+                      (int)VERSION);
   json_object_foreach((json_t *)root, name, value) {
     const bool for_editors = !strcmp(name, "$schema") && json_is_string(value);
     if (!strcmp(name, "version") || for_editors) continue;
@@ -134,7 +134,7 @@ int policy_read(policy *p, const char *path) {
     return fail("%s", error.text);
   int status = STATUS_CONTINUE;
   if (!json_is_object(root))
-    status = fail_usage("%s is no policy: %s, line %d", path,
+    status = fail_usage("%s is not a policy: %s, line %d", path,
                         root ? "it is not an object of JSON" : error.text, root ? 1 : error.line);
   else status = take_rules(p, root);
   json_decref(root);
@@ -166,8 +166,8 @@ int policy_check_batch(const policy *p, const train_flags *f) {
   if (!requires(p, POLICY_SEEDS)) return STATUS_CONTINUE;
   for (int i = 0; i < p->seed_count; i++)
     if (p->seed[i] == (double)f->seed) return STATUS_CONTINUE;
-  return fail_usage("the policy %s refuses --seed %" PRId64 ": it is none of its seeds", p->path,
-                    f->seed);
+  return fail_usage("the policy %s refuses --seed %" PRId64 ": its seeds do not include it",
+                    p->path, f->seed);
 }
 
 static int check_validation(const policy *p, const train_flags *f) {
@@ -228,12 +228,12 @@ static int check_other_rates(const policy *p, const train_flags *f, const ac_tra
   const double limit = p->limit[POLICY_MAX_LR], part = fmax(1, f->adamw_rate);
   const double most = highest_rate(trainer, steps) * scale(f);
   if (rounded_off(most) > limit)
-    return fail_usage("the policy %s refuses the schedule, whose highest rate is %.6g: its %s is "
+    return fail_usage("the policy %s refuses the schedule: its highest rate is %.6g, and %s is "
                       "%.10g",
                       p->path, most, rules[POLICY_MAX_LR].name, limit);
   if (rounded_off(most * part) > limit)
     return fail_usage(
-        "the policy %s refuses --adamw-rate %.10g, by which the highest rate is %.6g: "
+        "the policy %s refuses --adamw-rate %.10g: with it the highest rate is %.6g, and "
         "its %s is %.10g",
         p->path, f->adamw_rate, most * part, rules[POLICY_MAX_LR].name, limit);
   for (int g = 0; g < trainer->group_count; g++)
@@ -258,7 +258,7 @@ static int check_settings(const policy *p, const train_flags *f, const ac_traine
   const int scaled = check_scaled_rate(p, f);
   if (scaled != STATUS_CONTINUE) return scaled;
   if (requires(p, POLICY_MAX_CLIP) && f->clip_by > AC_CLIP_EACH)
-    return fail_usage("the policy %s refuses --clip-by %s: its %s is of norms", p->path,
+    return fail_usage("the policy %s refuses --clip-by %s: its %s limits norms", p->path,
                       f->clip_by == AC_CLIP_VALUE ? "value" : "adaptive",
                       rules[POLICY_MAX_CLIP].name);
   if (above(p, POLICY_MAX_CLIP, f->clip > 0 ? f->clip : INFINITY))
@@ -283,7 +283,7 @@ int policy_check_run(const policy *p, const train_flags *f, const ac_trainer_des
     status = check_other_rates(p, f, trainer, steps);
   if (status != STATUS_CONTINUE) return status;
   if (requires(p, POLICY_MAX_GRADIENT_NORM) && f->storage.gradients == AC_GRADIENTS_FOLDED)
-    return fail_usage("the policy %s refuses --gradients folded: it leaves no norm to hold against "
+    return fail_usage("the policy %s refuses --gradients folded: it leaves no norm to compare with "
                       "its %s",
                       p->path, rules[POLICY_MAX_GRADIENT_NORM].name);
   if (above(p, POLICY_MAX_STEPS, (double)steps))

@@ -31,7 +31,7 @@ typedef struct policy {
   int seed_count;
 } policy;
 
-/* All are statuses of message.h. What is no policy is refused with what is wrong in it. */
+/* All return a status of message.h. If a file is not a policy, the message says what is wrong. */
 int policy_read(policy *p, const char *path);
 
 /* As files call it; tools/package/policy.schema.json tells the same as these rules. */

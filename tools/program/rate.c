@@ -88,7 +88,7 @@ void rate_add_options(rate_flags *f, options *o) {
 #define OF(kind) (1u << AC_SCHEDULE_##kind)
 enum { MOMENTUM = 1 << AC_SCHEDULE_ONE_CYCLE | 1 << AC_SCHEDULE_CYCLIC };
 
-/* By flag, the schedules that go by it. */
+/* For each flag the schedules that use it. */
 static const struct {
   const char *flag;
   unsigned schedules;
@@ -145,7 +145,7 @@ static int check_momentum(const rate_flags *f, const options *o, ac_optimizer_ki
       return fail_usage("--%s has no meaning for the optimizer adafactor", moving[i]);
   for (size_t i = 1; i < sizeof moving / sizeof *moving; i++)
     if (options_given(o, moving[i]) && f->keep_momentum)
-      return fail_usage("--%s has no meaning beside --cycle-momentum off", moving[i]);
+      return fail_usage("--%s has no meaning with --cycle-momentum off", moving[i]);
   for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
     if (options_given(o, moved[i]) && !f->keep_momentum)
       return fail_usage("--%s has no meaning where the schedule moves it; --cycle-momentum off "
@@ -162,14 +162,16 @@ static int check_values(const rate_flags *f) {
   if (f->min_lr > f->lr)
     return fail_usage("--min-lr %g is larger than the learning rate %g", f->min_lr, f->lr);
   if (f->schedule == AC_SCHEDULE_PLATEAU && f->gamma >= 1)
-    return fail_usage("--lr-factor %g reduces no rate on a plateau", f->gamma);
+    return fail_usage("--lr-factor %g does not reduce the rate on a plateau: it must be below 1",
+                      f->gamma);
   if (f->schedule == AC_SCHEDULE_PLATEAU && !f->threshold_kind && f->threshold >= 1)
-    return fail_usage("--lr-threshold %g is no part of a loss: it must be below 1", f->threshold);
+    return fail_usage("--lr-threshold %g is not a part of a loss: it must be below 1",
+                      f->threshold);
   if (f->schedule == AC_SCHEDULE_ONE_CYCLE && f->anneal == AC_ANNEAL_SQRT)
     return fail_usage("--lr-anneal sqrt has no meaning for the schedule one-cycle");
   if (f->phases && f->rise > 0.5)
-    return fail_usage("--lr-rise %g leaves no time to come down again in three phases; it is at "
-                      "most 0.5",
+    return fail_usage("--lr-rise %g leaves no time to come down again in three phases; it must be "
+                      "at most 0.5",
                       f->rise);
   return STATUS_CONTINUE;
 }
@@ -198,7 +200,8 @@ static bool parse_milestones(const char *text, ac_schedule *s) {
 
 static int set_milestones(const rate_flags *f, int64_t updates, ac_schedule *s) {
   if (f->milestones && !parse_milestones(f->milestones, s))
-    return fail_usage("--lr-milestones %s is no rising list of at most %d updates such as 100,200",
+    return fail_usage("--lr-milestones %s is not a rising list of at most %d updates such as "
+                      "100,200",
                       f->milestones, AC_MAX_MILESTONES);
   if (f->milestones) return STATUS_CONTINUE;
   s->milestones[0] = updates / 2 > 1 ? updates / 2 : 1;
@@ -241,7 +244,7 @@ static int check_lengths(const ac_schedule *s) {
     return fail_usage("--warmup %lld is longer than the run of %lld updates", (long long)s->warmup,
                       (long long)s->total);
   if (s->kind == AC_SCHEDULE_ONE_CYCLE && s->warmup == s->total)
-    return fail_usage("--warmup %lld leaves nothing of the run for a cycle", (long long)s->warmup);
+    return fail_usage("--warmup %lld leaves no updates for a cycle", (long long)s->warmup);
   const int64_t decay = s->decay ? s->decay : s->total / 10;
   if (s->kind == AC_SCHEDULE_STABLE_DECAY && decay > s->total - s->warmup)
     return fail_usage("a decay of %lld updates does not fit into the run's %lld after the warm-up",

@@ -43,7 +43,7 @@ static bool is_hexadecimal(const char *text, size_t length) {
   return length && strspn(text, "0123456789abcdef") >= length;
 }
 
-/* What ac_atomic_open and replacement_open add to a name beside its place: eight hexadecimal
+/* What ac_atomic_open and replacement_open add to the name of an unfinished file: eight hexadecimal
  * digits, a dash, and up to eight letters and digits. Older versions wrote digits or six letters
  * alone, which count unless they read as text. */
 static bool is_mark(const char *mark) {
@@ -55,8 +55,8 @@ static bool is_mark(const char *mark) {
   return !reads_as_text(mark) && (length == 6 || (length <= 8 && is_hexadecimal(mark, length)));
 }
 
-/* What a run that was killed was writing beside its place. Copies that someone made of a file of
- * the run are not. */
+/* Whether a run that was killed left this unfinished file. Copies that a user made of a file of the
+ * run do not count. */
 static bool is_leftover(const char *name) {
   static const char *const files[] = {
       "model.safetensors", "best.safetensors", "diverged.safetensors", "average.safetensors",

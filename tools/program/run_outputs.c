@@ -25,7 +25,7 @@ static int check_inputs(const setup *s, const char *flag, const char *path) {
     const char *input = path_of(s, inputs[i]);
     if (!input || !outputs_same(input, path)) continue;
     if (!strcmp(flag, "out") && is_folder(path))
-      continue; /* images beside the run are read by name */
+      continue; /* images in the run's folder are read by name */
     return fail_usage("--%s %s is what --%s names; give another path", flag, path, inputs[i]);
   }
   return STATUS_CONTINUE;

@@ -80,7 +80,7 @@ static int check_new(const run_folder *folder, const train_flags *f, bool has_st
   if (f->overwrite || !found) return check_metrics(f);
   return fail_usage("%s holds a run already (%s): %sname another folder with --out, or replace it "
                     "with --overwrite",
-                    f->out, found, has_states ? "go on with it by --resume, " : "");
+                    f->out, found, has_states ? "resume it with --resume, " : "");
 }
 
 static int check_resumed(const run_folder *folder, const train_flags *f, bool has_states) {
@@ -88,10 +88,10 @@ static int check_resumed(const run_folder *folder, const train_flags *f, bool ha
   const char *found = first_loss(folder, "");
   if (f->resume_or_start && !found) return STATUS_CONTINUE;
   if (found)
-    return fail_usage("%s has no state to go on with, but %s; name another folder with --out, or "
+    return fail_usage("%s has no state to resume, but %s; name another folder with --out, or "
                       "replace the run with --overwrite instead of --resume",
                       f->out, found);
-  return fail_usage("%s has no state to go on with; --resume-or-start would begin the run", f->out);
+  return fail_usage("%s has no state to resume; --resume-or-start would begin the run", f->out);
 }
 
 int run_owner_check(const train_flags *f) {
@@ -108,7 +108,7 @@ int run_owner_check(const train_flags *f) {
   return f->resume ? check_resumed(&folder, f, count > 0) : check_new(&folder, f, count > 0);
 }
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- owners ---------------------------------------------------------------------------------- */
 
 static run_owner owner_of(const char *path, const char *id, const char *key, const char *value) {
   ac_model_file *file;

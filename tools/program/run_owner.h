@@ -1,9 +1,9 @@
-/* Whose the files in a run's folder are. A run is known by its id, which is in run.json, in its
- * states and in its metrics; nothing is replaced, deleted or gone on with by its name alone.
+/* Which run owns the files in a run's folder. A run is known by its id, which is in run.json, in
+ * its states and in its metrics. No file is replaced, deleted or resumed because of its name alone.
  *
  * A run that replaces another with --overwrite leaves it as it is until there is something of its
  * own: the other's states go with its first state, the other's models with its model. Its run.json
- * names the other until then, so that one that is killed in between and goes on knows it too. */
+ * names the other until then, so a run that is killed in between and resumed still knows it. */
 #ifndef TOOLS_PROGRAM_RUN_OWNER_H
 #define TOOLS_PROGRAM_RUN_OWNER_H
 
@@ -27,8 +27,8 @@ const char *run_owner_metrics(const train_flags *f, char path[RUN_PATH_BYTES]);
 
 typedef enum run_owner { OWNER_OWN, OWNER_ANOTHER, OWNER_DAMAGED, OWNER_UNREADABLE } run_owner;
 
-/* Whose the state of a step is, or the good state beside it. `id`: of the run that asks. A file
- * that says another step than its name does is a copy, and so another's. */
+/* Which run owns the state of a step, or its good state. `id`: of the run that asks. A file that
+ * says another step than its name is a copy, and so another's. */
 run_owner run_owner_of_state(const run_folder *folder, int64_t step, const char *id);
 run_owner run_owner_of_good(const char *path, const char *id);
 
@@ -36,9 +36,9 @@ run_owner run_owner_of_good(const char *path, const char *id);
  * "": nothing tells. */
 void run_owner_id(const run_folder *folder, const json_t *record, char id[RUN_ID_BYTES]);
 
-/* What a run that is replaced has left: its states, and what is beside them. */
+/* What a run that is replaced has left: its states, and the files that belong to them. */
 void run_owner_remove_states(const run_folder *folder, const char *id);
-/* Good states of a run whose own states are gone, or were never written. */
+/* Good states of a run that has no own states (any more). */
 void run_owner_remove_lone(const run_folder *folder, const char *id);
 /* Its models, but for model.safetensors, which has been replaced by now, and those that `kept`
  * names, separated by spaces; and its metrics, unless these are there. */

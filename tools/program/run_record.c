@@ -28,11 +28,11 @@ int run_record_read(json_t **record, const char *path) {
   if (!parsed && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
   if (parsed)
-    return fail_usage("%s is not a configuration or the record of a run: it is not an "
+    return fail_usage("%s is not a configuration or a record of a run: it is not an "
                       "object of JSON",
                       path);
-  return fail_usage("%s is not a configuration or the record of a run: line %d: %s", path,
-                    error.line, error.text);
+  return fail_usage("%s is not a configuration or a record of a run: line %d: %s", path, error.line,
+                    error.text);
 }
 
 /* UTC, as in ISO 8601. */

@@ -12,8 +12,8 @@ typedef struct run_record {
   bool written;
 } run_record;
 
-/* What the record of an earlier run says; NULL where there is none. Free with json_decref. Returns
- * a status of message.h: a file that is no JSON object is refused. */
+/* The record of an earlier run; NULL if there is none. Free with json_decref. Returns a status of
+ * message.h: a file that is not a JSON object is refused. */
 int run_record_read(json_t **record, const char *path);
 
 /* Where a run comes from. */
@@ -21,7 +21,7 @@ typedef struct run_origin {
   const json_t
       *before;    /* record of the run that goes on; NULL: it begins, or has lost its record */
   const char *id; /* of the run that goes on; "": a new one */
-  const char *replaces; /* id of the run whose place it takes; "": of none */
+  const char *replaces; /* id of the run that it replaces; "": none */
   const char *pilot;    /* id of the pilot that it is of; NULL: of none */
   int pilot_run;        /* and which of its runs, from 1 */
 } run_origin;
@@ -32,7 +32,7 @@ bool run_record_is_of(const json_t *record, const char *pilot, int pilot_run);
 /* The record of a run. It is not written yet: a run that is refused leaves no trace. */
 int run_record_begin(run_record *record, const run_folder *folder, const setup *s,
                      const run_origin *origin);
-/* Which run this is, and the fingerprint of its data; states say both too. */
+/* Which run this is, and the fingerprint of its data. States say both as well. */
 const char *run_record_id(const run_record *record);
 const char *run_record_data(const run_record *record);
 /* Which run it replaces, "" once that has gone. */

@@ -182,8 +182,7 @@ static int read_config(sampler *s) {
   ac_model_file_close(file);
   if (status != STATUS_CONTINUE) return status;
   if (!s->config.heads)
-    return fail("%s tells its number of heads neither itself nor in a config.json beside it",
-                s->path);
+    return fail("%s does not tell its number of heads, nor does a config.json next to it", s->path);
   if (s->config.vocab > 256)
     return fail("%s has a vocabulary of %" PRId64 "; sampling writes bytes and needs at most 256",
                 s->path, s->config.vocab);

@@ -113,7 +113,7 @@ static int choose_part(saved_model *m) {
   if (m->dataset) return STATUS_CONTINUE;
   if (options_given(&m->setup.options, "split"))
     return fail_usage(
-        "--split all is for one file of images; of a folder take validation or train");
+        "--split all is for one file of images; for a folder give validation or train");
   m->dataset = data->validation;
   return STATUS_CONTINUE;
 }

@@ -80,7 +80,7 @@ static bool resumes(int argc, char **argv) {
   return options_named("resume", argc, argv) || options_named("resume-or-start", argc, argv);
 }
 
-/* The record that --config names, or that a run to go on with has left in its folder. */
+/* The record that --config names, or the record of a run to resume in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
   if (config && access(config, R_OK) != 0)
@@ -108,9 +108,9 @@ static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
   if (!by_folder || strcmp(verb, "train") != 0)
     return fail_usage("a model is missing; accrue %s --help lists them", verb);
   if (!out)
-    return fail_usage("--resume needs --out DIR, the folder of the run to go on with, or the name "
+    return fail_usage("--resume needs --out DIR, the folder of the run to resume, or the name "
                       "of its model");
-  return fail_usage("%s holds no run to go on with: there is no %s/run.json", out, out);
+  return fail_usage("%s holds no run to resume: there is no %s/run.json", out, out);
 }
 
 static int unknown_model(const setup *s, const char *name, const char *verb, bool named) {
@@ -257,7 +257,7 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
-/* Of the run that is gone on with; *file NULL: there is none. */
+/* Of the run that is resumed; *file NULL: there is none. */
 static int newest_state(const train_flags *f, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   run_folder folder = {.lock = -1};
   *file = NULL;
@@ -274,7 +274,8 @@ static int64_t number_of(const setup *s, const ac_model_file *file, const char *
   return text && options_read_integer(options_find(&s->options, flag), text, &number) ? number : 0;
 }
 
-/* A run that began with --init has the model's shape in its states; the file may be gone by now. */
+/* A run that began with --init has the model's shape in its states; the file may not exist any
+ * more. */
 static int open_data(setup *s) {
   char path[RUN_PATH_BYTES];
   const char *from = s->flags.init;
@@ -372,7 +373,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .frozen = f->freeze,
                        .sgd_no_momentum = f->momentum <= 0};
   storage_describe(&f->storage, &desc);
-  /* Histograms are of gradients, too, and what goes by their noise has to keep them. */
+  /* Histograms and whatever uses the noise of gradients need gradients that are kept. */
   if (f->histograms || f->batches.grow_from || f->noise_layers)
     desc.gradients = AC_GRADIENTS_BUFFER;
   return desc;
@@ -407,8 +408,8 @@ static int refuse_plan(const setup_request *request, ac_status status) {
   return failed;
 }
 
-/* The noise of gradients is known of windows of several micro-batches, which the smallest is to be,
- * too: where nobody says how large these are, they are at most half of it. */
+/* The noise of gradients is known only of windows of several micro-batches. The smallest window
+ * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. */
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
   const int64_t from = s->flags.batches.grow_from;
   setup_request request = {s, change, 0};
@@ -445,7 +446,7 @@ static int plan_to_go_on(setup *s) {
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
   if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;
-  say("the micro-batch of %lld that the run had does not do any more (%s); another is planned",
+  say("the run's micro-batch of %lld cannot be used any more (%s); another one is planned",
       (long long)request.micro_batch, ac_last_error());
   return STATUS_CONTINUE;
 }

@@ -38,7 +38,7 @@ typedef struct setup {
   policy policy;
   int64_t steps; /* windows of the whole run */
   ac_trainer_desc trainer;
-  json_t *recorded; /* where flags come from: --config, or the run to go on with; NULL: none */
+  json_t *recorded; /* where flags come from: --config, or the run to resume; NULL: none */
   char recorded_path[RUN_PATH_BYTES];
 } setup;
 
@@ -77,11 +77,11 @@ typedef struct setup_request {
 
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags);
 
-/* After a refusal: a table of what would need less, with the flags that the program would take
- * beside those that it has, and whether it fits the budget. */
+/* After a refusal: a table of what would need less memory, with the flags to add to those that were
+ * given, and whether it fits the budget. */
 void setup_print_offers(const setup_request *request, const ac_graph *graph);
 
-/* The flags of the words, with more behind them. As setup_parse. */
+/* The flags of the words, followed by more. As setup_parse. */
 int setup_parse_words(setup *s, const setup_words *words);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 0: it is no number of tokens. Decimal digits alone, as strtod takes more. */
+/* 0: it is not a number of tokens. Only decimal digits count, as strtod takes more. */
 static double read_tokens(const char *text) {
   static const struct {
     const char *unit;
@@ -26,14 +26,15 @@ int token_budget_check(const char *text) {
   if (!text) return STATUS_CONTINUE;
   const double tokens = read_tokens(text);
   if (tokens >= 1 && tokens <= most) return STATUS_CONTINUE;
-  return fail_usage("--max-tokens %s is no number of tokens such as 50000, 500k, 1.5M or 2G", text);
+  return fail_usage("--max-tokens %s is not a number of tokens such as 50000, 500k, 1.5M or 2G",
+                    text);
 }
 
 int token_budget_samples(const char *text, const train_data *data, int64_t *samples) {
   *samples = 0;
   if (!text) return STATUS_CONTINUE;
   if (!data->tokens_per_sample)
-    return fail_usage("--max-tokens %s counts tokens, and the data are none; give --steps or "
+    return fail_usage("--max-tokens %s counts tokens, but the data have none; give --steps or "
                       "--epochs",
                       text);
   *samples = (int64_t)ceil(read_tokens(text) / (double)data->tokens_per_sample);

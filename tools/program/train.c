@@ -1,8 +1,8 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
  * The model is written once, before the final evaluation, or after it where it replaces another, or
- * when the run is interrupted; a run without an update writes none. A run that diverges, or whose
- * model has no finite validation loss, does not touch the model that is there: its last finite
+ * when the run is interrupted; a run without an update writes none. A run that diverges, or has no
+ * finite validation loss at the end, does not touch the model that is there: its last finite
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
@@ -50,10 +50,10 @@ typedef struct run {
   char metrics_path[RUN_PATH_BYTES]; /* where no flag names one */
   progress progress;
   run_folder folder;
-  json_t *before; /* record of the run that is gone on with; NULL: none */
+  json_t *before; /* record of the run that is resumed; NULL: none */
   run_record record;
   char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
-  bool after_another;          /* it replaces one, whose record stays until there is a state */
+  bool after_another;          /* it replaces one; that record stays until there is a state */
   bool model_is_best;          /* though it could not be saved once more under its own name */
   double lost_best;            /* least validation loss of a model that could not be saved */
   bool trained;                /* no window follows */
@@ -107,7 +107,7 @@ static void on_signal(int number) {
   raise(number);
 }
 
-/* A signal that whoever started the program had it ignore stays ignored. */
+/* If a signal was ignored when the program started, it stays ignored. */
 static void watch_signals(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
@@ -136,7 +136,8 @@ static bool on_micro_batch(void *user) {
   progress_clear(&r->progress);
   if (r->setup.flags.quiet) return true;
   if (r->updates)
-    say("stopping after update %" PRId64 " and saving; once more ends at once", r->step);
+    say("stopping after update %" PRId64 " and saving; a second signal ends the run at once",
+        r->step);
   else say("stopping before the first update");
   return true;
 }
@@ -156,8 +157,8 @@ static int save_weights_to(run *r, const char *path) {
   return save_weights(r, path) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* The config.json is complete beside its place before the weights are replaced, so that a disk
- * which fills leaves the old pair. */
+/* The config.json is complete under another name before the weights are replaced, so a full disk
+ * leaves the old pair. */
 static int save_pair(run *r, const char *weights, const char *json) {
   char config[RUN_PATH_BYTES];
   replacement file;
@@ -214,14 +215,14 @@ static int validate_average(run *r) {
   return STATUS_CONTINUE;
 }
 
-/* Of the evaluation that the run was stopped behind. */
+/* Of the evaluation after which the run was stopped. */
 static int make_up_average(run *r) {
   const bool due = r->checkpoint.average_due && r->setup.data.validation;
   r->checkpoint.average_due = false;
   return due ? with_average(r, validate_average) : STATUS_CONTINUE;
 }
 
-/* One whose last validation loss is not finite does not take the place of another. */
+/* An average without a finite last validation loss does not replace another one. */
 static int save_average(run *r) {
   char path[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "average.safetensors", path);
@@ -284,7 +285,7 @@ static void on_growth(run *r, const ac_fit_event *event) {
   metrics_growth(&r->metrics, event);
   if (is_quiet(r)) return;
   progress_clear(&r->progress);
-  say("step %" PRId64 "  batches of %" PRId64 " from here on, by a gradient noise scale of %.4g",
+  say("step %" PRId64 "  batches of %" PRId64 " from here on; the gradient noise scale is %.4g",
       event->step, event->grown, event->update.noise_scale);
 }
 
@@ -296,8 +297,8 @@ static void on_step(run *r, const ac_fit_event *event) {
   }
   if (event->good_state_failed) {
     progress_clear(&r->progress);
-    say("no good state could be saved at step %" PRId64 ", and training goes on with that of "
-        "before: %s",
+    say("no good state could be saved at step %" PRId64 ", and training keeps the one "
+        "before it: %s",
         event->step, ac_last_error());
   }
   r->updates += !event->update.skipped;
@@ -334,8 +335,8 @@ static void keep_best(run *r, const ac_fit_event *event) {
   if (!r->model_is_best) r->lost_best = fmin(r->lost_best, event->evaluation.loss);
 }
 
-/* Whether the metrics have it already: a run that ends for want of patience does so behind a
- * validation, and makes it once more where it goes on from there. */
+/* Whether the metrics have it already: --patience ends a run after a validation, and a run that is
+ * resumed there makes this validation once more. */
 static bool is_repeated(const run *r, const ac_fit_event *event) {
   return event->kind == AC_FIT_EVALUATION && r->trained &&
          r->checkpoint.evaluated_step == event->step;
@@ -461,20 +462,20 @@ static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
   if (status != STATUS_CONTINUE) return status;
   run_owner_id(&r->folder, r->before, id);
   if (r->before && !*id)
-    return fail_usage("%s/run.json does not tell the run's id, or another than Accrue gives; "
+    return fail_usage("%s/run.json does not have a valid id of the run; "
                       "--overwrite instead of --resume begins the run anew",
                       r->folder.path);
   if (count && !*id)
-    return fail("no state in %s tells which run it is of, so none can be gone on with",
-                r->folder.path);
+    return fail("no state in %s names its run, so none can be resumed", r->folder.path);
   if (wish->pilot && (r->before || count) &&
       !run_record_is_of(r->before, wish->pilot, wish->pilot_run))
     return fail_usage("%s holds a run that is not this pilot's; give another folder with --out",
                       r->folder.path);
   if (!wish->pilot && json_object_get(r->before, "pilot"))
-    return fail_usage("%s holds a run of a pilot, which its own command goes on with; begin one of "
-                      "the same flags with --config %s/run.json and another --out",
-                      r->folder.path, r->folder.path);
+    return fail_usage(
+        "%s holds a run of a pilot; resume it with the pilot's command, or begin one with "
+        "the same flags with --config %s/run.json and another --out",
+        r->folder.path, r->folder.path);
   origin->before = r->before;
   origin->id = id;
   return STATUS_CONTINUE;
@@ -491,7 +492,7 @@ static void find_replaced(run *r) {
   r->after_another = *r->replaced || access(path, F_OK) == 0;
 }
 
-/* Once more under the lock: whether the folder is free, or holds what is gone on with. */
+/* Once more under the lock: whether the folder is free, or holds the run to resume. */
 static int begin_record(run *r) {
   const setup *s = &r->setup;
   char id[RUN_ID_BYTES] = "";
@@ -509,16 +510,15 @@ static int begin_record(run *r) {
   return fail("the data have changed since the pilot began; give another folder with --out");
 }
 
-/* Of a run that goes on: what is left is no model that is gone. */
+/* Of a run that is resumed. The record may name a model that is gone; then there is none. */
 static void find_best(run *r) {
   char path[RUN_PATH_BYTES];
   struct stat info;
   if (!r->setup.flags.keep_best || isinf(r->checkpoint.best)) return;
   run_folder_path(&r->folder, "best.safetensors", path);
   if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) return;
-  say("%s, the best model so far, with a validation loss of %.4f, is gone: the best one from here "
-      "on "
-      "is left instead",
+  say("%s, the best model so far, with a validation loss of %.4f, is gone; the best one from here "
+      "on replaces it",
       path, r->checkpoint.best);
   r->checkpoint.best = INFINITY;
 }
@@ -527,7 +527,7 @@ static void find_best(run *r) {
 static int check_description(const setup *s) {
   model_metadata metadata = {0};
   s->kind->describe(s->model, &metadata);
-  return metadata.incomplete ? fail_usage("the model's flags are longer than a file can repeat")
+  return metadata.incomplete ? fail_usage("the model's flags are too long for the model file")
                              : STATUS_CONTINUE;
 }
 
@@ -686,7 +686,8 @@ static int fit(run *r) {
   if (is_quiet(r)) return STATUS_CONTINUE;
   char batches[BATCH_FLAG_TEXT];
   if (batch_flag_grown(r->trainer, batches))
-    say("batches have %s --batch %s", strchr(batches, ',') ? "grown as by" : "not grown:", batches);
+    say("batches have %s --batch %s",
+        strchr(batches, ',') ? "grown as with" : "not grown:", batches);
   noise_words(r->trainer, ac_plan_get_info(s->plan), ac_trainer_batch(r->trainer), tokens,
               f->noise_scale);
   if (f->watch.layers_every) layer_words(r->trainer);

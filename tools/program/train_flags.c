@@ -256,15 +256,15 @@ static int check_clip_by(const setup *s) {
   bool clips = s->flags.clip > 0;
   for (int g = 0; g < s->trainer.group_count; g++) clips |= s->trainer.groups[g].settings.clip > 0;
   if (clips || !options_given(&s->options, "clip-by") || !s->flags.clip_by) return STATUS_CONTINUE;
-  return fail_usage("--clip-by has no meaning without --clip, or that of a --group");
+  return fail_usage("--clip-by has no meaning without --clip, or a --group with clip=X");
 }
 
-/* What changes gradients one by one, and averages of weights, go by floats. */
+/* Changes of single gradients, and averages of weights, are computed in floats. */
 static int check_floats(const setup *s) {
   const ac_plan_desc desc = setup_plan_desc(s);
   const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
   if (desc.average && desc.weights == AC_WEIGHTS_BF16)
-    return fail_usage("--ema keeps averages of weights in f32, which --weights bf16 has none of");
+    return fail_usage("--ema averages weights in f32, and --weights bf16 has none");
   if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
   if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
     return STATUS_CONTINUE;
@@ -284,7 +284,7 @@ static int check_folded(const setup *s) {
                       "--clip 0",
                       f->clip);
   if (f->storage.optimizer == AC_MUON && !f->no_nesterov)
-    return fail_usage("--gradients folded leaves muon nothing to look ahead with; give "
+    return fail_usage("--gradients folded cannot do the Nesterov momentum of muon; give "
                       "--no-nesterov");
   for (int g = 0; g < s->trainer.group_count; g++)
     if (s->trainer.groups[g].settings.clip > 0)
@@ -306,8 +306,8 @@ int train_flags_check_gradients(const setup *s) {
   const char *way = local ? "fused-local" : "fused";
   if (f->storage.gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
   if (f->last_window == AC_LAST_CARRY)
-    return fail_usage("--gradients %s takes a window at once, and --last-window carry cuts one",
-                      way);
+    return fail_usage(
+        "--gradients %s takes a whole window at once, and --last-window carry splits one", way);
   if (f->micro_batch && f->micro_batch < f->batch)
     return fail_usage("--gradients %s takes a batch of %lld at once, and --micro-batch %lld "
                       "splits it",
@@ -328,10 +328,10 @@ static int check_noise_layers(const setup *s) {
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--noise-layers has no meaning with --noise-scale off");
   if (keeps_gradients(&f->storage)) return STATUS_CONTINUE;
-  return fail_usage("--noise-layers goes by gradients that are kept; give --gradients buffer");
+  return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
 }
 
-/* Batches grow by what is measured beside, and nobody knows when. */
+/* Batches grow by what is measured during the run, so nobody knows when. */
 static int check_growth(const setup *s) {
   const train_flags *f = &s->flags;
   const int64_t from = f->batches.grow_from;
@@ -340,20 +340,20 @@ static int check_growth(const setup *s) {
   if (!from) return STATUS_CONTINUE;
   const char *text = f->batches.given.text;
   if (f->noise_scale == NOISE_OFF)
-    return fail_usage("--batch %s goes by the gradient noise scale, and --noise-scale is off",
+    return fail_usage("--batch %s depends on the gradient noise scale, and --noise-scale is off",
                       text);
   if (!keeps_gradients(&f->storage))
-    return fail_usage("--batch %s goes by the noise of gradients that are kept; give --gradients "
-                      "buffer",
+    return fail_usage("--batch %s needs gradients that are kept, to measure their noise; give "
+                      "--gradients buffer",
                       text);
   if (from < 2 || (f->micro_batch && f->micro_batch >= from))
-    return fail_usage("--batch %s begins with one micro-batch, of which nobody knows the gradient "
-                      "noise scale; begin with more samples, or give a smaller --micro-batch",
+    return fail_usage("--batch %s begins with one micro-batch, so the gradient noise scale cannot "
+                      "be measured; begin with more samples, or give a smaller --micro-batch",
                       text);
   if (f->epochs && !(endless >> f->rate.schedule & 1))
-    return fail_usage("--batch %s leaves it open how many updates --epochs %lld are, which the "
-                      "schedule of the rate goes by; give --steps, or --schedule constant, "
-                      "inverse-sqrt or plateau",
+    return fail_usage("--batch %s leaves it open how many updates --epochs %lld are, and the "
+                      "schedule of the rate depends on that; give --steps, or --schedule "
+                      "constant, inverse-sqrt or plateau",
                       text, (long long)f->epochs);
   return STATUS_CONTINUE;
 }
@@ -390,7 +390,7 @@ int train_flags_check(setup *s) {
   if (options_given(&s->options, "patience-gain") && !f->patience)
     return fail_usage("--patience-gain has no meaning without --patience");
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
-    return fail_usage("--schedule plateau goes by validations: give --eval-every");
+    return fail_usage("--schedule plateau needs validations: give --eval-every");
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);

@@ -20,8 +20,8 @@ void train_flags_add(setup *s);
 /* Those without effect on a verb are accepted all the same. */
 void train_flags_ignore(options *o, const char *verb);
 
-/* STATUS_CONTINUE, or a status of message.h; settles what follows from flags alone, of the loss
- * scale and the schedule too. */
+/* Settles what follows from flags alone, also of the loss scale and the schedule. Returns
+ * STATUS_CONTINUE, or a status of message.h. */
 int train_flags_check(setup *s);
 /* Whether they go with the way of gradients that was asked for. */
 int train_flags_check_gradients(const setup *s);

@@ -2,9 +2,9 @@
  * whole batches. Both ways make a few updates on the same samples, each window from the same
  * weights, so that a difference shows where it arises and is not what an earlier one has led to.
  * For the same reason the planned way steps by the gradient that whole batches gave, once its own
- * is read: what optimizers make of rounding is no fault. Lion takes the sign of a gradient that is
- * nothing but rounding, and Muon raises its smallest directions to the size of the largest.
- * Only one way is in the device's memory at a time; what whole batches gave stays on the host. */
+ * is read: what optimizers make of rounding is not a fault. Lion takes the sign of a gradient that
+ * is nothing but rounding, and Muon raises its smallest directions to the size of the largest. Only
+ * one way is in the device's memory at a time; what whole batches gave stays on the host. */
 #include "program/commands.h"
 #include "common/message.h"
 #include "program/setup.h"
@@ -46,7 +46,7 @@ typedef struct verification {
   distances planned;
   spread spread;
   float *gradient, *weights;
-  float *squares; /* of the planned way's sums of gradients, behind each micro-batch; NULL: none is
+  float *squares; /* of the planned way's sums of gradients, after each micro-batch; NULL: none is
                      rounded by chance */
   ac_plan *whole_plan, *plan;
 } verification;
@@ -182,7 +182,7 @@ static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first,
   return AC_OK;
 }
 
-/* Samples [first, first + count) of the window, whose gradients then are in `gradient`. */
+/* Samples [first, first + count) of the window. Their gradients then are in `gradient`. */
 static ac_status accumulate(const verification *v, ac_trainer *trainer, int64_t first,
                             int64_t count, float *gradient) {
   const ac_dataset *dataset = v->setup->data.train;
@@ -208,8 +208,8 @@ static ac_status feed_batch(const verification *v, ac_trainer *trainer, float *g
   return accumulate(v, trainer, 0, v->setup->flags.batch, gradient);
 }
 
-/* A micro-batch at a time: each sum of gradients in bf16 is rounded by chance, and what that loses
- * goes by the sum, which may be larger than what is left of it in the end. */
+/* A micro-batch at a time: each sum of gradients in bf16 is rounded by chance. The error depends on
+ * the sum, which may be larger than what is left of it in the end. */
 static ac_status feed_pieces(const verification *v, ac_trainer *trainer) {
   const int64_t batch = v->setup->flags.batch, elements = v->layout.first[v->layout.parameters],
                 micro_batch = ac_plan_get_info(v->plan)->micro_batch;
@@ -340,7 +340,7 @@ static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Layers whose result for a sample depends on the rest of its micro-batch. */
+/* Layers that compute a sample's result from the rest of its micro-batch as well. */
 static void print_coupled(const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
   int coupled = 0;

@@ -1,6 +1,6 @@
 /* Rounding is what may differ, as both ways begin each window with the same weights.
  *
- * A float sum in another order is off by some 1e-7 of its terms' magnitude. Over the ops of a deep
+ * A float sum in another order is off by about 1e-7 of its terms' magnitude. Over the ops of a deep
  * network that makes about 1e-6 of a gradient's own norm; ten times that is allowed, which is far
  * below what a wrong division, a dropped sample or a statistic of the wrong batch does. In 16 bits
  * most sums round to the same number all the same. More is granted only where whole batches spread
@@ -8,13 +8,13 @@
  *
  * A gradient in bf16 is rounded by chance each time something is added to it. Such a rounding is
  * off by less than a unit, which is 2^-7 of the sum at most, and by no more than half of that in
- * the mean of squares. It has no bias, and none goes by another. So the length of the difference of
- * two gradients is expected to be 2^-8 of the root of all sums' squares at most. Twice that is
+ * the mean of squares. It has no bias, and none depends on another. So the length of the difference
+ * of two gradients is expected to be 2^-8 of the root of all sums' squares at most. Twice that is
  * explained: no single rounding reaches beyond it, and a parameter that two ops read is rounded
- * twice in a micro-batch. Where sums are many this hides faults of some hundredths. But chance
- * points anywhere, and a wrong factor along the gradient. So how far the difference reaches along
- * the gradient is held against chance as well, which there has some 1/sqrt(n) of the length, of n
- * elements; beyond four times the largest standard deviation that it can have it is none.
+ * twice in a micro-batch. With many sums this hides faults of a few hundredths. But chance
+ * points anywhere, and a wrong factor points along the gradient. So the part of the difference
+ * along the gradient is compared with chance as well. Of n elements chance has about 1/sqrt(n) of
+ * its length there. A part beyond four times its largest standard deviation is not chance.
  *
  * A gradient that is itself zero but for rounding (the bias of attention's keys: softmax does not
  * see a shift) is held against a tenth of that of the norm of all gradients instead.
@@ -28,7 +28,7 @@
  * sign, Muon's products). So both ways step by the same gradient (verify.c), from the same weights,
  * with the same random numbers where weights are rounded by chance. What may differ then is the
  * last bit of the factors: the clip's norm is a sum, and the window's weight and the loss scale
- * divide. That is some 1e-7 of a step, and what 16 bits and Muon make of it stays below a
+ * divide. That is about 1e-7 of a step, and what 16 bits and Muon make of it stays below a
  * thousandth. Weights are compared all together, as a share of the way that the update has moved
  * them, in every window. */
 #include "program/verify_judge.h"
@@ -42,7 +42,7 @@ static const double rounding_by_chance = 0x1p-8; /* of a sum: its standard devia
 enum { SPREADS = 4, LENGTHS = 2, DEVIATIONS = 4 };
 #define MOST_SPREAD 0.3
 
-/* The most that a spread may excuse. In 16 bits it is no good measure by itself, as a few roundings
+/* The most that a spread may excuse. In 16 bits it is a bad measure by itself, as a few roundings
  * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
 static const struct {
   double gradient, noise, loss;
@@ -78,14 +78,14 @@ static double squared_norm_of_all(const layout *l, const float *gradient) {
   return sum;
 }
 
-/* What is no number is never explained. */
+/* A NaN or an infinity is never explained. */
 static double beyond(double distance, double explained) {
   if (!isfinite(distance) || !isfinite(explained)) return INFINITY;
   return fmax(0, distance - explained);
 }
 
 /* How much longer the difference is than rounding by chance explains, as a whole or along the
- * gradient. That of whole batches, `whole`, is rounded too. */
+ * gradient. That of whole batches, `whole`, is also rounded. */
 static double beyond_chance(const float *whole, const float *gradient, const float *squares,
                             int64_t count) {
   double sum = 0, along = 0, norm = 0, chance = 0, chance_along = 0;

@@ -14,7 +14,7 @@ typedef struct layout {
   const char **names; /* the plan's */
 } layout;
 
-/* What training whole batches left behind. */
+/* What training with whole batches gave. */
 typedef struct record {
   int64_t windows;
   float **gradients; /* [windows]: of the sum of losses, which the optimizer divides by the window's

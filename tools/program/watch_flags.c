@@ -40,8 +40,8 @@ int watch_check(const watch_flags *f, const options *o, ac_gradients gradients) 
   if (options_given_now(o, "good-every") && f->on_spike != AC_SPIKE_BACK)
     return fail_usage("--good-every has no meaning without --on-spike back");
   if (f->on_spike == AC_SPIKE_SKIP && (folded || local))
-    return fail_usage("--on-spike skip has nothing to skip with --gradients %s, whose updates are "
-                      "under way when a batch is known; give back or tell",
+    return fail_usage("--on-spike skip has nothing to skip with --gradients %s: its updates begin "
+                      "before all of a batch is known; give back or tell",
                       folded ? "folded" : "fused-local");
   return STATUS_CONTINUE;
 }

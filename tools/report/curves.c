@@ -57,7 +57,7 @@ static double value_at(const drawing *d, const history_series *s, size_t index) 
   return d->log && !(x > 0) ? NAN : x;
 }
 
-/* How many values there are to draw, and of which range. */
+/* How many values there are to draw, and their range. */
 typedef struct range {
   size_t count;
   double least, most;
@@ -81,7 +81,7 @@ static bool has_batches(const history *h) {
   return json_is_string(json_object_get(json_object_get(h->record, "flags"), "batch"));
 }
 
-/* Models that have no accuracy report none or 0, and a loss scale that stays is no curve. */
+/* Models that have no accuracy report none or 0. A loss scale that never changes is not drawn. */
 static bool is_shown(const drawing *d) {
   for (size_t run = 0; run < d->curves->count; run++) {
     const range r = range_of(d, run);
@@ -190,8 +190,8 @@ static void put_mean(FILE *pipe, const drawing *d, const history_series *s, cons
   fprintf(pipe, "%.9g %.9g\n", middle(d, s, p), p->count ? p->sum / (double)p->count : NAN);
 }
 
-/* The blocks $rawN and $meanN. What is missing stands there as NaN, where lines have gaps; the
- * means pass over gaps that are shorter than what smoothing sees at once. */
+/* The blocks $rawN and $meanN. A missing value is NaN there, and the line has a gap. The means pass
+ * over gaps that are shorter than what smoothing sees at once. */
 static void put_blocks(FILE *pipe, const drawing *d, size_t run) {
   const history_series *s = series_of(d, run);
   const size_t parts = count_parts(d, s);

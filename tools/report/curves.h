@@ -11,7 +11,7 @@ typedef struct curves {
   const history *runs;
   size_t count;
   bool log;         /* losses and gradient norms on a logarithmic scale */
-  const char *path; /* of the page: what gnuplot draws lies beside it for a while */
+  const char *path; /* of the page: gnuplot's pictures are next to it for a while */
   int pictures;     /* how many there are in the page; counted by curves_write */
 } curves;
 

@@ -88,7 +88,7 @@ static int read_lines(history *h, FILE *file) {
   const char *why = file_end_lines(&lines);
   if (why) return fail("cannot read %s: %s", h->metrics, why);
   if (h->damaged)
-    say("%s:%zu is no line of metrics and is left out%s", h->metrics, h->first_damaged,
+    say("%s:%zu is not a line of metrics and is left out%s", h->metrics, h->first_damaged,
         h->damaged > 1 ? ", as are later ones" : "");
   return STATUS_CONTINUE;
 }
@@ -186,7 +186,7 @@ static int read_object(const history *h, const char *name, json_t **object) {
   if (access(path, F_OK) != 0) return STATUS_CONTINUE;
   *object = json_file_load(path, JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(*object)) return STATUS_CONTINUE;
-  return fail("%s is damaged: %s", path, *object ? "it is no JSON object" : error.text);
+  return fail("%s is damaged: %s", path, *object ? "it is not a JSON object" : error.text);
 }
 
 static int read_record(history *h) {
@@ -215,7 +215,7 @@ static int read_evaluation(history *h) {
   int status = read_object(h, "eval.json", &h->evaluation);
   if (status != STATUS_CONTINUE || !h->evaluation) return status;
   if (is_matrix(json_object_get(h->evaluation, "confusion"))) return STATUS_CONTINUE;
-  return fail("%s/eval.json is not what accrue eval --json prints: its confusion is no matrix",
+  return fail("%s/eval.json is not what accrue eval --json prints: its confusion is not a matrix",
               h->name);
 }
 
@@ -251,7 +251,7 @@ void history_free(history *h) {
 
 /* ---- several runs ---------------------------------------------------------------------------- */
 
-/* When it last began to write: times in ISO 8601, whose order is that of text. */
+/* When it last began to write: times in ISO 8601, which sort as text. */
 static const char *last_start(const history *h) {
   const json_t *resumed = json_object_get(h->record, "resumed");
   const size_t count = json_array_size(resumed);

@@ -48,7 +48,7 @@ typedef struct history {
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */
   history_series steps, evaluations, averages; /* averages: evaluations of averaged weights */
   spike_lines spikes;
-  size_t damaged, first_damaged; /* lines that are no metrics and were left out; a line's number */
+  size_t damaged, first_damaged; /* lines without metrics that were left out; a line's number */
 } history;
 
 /* Reads a run's folder. Metrics that are missing or have damaged lines are said on stderr and kept

@@ -4,11 +4,11 @@
 
 #include <stdio.h>
 
-/* Writes `text` so that it may stand between tags and within quotes. What is no UTF-8, or no
- * character that a page may have, becomes U+FFFD. */
+/* Writes `text` so that it is safe between tags and within quotes. Bytes that are not UTF-8, and
+ * characters that a page must not have, become U+FFFD. */
 void html_text(FILE *page, const char *text);
 
-/* A name that others have chosen: its direction of writing does not reach what stands beside it. */
+/* A name that others have chosen: its direction of writing does not change the text around it. */
 void html_name(FILE *page, const char *name);
 
 #endif

@@ -21,7 +21,8 @@ static const char *after_title(const char *at) {
   return found ? found + sizeof end - 1 : NULL;
 }
 
-/* What stands before the first tag is for a file of its own, and the first tag has a fixed size. */
+/* Leaves out what only a separate file needs: all before the first tag, and this tag, which has a
+ * fixed size. */
 static const char *inside(const char *svg) {
   const char *tag = strstr(svg, "<svg");
   const char *end = tag ? strchr(tag, '>') : NULL;

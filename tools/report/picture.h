@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 typedef struct picture {
-  const char *label; /* for those who cannot see it */
+  const char *label; /* for readers that cannot see it */
   int number;        /* within the page */
   int width, height; /* as it was drawn; it takes the width that there is */
 } picture;

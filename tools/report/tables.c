@@ -235,7 +235,7 @@ static void put_row(FILE *page, const history *runs, size_t count, const char *n
   fputs("</tr>\n", page);
 }
 
-/* Whether an earlier run has the flag too, which then has its row. */
+/* Whether an earlier run has the flag: then the flag has a row already. */
 static bool is_known(const history *runs, size_t before, const char *name) {
   for (size_t run = 0; run < before; run++)
     if (flag_of(&runs[run], name)) return true;

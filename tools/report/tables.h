@@ -12,7 +12,7 @@ void tables_results(FILE *page, const history *runs, size_t count);
 /* Bytes of a window by class, as planned, and what was reached. */
 void tables_memory(FILE *page, const history *runs, size_t count);
 
-/* Flags whose values differ; of a single run those that were given. */
+/* Flags with different values; of a single run the flags that were given. */
 void tables_settings(FILE *page, const history *runs, size_t count);
 
 /* Labels against answers, of a classifier that was evaluated. */

@@ -21,11 +21,11 @@ typedef struct event_file {
   int error; /* errno of the first record that could not be written; later ones are not tried */
 } event_file;
 
-/* Makes a new file in the folder, events.out.tfevents.SECONDS.HOST.PID.NUMBER, whose name comes
- * after those that are there, and leaves these alone. False leaves the reason in errno. */
+/* Makes a new file in the folder, events.out.tfevents.SECONDS.HOST.PID.NUMBER. Its name comes after
+ * those of the files that are there, which stay as they are. False leaves the reason in errno. */
 bool event_file_open(event_file *file, const char *folder);
 void event_file_add(event_file *file, const void *data, size_t bytes);
-/* From here on whoever reads the file sees what was added. */
+/* From here on readers of the file see what was added. */
 void event_file_flush(event_file *file);
 /* The errno of what could not be written, or 0. */
 int event_file_close(event_file *file);

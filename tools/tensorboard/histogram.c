@@ -21,7 +21,7 @@ void histogram_clear(histogram *h) {
   h->min = h->max = h->sum = h->sum_squares = 0;
 }
 
-/* The first whose limit is above x: by a logarithm, then by the limits themselves. */
+/* The first bucket with a limit above x: by a logarithm, then by the limits themselves. */
 static int find_bucket(const histogram *h, double x) {
   enum { ZERO = HISTOGRAM_SIDE, MOST = HISTOGRAM_SIDE - 2 };
   const double powers = log(fabs(x) * 1e12) / log(1.1); /* below 0: x is smaller than all limits */
@@ -49,7 +49,7 @@ int histogram_read(const histogram *h, double *limits, double *counts) {
   while (first <= last && !h->counts[first]) first++;
   while (last >= first && !h->counts[last]) last--;
   for (int i = first; i <= last; i++) {
-    if (!h->counts[i] && !h->counts[i + 1]) continue; /* the last one of a run stands for it */
+    if (!h->counts[i] && !h->counts[i + 1]) continue; /* the last one of a run is enough */
     limits[written] = h->limits[i];
     counts[written++] = (double)h->counts[i];
   }

@@ -1,7 +1,7 @@
 /* --tensorboard DIR: a run's numbers as events that TensorBoard shows. They come as the JSON lines
  * of --metrics, so that both have the same: each number of an event is a scalar named EVENT/FIELD,
  * each word a text. Lines "step" are named train/FIELD, lines "eval" validation/FIELD. null,
- * which is no number, is left out.
+ * which is not a number, is left out.
  *
  * --histograms N: weights/NAME, as the window used them, and gradients/NAME, of the window's mean
  * loss, unscaled, before clipping.
@@ -36,7 +36,7 @@ void tensorboard_line(tensorboard *t, const json_t *line);
 /* Markdown. */
 void tensorboard_text(tensorboard *t, const char *tag, const char *text);
 
-/* An ac_decide, whose user is a `tensorboard`: writes histograms when it is time to. */
+/* An ac_decide; `user` is a `tensorboard`. Writes histograms when it is time to. */
 void tensorboard_decide(void *user, ac_trainer *trainer, ac_decision *decision);
 
 #endif

@@ -1,4 +1,4 @@
-/* Stands in for all of this folder where the build has no protobuf-c. */
+/* Replaces all of this folder if the build has no protobuf-c. */
 #include "tensorboard/tensorboard.h"
 
 #include "common/message.h"

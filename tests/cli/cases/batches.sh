@@ -10,7 +10,7 @@ batches() {
 }
 
 case_batches() {
-  text # 6393 bytes, of which nine tenths are 358 windows of 16
+  text # 6393 bytes; nine tenths of them are 358 windows of 16
   batches '6 6 6' --steps 3
   batches '2 2 5 5 5' --batch 2@0,5@2 --steps 5
   batches '2 2 5 5 5' --batch 2,5@2 --steps 5
@@ -46,7 +46,7 @@ case_batches() {
 
   local bad
   for bad in 2@0,@3 2@0,5 2@0,5@ 2@0,5@x 2@0,5@3eq 2@0,5@3, ,5@3 0@0,5@3 2@0,-5@3 2@0,5@-3 2.5@0,3@4 5@3ep2; do
-    refuse 2 'is no schedule such as' train gpt --data text "${tiny[@]}" --batch "$bad"
+    refuse 2 'is not a schedule such as' train gpt --data text "${tiny[@]}" --batch "$bad"
   done
   refuse 2 'says no batch for the beginning' train gpt --data text "${tiny[@]}" --batch 5@3
   refuse 2 'does not rise: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3,7@3
@@ -56,7 +56,7 @@ case_batches() {
   refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@33tok,7@48tok
   refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3samples,7@48tok
   "$FIXTURE" images . train 50
-  refuse 2 'counts tokens, and the data are none' train mlp --data . --batch 2,5@3tok
+  refuse 2 'counts tokens, but the data have none' train mlp --data . --batch 2,5@3tok
 }
 
 # Batches that grow by the noise scale: a run that has its schedule by hand is the same, killed or not, read ahead or not.
@@ -68,17 +68,17 @@ case_growth() {
   steps_of() { grep '"event":"step"' "$1" | sed -E "$times"; }
   for ahead in 0 2; do
     train "${same[@]}" --read-ahead $ahead --batch 8..20@noise --steps 1400 --metrics whole.jsonl --out whole >/dev/null
-    grown=$(sed -n 's/^batches have grown as by --batch //p' run.err)
+    grown=$(sed -n 's/^batches have grown as with --batch //p' run.err)
     [[ $grown =~ ^8@0,16@[0-9]+,20@[0-9]+$ ]] || die "grown to '$grown': $(cat run.err)"
     [[ $("$METRICS" field whole.jsonl end batches) == "\"$grown\"" ]] || die "another schedule at the end of metrics"
     [[ $(grep '"event":"growth"' whole.jsonl | grep -o '"batch":[0-9]*' | cut -d: -f2 | tr '\n' ' ') == '16 20 ' ]] ||
       die "metrics of growth: $(grep growth whole.jsonl)"
-    grep -q '^step [0-9]*  batches of 16 from here on, by a gradient noise scale of ' run.err || die "not told: $(cat run.err)"
+    grep -q '^step [0-9]*  batches of 16 from here on; the gradient noise scale is ' run.err || die "not told: $(cat run.err)"
     train "${same[@]}" --read-ahead $ahead --batch "$grown" --steps 1400 --metrics hand.jsonl --out hand >/dev/null
     cmp whole/model.safetensors hand/model.safetensors || die "by hand another model"
     cmp <(steps_of whole.jsonl) <(steps_of hand.jsonl) || die "by hand other metrics"
     train "${same[@]}" --read-ahead $ahead --batch 8..20@noise --steps 437 --metrics m.jsonl --out model >/dev/null
-    grep -q '^critical batch about .*; yours is 8: ' run.err || die "another batch beside it: $(cat run.err)"
+    grep -q '^critical batch about .*; yours is 8: ' run.err || die "another batch with it: $(cat run.err)"
     run train --resume --steps 991 --out model >/dev/null
     run train --resume --steps 1400 --out model >/dev/null
     cmp whole/model.safetensors model/model.safetensors || die "another model after it went on"
@@ -90,7 +90,7 @@ case_growth() {
   grep -q 'Effective batch' page.html || die "no curve of batches"
   grep -q "Batches have grown by the gradients' noise: .*$grown" page.html || die "no schedule in the report"
   train "${same[@]}" --batch 8..20@noise --epochs 30 --metrics epochs.jsonl --out epochs >/dev/null
-  grown=$(sed -n 's/^batches have grown as by --batch //p' run.err)
+  grown=$(sed -n 's/^batches have grown as with --batch //p' run.err)
   [[ $grown == 8@0,16@* ]] || die "by epochs grown to '$grown'"
   train "${same[@]}" --batch "$grown" --epochs 30 --metrics hand.jsonl --out hand >/dev/null
   cmp epochs/model.safetensors hand/model.safetensors || die "by epochs another model"
@@ -102,7 +102,7 @@ case_growth() {
   run report few --out page.html
   grep -q "Batches have not grown by the gradients' noise: .*8@0" page.html || die "grown in the report"
 
-  # A plan is for the largest, in micro-batches of which the smallest has several.
+  # A plan is for the largest batch, and the smallest batch has several micro-batches.
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise >plan
   grep -q 'batch *50 samples' plan || die "not planned for the largest: $(cat plan)"
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise --json >plan
@@ -111,15 +111,15 @@ case_growth() {
   local bad
   for bad in 4..@noise ..8@noise 4..8 4...8@noise 4..8@3 4..8@noise,9@3 0..8@noise 4..8@nois 4.5..8@noise; do
     [[ $bad != 4..8 ]] || continue
-    refuse 2 'is no growth such as' train gpt --data text "${tiny[@]}" --batch "$bad"
+    refuse 2 'is not a growth such as' train gpt --data text "${tiny[@]}" --batch "$bad"
   done
   refuse 2 'not a whole number' train gpt --data text "${tiny[@]}" --batch 4..8
   refuse 2 'does not grow: 8 is not above 8' train gpt --data text "${tiny[@]}" --batch 8..8@noise
   refuse 2 'and --noise-scale is off' train gpt --data text "${tiny[@]}" --batch 4..8@noise --noise-scale off
   for bad in fused fused-local; do
-    refuse 2 'noise of gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients $bad
+    refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients $bad
   done
-  refuse 2 'noise of gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients folded --clip 0
+  refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients folded --clip 0
   refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 4..8@noise --micro-batch 4
   refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 1..8@noise
   refuse 2 'how many updates --epochs 3 are' train gpt --data text "${tiny[@]}" --batch 4..8@noise --epochs 3

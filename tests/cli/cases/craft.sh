@@ -1,4 +1,4 @@
-# What is done to parameters by name, to gradients and to weights beside the update: --freeze, --group, --clip-by, --ema.
+# Changes of single parameters, of gradients and of weights around the update: --freeze, --group, --clip-by, --ema.
 
 case_craft() {
   text
@@ -57,7 +57,7 @@ case_craft() {
   ! cmp -s value/model.safetensors adaptive/model.safetensors || die "--clip-by value and adaptive are the same"
   # shellcheck disable=SC2086
   refuse 2 '--clip-by has no meaning without --clip' train $model --clip-by each --clip 0 --out none
-  refuse 2 '--clip-by has no meaning without --clip, or that of a --group' \
+  refuse 2 '--clip-by has no meaning without --clip, or a --group with clip' \
     train $model --clip-by value --clip 0 --group '*:decay=0' --out none
   run train $model --clip-by value --clip 0 --group '*:clip=0.01' --steps 1 --out grouped >/dev/null
 

@@ -18,7 +18,7 @@ as_reader() {
   esac
 }
 
-# Every reader reads its own format, gzip too, and calls the others by their names.
+# Every reader reads its own format, also compressed by gzip, and names the other formats.
 case_formats() {
   mkdir all packed
   "$FIXTURE" formats all
@@ -40,13 +40,13 @@ case_formats() {
     run "${command[@]}" >unzipped
     cmp plain unzipped || die "another plan for gzip data of ${file%:*}"
   done
-  # A picture among texts is named; whoever means it can have its bytes.
+  # A picture among texts is refused by name; --binary reads its bytes.
   mkdir mixed
   cp all/text all/png mixed
   as_reader 1 mixed
   refuse 1 'mixed/png is a PNG picture, not text' "${command[@]}"
   run "${command[@]}" --binary >/dev/null
-  # Classifiers' data are no text.
+  # Classifiers' data are not text.
   "$FIXTURE" images . train 30
   mkdir digits && mv train-* digits
   as_reader 1 digits
@@ -163,7 +163,7 @@ case_described() {
   done
 }
 
-# A file that lacks a tensor is no smaller model, and a head of its own is no embedding.
+# A file that lacks a tensor is not taken for a smaller model, nor a separate head for an embedding.
 case_layers_missing() {
   text
   train --layers 3 --steps 1 --out a >/dev/null

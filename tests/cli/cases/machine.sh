@@ -71,7 +71,7 @@ case_auto_device() {
     kill $pid
     stopped $pid 143
   done
-  ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL, whose libraries have other names
+  ((drivers[opencl] > 0)) || exit 77 # another driver than PoCL: its libraries have other names
   ((drivers[cpu] == 0 && drivers[auto] == 0)) || die "PoCL stays: ${drivers[auto]} of its mappings"
   ((most[auto] < most[cpu] + 16384)) || die "${most[auto]} KiB resident, ${most[cpu]} with --device cpu"
 }
@@ -92,5 +92,5 @@ case_no_device() {
   echo "$CRASHING" >vendors/crashing.icd
   export OCL_ICD_VENDORS=$work/vendors
   run train gpt --data text "${small[@]}" --steps 1 --device auto
-  grep -q 'an OpenCL driver crashes while a GPU is looked for; the CPU is taken' run.err || die "$(cat run.err)"
+  grep -q 'an OpenCL driver crashed while Accrue looked for a GPU; the CPU is used' run.err || die "$(cat run.err)"
 }

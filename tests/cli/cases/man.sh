@@ -20,7 +20,7 @@ man_of() { # WORD...: the command
   done
   # What is typed must come out as it is typed.
   ! grep -v '^\.' "$page" | grep -E '(^|[^\])-' || die "$name has hyphens that are not minus signs"
-  # Sentences too, points, quotes and backslashes as they are.
+  # Sentences must also come out so: points, quotes and backslashes as they are.
   sed -nE 's/^  --[^ ]+ .{0,40}  +([^(]*)( \(.*)?$/\1/p' help | while read -r flag; do
     grep -qF -- "$flag" plain || die "$name lacks the words '$flag'"
   done

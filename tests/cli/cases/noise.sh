@@ -60,5 +60,5 @@ case_noise_layers() {
   grep -q 'Noise of gradients at step 60' page.html || die "not in the report"
   grep -q 'Noise scale, samples' page.html || die "no table"
   refuse 2 'has no meaning with --noise-scale off' train gpt --data text "${tiny[@]}" --noise-layers 5 --noise-scale off
-  refuse 2 'goes by gradients that are kept' train gpt --data text "${tiny[@]}" --noise-layers 5 --gradients fused
+  refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --noise-layers 5 --gradients fused
 }

@@ -1,5 +1,5 @@
-# A plan that is refused says what others would need: each of them, with the flags and the size that it is offered with, is
-# a plan, and with less memory than its amount can stand for it is none, unless it is offered with "at most".
+# If a plan is refused, offers say what other plans would need. Each offer, with its flags and its size, is a plan. With
+# less memory than its rounded amount it is not, unless the offer says "at most".
 
 # pick WORD...: one of them, drawn.
 pick() {
@@ -54,7 +54,7 @@ tenths() {
   }'
 }
 
-# follow FILE: all that the table in it offers, of which each row stands by itself.
+# follow FILE: all that the table in it offers. Each row is checked by itself.
 follow() {
   local least amount unit fits words row most said
   said="${flags[*]}: $(<"$1")"
@@ -62,7 +62,7 @@ follow() {
   least=$(sed -n 's/.*needs at least [^(]*(\([0-9]*\) bytes.*/\1/p' "$1")
   plan_with "$least" || die "not the least: $said: $(<err)"
   ! plan_with $((least - 1)) || die "not the least: $said"
-  # A row: an amount, whether it fits, flags, and behind two spaces at least what they change.
+  # A row: an amount, whether it fits, flags, and after at least two spaces what they change.
   while read -r row; do
     read -r amount unit fits row <<<"${row#<= }"
     [[ $row == --*'  '* && $fits =~ ^(yes|no)$ ]] || die "no row: '$row': $said"
@@ -87,7 +87,7 @@ follow_offers() {
   follow table
 }
 
-# draw_and_follow SEED COUNT SHARE: so many models, of whose flags SHARE % are given.
+# draw_and_follow SEED COUNT SHARE: COUNT models, each with SHARE % of its flags.
 draw_and_follow() {
   local flags drawn share=$3
   RANDOM=$1

@@ -55,7 +55,7 @@ case_outputs() {
   mkdir odd
   mkfifo odd/model.safetensors
   refuse 1 'odd/model.safetensors is a pipe, a socket or a device' train gpt --data text "${tiny[@]}" --steps 3 --out odd
-  [[ -p odd/model.safetensors && $(ls odd) == model.safetensors ]] || die "left behind: $(ls odd)"
+  [[ -p odd/model.safetensors && $(ls odd) == model.safetensors ]] || die "files that remain: $(ls odd)"
 }
 
 case_outputs_kept() {
@@ -79,7 +79,7 @@ case_outputs_kept() {
   cp mixed before
   refuse 2 'does not hold metrics' "${wrong[@]}" --data text --metrics mixed
   cmp mixed before
-  # Names of a run's files, of which some are not there yet, in its folder or in that of another run.
+  # Names of a run's files, some of them not there yet, in its folder or in that of another run.
   for file in new/model.safetensors new/state-0000000003.safetensors new/run.json run/best.safetensors run/config.json; do
     refuse 2 "--metrics $file is the name of a run's own file" "${wrong[@]}" --data text --metrics $file
     refuse 2 "--tensorboard $file is" "${wrong[@]}" --data text --tensorboard $file
@@ -113,7 +113,7 @@ case_outputs_kept() {
   train --steps 3 --out new --metrics shared >/dev/null
 }
 
-# A run whose outputs lie in the folder of its data goes on, and the next one learns from the same text.
+# A run with outputs in the folder of its data can be resumed, and the next one learns from the same text.
 case_outputs_in_data() {
   mkdir texts clean
   seq 1 1500 >texts/book
@@ -128,7 +128,7 @@ case_outputs_in_data() {
   grep -q 'left out of the data in \.' ../run.err || die "nothing is said: $(cat ../run.err)"
   (($(grep -c '"event":"step"' m) == 7)) || die "not 7 steps in the metrics"
   "$ACCRUE" report out --out report.html >/dev/null
-  # Another run beside it, and an evaluation that has no --out of its own: the same data as in a clean folder.
+  # A second run in the same folder, and an evaluation without its own --out: the same data as in a clean folder.
   "$ACCRUE" "${same[@]}" --steps 7 --metrics other --out second >/dev/null 2>&1
   (cd ../clean && "$ACCRUE" "${same[@]}" --steps 7 --out ../whole >/dev/null 2>&1)
   cmp second/model.safetensors ../whole/model.safetensors || die "outputs of a run were learned"
@@ -242,5 +242,5 @@ case_folders() {
   chmod 0755 .
   setpriv --reuid 65534 --regid 65534 --clear-groups env HOME=/dev/null \
     "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 2 --keep 0 --out unread >out 2>err || die "$(cat err)"
-  (($(grep -c 'unread cannot be locked (Permission denied): nothing keeps a second run' err) == 1)) || die "$(cat err)"
+  (($(grep -c 'unread cannot be locked (Permission denied): a second run could write' err) == 1)) || die "$(cat err)"
 }

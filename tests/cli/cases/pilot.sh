@@ -83,24 +83,24 @@ case_pilot() {
   refuse_pilot 2 'its --steps is not the same' --steps 7 --eval-every 2 --grid lr=1e-3,1e-2 --grid batch=4,8 --seeds 3 \
     --target-loss 5.3 --out pilot
   echo '{' >pilot/pilot.json
-  refuse_pilot 2 'is no record of a pilot' --steps 6 --out pilot
+  refuse_pilot 2 'is not a record of a pilot' --steps 6 --out pilot
   compgen -G 'pilot/run-0001/*.safetensors' >/dev/null && die "models of a pilot stay"
   compgen -G 'micro/run-0001/*.safetensors' >/dev/null && die "averages of a pilot stay"
   [[ -s pilot/run-0012/metrics.jsonl && -s pilot/run-0012/run.json ]] || die "the metrics of a pilot's runs are gone"
 
   # A run that diverges is a result.
   pilot --steps 4 --grid lr=1e-3,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out diverged >out
-  grep -qE '^1e30 +1, 1 diverged +0 +- ' out || die "divergence is no result: $(cat out)"
+  grep -qE '^1e30 +1, 1 diverged +0 +- ' out || die "a run that diverged is not in the table: $(cat out)"
   grep -q '^least loss: lr 1e-3' out || die "$(cat out)"
   pilot --steps 4 --grid lr=1e29,1e30 --clip 0 --optimizer sgd --momentum 0 --weight-decay 0 --warmup 0 --out all --svg all.svg >out
   grep -q '^all cells have runs that diverged' out || die "$(cat out)"
   # Someone stops it, or the time is over; it goes on.
   pilot --steps 3 --grid lr=1e-3,1e-2 --max-minutes 1e-7 --out timed >out
-  [[ ! -s out ]] || die "a pilot whose time is over has a result"
-  grep -q '^stopped; the same command goes on' run.err || die "$(cat run.err)"
+  [[ ! -s out ]] || die "a pilot without time has a result"
+  grep -q '^stopped; the same command resumes from' run.err || die "$(cat run.err)"
   pilot --steps 3 --grid lr=1e-3,1e-2 --out timed >out
   grep -q '^1e-2 ' out || die "$(cat out)"
-  # The limit is that of one start, of a run in hand, too.
+  # The limit is for one start, and also ends a run that has begun.
   pilot --steps 3000 --max-minutes 1e-3 --out later >out
   [[ ! -s out ]] || die "a pilot of 60 ms: $(cat out)"
   pilot --steps 3000 --out later >out
@@ -250,7 +250,7 @@ case_pilot_parts() {
   cat out
   (($(awk '$4 == 1' out | wc -l) == 4 && $(awk '$4 == 2' out | wc -l) == 2 && $(awk '$4 == 4' out | wc -l) == 1 &&
     $(awk '$4 == 8' out | wc -l) == 1)) || die "the rungs are others"
-  # The one that came to the end has the bits of a run without a rung, as its rates go by the whole.
+  # The run that came to the end has the bits of a run without rungs, as its rates depend on all of its steps.
   local lr clip
   read -r lr clip _ < <(awk '$4 == 8' out)
   run train "${tiny_pilot[@]}" --steps 8 --lr "$lr" --clip "$clip" --out run --metrics m >/dev/null
@@ -273,7 +273,7 @@ case_pilot_parts() {
     die "what is without dropout has some"
   # A switch, as an axis and switched off.
   run pilot resnet --data images --depth 8 --width 4 "${pinned[@]}" --batch 4 --steps 2 --grid flip=on,off --out switch >/dev/null
-  grep -q '"flip": true' switch/run-0001/run.json && grep -q '"flip": false' switch/run-0002/run.json || die "a switch is no axis"
+  grep -q '"flip": true' switch/run-0001/run.json && grep -q '"flip": false' switch/run-0002/run.json || die "a switch does not work as an axis"
   run pilot resnet --data images --depth 8 --width 4 "${pinned[@]}" --batch 4 --steps 2 --flip --ablate flip --out off >/dev/null
   grep -q '"flip": true' off/run-0001/run.json && grep -q '"flip": false' off/run-0002/run.json || die "a switch is not switched off"
   # Values with commas.

@@ -19,8 +19,8 @@ case_policy() {
   refuse_policy "refuses --lr 0.01: its max_lr is 0.001" '"max_lr": 1e-3' --lr 0.01
   refuse_policy "refuses --clip 1: its max_clip is 0.5" '"max_clip": 0.5'
   refuse_policy "refuses --clip 0: its max_clip is 0.5" '"max_clip": 0.5' --clip 0
-  refuse_policy "refuses --clip-by value: its max_clip is of norms" '"max_clip": 1' --clip-by value --clip 0.1
-  refuse_policy "refuses --clip-by adaptive: its max_clip is of norms" '"max_clip": 1' --clip-by adaptive --clip 0.1
+  refuse_policy "refuses --clip-by value: its max_clip limits norms" '"max_clip": 1' --clip-by value --clip 0.1
+  refuse_policy "refuses --clip-by adaptive: its max_clip limits norms" '"max_clip": 1' --clip-by adaptive --clip 0.1
   refuse_policy "refuses --group *.bias:lr=20: its max_lr is 0.01" '"max_lr": 1e-2' --lr 1e-3 --group '*.bias:lr=20'
   refuse_policy "refuses --group *.bias:clip=2: its max_clip is 1" '"max_clip": 1' --group '*.bias:lr=1' --group '*.bias:clip=2'
   refuse_policy "refuses --group *:clip=0: its max_clip is 1" '"max_clip": 1' --group '*:clip=0'
@@ -29,7 +29,7 @@ case_policy() {
   refuse_policy "its require_validation asks" '"require_validation": true'
   refuse_policy "its max_eval_every asks" '"max_eval_every": 2'
   refuse_policy "refuses --eval-every 3: its max_eval_every is 2" '"max_eval_every": 2' --eval-every 3
-  refuse_policy "refuses --seed 3: it is none of its seeds" '"seeds": [1, 2]' --seed 3
+  refuse_policy "refuses --seed 3: its seeds do not include it" '"seeds": [1, 2]' --seed 3
   refuse_policy "its max_memory is 4.0 KiB; give --memory" '"max_memory": "4KiB"'
   refuse_policy "its max_memory is 4.0 KiB" '"max_memory": 4096'
 
@@ -59,15 +59,15 @@ case_policy() {
   cmp broken/model.safetensors whole/model.safetensors || die "a run that its policy ended goes on otherwise"
 
   # Rates that rise above --lr later, and those of parameters that muon leaves to adamw.
-  refuse_policy 'refuses the schedule, whose highest rate is 0.024: its max_lr is 0.01' '"max_lr": 0.01' --lr 0.001 --warmup 0 \
+  refuse_policy 'refuses the schedule: its highest rate is 0.024, and max_lr is 0.01' '"max_lr": 0.01' --lr 0.001 --warmup 0 \
     --schedule step --lr-period 1 --lr-factor 24 --steps 2
-  refuse_policy 'refuses the schedule, whose highest rate is 0.27' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule exponential \
+  refuse_policy 'refuses the schedule: its highest rate is 0.27' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule exponential \
     --lr-factor 3 --steps 4
-  refuse_policy 'refuses the schedule, whose highest rate is 1' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule multistep \
+  refuse_policy 'refuses the schedule: its highest rate is 1' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule multistep \
     --lr-factor 10 --lr-milestones 1,2
   refuse_policy 'refuses the schedule' '"max_lr": 0.01' --lr 0.01 --warmup 0 --schedule cyclic --lr-period 2 --lr-cycle exp-range \
     --lr-factor 5 --steps 9
-  refuse_policy 'refuses --adamw-rate 1000, by which the highest rate is 10: its max_lr is 0.01' '"max_lr": 0.01' --optimizer muon \
+  refuse_policy 'refuses --adamw-rate 1000: with it the highest rate is 10, and its max_lr is 0.01' '"max_lr": 0.01' --optimizer muon \
     --lr 0.01 --adamw-rate 1000
   refuse_policy 'refuses --group *.bias:lr=2' '"max_lr": 0.01' --lr 0.002 --warmup 0 --schedule step --lr-period 2 --lr-factor 3 \
     --group '*.bias:lr=2' --optimizer muon --adamw-rate 1.5
@@ -113,22 +113,22 @@ case_policy_refused() {
   refuse_policy 'has the unknown rule "max_rate"' '"max_rate": 1'
   local rule
   for rule in max_lr max_clip max_gradient_norm max_minutes; do
-    refuse_policy "no good value for $rule: it must be a number above 0" "\"$rule\": \"1\""
-    refuse_policy "no good value for $rule" "\"$rule\": 0"
+    refuse_policy "wrong value for $rule: it must be a number above 0" "\"$rule\": \"1\""
+    refuse_policy "wrong value for $rule" "\"$rule\": 0"
   done
   for rule in min_batch max_batch max_steps max_eval_every; do
-    refuse_policy "no good value for $rule: it must be a whole number" "\"$rule\": 1.5"
-    refuse_policy "no good value for $rule" "\"$rule\": 0"
+    refuse_policy "wrong value for $rule: it must be a whole number" "\"$rule\": 1.5"
+    refuse_policy "wrong value for $rule" "\"$rule\": 0"
   done
   for rule in max_memory max_host_memory; do
-    refuse_policy "no good value for $rule: it must be a size" "\"$rule\": \"64MB\""
-    refuse_policy "no good value for $rule" "\"$rule\": true"
+    refuse_policy "wrong value for $rule: it must be a size" "\"$rule\": \"64MB\""
+    refuse_policy "wrong value for $rule" "\"$rule\": true"
   done
-  refuse_policy 'no good value for require_validation: it must be true or false' '"require_validation": 1'
-  refuse_policy 'no good value for seeds: it must be a list' '"seeds": 1'
-  refuse_policy 'no good value for seeds' '"seeds": []'
-  refuse_policy 'no good value for seeds' '"seeds": [1.5]'
-  refuse_policy 'no good value for seeds' "\"seeds\": [$(seq -s, 65)]"
+  refuse_policy 'wrong value for require_validation: it must be true or false' '"require_validation": 1'
+  refuse_policy 'wrong value for seeds: it must be a list' '"seeds": 1'
+  refuse_policy 'wrong value for seeds' '"seeds": []'
+  refuse_policy 'wrong value for seeds' '"seeds": [1.5]'
+  refuse_policy 'wrong value for seeds' "\"seeds\": [$(seq -s, 65)]"
   refuse_policy 'duplicate' '"max_lr": 1, "max_lr": 2'
   local begin=(train gpt --data text "${tiny[@]}" --out never --policy policy.json)
   echo '{"max_lr": 1}' >policy.json
@@ -138,7 +138,7 @@ case_policy_refused() {
   echo '[1]' >policy.json
   refuse 2 'not an object of JSON' "${begin[@]}"
   echo '{"version": 1,' >policy.json
-  refuse 2 'policy.json is no policy' "${begin[@]}"
+  refuse 2 'policy.json is not a policy' "${begin[@]}"
   rm policy.json
   refuse 1 'policy.json' "${begin[@]}"
   # docs/reference/files.md names each rule that the program knows.
@@ -147,7 +147,7 @@ case_policy_refused() {
   done
 }
 
-# A pause is no end: what goes on has the bits of one that never paused.
+# A run that pauses and is resumed has the bits of one that never paused.
 case_minutes() {
   text
   refuse 2 'out of range' train gpt --data text --max-minutes 0
@@ -170,10 +170,10 @@ case_tokens() {
   text # windows of 16 bytes; a batch of 6 has 96
   local bad
   for bad in 0 0.5 -5 5x 5m 5kk 1e3 k 1.2.3 0x10 inf 9999999999G; do
-    refuse 2 "--max-tokens $bad is no number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"
+    refuse 2 "--max-tokens $bad is not a number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"
   done
   "$FIXTURE" images . train 50
-  refuse 2 'counts tokens, and the data are none' train mlp --data . --max-tokens 5k
+  refuse 2 'counts tokens, but the data have none' train mlp --data . --max-tokens 5k
   train --steps 6 --eval-every 2 --out whole --metrics whole.jsonl
   train --steps 6 --eval-every 2 --out parts --metrics parts.jsonl --max-tokens 0.1k >out
   grep -q '^out of tokens after 2 updates, validation loss' out || die "$(cat out)"

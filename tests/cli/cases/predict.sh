@@ -33,7 +33,7 @@ case_predict() {
   run predict --model mlp --images $images --split train --device cpu | tail -n +2 | wc -l | grep -qx 45 || die "another split"
   # Of a file alone eval takes the last tenth, and all when it is asked for.
   run eval --model mlp --images $images --labels $labels --device cpu | grep -q '^data  *5 of .* --split all takes all 50$' ||
-    die "who evaluates a part is not told"
+    die "eval does not say that it takes a part"
   run eval --model mlp --images $images --labels $labels --device cpu --split all --json >out
   grep -q '"split": "all"' out || die "not all: $(cat out)"
   grep -q '"samples": 50' out || die "not all: $(cat out)"
@@ -65,12 +65,12 @@ case_init_folder() {
   grep -q '"eos_token_id": 251' ours/config.json || die "eos is lost: $(cat ours/config.json)"
   cmp theirs/tokenizer.json ours/tokenizer.json
   cmp theirs/merges.txt ours/merges.txt
-  [[ ! -e ours/README.md && ! -e ours/vocab.json ]] || die "more is carried along than the tokenizer: $(ls ours)"
+  [[ ! -e ours/README.md && ! -e ours/vocab.json ]] || die "more is copied than the tokenizer: $(ls ours)"
   # One that is there already is someone's, until a run is replaced.
   mkdir mine && echo mine >mine/tokenizer.json
   "$ACCRUE" train gpt --data text "${tiny[@]}" --init theirs --steps 1 --out mine >/dev/null 2>err || die "$(cat err)"
   [[ $(cat mine/tokenizer.json) == mine ]] || die "a tokenizer was written over"
-  grep -q 'mine/tokenizer.json stays as it is, though theirs/tokenizer.json is not the same' err || die "$(cat err)"
+  grep -q 'mine/tokenizer.json stays as it is; theirs/tokenizer.json is different' err || die "$(cat err)"
   cmp theirs/merges.txt mine/merges.txt
   train --init theirs --steps 1 --out mine >/dev/null
   cmp theirs/tokenizer.json mine/tokenizer.json
@@ -93,7 +93,7 @@ case_shorter_context() {
   run eval --model long --data text --context 8 --device cpu --json | grep '"loss"' >long.loss
   cmp short.loss long.loss || die "another loss: $(cat short.loss long.loss)"
   refuse 2 '--context 32 is more than the 16 positions of long/model.safetensors' train gpt --data text --init long --context 32
-  # What is gone on with keeps its shape.
+  # What is resumed keeps its shape.
   run train --resume --steps 2 --out short >/dev/null
 }
 

@@ -1,4 +1,4 @@
-# Learning rates by flags: what a run of eight updates goes by, runs that go on, and the range test.
+# Learning rates by flags: the rates of eight updates, runs that are resumed, and the range test.
 
 # rates LIST FLAG...: the rates of the updates, to six digits.
 rates() {

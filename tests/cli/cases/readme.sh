@@ -8,7 +8,7 @@ page_commands() {
 }
 
 # run_page FILE: runs its commands in a folder with what they read, for a few steps, and counts them in `count`. A command
-# that is not known here fails the test: whoever writes it there says here what it needs.
+# that is not known here fails the test: if a page gets a new command, say here what it needs.
 run_page() {
   local line more source=$here/../..
   while read -r line; do

@@ -1,6 +1,6 @@
 # `accrue report`: a page about runs.
 
-# steps FIRST LAST: lines of metrics whose loss falls, and whose rate rises.
+# steps FIRST LAST: lines of metrics with a loss that falls and a rate that rises.
 steps() {
   awk -v first="$1" -v last="$2" 'BEGIN { for (i = first; i <= last; i++)
     printf "{\"event\":\"step\",\"step\":%d,\"loss\":%g,\"lr\":%g,\"grad_norm\":1,\"loss_scale\":1,\"samples_per_s\":10}\n",
@@ -23,7 +23,7 @@ report() {
   "$PAGE" page.html || die "a damaged page of $*"
 }
 
-# The pictures have curves of each run, and name it beside a piece of its line.
+# The pictures have curves of each run, with its name next to a piece of its line.
 case_report() {
   need_gnuplot
   text
@@ -117,7 +117,7 @@ case_report_metrics() {
 
   { steps 1 9; echo '{"event":"step","step":1'; echo nothing; steps 10 30; printf '{"event":"st'; } >again/metrics.jsonl
   report again
-  grep -qx 'again/metrics.jsonl:10 is no line of metrics and is left out, as are later ones' run.err || die "$(cat run.err)"
+  grep -qx 'again/metrics.jsonl:10 is not a line of metrics and is left out, as are later ones' run.err || die "$(cat run.err)"
   grep -q 'metrics.jsonl</bdi> line 10 is damaged and left out, as are 2 later ones' page.html || die "the page does not say so"
   sed '/class="note"/d' page.html | cmp - whole || die "the other lines count differently"
 
@@ -165,7 +165,7 @@ case_report_refused() {
   echo '{"model": "mlp"' >empty/run.json
   refuse 1 'empty/run.json is damaged: ' report run empty
   echo '[]' >empty/run.json
-  refuse 1 'empty/run.json is damaged: it is no JSON object' report run empty
+  refuse 1 'empty/run.json is damaged: it is not a JSON object' report run empty
   echo '{}' >empty/run.json
   refuse 1 'empty/run.json is damaged: it has no flags' report run empty
   echo '{"confusion": [[1, 2], [3]]}' >run/eval.json
@@ -176,7 +176,7 @@ case_report_refused() {
   echo 'keep, Written by accrue report, version 0' >page.html
   (PATH=/dev/null && refuse_report) || exit
   grep -q keep page.html || die "the old page is gone"
-  (($(find . -name '*.html*' | wc -l) == 1)) || die "left behind: $(ls)"
+  (($(find . -name '*.html*' | wc -l) == 1)) || die "files that remain: $(ls)"
 }
 
 # Without gnuplot, and without other programs.

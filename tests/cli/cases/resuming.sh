@@ -37,7 +37,7 @@ case_resume_unasked() {
   train "${steady[@]}" --steps 3 --save-every 1 --out model >/dev/null
   for outcome in done stopped; do
     cp -r model before
-    refuse 2 'model holds a run already (run.json): go on with it by --resume, name another folder with --out, or replace' \
+    refuse 2 'model holds a run already (run.json): resume it with --resume, name another folder with --out, or replace' \
       "${begin[@]}" --out model
     refuse 2 'model holds a run already' "${begin[@]}" --out model --layers 2 --metrics none
     refuse 2 'model holds a run already' train gpt --config model/run.json --out model
@@ -53,7 +53,7 @@ case_resume_unasked() {
     rm -r one
   done
   mkdir one && touch one/notes one/state-2.safetensors one/state-00000000002.safetensors "one/state- 000000002.safetensors"
-  "$ACCRUE" "${begin[@]}" --out one >/dev/null 2>err || die "odd names are no run: $(cat err)"
+  "$ACCRUE" "${begin[@]}" --out one >/dev/null 2>err || die "odd names were taken for a run: $(cat err)"
 
   # What is replaced stays until there is something in its place: a run that diverges costs no older one anything.
   cp -r model before
@@ -96,7 +96,7 @@ case_resume_unasked() {
   run train mlp --data . --device cpu --hidden 8 --steps 2 --out model --overwrite >/dev/null
   [[ $(echo $(ls model)) == 'metrics.jsonl model.safetensors run.json state-0000000002.safetensors' ]] || die "$(ls model)"
 
-  # The record is that of the model beside it, be it of a run without states that was stopped.
+  # The record is that of the model in the folder, also if a run without states was stopped.
   rm -r model && cp -r before model
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 1000000 --keep 0 --max-minutes 0.003 --out model --overwrite \
     >/dev/null 2>err || die "$(cat err)"
@@ -111,7 +111,7 @@ case_resume_unasked() {
   said 'state-0000000009.safetensors is the state of another step; an older state is tried'
   said 'going on after step 3'
 
-  # Whose states are is in themselves where the record is damaged.
+  # If the record is damaged, states say themselves which run they belong to.
   rm -r model && cp -r before model
   echo '{' >model/run.json
   train "${steady[@]}" --steps 1 --keep 0 --out model >/dev/null
@@ -126,8 +126,8 @@ case_resume_unasked() {
 case_resume_nothing() {
   text
   local begin=(train gpt --data text "${tiny[@]}" "${steady[@]}")
-  refuse 2 'typo has no state to go on with; --resume-or-start would begin the run' "${begin[@]}" --steps 2 --resume --out typo
-  refuse 2 'typo holds no run to go on with: there is no typo/run.json' train --resume --out typo
+  refuse 2 'typo has no state to resume; --resume-or-start would begin the run' "${begin[@]}" --steps 2 --resume --out typo
+  refuse 2 'typo holds no run to resume: there is no typo/run.json' train --resume --out typo
   refuse 2 '--resume needs --out DIR' train --resume
   [[ ! -e typo ]] || die "a run that was refused left a folder"
   "$ACCRUE" "${begin[@]}" --steps 2 --resume-or-start --out job >/dev/null 2>err || die "$(cat err)"
@@ -140,13 +140,13 @@ case_resume_nothing() {
   "$ACCRUE" "${begin[@]}" --epochs 2 --batch 300 --out passes >/dev/null 2>err || die "$(cat err)"
   refuse 2 '--epochs 1 is less than the run in passes has trained for' train --resume --epochs 1 --out passes
   run train --resume --epochs 2 --out passes >/dev/null
-  # A run that keeps no state cannot be gone on with, nor is it replaced.
+  # A run that keeps no state cannot be resumed, nor is it replaced.
   "$ACCRUE" "${begin[@]}" --steps 2 --keep 0 --out stateless >/dev/null 2>err || die "$(cat err)"
   cp -r stateless before.2
-  refuse 2 'stateless has no state to go on with, but model.safetensors' train --resume --out stateless
-  refuse 2 'stateless has no state to go on with, but model.safetensors' "${begin[@]}" --resume-or-start --out stateless
+  refuse 2 'stateless has no state to resume, but model.safetensors' train --resume --out stateless
+  refuse 2 'stateless has no state to resume, but model.safetensors' "${begin[@]}" --resume-or-start --out stateless
   diff -r before.2 stateless || die "a run that was refused has changed the folder"
-  # Whose states are is told by themselves where the record is lost; a record with an id that is none is refused.
+  # If the record is lost, states say themselves which run they belong to. A record with a malformed id is refused.
   rm job/run.json
   cp job/state-0000000003.safetensors job/state-0000000009.safetensors
   train "${steady[@]}" --steps 4 --resume --out job >/dev/null
@@ -159,7 +159,7 @@ case_resume_nothing() {
   mv before moved
   train "${steady[@]}" --steps 4 --resume --out moved >/dev/null
   [[ ! -e before ]] || die "the run goes on elsewhere"
-  rm -r moved/state* && fails 2 'moved has no state to go on with, but model.safetensors' train --resume --out moved
+  rm -r moved/state* && fails 2 'moved has no state to resume, but model.safetensors' train --resume --out moved
 }
 
 # stop_first FLAG...: trains with a window of many micro-batches, and sends SIGTERM as soon as it is caught, or a little
@@ -170,7 +170,7 @@ stop_first() {
   "$ACCRUE" train mlp --data . "${long[@]}" "${@:2}" >out 2>run.err &
   local pid=$!
   for ((i = 0; i < 1500; i++)); do
-    if grep -qs '"event":"plan"' m; then # from here on it is no shell any more
+    if grep -qs '"event":"plan"' m; then # from here on the process is accrue, not a shell
       caught=$(sed -n 's/^SigCgt:[^0-9a-f]*//p' /proc/$pid/status)
       ((16#${caught:-0} >> 14 & 1)) && break
     fi
@@ -182,7 +182,7 @@ stop_first() {
   ! grep -q '"event":"step"' m || die "there was an update"
 }
 
-# A run that is stopped before its first update costs no older one anything, and can be gone on with.
+# A run that is stopped before its first update costs no older one anything, and can be resumed.
 case_resume_from_nothing() {
   [[ -r /proc/self/status ]] || exit 77
   "$FIXTURE" images . train 2000
@@ -226,7 +226,7 @@ case_keep() {
     grep -q "$newest.*; an older state is tried" run.err || die "no word of the damage: $(cat run.err)"
     said 'going on after step 2'
     cmp whole/model.safetensors model/model.safetensors
-    # What is damaged in its header does not tell whose it is, and stays.
+    # A state with a damaged header does not say which run it belongs to, and stays.
     local stay='2 3 5 '
     [[ $damage != data ]] || stay='3 5 '
     [[ $(steps_in model) == "$stay" ]] || die "states $(steps_in model) after damage to $damage"
@@ -246,7 +246,7 @@ case_keep() {
   rm -r model && cp -r good model
   for state in model/state-*; do : >"$state"; done
   cp -r model before
-  fails 1 'no state in model can be gone on with' train gpt --data text "${tiny[@]}" --steps 5 --resume --out model
+  fails 1 'no state in model can be resumed' train gpt --data text "${tiny[@]}" --steps 5 --resume --out model
   diff -r before model || die "a run that was refused has changed the folder"
 }
 
@@ -302,7 +302,7 @@ case_best_lost() {
   [[ -s model/model.safetensors ]] || die "no model"
 }
 
-# Metrics of which lines are lost keep the others whole.
+# If some lines of metrics are lost, the others stay whole.
 case_lost_metrics() {
   text
   local flags=("${steady[@]}" --steps 3 --save-every 1 --out model --metrics m)
@@ -317,7 +317,7 @@ case_lost_metrics() {
     esac
     cp m before
     train "${flags[@]}" --steps 5 --resume >/dev/null
-    said "m has lost some of the run's metrics; others stay"
+    said "some of the run's metrics in m were lost; the others stay"
     "$METRICS" field m end steps >/dev/null # which each line has to be an object for
     [[ $lost == all ]] || cmp <(head -n 2 whole) <(head -n 2 m)
     (($(grep -c '"event":"plan"' m) == 1)) || die "not one plan"
@@ -329,11 +329,11 @@ case_lost_metrics() {
   done
   rm m
   train "${flags[@]}" --steps 5 --resume >/dev/null
-  said 'm does not have the metrics of the run so far; it begins anew'
+  said 'm does not have the metrics of the run so far; the file begins anew'
   "$METRICS" field m end steps >/dev/null
-  # Another file of lines is not cut, and what is no file is written to.
+  # Another file of lines is not cut, and a pipe or device is written to.
   seq 1 9999 >own && cp own before
-  fails 1 'own does not hold the metrics of the run that goes on' train gpt --steps 6 --resume --out model \
+  fails 1 'own does not hold the metrics of the run to resume' train gpt --steps 6 --resume --out model \
     --metrics own
   cmp own before
   train "${flags[@]}" --steps 6 --resume --metrics /dev/null >/dev/null
@@ -368,7 +368,7 @@ case_config() {
   run train --config a/run.json --epochs 1 --out b >out
   grep -q 'done after 60 updates' out || die "$(cat out)"
   run train --resume --epochs 2 --out b >out
-  run train --resume --out b >out # by flags of then, of which steps were none
+  run train --resume --out b >out # by flags of that time, when no steps were given
   grep -q 'done after 120 updates' out || die "$(cat out)"
 }
 
@@ -387,9 +387,9 @@ case_whose_metrics() {
   "$ACCRUE" train --config a/run.json --steps 1 >/dev/null 2>err || die "$(cat err)"
   [[ -s accrue-gpt/model.safetensors ]] || die "the other run's --out"
   cmp a.jsonl before.jsonl && diff -r a before && ls events | cmp - events.before || die "the other run has lost something"
-  # Another run's are not replaced, nor gone on with; with --overwrite they are, and what is no metrics stays.
+  # Another run's are not replaced, nor resumed; --overwrite replaces them, and files without metrics stay.
   refuse 2 'a.jsonl holds the metrics of another run' "${begin[@]}" --steps 2 --metrics a.jsonl --out c
-  fails 1 'a.jsonl does not hold the metrics of the run that goes on' train --resume --steps 5 --metrics a.jsonl --out b
+  fails 1 'a.jsonl does not hold the metrics of the run to resume' train --resume --steps 5 --metrics a.jsonl --out b
   echo 'what I tried' >notes
   refuse 2 '--metrics text is what --data names' "${begin[@]}" --steps 2 --metrics text --out c --overwrite
   refuse 2 '--metrics notes is a file that does not hold metrics' "${begin[@]}" --steps 2 --metrics notes --out c --overwrite
@@ -439,10 +439,10 @@ case_hostile_record() {
   for edit in 'batch 0' 'batch 1.5' 'batch "6"' 'batch null' 'batch [6]' 'lr -1' 'lr "0.1"' 'min-lr -0.5' 'dropout 1' \
     'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "square"' 'schedule 1' 'schedule null' \
     'keep-best 1' 'keep-best null' 'device null' 'init true' 'group 5' 'group null'; do
-    bad "the run's record has no good value for --${edit%% *}" "${edit%% *}" "${edit#* }"
+    bad "the run's record has a wrong value for --${edit%% *}" "${edit%% *}" "${edit#* }"
   done
-  bad 'is no record of a run: too big integer' batch 99999999999999999999
-  bad 'is no record of a run: real number overflow' lr 1e999
+  bad 'is not a record of a run: too big integer' batch 99999999999999999999
+  bad 'is not a record of a run: real number overflow' lr 1e999
   bad '--micro-batch 7 is larger than the batch of 6' micro-batch 7
   bad '--min-lr 5 is larger than the learning rate' min-lr 5
   bad '--warmup 9 is longer than the run' warmup 9
@@ -456,10 +456,10 @@ case_hostile_record() {
   local text
   for text in '' '{' '[]' '5' 'null' '{"model": "gpt", "model": "gpt"}' '{"model": "gp' $'{"model": "\xff"}' '{} {}'; do
     printf '%s' "$text" >edited.json
-    refuse 2 'edited.json is no record of a run: ' train gpt --config edited.json
+    refuse 2 'edited.json is not a record of a run: ' train gpt --config edited.json
     ! grep -q ': $' refuse.err || die "no reason: $(cat refuse.err)"
     cp edited.json model/run.json
-    refuse 2 'model/run.json is no record of a run: ' train gpt --data text --out model --resume
+    refuse 2 'model/run.json is not a record of a run: ' train gpt --data text --out model --resume
   done
   for text in '{"model": "gpt"}' '{"model": "gpt", "flags": []}' '{"model": "gpt", "flags": null}'; do
     echo "$text" >edited.json
@@ -469,10 +469,10 @@ case_hostile_record() {
   refuse 2 'a model is missing' train --config edited.json
   refuse 2 'is of the model of no name' train gpt --config edited.json
   refuse 1 'nowhere.json' train gpt --config nowhere.json
-  [[ $(echo *) == 'edited.json model refuse.err refuse.out run.err text' ]] || die "left behind: $(echo *)"
+  [[ $(echo *) == 'edited.json model refuse.err refuse.out run.err text' ]] || die "files that remain: $(echo *)"
 }
 
-# Paths that are no UTF-8 work, but no record repeats them.
+# Paths that are not UTF-8 work, but no record repeats them.
 case_not_utf8() {
   text
   local out=$'o\xfft' data=$'d\xe4ta'
@@ -499,7 +499,7 @@ case_resume_other() {
   local wanted flags
   while read -r wanted flags; do
     # shellcheck disable=SC2086
-    fails 1 'no state in model can be gone on with' train gpt --steps 5 --resume --out model $flags
+    fails 1 'no state in model can be resumed' train gpt --steps 5 --resume --out model $flags
     grep -q "^model/state-0000000002.safetensors is of .*$wanted" run.err || die "no $wanted in: $(cat run.err)"
     diff -r before model || die "$flags: a run that was refused has changed the folder"
   done <<'TABLE'
@@ -528,7 +528,7 @@ TABLE
 --precision bf16|the state was saved in f32, not bf16: results are those of neither precision alone
 --precision f16 --threads 2|the state was saved in f32, not f16, and by 1 thread, not 2: results are those of neither
 TABLE
-  fails 1 'the run to go on with has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
+  fails 1 'the run to resume has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
   fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m
   diff -r before model || die "a run that was refused has changed the folder"
   refuse 2 'is of the model gpt, not mlp' train mlp --resume --out model

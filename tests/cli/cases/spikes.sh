@@ -28,13 +28,13 @@ case_spikes() {
     die "other words: $(cat run.err)"
   [[ -s back/good.safetensors && -s back/good-0000000120.safetensors ]] || die "no good state: $(ls back)"
   (($(find back -name 'good-*' | wc -l) == 2)) || die "not the good states of the states: $(ls back)"
-  # A good state whose own was never written, as a kill leaves it, goes with the next start.
+  # A good state without its state, as a kill may leave it, is removed at the next start.
   cp back/good.safetensors back/good-0000000119.safetensors
   run train --resume --out back >/dev/null
   [[ ! -e back/good-0000000119.safetensors && -s back/good-0000000120.safetensors ]] || die "left over: $(ls back)"
   rm back/good*
   ! "$ACCRUE" train --resume --steps 125 --out back >/dev/null 2>refused.err || die "goes on without a good state"
-  grep -q 'without this good state, of step [0-9]*, the run goes on only with another' refused.err || die "$(cat refused.err)"
+  grep -q 'the good state of step [0-9]* is missing; continue with another' refused.err || die "$(cat refused.err)"
   run train --resume --steps 125 --on-spike tell --out back >/dev/null
   run train --resume --steps 130 --on-spike back --good-every 50 --out back >/dev/null
   [[ -s back/good-0000000130.safetensors ]] || die "no new good state: $(ls back)"

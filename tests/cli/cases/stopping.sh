@@ -1,4 +1,4 @@
-# Runs that end early, and what they leave behind.
+# Runs that end early, and the files that they leave.
 
 # wait_for_step FILE: until a run's metrics show that it is training.
 wait_for_step() {
@@ -54,7 +54,7 @@ case_interrupt() {
   saved ignored
 }
 
-# Ctrl-C ends the reader of a pipe too, and what the run writes then must not end it before it has saved.
+# Ctrl-C also ends the reader of a pipe, and what the run writes then must not end it before it has saved.
 case_interrupt_pipe() {
   text
   local i group
@@ -114,7 +114,7 @@ case_interrupt_twice() {
   [[ ! -e twice/model.safetensors ]] || die "saved after all"
 }
 
-# A signal that meets another, while that is being handled, is the same one too.
+# A signal that comes while another one is being handled is the same one as well.
 case_interrupt_meeting() {
   text
   local pid
@@ -155,7 +155,7 @@ case_interrupt_early() {
 # A window that is to run again is not done: what a run says that it stops after is the one before.
 case_interrupt_replay() {
   text
-  # After the first update the scale is such that lowering it takes some hundred thousand windows.
+  # After the first update the scale is such that lowering it takes about a hundred thousand windows.
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 9 --precision f16 --replay --loss-scale-init 1 --loss-scale-interval 1 \
     --loss-scale-growth 1e30 --loss-scale-backoff 0.9999 --metrics m --out model >out 2>err &
   local pid=$! i
@@ -207,7 +207,7 @@ case_interrupt_evaluation() {
   done
 }
 
-# That of averaged weights, which follows, is left, too; the run that goes on makes it up.
+# The evaluation of averaged weights, which follows, is also left out; the run that is resumed makes it up.
 case_interrupt_average() {
   local round pid i
   mkdir pair
@@ -239,7 +239,7 @@ case_interrupt_average() {
     die "other evaluations: $(grep -v '"event":"step"' m)"
 }
 
-# Whoever does not wait for the last evaluation has the model all the same.
+# A run that is killed in the last evaluation has saved the model already.
 case_kill() {
   long_evaluation
   run train mlp --data few "${long[@]}" --steps 2 --out whole >/dev/null
@@ -257,7 +257,7 @@ case_kill() {
   cmp whole/model.safetensors model/model.safetensors
 }
 
-# Of two runs in one folder the second is refused, and changes nothing; a run that was killed leaves no lock behind.
+# Of two runs in one folder the second is refused, and changes nothing; a run that was killed leaves no lock.
 case_one_folder() {
   text
   "$ACCRUE" train gpt --data text "${tiny[@]}" --steps 100000 --metrics m --out model >out 2>run.err &
@@ -275,7 +275,7 @@ case_one_folder() {
   for mode in config.json metrics.jsonl model.safetensors run.json state-0000000001.safetensors; do
     [[ $(stat -c %a model/$mode) == $(printf '%o' $((0666 & ~0$(umask)))) ]] || die "permissions of $mode: $(ls -l model)"
   done
-  (($(find model -type f | wc -l) == 5)) || die "left behind: $(ls model)"
+  (($(find model -type f | wc -l) == 5)) || die "files that remain: $(ls model)"
 }
 
 # spoil FILE: makes the first number of a model's first tensor NaN.

@@ -8,7 +8,7 @@ case_tensorboard() {
   "$EVENTS" compare runs/a m1 3 >settings
   grep -qE '^ +--steps +7$' settings || die "the settings lack --steps: $(cat settings)"
   grep -qE '^ +--min-lr +lr / 10; 0 of' settings || die "the settings lack --min-lr: $(cat settings)"
-  # Who looks on changes nothing.
+  # A reader changes nothing.
   "$METRICS" compare 0 m m1
   cmp plain/model.safetensors model/model.safetensors
 

@@ -87,7 +87,7 @@ case_words() {
   refuse 2 'unknown unit MB; use K, M, G or T' train gpt --data text --memory 64MB
 }
 
-# What a bench that is stopped has measured is not lost; one whose filter leaves nothing measures nothing.
+# If a bench is stopped, its results so far are not lost. If a filter leaves nothing, nothing is measured.
 case_bench_stopped() {
   local kind status=0
   for kind in ops step; do

@@ -51,8 +51,8 @@ case_verify() {
   refuse 2 '--data is missing' verify gpt
 }
 
-# Every optimizer with every way to store weights, gradients and state, whose rounding is no fault: weights of 4,096
-# elements and more, whose gradients are in bf16 then, and one sample a micro-batch.
+# Every optimizer with every way to store weights, gradients and state. Their rounding is not a fault. Weights have 4,096
+# elements or more, so that gradients are in bf16, and a micro-batch has one sample.
 case_verify_storage() {
   text
   mkdir pair

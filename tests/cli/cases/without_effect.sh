@@ -165,7 +165,7 @@ changes() {
   flag_given "$2" "$3"
   local flags=("$1" "$2" "${base[@]}" --device $device "${beside[@]}")
   outcome with "${flags[@]}" "--$3" "${given[@]}"
-  if [[ ${without_flags:-} != "${flags[*]}" ]]; then # most flags are given beside the same others
+  if [[ ${without_flags:-} != "${flags[*]}" ]]; then # most flags are given with the same others
     outcome without "${flags[@]}"
     without_flags=${flags[*]}
   fi
@@ -194,7 +194,7 @@ case_without_effect() {
       (($(wc -l <names) > 10)) || die "$verb $model --help lists hardly any flag: $(cat names)"
       while read -r name; do
         ! changes $verb $model "$name" || die "$verb $model --$name has an effect: $(diff without with)"
-        grep -qx 'status 0' with || die "$verb $model fails beside --$name: $(cat err)"
+        grep -qx 'status 0' with || die "$verb $model fails with --$name: $(cat err)"
       done <names
       offered >names
       while read -r name; do
