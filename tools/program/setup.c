@@ -395,15 +395,28 @@ static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   return status;
 }
 
-/* What the library says, with the flag by which its proposal is taken, and what would need less
- * where that is too much. */
+/* Whether a batch that a norm keeps whole is all that is in the way. Budgets are looked at by the
+ * offers. */
+static bool norm_is_in_the_way(const setup_request *request, const ac_graph *graph,
+                               ac_status status) {
+  ac_plan_desc desc = setup_describe(request, request->setup);
+  ac_plan *plan = NULL;
+  if (status == AC_ERROR_BUDGET || desc.micro_batch_norm) return false;
+  desc.micro_batch_norm = true;
+  const bool does = ac_plan_create(&plan, graph, request->setup->device, &desc) == AC_OK;
+  ac_plan_free(plan);
+  return does;
+}
+
+/* What the library says, with the flag that would help, and what would need less memory. */
 static int refuse_plan(const setup_request *request, ac_status status) {
   ac_graph *graph = NULL;
   const int failed = fail_setup(status);
-  if (strstr(ac_last_error(), "accept the statistics of micro-batches"))
-    say("--batch-norm micro accepts the statistics of micro-batches");
-  if (status == AC_ERROR_BUDGET && build_graph(request->setup, &graph) == AC_OK)
-    setup_print_offers(request, graph);
+  if (build_graph(request->setup, &graph) == AC_OK) {
+    if (norm_is_in_the_way(request, graph, status))
+      say("--batch-norm micro accepts the statistics of micro-batches");
+    if (status == AC_ERROR_BUDGET) setup_print_offers(request, graph);
+  }
   ac_graph_free(graph);
   return failed;
 }
