@@ -9,6 +9,7 @@
 #include "program/carry.h"
 #include "program/checkpoint.h"
 #include "program/good_state.h"
+#include "program/hyperparameters.h"
 #include "program/layer_words.h"
 #include "program/metrics.h"
 #include "program/noise_words.h"
@@ -437,6 +438,9 @@ static int open_metrics(run *r) {
   char *settings = options_settings(&r->setup.options);
   if (settings) tensorboard_text(r->metrics.tensorboard, "settings", settings);
   free(settings);
+  json_t *table = hyperparameters(r->record.root, ac_plan_get_info(r->setup.plan));
+  tensorboard_settings(r->metrics.tensorboard, table, json_object_get(r->record.root, "given"));
+  json_decref(table);
   return status;
 }
 
