@@ -462,6 +462,9 @@ static void trainer_rates(void) {
 }
 
 static void trainers(void) {
+  const ac_parameter_group group = {.patterns = "*"};
+  HARMLESS(ac_parameter_group_matches, group, !ac_parameter_group_matches(NULL, "w"));
+  HARMLESS(ac_parameter_group_matches, name, !ac_parameter_group_matches(&group, NULL));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
   ac_trainer *t;

@@ -340,6 +340,7 @@ int bench_main(int argc, char **argv) {
   if (argc < 1 || argv[0][0] == '-')
     return fail_usage("what to measure is missing, such as accrue bench all; accrue bench --help "
                       "lists it");
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each row as it comes */
   bench b = {.device = "auto", .steps = 10, .samples = 15, .visits = 5};
   while (b.what < WHATS && strcmp(argv[0], whats[b.what].name) != 0) b.what++;
   if (b.what == WHATS)

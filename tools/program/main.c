@@ -116,7 +116,6 @@ int main(int argc, char **argv) {
    */
   signal(SIGXFSZ, SIG_IGN);
 #endif
-  setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each line as it comes */
   int status = dispatch(argc, argv);
   if ((fflush(stdout) != 0 || ferror(stdout)) && status == STATUS_DONE)
     return fail("cannot write to the standard output: %s", strerror(errno));

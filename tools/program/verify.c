@@ -436,6 +436,8 @@ int verify_main(int argc, char **argv) {
   const help_form help = setup_wants_help(argc, argv);
   if (help) return setup_help("verify", help);
   flags.updates = 3;
+  flags.json = false;
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each line at once */
   setup s;
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);
   if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");
