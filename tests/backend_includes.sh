@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/backend_includes.sh COMPILER SOURCE: backends see the arguments of ops and their attributes; of what graphs and
-# plans know they include nothing, by whatever way round. That holds of every file under src/backend.
+# tests/backend_includes.sh COMPILER SOURCE: backends see the arguments of ops and their attributes. No file under
+# src/backend includes a header of graphs or plans, directly or through others.
 set -euo pipefail
 compiler=$1
 cd "$2"

@@ -6,7 +6,7 @@
 # hour.
 #
 # DIR (build/aarch64) keeps the packages for ARM, unpacked and not installed, and the build. ACCRUE is the native program
-# (build/ci/bin/accrue). With ACCRUE_NO_INSTALL=1 nothing is installed or fetched; where something is missing then the
+# (build/ci/bin/accrue). With ACCRUE_NO_INSTALL=1 nothing is installed or fetched; if something is missing then, the
 # exit status is 77, or 1 if ACCRUE_TEST_AARCH64=1 says that it must be there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -104,7 +104,7 @@ fail() {
 }
 leave_out() {
   left_out+=("$1")
-  say "" "Left out for want of time: $1."
+  say "" "Left out, as there was no time: $1."
 }
 # A block of the report from the standard input, unless that is empty.
 quote() {
@@ -123,7 +123,7 @@ run() {
   if ((rest <= 0 || (status == 124 && limit > rest))); then status=late; fi
   echo "$status" >"$folder/status"
 }
-# judge SECONDS FOLDER NAME: says that what was run there failed or had no time.
+# judge SECONDS FOLDER NAME: reports if the command that ran there failed or had no time.
 judge() {
   local status
   status=$(cat "$2/status" 2>/dev/null)
@@ -135,16 +135,16 @@ judge() {
   esac
   return 1
 }
-# Quotes the end of what was said in a folder.
+# Quotes the end of the messages in a folder.
 quote_end() {
   cat "$1/out" "$1/err" | tail -n 30 | quote
 }
-# try SECONDS NAME COMMAND...: both, in $work.
+# try SECONDS NAME COMMAND...: runs and judges a command in $work.
 try() {
   run "$1" "$work" "${@:3}"
   judge "$1" "$work" "$2"
 }
-# attempt SECONDS NAME COMMAND...: the same, and quotes the end of what it said.
+# attempt SECONDS NAME COMMAND...: the same, and quotes the end of its messages.
 attempt() {
   try "$@" && return
   quote_end "$work"
@@ -153,7 +153,7 @@ attempt() {
 
 # ---- devices ----------------------------------------------------------------------------------------
 
-# A loader that came along with the program serves where the system has none.
+# If the system has no loader, the one that came with the program is used.
 beside=$(dirname "$accrue")
 if [[ -e $beside/libOpenCL.so.1 ]] && ! PATH=$PATH:/sbin ldconfig -p | grep -q 'libOpenCL\.so\.1'; then
   export LD_LIBRARY_PATH=$beside${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -172,7 +172,7 @@ list_devices() {
 }
 
 # Containers often mount a driver without the .icd file that makes it known to the loader, or where the linker does
-# not look. Writes the former for every driver that there is, in addition to those that are known.
+# not look. Writes an .icd file for every driver that there is, in addition to those that are known.
 find_drivers() {
   local names=(-name 'libnvidia-opencl.so.*' -o -name 'libamdocl64.so*' -o -name 'libigdrcl.so*' -o -name 'libmali.so*')
   if ((any)); then names+=(-o -name 'libpocl.so.*'); fi
@@ -212,7 +212,7 @@ start_family() {
   ACCRUE_TEST_DEVICES=cpu,$id OMP_NUM_THREADS=$threads run 600 "$folder" "$tests" "$1" &
 }
 
-# Judges the families from where it last ended, in the order of the list, up to the first that is not done.
+# Judges the families in the order of the list, from where it last ended up to the first that is not done.
 judge_families() {
   local family folder
   while ((judged < ${#names[@]})); do
@@ -261,19 +261,19 @@ is_gpu() {
     END { exit !found }'
 }
 
-# bench WHAT FLAG...: what it says is in $work/out then, also rows that came before it ended badly.
+# bench WHAT FLAG...: its output is then in $work/out, also rows before a failure.
 bench() {
   local what=$1 line
   shift
   try 900 "$id: bench $what $*" "$accrue" bench "$what" --device "$id" "$@" || tail -n 5 "$work/err" | quote
-  # Not every device has memory for every op, but whole steps choose what they take.
+  # Not every device has memory for every op, but whole steps adapt to the memory.
   while IFS= read -r line; do
     say "- $line"
     [[ $line != "left out on $id: a step of "* ]] || fail "$id: bench: ${line#"left out on $id: "}"
   done < <(cat "$work/out" "$work/err" | grep '^left out on ')
 }
 
-# The rows of `accrue bench ops`, one line a kernel, the longest first: how near it comes to the roof that it meets.
+# The rows of `accrue bench ops`, one line a kernel, the longest first: how close it comes to its roof.
 summarise_kernels() {
   awk '
     BEGIN { unit["us"] = 1e-3; unit["ms"] = 1; unit["s"] = 1e3 }
@@ -295,7 +295,7 @@ summarise_kernels() {
 check_kernels() { # FLAG...
   local precision rows
   for precision in f32 bf16; do
-    say "" "### Kernels in $precision, held against the products, the copy and the launch above"
+    say "" "### Kernels in $precision, compared with the products, the copy and the launch above"
     bench ops --precision "$precision" --visits 1 "$@"
     mapfile -t rows < <(summarise_kernels "$work/out")
     ((${#rows[@]})) || continue
@@ -315,7 +315,7 @@ gpu_bytes() {
   fi
 }
 
-# What a GPU has in use is read from without, while the program runs.
+# While the program runs, the memory that a GPU has in use is read from outside.
 check_memory() {
   local model watcher before most used planned flags rows=()
   say "" "### Memory: planned and real"
@@ -377,7 +377,7 @@ write_data() {
   { printf '\0\0\10\1\0\0\1\220' && printf '\0\1\2\3\4\5\6\7\10\11%.0s' {1..40}; } >"$work/labels"
 }
 
-# Images are learnt so slowly that differences of rounding do not grow.
+# Images are learned so slowly that differences of rounding do not grow.
 train() { # KIND DEVICE PRECISION METRICS
   local flags
   case $1 in
@@ -388,8 +388,8 @@ train() { # KIND DEVICE PRECISION METRICS
     --eval-every 0 --out "$work/model" --overwrite --metrics "$work/metrics" && mv "$work/metrics" "$4"
 }
 
-# The losses of two runs, step by step: the largest relative difference, the last losses, the median step. Otherwise
-# what is wrong with them.
+# The losses of two runs, step by step: the largest relative difference, the last losses, the median step. Or what is
+# wrong with them.
 compare_losses() {
   awk -F '[,:]' '
     function field(name) { match($0, "\"" name "\":[^,}]*"); return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) }
@@ -468,7 +468,7 @@ done
 sum_up() {
   printf '%s\n' "" "## Result" ""
   if ((${#failures[@]})); then printf '%s\n' "${#failures[@]} failed:" "" "${failures[@]/#/- }"; else echo "Nothing failed of what was done${left_out:+, which was not all}."; fi
-  if ((${#left_out[@]})); then printf '%s\n' "" "${#left_out[@]} left out for want of time, which was $minutes min:" "" "${left_out[@]/#/- }"; fi
+  if ((${#left_out[@]})); then printf '%s\n' "" "${#left_out[@]} left out, as there was no time after $minutes min:" "" "${left_out[@]/#/- }"; fi
   if ((${#short[@]})); then printf '%s\n' "" "In short:" "" "${short[@]/#/- }"; fi
   printf '%s\n' "" "It took $((SECONDS / 60)) min $((SECONDS % 60)) s."
 }

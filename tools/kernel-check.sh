@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # tools/kernel-check.sh [--quick] [--variants PROGRAM] [--report FILE] [--write-limits] [TARGET...]
-# Compiles the OpenCL kernels as the compilers of GPUs do, without a GPU, and holds the registers, spills, private and
-# local memory that they take against tests/kernels/limits.txt. PROGRAM (else built here) lists every program that the
+# Compiles the OpenCL kernels as the compilers of GPUs do, without a GPU, and compares their registers, spills, private and
+# local memory with tests/kernels/limits.txt. PROGRAM (else built here) lists every program that the
 # backend would compile on a GPU; --quick takes products, convolution and attention in bf16, without rare variants, and one
-# target a vendor. TARGETs are those below. --report keeps a line for each kernel of each variant; --write-limits makes what is measured
-# the limits. Exits 1 where a limit is exceeded or a kernel does not compile, 77 where there is no compiler at all, or 1 if
-# ACCRUE_TEST_KERNELS=1 says that Debian's must be there.
+# target a vendor. TARGETs are those below. --report keeps a line for each kernel of each variant;
+# --write-limits makes the measured values the limits. Exits 1 if a limit is exceeded or a kernel does not compile, 77 if
+# there is no compiler at all, or 1 if ACCRUE_TEST_KERNELS=1 says that Debian's must be there.
 #
 # NVIDIA's own OpenCL compiler is part of its driver; clang and ptxas replace it here. Occupancy is in percent of the
 # threads that a processor can hold; AMD's compiler names it, for others it follows from registers and local memory.
@@ -50,7 +50,7 @@ device_libraries=/usr/lib/x86_64-linux-gnu/amdgcn/bitcode
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Debian's device libraries may not know the newest devices; those of a generation before serve them.
+# Debian's device libraries may not know the newest devices; then those of the generation before are used.
 make_device_libraries() {
   mkdir "$work/amdgcn"
   ln -s "$device_libraries"/*.bc "$work/amdgcn/"
@@ -60,7 +60,7 @@ make_device_libraries() {
 
 have() { command -v "$1" >/dev/null; }
 
-# Why a target is left out; nothing where it is not.
+# Why a target is left out; nothing if it is not.
 missing() {
   case $1 in
     sm_*)
@@ -240,7 +240,7 @@ is_for() { # OPTIONS TARGET
   esac
 }
 
-# A variant for all targets that were chosen. What does not compile is said and counted.
+# Compiles a variant for all targets that were chosen. Reports and counts what does not compile.
 measure() { # FAMILY <tab> OPTIONS
   local family=${1%%$'\t'*} options=${1#*$'\t'} object target nvidia=()
   object=$(mktemp -d "$work/XXXXXXXX")
@@ -290,7 +290,7 @@ tr '\n' '\0' <"$work/variants" | xargs -0 -P "$(nproc)" -I '{}' bash -euo pipefa
 if [[ -n $report ]]; then cp "$work/report" "$report"; fi
 if [[ -s $work/refused ]]; then exit 1; fi
 
-# A kernel that no variant compiles is one that nothing is known of.
+# Nothing is known of a kernel that no variant compiles.
 if ((!quick && (!ptx_only || ${#chosen[@]} > 1))); then
   sed -nE 's/^(SUB_GROUPS )?kernel .*void ([a-z0-9_]+)\(.*/\2/p' "$root"/cl/*.cl | sort -u >"$work/kernels"
   cut -f 3 "$work/report" | sort -u | comm -23 "$work/kernels" - >"$work/unseen"
@@ -312,7 +312,7 @@ if ((write)); then
   mv "$work/limits" "$limits"
 fi
 
-# The table, then what exceeds its limit, by a variant that does.
+# The table, then each value that exceeds its limit, with a variant that does.
 {
   echo "target family variants registers spilled private local occupancy"
   awk -F '\t' '

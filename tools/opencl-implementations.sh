@@ -6,9 +6,9 @@
 #   pocl-new    the PoCL of Debian's unstable distribution, with the C library that it needs
 #   intel       Intel's runtime, from Python packages
 #   oclgrind    the installed checker of kernels, under which tests/oclgrind.sh runs its part of the tests
-# Without names it takes them all. What is not installed is fetched into FOLDER once, with pip and apt-get, and stays unknown to
-# the system. With COMMAND it runs that instead, such as tools/gpu-check.sh --any. What was said lies in FOLDER/NAME.log. Exits 1
-# where a test fails or an implementation is not to be had. Expects the preset ci to be built, for x86-64.
+# Without names it takes them all. What is not installed is fetched into FOLDER once, with pip and apt-get, and is not
+# installed on the system. With COMMAND it runs that instead, such as tools/gpu-check.sh --any. The output is in
+# FOLDER/NAME.log. Exits 1 if a test fails or an implementation cannot be fetched. The preset ci must be built, for x86-64.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source tools/packages.sh
@@ -40,7 +40,7 @@ accrue=build/ci/bin/accrue
 
 # ---- fetching -------------------------------------------------------------------------------------------------------
 
-# Says in one sentence why an implementation is not to be had.
+# Says in one sentence why an implementation is not available.
 missing() {
   echo "opencl-implementations: $1" >&2
   return 1
@@ -64,7 +64,7 @@ fetch_wheels() {
   touch "$into/complete"
 }
 
-# Debian's mirror as this machine knows it, with the newest distribution instead of its own.
+# This machine's mirror of Debian, with the newest distribution instead of its own.
 fetch_new_pocl() {
   local into=$1 mirror apt_options
   mirror=$(apt-get indextargets --format '$(REPO_URI) $(LABEL)' 'Created-By: Packages' 2>/dev/null |
@@ -100,8 +100,8 @@ prepare() {
 
 # ---- running --------------------------------------------------------------------------------------------------------
 
-# within NAME COMMAND...: with that implementation's devices and no others. The newest PoCL wants a newer C library, which a
-# mount that only the command sees lays over the system's.
+# within NAME COMMAND...: with that implementation's devices and no others. The newest PoCL needs a newer C library: a mount
+# that only the command sees puts it over the system's.
 within() {
   local name=$1 system new
   shift

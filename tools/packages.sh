@@ -1,7 +1,7 @@
 # Sourced by the scripts of this folder: installs the Debian packages they need.
 
-# install_packages NAME...: installs those that are missing and says which. With ACCRUE_NO_INSTALL=1, or where
-# there is no apt-get, only names them; the build then finds out whether it can do without.
+# install_packages NAME...: installs those that are missing and says which. With ACCRUE_NO_INSTALL=1, or without
+# apt-get, it only names them; the build then shows whether it needs them.
 install_packages() {
   local missing=() name
   for name; do
@@ -31,7 +31,7 @@ install_packages() {
     apt-get -qq install --yes --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# What the library and the program are built with and from.
+# What the library and the program need to be built.
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev libxxhash-dev
   zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev libprotobuf-c-dev protobuf-c-compiler)
 
@@ -39,7 +39,7 @@ build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libja
 static_packages=(g++)
 
 # What the tests also need: a mock framework, an OpenCL implementation on the CPU, a
-# checker of kernels, what draws plans, what lays out pages of the manual, and a fuzzer.
+# checker of kernels, a program that draws plans, one that formats manual pages, and a fuzzer.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox groff-base clang libclang-rt-14-dev
   "${static_packages[@]}")
 
@@ -50,8 +50,8 @@ gpu_packages=(clang-15 libclc-15 rocm-device-libs intel-opencl-icd)
 # What tools/aarch64.sh needs: a compiler for 64-bit ARM, and an emulator.
 cross_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 
-# unpack_packages FOLDER NAME...: packages of Debian, unpacked there and known to no package manager: apt works on lists of its
-# own, so that the machine's stay as they are. `apt_options` has further options for apt. Does nothing if the packages
+# unpack_packages FOLDER NAME...: packages of Debian, unpacked there and not installed: apt uses lists of its own, so that
+# the machine's stay as they are. `apt_options` has further options for apt. Does nothing if the packages
 # are there already. Fails if ACCRUE_NO_INSTALL=1 forbids it.
 unpack_packages() {
   local folder=$1 package
@@ -73,12 +73,12 @@ unpack_packages() {
   echo "$*" >"$folder/complete"
 }
 
-# unpack_arm64_packages FOLDER: what the build and the tests need of Debian's arm64.
+# unpack_arm64_packages FOLDER: the packages of Debian's arm64 that the build and the tests need.
 unpack_arm64_packages() {
   local folder=$1 link apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64)
   unpack_packages "$folder" libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev libxxhash-dev \
     zlib1g zlib1g-dev libcmocka0 libcmocka-dev || return
-  # Links that are absolute lead out of the folder.
+  # Absolute links would lead out of the folder.
   while read -r link; do
     ln -sf "$(basename "$(readlink "$link")")" "$link"
   done < <(find "$folder/usr/lib/aarch64-linux-gnu" -maxdepth 1 -lname '/lib/*')

@@ -19,7 +19,7 @@ done
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.
 if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_FUZZ=1 ACCRUE_TEST_AARCH64=1 ACCRUE_TEST_KERNELS=1; fi
-# Both halves run, whatever the first one finds. What failed is told once more, so that it comes last.
+# Both halves run, whatever the first one finds. Failures are repeated at the end.
 failed=()
 for preset in ci ci-sanitize; do
   ctest --preset "$preset" --parallel "$(nproc)" 2>&1 | tee "build/$preset/ctest.txt" || failed+=("$preset")

@@ -2,8 +2,8 @@
  * nothing of graphs, plans or trainers.
  *
  * Calls on one state come from one thread. Work is queued in order: `run`, `run_all`, `upload`,
- * `zero` and `copy` may return before the work is done, but what they were handed on the host may
- * be reused at once; `download` and `finish` wait, `finish` for all queues. No call but open,
+ * `zero` and `copy` may return before the work is done, but the host memory that they got may be
+ * reused at once; `download` and `finish` wait, `finish` for all queues. No call but open,
  * allocate, allocate_host, view and prepare may allocate memory, on the host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
@@ -14,7 +14,7 @@
 
 enum { AC_BACKEND_VERSION = 1 };
 
-/* What runs beside each other, each in the order of the calls. */
+/* Queues run at the same time; each keeps the order of its calls. */
 typedef enum ac_queue {
   AC_QUEUE_RUN, /* everything but: */
   AC_QUEUE_IN,  /* move_in */
@@ -36,11 +36,11 @@ typedef struct ac_backend {
   bool compiles;         /* kernels, in `prepare` or, as drivers may, in a first run */
   bool is_host;          /* computes with the program's own processors and memory */
 
-  /* Number of devices, and the description of one, which costs little. 0 devices (no driver, say)
-   * is no error. */
+  /* Number of devices, and the description of one, which costs little. 0 devices (for example
+   * because there is no driver) is not an error. */
   int (*count)(void);
   ac_status (*describe)(int index, ac_device_info *info);
-  /* Says of each driver that offers no device why; "": there is no such driver. NULL: nothing. */
+  /* Says why, for each driver that offers no device; "": there is no such driver. NULL: nothing. */
   void (*explain)(char *text, size_t size);
   /* Adds to a description what only an open device knows; NULL: nothing. */
   ac_status (*examine)(int index, ac_device_info *info);
@@ -65,10 +65,10 @@ typedef struct ac_backend {
   ac_status (*zero)(void *state, void *handle, uint64_t bytes);
   ac_status (*copy)(void *state, void *destination, const void *source, uint64_t bytes);
 
-  /* Of a device with memory of its own (info.own_memory): host memory of this size, and moving it
-   * to a view and back. Nothing waits for anything in another queue but where `order` says so: what
-   * is queued in `then` from now on waits for all that is queued in `first`, and for what that
-   * queue was told to wait for. */
+  /* For a device with memory of its own (info.own_memory): host memory of this size, and moving it
+   * to a view and back. A queue waits for another one only if `order` says so: what is queued in
+   * `then` from now on waits for all that is queued in `first`, and for what that queue was told to
+   * wait for. */
   ac_status (*allocate_host)(void *state, uint64_t bytes, ac_host_memory *memory);
   void (*release_host)(void *state, ac_host_memory *memory);
   ac_status (*move_in)(void *state, void *handle, const void *data, uint64_t bytes);
@@ -77,9 +77,8 @@ typedef struct ac_backend {
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */
   bool (*supports)(void *state, const ac_op_args *args);
-  /* Inputs of kind s, as bits, that the op takes in f32 too where the others are stored in
-   * `storage`, 16 bits, and that it rounds to that as it reads them, to the same bits; NULL: none.
-   */
+  /* Inputs of kind s, as bits, that the op also takes in f32 when the others are stored in
+   * `storage`, 16 bits. It rounds them while it reads them, to the same bits. NULL: none. */
   uint32_t (*rounds)(void *state, ac_op op, ac_dtype storage);
   /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch);
    * must not shrink when a shape grows. */

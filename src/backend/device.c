@@ -151,7 +151,8 @@ ac_status ac_device_open(ac_device **device, const ac_device_desc *desc) {
   AC_CREATES(device);
   if (!desc) desc = &defaults;
   if (desc->threads < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "the number of threads is %d", desc->threads);
+    return ac_fail(AC_ERROR_ARGUMENT, "the number of threads must not be negative; it is %d",
+                   desc->threads);
   if (desc->allocator && (!desc->allocator->allocate || !desc->allocator->release))
     return ac_fail(
         AC_ERROR_ARGUMENT,

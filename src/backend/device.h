@@ -26,9 +26,9 @@ void ac_device_release_host(ac_device *device, ac_host_memory *memory);
 
 void ac_device_log(const ac_device *device, ac_log_level level, const char *format, ...);
 
-/* What may take long on a device that compiles kernels, and on no other, as they see it who wait:
- * "opencl:0: preparing 44 ops..." when it begins; "opencl:0: preparing 44 ops took 3.2 s", or
- * "failed after", when it ends. Waits do not lie within each other. */
+/* Tells a waiting user about work that may take long on a device that compiles kernels: "opencl:0:
+ * preparing 44 ops..." when it begins; "opencl:0: preparing 44 ops took 3.2 s", or "failed after",
+ * when it ends. Waits do not lie within each other. */
 typedef struct ac_wait {
   const ac_device *device;
   double began;

@@ -1,8 +1,8 @@
-/* Medians and spreads. A machine's disturbances come in bursts; a longer sample averages over them,
- * so each round of samples that was too uneven is followed by one of twice the length, while there
- * is time. Within a round a machine may be quiet and slow, so unless told otherwise there are two
- * at least, however long they take, and the difference of two rounds' medians is part of the
- * spread. */
+/* Medians and spreads. Other work on a machine comes in bursts, and a longer sample averages over
+ * them. So if a round of samples is too uneven, the next round has samples of twice the length,
+ * while there is time. A whole round may be even but slow. So there are at least two rounds, unless
+ * the caller asks for one, however long they take, and the difference of two rounds' medians is
+ * part of the spread. */
 #include "bench/bench.h"
 
 #include "core/error.h"
@@ -22,13 +22,15 @@ ac_status ac_bench_resolve(ac_bench_desc *resolved, const ac_bench_desc *desc) {
   if (!resolved->samples) resolved->samples = 15;
   if (!resolved->rounds) resolved->rounds = 2;
   if (!(resolved->seconds > 0 && resolved->spread > 0) || isinf(resolved->seconds))
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: %g seconds and a spread of %g cannot be measured",
-                   resolved->seconds, resolved->spread);
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "bench: seconds must be positive and finite, and spread positive; they are %g and %g",
+        resolved->seconds, resolved->spread);
   if (resolved->samples < AC_BENCH_LEAST_SAMPLES || resolved->samples > MOST_SAMPLES)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: %d samples; a round has from %d to %d",
                    resolved->samples, (int)AC_BENCH_LEAST_SAMPLES, (int)MOST_SAMPLES);
   if (resolved->rounds < 1 || resolved->rounds > MOST_ROUNDS)
-    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d rounds; there are from 1 to %d at least",
+    return ac_fail(AC_ERROR_ARGUMENT, "bench: %d rounds; there must be from 1 to %d",
                    resolved->rounds, (int)MOST_ROUNDS);
   if (resolved->footprint && resolved->footprint < least_footprint)
     return ac_fail(AC_ERROR_ARGUMENT, "bench: a footprint of %llu bytes; at least %llu",

@@ -1,7 +1,7 @@
 /* The list of ops to measure: taken from plans, so that shapes are those of real models, and from
- * calibration's table. Entries of the same op, shapes, dtypes and words are one: what else tells
- * two nodes apart, such as the stream of their random numbers, makes no difference to their work.
- */
+ * calibration's table. Entries with the same op, shapes, dtypes and words are one entry: other
+ * differences between two nodes, such as the stream of their random numbers, do not change their
+ * work. */
 #include "bench/bench.h"
 
 #include "core/error.h"

@@ -1,7 +1,7 @@
-/* What the device does at best: products of square matrices, copies, and beginning an op. The model
- * that ops are held against is the roofline (Williams, Waterman and Patterson, 2009): no op is
- * faster than its flops at the rate of the best product nor than its bytes at that of a copy; to
- * which the time to begin is added as a third limit. */
+/* The most that the device can do: products of square matrices, copies, and beginning an op. Ops
+ * are compared with the roofline model (Williams, Waterman and Patterson, 2009): an op is not
+ * faster than its flops at the rate of the best product, nor than its bytes at the rate of a copy.
+ * The time to begin an op is a third limit. */
 #include "bench/bench.h"
 
 #include "core/error.h"

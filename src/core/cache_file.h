@@ -1,6 +1,7 @@
-/* Files that keep what took long to find out, each under a key: the hash of all that its contents
- * depend on. They are in the cache folder (platform.h). What cannot be read or written costs time,
- * nothing else, so no function here reports why, and the last error stays what it was.
+/* Files that keep results that took long to find, each under a key: the hash of all that its
+ * contents depend on. They are in the cache folder (platform.h). If a file cannot be read or
+ * written, that only costs time. So no function here reports why, and the last error does not
+ * change.
  *
  * A cache folder may be shared, and a compiled program is code that runs. So a file is read only if
  * it is a regular file of this user's or of root's, to which nobody else can write. Code that reads

@@ -1,7 +1,7 @@
 /* The 16-bit storage types, one value at a time: f16 is IEEE 754 binary16, bf16 the upper half of a
  * float. Conversions to them round to nearest even, keep infinities and NaNs (quieted) and make
- * what is too large infinite; those from them are exact. In plain integer arithmetic, so that every
- * machine gives the same bits: what all other conversions are held to. */
+ * what is too large infinite; those from them are exact. They use plain integer arithmetic, so that
+ * every machine gives the same bits. All other conversions must give these bits. */
 #ifndef AC_CORE_HALF_H
 #define AC_CORE_HALF_H
 

@@ -121,9 +121,9 @@ int ac_scalable_vector_bits(void) {
  * The least of what the machine has, what its control groups allow, and what its own limits leave.
  * A limit of a control group (cgroup) holds for all groups below it, so those on the way from the
  * process's own group to the root of the hierarchy are read. /proc/self/cgroup says where the group
- * is, /proc/self/mountinfo where the hierarchy is mounted, and which part of it. In a container the
- * mounted part may be the own group alone, and the path one that only the host knows; folders that
- * do not exist are passed over on the way up. */
+ * is, /proc/self/mountinfo where the hierarchy is mounted, and which part of it. In a container
+ * only the process's own group may be mounted, and the path may be one that only the host knows.
+ * Folders that do not exist are left out on the way up. */
 
 static uint64_t smaller_of(uint64_t a, uint64_t b) {
   return a < b ? a : b;

@@ -33,10 +33,10 @@ void *ac_library_open(const char *name, char *why, size_t size);
 bool ac_library_is_open(const char *name);
 void *ac_library_symbol(void *library, const char *name);
 
-/* Between the two calls these environment variables, each as "NAME=value", are set for whoever
- * asks. Unlike setenv that neither changes nor frees what another thread may be reading, such as a
- * driver in its own first use. One at a time; the settings stay with the caller. False: no memory.
- */
+/* Between the two calls these environment variables, each as "NAME=value", are set for the whole
+ * process. Unlike setenv this neither changes nor frees what another thread may be reading, such as
+ * a driver in its own first use. Only one caller at a time; the settings stay the caller's. False:
+ * no memory. */
 typedef struct ac_variables {
   const char *const *settings;
   int count;

@@ -1,7 +1,7 @@
-/* Files of bytes, plain or gzip, into memory that grows with the bytes that a file really yields,
- * not with what its header announces: a hostile header costs nothing. Pipes are read as well. What
- * would fill the machine's memory is refused before it does, be it endless, sparse or compressed.
- */
+/* Reads files of bytes, plain or gzip, into memory that grows with the bytes that a file really
+ * has, not with what its header announces: a hostile header costs nothing. Pipes are also read. A
+ * file that would fill the machine's memory is refused before it does, also if it is endless,
+ * sparse or compressed. */
 #ifndef AC_DATA_BYTE_FILE_H
 #define AC_DATA_BYTE_FILE_H
 

@@ -20,7 +20,9 @@ static ac_status check_fields(int field_count, const ac_field *fields) {
       return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %s has unknown dtype %d", fields[f].name,
                      (int)fields[f].dtype);
     if (fields[f].elements < 1 || (uint64_t)fields[f].elements > PTRDIFF_MAX / bytes)
-      return ac_fail(AC_ERROR_ARGUMENT, "dataset: field %s has %lld elements per sample",
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "dataset: field %s has %lld elements per sample; it must have at least 1 and "
+                     "fit in memory",
                      fields[f].name, (long long)fields[f].elements);
     for (int g = 0; g < f; g++)
       if (!strcmp(fields[f].name, fields[g].name))

@@ -255,7 +255,8 @@ static ac_status measure(const ac_dataset *dataset, const ac_loader_desc *desc, 
 /* Checks the description and fills in its defaults. */
 static ac_status complete(const ac_dataset *dataset, ac_loader_desc *desc) {
   if (desc->batch < 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "loader: a batch of %lld samples", (long long)desc->batch);
+    return ac_fail(AC_ERROR_ARGUMENT, "loader: a batch has at least 1 sample, not %lld",
+                   (long long)desc->batch);
   if (desc->threads < 0 || desc->threads > AC_LOADER_MAX_THREADS)
     return ac_fail(AC_ERROR_ARGUMENT, "loader: %d threads; there can be 0 to %d", desc->threads,
                    AC_LOADER_MAX_THREADS);

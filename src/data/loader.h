@@ -3,8 +3,8 @@
  * The batches are the windows of data/windows.h. Sample i of a batch always lands in place i, and
  * what it holds depends on its key alone, so the number of threads changes nothing but the time.
  * All memory is allocated when a loader is made. A loader belongs to one thread at a time, apart
- * from its own, and to the process that made it: a fork leaves its threads with the parent, and in
- * the child one that has threads only refuses. */
+ * from its own, and to the process that made it: after a fork its threads are the parent's, and in
+ * the child a loader with threads refuses every call. */
 #ifndef AC_DATA_LOADER_H
 #define AC_DATA_LOADER_H
 
@@ -23,7 +23,7 @@ typedef struct ac_loader_desc {
   ac_epoch_end epoch_end;
   const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
-  const void *owner;          /* on whose behalf samples are read (ac_dataset_read_for) */
+  const void *owner;          /* samples are read for it (ac_dataset_read_for) */
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs; they have no memory for batches */
 } ac_loader_desc;
 

@@ -1,7 +1,6 @@
 /* Which samples form which window: windows are laid over the epochs one after another, and the
- * order within an epoch is that of ac_shuffle. So what a window holds follows from where it begins,
- * and by a schedule of batches from what came before it.
- */
+ * order within an epoch is that of ac_shuffle. So the samples of a window depend on where it
+ * begins, and with a schedule of batches also on what came before it. */
 #ifndef AC_DATA_WINDOWS_H
 #define AC_DATA_WINDOWS_H
 

@@ -5,8 +5,8 @@
  * a node is a contribution to the gradient of some forward tensor. Contributions add up:
  *   - for a parameter, into its persistent gradient tensor, which the node adds to;
  *   - for an activation, into a chain of tensors: the first contribution is the gradient; a later
- * one takes it as `accumulate` operand if the op can add, else an add node joins the two. A
- * contribution may also be a tensor that exists (the gradient of a sum is passed on as it is). */
+ *     one takes it as `accumulate` operand if the op can add, else an add node joins the two.
+ * A contribution may also be a tensor that exists (the gradient of a sum is passed on as it is). */
 #ifndef AC_GRAPH_DIFFERENTIATE_H
 #define AC_GRAPH_DIFFERENTIATE_H
 

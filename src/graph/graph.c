@@ -367,15 +367,15 @@ ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint) {
   if (!graph) return NULL;
   ac_tensor *storage = ac_tensor_at(graph, tensor->storage);
   if ((unsigned)hint > AC_RECOMPUTE)
-    return ac_builder_fail(graph, &builder, &tensor, "%d is none of none, keep and recompute",
-                           (int)hint);
+    return ac_builder_fail(graph, &builder, &tensor,
+                           "the hint %d is unknown; give none, keep or recompute", (int)hint);
   if (tensor == storage && storage->role != AC_ROLE_ACTIVATION)
     return ac_builder_fail(graph, &builder, &tensor, "a hint is for results of ops");
   if (storage->role != AC_ROLE_ACTIVATION) return tensor;
   if (storage->hint != AC_HINT_NONE && hint != AC_HINT_NONE && storage->hint != hint)
-    return ac_builder_fail(graph, &builder, &tensor,
-                           "hints contradict each other: it is both to be kept and to be "
-                           "recomputed");
+    return ac_builder_fail(
+        graph, &builder, &tensor,
+        "hints contradict each other: one is to keep it, another to recompute it");
   /* An op yields all its results at once, those that have no handle included. */
   const ac_node *node = ac_node_at(graph, storage->producer);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)

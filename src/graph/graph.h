@@ -157,7 +157,7 @@ static inline int64_t ac_shape_last(const ac_shape *s) {
 /* The operand of a tensor for a micro-batch of `batch` samples, without its handle. */
 ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch);
 
-/* ---- building, for the files in src/ops; see builder.h too ---------------------------------- */
+/* ---- building, for the files in src/ops; see also builder.h --------------------------------- */
 
 /* Records the graph's first failure and returns NULL. */
 ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, ...);

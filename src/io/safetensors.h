@@ -4,8 +4,8 @@
  *   N bytes         a JSON object, padded with spaces:
  *                   {"__metadata__": {KEY: TEXT, ...},
  *                    NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [BEGIN, END]}, ...}
- *   the rest        the tensors' elements, little-endian, row-major, without holes; offsets count
- * from here */
+ *   the rest        the tensors' elements, little-endian, row-major, without holes;
+ *                   offsets count from here */
 #ifndef AC_IO_SAFETENSORS_H
 #define AC_IO_SAFETENSORS_H
 

@@ -4,13 +4,15 @@
 #include "ops/arguments.h"
 
 /* Adafactor (Shazeer and Stern, arXiv 1804.04235) without momentum, for vectors and matrices as
- * torch.optim.Adafactor. A parameter of more than one dimension is seen as a matrix p[R, C] of its
- * first dimension by the rest. With g' = gradient_factor * g, rms(x) the root of the mean of
- * squares, and t the number of this update, from 1: step = max(epsilon2, rms(p)) * min(rate, 1 /
- * sqrt(t)) p -= rate * weight_decay * p r_i += t^-0.8 (mean over j of g'_ij^2 - r_i);  c_j +=
- * t^-0.8 (mean over i of g'_ij^2 - c_j) v_ij = r_i c_j / max(mean of r, epsilon1) u = g' /
- * sqrt(max(v, epsilon1^2));  p -= step / max(1, rms(u) / threshold) * u Of a vector, v itself is
- * kept in the place of c, and r_i / max(...) is 1. */
+ * torch.optim.Adafactor. A parameter of more than one dimension is treated as a matrix p[R, C] of
+ * its first dimension by the rest. With g' = gradient_factor * g, rms(x) the root of the mean of
+ * squares, and t the number of this update, from 1:
+ *   step = max(epsilon2, rms(p)) * min(rate, 1 / sqrt(t))
+ *   p -= rate * weight_decay * p
+ *   r_i += t^-0.8 (mean over j of g'_ij^2 - r_i);  c_j += t^-0.8 (mean over i of g'_ij^2 - c_j)
+ *   v_ij = r_i c_j / max(mean of r, epsilon1)
+ *   u = g' / sqrt(max(v, epsilon1^2));  p -= step / max(1, rms(u) / threshold) * u
+ * For a vector, v itself is kept in the place of c, and r_i / max(...) is 1. */
 typedef struct ac_adafactor_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay;

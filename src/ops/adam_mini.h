@@ -13,12 +13,12 @@
  *
  * A parameter is seen as a matrix p[R, C] of its first dimension by the rest, a vector as one row.
  * The second moments say what the blocks are: v[R, 1] rows, v[1, C] columns, v[1, 1] all of it. As
- * in the authors' partition a block is what makes one output of a layer, so a row of weights [out,
- * in] or a column of [in, out]; a row of a table of embeddings, which is one token's; or a whole
- * vector. Two kinds of block differ from theirs. For queries and keys they take a head at a time;
- * here these are packed with values into one layer, and have a block for each output like the
- * values. And their latest code steps each element of a vector that is added by itself; here such a
- * vector is one block, as in the paper. */
+ * in the authors' partition, a block is all weights of one output of a layer: a row of weights
+ * [out, in], or a column of [in, out]. Or it is a row of a table of embeddings, which is one
+ * token's; or a whole vector. Two kinds of block differ from theirs. For queries and keys they take
+ * a head at a time; here these are packed with values into one layer, and have a block for each
+ * output like the values. And their latest code steps each element of a vector that is added by
+ * itself; here such a vector is one block, as in the paper. */
 typedef struct ac_adam_mini_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay;

@@ -2,7 +2,8 @@
  *   loss = -w / m sum of (t log s + (1 - t) log(1 - s))
  *        =  w / m sum of (max(z, 0) - z t + log(1 + exp(-|z|)))
  *   dz = scale w / m (s - t)
- * where scale is the loss scale. The second form overflows nowhere and is what is computed. */
+ * where scale is the loss scale. The second form never overflows, so it is the one that is
+ * computed. */
 #include "ops/loss.h"
 
 ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights) {

@@ -6,9 +6,9 @@
 /* What becomes of a parameter's gradient before its step, with g' = gradient_factor * g:
  *   by value    y = min(max(g', -limit), limit)
  *   adaptively  y = g' m / max(|g'|, 1e-6) where |g'| >= m = limit * max(|p|, 1e-3), else g'
- * with norms by unit (Brock and others, arXiv 2102.06171): what makes one output of a layer, so a
- * row of p[R, C], its first dimension by the rest, or a column of weights [in, out]; a row of a
- * table; or a whole vector. */
+ * with norms by unit (Brock and others, arXiv 2102.06171). A unit is all weights of one output of a
+ * layer: a row of p[R, C], its first dimension by the rest, or a column of weights [in, out]. Or it
+ * is a row of a table; or a whole vector. */
 typedef struct ac_clip_attributes {
   float gradient_factor; /* unscale and divide in one */
   float limit;

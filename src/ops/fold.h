@@ -3,8 +3,7 @@
 
 #include <stdbool.h>
 
-/* A micro-batch's gradient becomes part of what an optimizer keeps, with
- * g' = gradient_factor * g:
+/* A micro-batch's gradient becomes part of the optimizer's state, with g' = gradient_factor * g:
  *   m = keep1 * m + take1 * g';  v = keep2 * v + take2 * g'^2
  * or, where `moves`, with keep = 1 - take and no rounding of its own:
  *   m += take1 * (g' - m);  v += take2 * (g'^2 - v)

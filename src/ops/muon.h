@@ -4,8 +4,8 @@
 #include "ops/arguments.h"
 
 /* Muon (Jordan and others, https://kellerjordan.github.io/posts/muon) as torch.optim.Muon. A
- * parameter is seen as a matrix p[R, C] of its first dimension by the rest, as there filters are.
- * With g' = gradient_factor * g and |u| the root of the sum of squares:
+ * parameter is treated as a matrix p[R, C] of its first dimension by the rest; torch does so for
+ * filters. With g' = gradient_factor * g and |u| the root of the sum of squares:
  *
  *   m += take (g' - m);  u = nesterov ? g' + momentum (m - g') : m
  *   X = u / max(|u|, 1e-7), and AC_MUON_STEPS times, where R <= C:

@@ -3,10 +3,10 @@
 
 #include "ops/arguments.h"
 
-/* out[0] = sum of (g * scale)^2 / 4^out[1]. out[1] is 0, or, if the sum is too large or too small
- * for a float that is to lose nothing, AC_SQUARES_EXPONENT or its negative. If a g is not finite,
- * which an integer test of the exponent bits finds, out[1] is AC_SQUARES_NOT_FINITE. Too small is
- * below AC_SQUARES_LEAST, where squares of single elements may be below floats. */
+/* out[0] = sum of (g * scale)^2 / 4^out[1]. out[1] is 0. If the sum is too large or too small for a
+ * float without loss, out[1] is AC_SQUARES_EXPONENT or its negative. If a g is not finite, which an
+ * integer test of the exponent bits finds, out[1] is AC_SQUARES_NOT_FINITE. Too small means below
+ * AC_SQUARES_LEAST: there, squares of single elements may be too small for a float. */
 enum { AC_SQUARES_NOT_FINITE = 1, AC_SQUARES_EXPONENT = 96 };
 #define AC_SQUARES_LEAST 0x1p-80
 #define AC_SQUARES_MOST 0x1p100

@@ -1,6 +1,6 @@
 /* Pooling over windows of K = kh kw positions, for each sample and channel:
  *   max      y[i,j] = the largest x of the window; padding never is. A NaN is larger than anything.
- *            dx[h,w] = sum of dy over the windows whose first largest element this is
+ *            dx[h,w] = sum of dy over the windows that have their first largest element here
  *   average  y[i,j] = sum over the window / K, padding counting as zeros
  *            dx[h,w] = sum of dy over the windows that contain it / K
  * Where the largest element lies is found again from x, so no indices are kept. */

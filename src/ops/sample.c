@@ -1,7 +1,7 @@
-/* The sizes at which ops are timed. The first is so small that it shows what it costs to begin an
- * op; the other two are those of activations that have left the inner caches, where a training step
- * finds them. The middle size of products and of attention does little arithmetic for the bytes it
- * moves, so that the two can be told apart. */
+/* The sizes at which ops are timed. The first is so small that it shows the cost of beginning an
+ * op. The other two are sizes of activations that have left the inner caches, as in a training
+ * step. The middle size of products and of attention does little arithmetic for the bytes that it
+ * moves, so that the two costs can be separated. */
 #include "ops/description.h"
 
 static int64_t dimension(char letter, int size) {

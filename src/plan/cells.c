@@ -1,5 +1,6 @@
 /* The table of what persists. A problem lists its cells once, in the order in which they lie on the
- * device; placing them for a micro-batch gives sizes to those that grow with it, and addresses.
+ * device. Placing them for a micro-batch sets the sizes of those that grow with it, and the
+ * addresses.
  *
  *   parameters, working copies | gradients, pooled statistics | optimizer state, averages |
  *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host

@@ -1,8 +1,8 @@
 /* Checks chains, and measures schedules by the lifetimes of what they make.
  *
  * A schedule is scanned once, from its end: what an operation reads is held from there up to the
- * operation that makes it. So nothing is assumed about how the schedule was found, and nothing is
- * held longer than it has to be. O(operations + stages). */
+ * operation that makes it. So this does not depend on how the schedule was found, and nothing is
+ * held longer than needed. O(operations + stages). */
 #include "plan/chain.h"
 
 #include "core/error.h"

@@ -472,7 +472,8 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
     const ac_value *value = &sequence->values[i];
     const ac_value *root = &sequence->values[ac_sequence_root(sequence, i)];
     if (value->first < root->first || value->last > root->last)
-      return ac_fail(AC_ERROR_INTERNAL, "plan: a value would outlive the one whose memory it has");
+      return ac_fail(AC_ERROR_INTERNAL,
+                     "plan: a value would live longer than the one that it shares memory with");
     if (value != root || !value->bytes) continue;
     const span s = {value->address, value->bytes, value->first, value->last};
     AC_TRY(check_within(plan, &s, from));

@@ -1,8 +1,8 @@
 /* Where a device's model comes from: the device itself, a file, or measurements, in this order.
  *
- * The file's name and key are a hash of all that its numbers depend on. One that is damaged,
- * foreign or holds numbers that no measurement gives is ignored and written anew; a folder that
- * cannot be written to costs the time of measuring again, nothing else. */
+ * The file's name and key are a hash of all that its numbers depend on. A file that is damaged, is
+ * of another key, or has impossible numbers is ignored and written anew. If the folder cannot be
+ * written to, that only costs the time of measuring again. */
 #include "plan/cost.h"
 
 #include "core/cache_file.h"

@@ -2,19 +2,20 @@
  * with known lifetimes are placed so that no two that are alive together overlap.
  *
  * Values are placed one after another, each at the lowest address where it fits between those
- * placed before that are alive at the same time (first fit). The order decides the quality; three
- * are tried and the lowest total is kept: by size, by size times lifetime, and by beginning,
- * largest or first to begin coming first. The bound is the largest sum of bytes alive at one step;
- * no layout can be below it, so one that reaches it ends the search.
+ * placed before that are alive at the same time (first fit). The quality depends on the order.
+ * Three orders are tried, and the lowest total is kept: by size and by size times lifetime, with
+ * the largest first, and by beginning, with the earliest first. The bound is the largest sum of
+ * bytes alive at one step; every layout needs at least that, so a layout that reaches it ends the
+ * search.
  *
- * Those placed before are a tree in the order of addresses and, at the same one, of time: a treap,
- * in which a hash of the value says what is above what, so that it is about 2 log n deep. Each
- * subtree knows when its values begin and end, and how large a gap between them can be. First fit
- * walks through the tree from low addresses to high ones, and passes a subtree at once where none
- * of its values is alive at the same time, or where all are and no gap is large enough. In plans
- * most values are nested in time (what forward keeps) or short (what steps hand on), so a walk
- * takes some log n steps, and a layout n log n. It is quadratic only where values that meet and
- * values that do not alternate. */
+ * The values placed before are a tree, ordered by address and then by time. It is a treap: a hash
+ * of the values decides which is above which, so that it is about 2 log n deep. Each subtree knows
+ * when its values begin and end, and how large a gap between them can be. First fit walks through
+ * the tree from low addresses to high ones. It skips a subtree if none of its values is alive at
+ * the same time, or if all are and no gap is large enough. In plans most values are nested in time
+ * (what forward keeps) or short (what one step passes to the next), so a walk takes about log n
+ * steps, and a layout n log n. It is quadratic only if values that are alive at the same time
+ * alternate with values that are not. */
 #include "plan/plan.h"
 
 #include "core/align.h"

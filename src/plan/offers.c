@@ -1,11 +1,11 @@
-/* What would need less than a description that does not fit.
+/* Descriptions that need less than one that does not fit.
  *
- * An offer is another description. The caller may know more of what follows from it, or that it
- * cannot be (ac_plan_desc.offers). What the description then needs is found as for a plan that is
- * asked for by it, so whoever asks by it and gives the bytes has a plan; what would be refused is
- * not offered. Nothing is measured for that: where the costs of a description are not known, its
- * bytes are those of the candidates that depend on none, which are enough, if not always the least
- * (candidates.h). */
+ * An offer is another description. The caller may know what else follows from it, or that it is not
+ * possible (ac_plan_desc.offers). Its bytes are found in the same way as for a plan with that
+ * description, so a caller that asks for it with these bytes gets a plan. What would be refused is
+ * not offered. Nothing is measured for that: if the costs of a description are not known, its bytes
+ * are those of the candidates that do not depend on costs. They are enough, but not always the
+ * least (candidates.h). */
 #include "plan/candidates.h"
 
 #include "core/error.h"

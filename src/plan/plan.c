@@ -21,14 +21,13 @@ static ac_status check_clipping(const ac_plan_desc *desc) {
   if (desc->gradients != AC_GRADIENTS_FOLDED && desc->weights == AC_WEIGHTS_F32 &&
       desc->gradient_storage == AC_GRADIENT_F32)
     return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: clipping by value or adaptively needs weights and gradients in "
-                 "f32, and none that are folded");
+  return ac_fail(AC_ERROR_ARGUMENT, "plan: clipping by value or adaptively needs weights and "
+                                    "gradients in f32, and gradients that are not folded");
 }
 
 static ac_status check_average(const ac_plan_desc *desc) {
   if (!desc->average || desc->weights == AC_WEIGHTS_F32) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT, "plan: averages are of weights that have an original in f32");
+  return ac_fail(AC_ERROR_ARGUMENT, "plan: averages need weights that have an original in f32");
 }
 
 /* What gradients can be folded into, and from where. */

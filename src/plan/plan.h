@@ -291,8 +291,8 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
 
 /* Lays down the nodes of `order` one after another (a node that comes again is recomputed), and
  * then those of `after` (NULL: none), and finds values, lifetimes and what can be done in place;
- * sizes come later, since none of this depends on the micro-batch but whether it is a whole window.
- */
+ * sizes come later, because all this does not depend on the micro-batch's size, only on whether it
+ * is a whole window. */
 typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
 } ac_storage;

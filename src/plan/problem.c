@@ -122,8 +122,8 @@ static ac_status settle_fused(ac_plan_desc *desc) {
   if (!ac_gradients_need_whole(desc->gradients) || desc->purpose != AC_TRAIN) return AC_OK;
   if (desc->micro_batch && desc->micro_batch != desc->batch)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: gradients that are fused%s are of one micro-batch, and a batch of "
-                   "%lld in micro-batches of %lld has several",
+                   "plan: gradients that are fused%s need a window of one micro-batch, but a batch "
+                   "of %lld in micro-batches of %lld has several",
                    desc->gradients == AC_GRADIENTS_FUSED ? "" : " locally", (long long)desc->batch,
                    (long long)desc->micro_batch);
   desc->micro_batch = desc->batch;
@@ -153,9 +153,9 @@ static ac_status check_least(ac_problem *problem) {
   if (ac_problem_allows(problem, desc->batch, size)) return AC_OK;
   char text[128];
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "plan: %s needs %lld samples at least, for one value of a channel has no "
-                 "variance, and a batch of %lld in micro-batches of %lld has a micro-batch of "
-                 "%lld; give other sizes, or take layer norm",
+                 "plan: %s needs at least %lld samples, because one value of a channel has no "
+                 "variance, but a batch of %lld in micro-batches of %lld has a micro-batch of "
+                 "%lld; give other sizes, or use layer norm",
                  ac_node_text(text, sizeof text, problem->graph, ac_node_at(problem->graph, node)),
                  (long long)problem->least, (long long)desc->batch, (long long)size,
                  (long long)(size < problem->least ? size : desc->batch % size));
@@ -285,8 +285,8 @@ static ac_status check_losses(const ac_problem *problem) {
                  (!rows.ignore || ac_node_input(graph, node, desc->ids) >= 0);
     if (!known)
       return ac_fail(AC_ERROR_UNSUPPORTED,
-                     "plan: what loss %s weighs does not follow from inputs alone, and with %s it "
-                     "has to be known before a window: give it (AC_LOSS_MEANS_GIVEN)%s",
+                     "plan: the weight of loss %s does not follow from inputs alone, but with %s "
+                     "it must be known before a window: give it (AC_LOSS_MEANS_GIVEN)%s",
                      graph->losses[k].name, several ? "several losses" : "folded gradients",
                      several ? ", or divide by samples (AC_LOSS_MEANS_PER_SAMPLE)" : "");
   }

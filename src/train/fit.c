@@ -1,10 +1,10 @@
 /* The fit loop: draws samples in the order of the epoch, fills windows micro-batch by micro-batch,
- * ends them, evaluates, and reports. Which samples form a window says data/windows.h.
+ * ends them, evaluates, and reports. data/windows.h says which samples form a window.
  *
- * Where the plan has room for batches read ahead, a loader's threads read whole windows while the
+ * If the plan has room for batches read ahead, a loader's threads read whole windows while the
  * device works, and a window stays in memory until it is over. Otherwise each micro-batch is read
  * into staging buffers when it is needed, and a window that runs again is read again. The samples
- * and their order are the same. */
+ * and their order are the same in both cases. */
 #include "core/error.h"
 #include "core/platform.h"
 #include "train/good_state.h"

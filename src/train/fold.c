@@ -1,4 +1,4 @@
-/* Windows whose gradients are folded into what the optimizer keeps, micro-batch by micro-batch
+/* Windows that fold their gradients into the optimizer's state, micro-batch by micro-batch
  * (ops/fold.h). With S the loss scale, W the window's weight, which is known before the window, and
  * g a micro-batch's gradient of S times the sum of losses,
  *

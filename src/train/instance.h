@@ -1,6 +1,5 @@
-/* A plan brought to life: its chunks of device memory, a handle for every tensor and value, and the
- * arguments of every step ready to run. Trainers and sessions are built on it. It knows nothing of
- * windows.
+/* A plan that can run: its chunks of device memory, a handle for every tensor and value, and the
+ * arguments of every step. Trainers and sessions are built on it. It knows nothing of windows.
  *
  * Everything is allocated in ac_instance_create; running allocates nothing. */
 #ifndef AC_TRAIN_INSTANCE_H
@@ -26,7 +25,7 @@ typedef struct ac_prepared {
   void **handles;   /* by value; NULL for those that share */
   void **parts;     /* by step and operand (moves.c): handles of parts of tensors; NULL: no
                        step is cut */
-  int arriving;     /* the step whose state is on its way to the device; -1: none */
+  int arriving;     /* the step with state on its way to the device; -1: none */
   int64_t batch;
   bool has_run; /* its micro-batch */
 } ac_prepared;
@@ -96,7 +95,7 @@ typedef struct ac_instance {
   ac_device *device;
   void **chunks;
   int chunk_count;
-  void **persistent;      /* by storage id: handles of cells, and of the arena's too */
+  void **persistent;      /* by storage id: handles of cells, also of those in the arena */
   void **views;           /* by cell: those of its own */
   ac_host_memory *moving; /* by storage id: optimizer state in host memory */
   void *control;

@@ -1,10 +1,10 @@
-/* What an update does to each layer. Weights are read before the update and after it: all of a
- * small parameter, and of a large one 16 blocks spread evenly from its first element to its last,
- * which are enough for norms within some percent. The norm of a gradient has been measured anyway,
- * over all of it. Where gradients are kept they are read as well, whole, for outputs without any.
+/* What an update does to each layer. Weights are read before and after the update: a small
+ * parameter whole; of a large one 16 blocks, spread evenly from its first element to its last.
+ * These give norms within a few percent. The norm of a gradient is measured anyway, over all of it.
+ * If gradients are kept, they are also read, whole, to find outputs without a gradient.
  *
- * Everything is in memory that is allocated with the trainer. What is remembered of all updates
- * that were measured is a count, a sum and a bit for each output, and part of states. */
+ * All memory is allocated with the trainer. From the measured updates a count, a sum and a bit for
+ * each output are kept; they are part of states. */
 #include "train/layers.h"
 
 #include "core/error.h"

@@ -1,11 +1,11 @@
-/* Losses: what each weighs, counted on the host from what is fed, so that the device's sum can be
- * held against it; and how several come together. With sums L_k over weights W_k the total is
+/* Losses: the weight of each, counted on the host from what is fed, to compare it with the device's
+ * sum; and the total of several. With sums L_k over weights W_k the total is
  *
  *   sum over k of factor_k L_k / W_k,
  *
  * so the gradient of loss k joins the others with the share factor_k N / W_k, where N is the number
- * of samples of the window, and the update divides by N. Where every row weighs one, N / W_k is one
- * by the rows of a sample, so nothing has to be known before. */
+ * of samples of the window, and the update divides by N. If every row has weight one, N / W_k is
+ * one divided by the rows of a sample, so nothing has to be known before the window. */
 #include "core/error.h"
 #include "train/instance.h"
 

@@ -1,5 +1,5 @@
-/* Optimizer state in host memory at work: brought to the device for its step and back (the plan's
- * moves.c says which, and when). At the point of the k-th step that moves state
+/* Moves optimizer state from host memory to the device for its step, and back (the plan's moves.c
+ * says which state, and when). At the point of the k-th step that moves state
  *
  *   the step waits for its own way in, which began one point before;
  *   the way in of the next begins, once all is done that was queued before this step;

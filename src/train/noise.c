@@ -1,10 +1,10 @@
 /* The gradient of a mean over B samples has the expected squared norm |G|^2 + tr(Sigma) / B, with G
  * the true gradient and Sigma the covariance of a single sample's. A window has two means: over its
  * first micro-batch of b samples, and over all B samples. Two equations give estimates without a
- * bias,
+ * bias:
  *
  *   |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)
- *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B),
+ *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
  *
  * Both are averaged over windows first and then divided, because the ratio of two noisy numbers has
  * a bias. Means are weighted, so b and B are also weights, in units of the window's mean weight of

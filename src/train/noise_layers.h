@@ -1,7 +1,7 @@
-/* The gradient noise scale's estimates of each parameter apart, on request: from the norms of its
- * own gradient after the first micro-batch and after the window. As norms add up by their squares,
- * |G|^2 and tr Sigma of all are the sums of theirs. They are part of states, as one line of text.
- */
+/* The gradient noise scale's estimates for each parameter, on request: from the norms of its own
+ * gradient after the first micro-batch and after the window. Squares of norms add up, so |G|^2 and
+ * tr Sigma of all parameters are the sums of theirs. They are part of states, as one line of
+ * text. */
 #ifndef AC_TRAIN_NOISE_LAYERS_H
 #define AC_TRAIN_NOISE_LAYERS_H
 

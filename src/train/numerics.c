@@ -1,7 +1,7 @@
-/* Watching numbers: after each op of a training step that computes what it stores in 16 bits, the
- * op `numerics` counts in what it stored the values that are not finite and, for f16, those that
- * were flushed to zero (ac_run_state.mark_flushed). Counts gather on the device over a window and
- * are added up on the host at its end. */
+/* Counts bad numbers: after each op of a training step that stores its results in 16 bits, the op
+ * `numerics` counts the stored values that are not finite and, for f16, those that were flushed to
+ * zero (ac_run_state.mark_flushed). The device counts over a window, and the host adds up the
+ * counts at its end. */
 #include "core/error.h"
 #include "train/trainer.h"
 

@@ -1,9 +1,9 @@
-/* A range test: ac_fit at rates that rise exponentially, and a look at its losses. Before it the
- * cells that a state holds are brought to the host, and what the host counts is copied; afterwards
- * all goes back, whatever has happened.
+/* A range test: ac_fit at rates that rise exponentially, and then its losses are examined. Before
+ * the test the cells of a state are copied to the host, with all that the host counts. After the
+ * test all is restored, also after a failure.
  *
- * Losses are smoothed by means of the points on both sides, which leave a fall where it is; a
- * running mean, which would move it, only tells when the test ends. */
+ * Losses are smoothed by means over points on both sides, which do not move the place of a fall. A
+ * running mean would move it; it only decides when the test ends. */
 #include "core/error.h"
 #include "core/floats.h"
 #include "train/trainer.h"

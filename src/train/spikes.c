@@ -1,9 +1,9 @@
-/* A window is held against the median of earlier ones and their median absolute deviation, which a
- * few spikes among them do not move. 64 numbers are sorted where they are looked at: some
- * microseconds a window, and what is kept is what was measured.
+/* A window is compared with the median of earlier ones and their median absolute deviation. A few
+ * spikes among the earlier windows do not change these. 64 numbers are sorted for each window,
+ * which takes a few microseconds; they are kept in the order of measuring.
  *
- * Only windows that led to an update without an alarm are remembered. So that a level which has
- * changed for good does not raise alarms for ever, all is forgotten after several in a row. */
+ * Only windows that led to an update without an alarm are remembered. After several alarms in a row
+ * all is forgotten, so that a new level does not raise alarms for ever. */
 #include "train/spikes.h"
 
 #include "core/error.h"

@@ -76,7 +76,7 @@ struct ac_trainer {
   bool rewritten;                   /* and has written gradients since */
   bool evaluating;                  /* its datasets are, and its caller is asked to stop */
   bool asking;                      /* a fit asks its caller whether to stop */
-  ac_decide fit_decide;             /* the ac_fit in progress, which asks the caller, too */
+  ac_decide fit_decide;             /* the ac_fit in progress, which also asks the caller */
   void *fit_user;
   bool has_stepped; /* an update has run all that updates run */
   bool broken;      /* a device failure left the window half done */
@@ -145,7 +145,7 @@ typedef struct ac_gradient_report {
   double groups[AC_MAX_GROUPS];      /* of each group's part */
   double clipped[AC_MAX_GROUPS + 1]; /* of those that are clipped by one norm; last: all without a
                                         clip of their group's */
-  bool finite;                       /* pooled statistics, too */
+  bool finite;                       /* also pooled statistics */
 } ac_gradient_report;
 /* From the host's copy; trainer->nonfinite says which one is not finite. */
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer);

@@ -153,7 +153,7 @@ case_usage() {
     refuse 2 'matches "nothing*", which is to be frozen' $verb gpt --data text "${tiny[@]}" --freeze 'nothing*'
     refuse 2 'depends on no trainable parameter' $verb gpt --data text "${tiny[@]}" --freeze '*'
     refuse 2 'cannot be moved to host memory' $verb gpt --data text "${tiny[@]}" --optimizer-state-in host
-    refuse 2 '--ema keeps averages' $verb gpt --data text "${tiny[@]}" --weights bf16 --precision bf16 --ema 0.9
+    refuse 2 '--ema averages weights' $verb gpt --data text "${tiny[@]}" --weights bf16 --precision bf16 --ema 0.9
     refuse 2 '--clip-by value needs' $verb gpt --data text "${tiny[@]}" --gradients bf16 --clip-by value
   done
   refuse 2 'matches "nothing*" of group' train gpt --data text "${tiny[@]}" --group 'nothing*:lr=1'

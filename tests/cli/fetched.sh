@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/cli/fetched.sh SOURCE GENERATOR: other projects take the library in, by FetchContent and by add_subdirectory. They get
-# the library alone: no program, tests or examples, no installation and no build type. To build all of it would take minutes, so
-# it is what depends on where the source is, and a program's own file.
+# tests/cli/fetched.sh SOURCE GENERATOR: other projects use the library by FetchContent and by add_subdirectory. They get
+# only the library: no program, tests or examples, no installation and no build type. To build all of it would take
+# minutes, so only a program's own file is built, and what depends on the place of the source.
 set -euo pipefail
 source=$1 generator=$2
 work=$(mktemp -d)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: ends runs of accrue train with SIGKILL or SIGTERM
-# at random times, lets them go on with --resume-or-start, and holds what comes out against the same runs undisturbed: model, the
-# tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
+# at random times, resumes them with --resume-or-start, and compares the results with those of the same runs undisturbed: model,
+# the tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
 # averages, groups and frozen parameters, rates by validation, alarms for spikes, norms and noise by layer, dropout, augmentation and reading ahead.
 #
-# PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but when a kill strikes is
-# up to the machine. Prints a line for each run and what has failed.
+# PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but the moment of a kill
+# depends on the machine. Prints a line for each run, and the failures.
 set -euo pipefail
 kills=20 seed=1 devices="cpu opencl"
 while (($#)); do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/cli/map.sh SOURCE: the source is as the table in src/README.md says. Each folder with C in it has a row, each row has
-# its folders, and what a file includes, itself or through headers, lies in its own folder or in what the row's last
-# column names.
+# tests/cli/map.sh SOURCE: the source is as the table in src/README.md says. Each folder with C files has a row, each row
+# has its folders, and a file includes, directly or through headers, only files of its own folder or of the row's last
+# column.
 set -euo pipefail
 cd "$1"
 

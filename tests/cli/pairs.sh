@@ -3,8 +3,8 @@
 # (a model as metrics, data as a picture, another run's folder as --out), and shows that nothing that was there before is
 # lost without having been asked for. A failure names the commands and the file; the same SEED draws them again.
 #
-# Asked for is: what --overwrite says of the run in --out, what --resume says of the run that goes on, what a pilot has in
-# its own folder, and an output over a file of its own kind. A command that is refused (status 2) changes nothing at all.
+# These are asked for: --overwrite replaces the run in --out, --resume changes the run that is resumed, a pilot changes its
+# own folder, and an output replaces a file of its own kind. A command that is refused (status 2) changes nothing at all.
 set -euo pipefail
 program=$(realpath "$1") fixture=$(realpath "$2") pairs=$3 seed=${4:-$RANDOM}
 RANDOM=$seed

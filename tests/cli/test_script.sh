@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/test_script.sh SOURCE: tools/test.sh runs the tests of both builds whatever the first one's find, ends in the closing
-# line of one that failed, and fails then. With programs in the places of cmake and ctest.
+# tests/cli/test_script.sh SOURCE: tools/test.sh runs the tests of both builds, even if those of the first fail; then it ends in the
+# closing line of a build that failed, and fails. Small programs replace cmake and ctest.
 set -euo pipefail
 source=$1
 work=$(mktemp -d)

@@ -1,4 +1,4 @@
-/* A backend that fails when it is told to, around the one of an open device. One at a time. */
+/* A backend around the one of an open device, which fails on demand. One at a time. */
 #ifndef TESTS_FAULTS_BACKEND_H
 #define TESTS_FAULTS_BACKEND_H
 

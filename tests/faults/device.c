@@ -1,7 +1,7 @@
-/* A small life of a trainer, in which the first, the second, ... call of the device fails, or the
- * first, the second, ... allocation of the library. Each time what fails says why; the trainer is
- * then as it was, or is so once the window is discarded, or refuses everything until a state is
- * loaded; and from there on the life comes to the same bits as one without a fault.
+/* A small life of a trainer. The first, the second, ... call of the device fails, or the first, the
+ * second, ... allocation of the library. Each failure has a message. The trainer is then as before;
+ * or it is so after the window is discarded; or it refuses everything until a state is loaded. From
+ * there on the life comes to the same bits as one without a fault.
  *
  *   test_faults_device [--all]    without it every n-th call, which takes a minute */
 #include "unit/states.h"

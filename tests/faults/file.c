@@ -1,5 +1,5 @@
-/* A file of several blocks that appears whole or not at all, written in pieces that do not fit its
- * blocks, with the first, the second, ... call failing until all pass. */
+/* A file of several blocks is written completely or not at all, in pieces that do not fit its
+ * blocks, while the first, the second, ... call fails until all pass. */
 #include "unit/files.h"
 
 #include "core/atomic_file.h"

@@ -1,4 +1,4 @@
-/* What a dataset of labelled images must keep to, however it came about. */
+/* What must hold for a dataset of labelled images, however it was made. */
 #ifndef AC_TESTS_FUZZ_IMAGES_H
 #define AC_TESTS_FUZZ_IMAGES_H
 

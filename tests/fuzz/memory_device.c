@@ -1,5 +1,5 @@
-/* A device of plain memory that computes nothing, in the place of the CPU's, so that no kernel has
- * to be built. What a trainer keeps on it is what was written there. */
+/* A device of plain memory that computes nothing. It replaces the CPU's, so that no kernel must be
+ * built. It keeps what a trainer writes. */
 #include "fuzz.h"
 
 #include "backend/backend.h"

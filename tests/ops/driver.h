@@ -1,5 +1,5 @@
-/* Runs ops on devices and holds the results against the references. Failures are printed to stderr
- * and counted; the caller decides what to make of the count. */
+/* Runs ops on devices and compares the results with the references. Failures are printed to stderr
+ * and counted; the caller decides what to do with the count. */
 #ifndef AC_TESTS_OPS_DRIVER_H
 #define AC_TESTS_OPS_DRIVER_H
 

@@ -1,4 +1,4 @@
-/* numerics counts bits, so it is checked on bits by hand and fits no table of values; so are the
+/* numerics counts bits, so it is tested on bits by hand and not in a table of values. So are the
  * marks that stores to f16 leave for it. */
 #include "driver.h"
 #include "generator.h"

@@ -1,6 +1,6 @@
-/* Several updates as the authors' formulas make them: states go from run to run, and each step's
- * parameters are compared. Tensors of a case: p0, g[steps, ...], and after each step p[steps, ...];
- * attributes as those of the optimizer there. */
+/* Several updates by the authors' formulas: states pass from run to run, and the parameters of each
+ * step are compared. Tensors of a case: p0, g[steps, ...], and after each step p[steps, ...];
+ * attributes as those of the optimizer. */
 #ifndef AC_TESTS_OPS_REPLAY_H
 #define AC_TESTS_OPS_REPLAY_H
 

@@ -1,4 +1,4 @@
-/* Cases and reference of what adds up in bf16. */
+/* Cases and reference of sums in bf16. */
 #include "driver.h"
 #include "generator.h"
 

@@ -1,5 +1,5 @@
-/* One recipe under its choices: values far from ties, trials against the reference, and against
- * trials that have to leave the same bits. */
+/* Tests one recipe under its choices: with values far from ties, trials are compared with the
+ * reference, and with trials that must leave the same bits. */
 #include "random.h"
 
 #include <string.h>

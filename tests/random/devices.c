@@ -1,4 +1,4 @@
-/* The devices that choices name, opened once each, with speeds that are drawn and not measured. */
+/* The devices of the choices. Each is opened once, and its speeds are drawn, not measured. */
 #include "random.h"
 
 #include "plan/cost.h"

@@ -1,5 +1,5 @@
-/* The reference against itself: along a random direction its gradient has to be what its loss grows
- * by. So a mistake of the tape or of a family's table is not taken for one of the library. */
+/* The reference against itself: along a random direction its gradient must be the growth of its
+ * loss. So an error of the tape or of a family's table is not taken for an error of the library. */
 #include "random.h"
 
 #include <math.h>

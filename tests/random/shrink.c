@@ -1,5 +1,5 @@
-/* Makes a failure small: steps are taken out as long as the graph still fails under the choice,
- * then samples, then what the choice has of more than the plainest. */
+/* Makes a failure small: removes steps as long as the graph still fails under the choice, then
+ * samples, then what the choice has in addition to the plainest one. */
 #include "worker.h"
 
 typedef struct shrinking {

@@ -1,5 +1,5 @@
-/* A child process works, and leaves what it finds in memory that it shares with its parent. The
- * parent runs nothing that starts threads, so that it can go on making children. */
+/* A child process works, and leaves its results in memory that it shares with its parent. The
+ * parent runs nothing that starts threads, so that it can make further children. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "worker.h"
 

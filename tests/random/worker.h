@@ -1,4 +1,4 @@
-/* Graphs worked on in child processes, and failures made small by the same means. */
+/* Tests graphs in child processes, and makes failures small in the same way. */
 #ifndef AC_TESTS_RANDOM_WORKER_H
 #define AC_TESTS_RANDOM_WORKER_H
 

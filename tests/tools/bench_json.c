@@ -1,4 +1,5 @@
-/* The bench's JSON: what it holds, what is refused, and what of two documents counts as slower. */
+/* The bench's JSON: its content, which files are refused, and when a result of two documents counts
+ * as slower. */
 #include "unit/check.h"
 
 #include "bench/json.h"

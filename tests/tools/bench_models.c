@@ -1,5 +1,4 @@
-/* The bench's models: which are measured without being asked for, and what a step that was not made
- * comes to. */
+/* The bench's models: which are measured by default, and what happens if a step was not made. */
 #include "unit/check.h"
 
 #include "bench/models.h"

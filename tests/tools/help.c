@@ -1,4 +1,4 @@
-/* Text that roff would take for its own comes out of a page of the manual as it was. */
+/* Text that roff would take for commands comes out of a manual page unchanged. */
 #include "unit/check.h"
 
 #include "common/help.h"

@@ -1,6 +1,5 @@
-/* The schema of policy files says what their parser does: each rule is in it, and of values that
- * are good, bad or hardly either both think the same. Of JSON Schema this knows what the schema
- * uses. */
+/* The schema of policy files agrees with their parser: it has each rule, and both judge good, bad
+ * and borderline values alike. This test knows the part of JSON Schema that the schema uses. */
 #include "common/message.h" /* before cmocka, which has a macro `fail` */
 #include "program/policy.h"
 

@@ -1,5 +1,5 @@
-/* Event files: what TensorBoard wrote is read, and what we write begins as it has to, holds the
- * values it was given, and survives a disk that fills. */
+/* Event files: a file of TensorBoard is read; our files begin as they must, hold the given values,
+ * and survive a full disk. */
 #include "unit/files.h"
 #undef fail /* of cmocka; the program has a function of that name */
 

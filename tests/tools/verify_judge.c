@@ -1,4 +1,4 @@
-/* What `accrue verify` takes for rounding and what not: two parameters, three windows. */
+/* What `accrue verify` takes for rounding, and what it does not: two parameters, three windows. */
 #include "unit/check.h"
 
 #include "core/half.h"

@@ -1,4 +1,4 @@
-/* What the program tells of waiting: also of a single thing that takes long, while it does. */
+/* The program's lines about waiting, also during a single step that takes long. */
 #define _GNU_SOURCE /* posix_openpt */
 #include "unit/check.h"
 

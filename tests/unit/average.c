@@ -1,5 +1,5 @@
-/* Moving averages of weights: against PyTorch's AveragedModel in every way of keeping gradients, in
- * the place of weights and back, in states, bytes, and refused. */
+/* Moving averages of weights: against PyTorch's AveragedModel in every way of gradients; exchanged
+ * with the weights and back; in states; their bytes; and refusals. */
 #include "practice.h"
 
 #include "plan/plan.h"
@@ -173,7 +173,7 @@ static void check_refusals(const op_vector *v) {
                                 &(ac_plan_desc){.average = true,
                                                 .precision = AC_PRECISION_BF16,
                                                 .weights = AC_WEIGHTS_BF16}),
-                 AC_ERROR_ARGUMENT, "of weights that have an original in f32");
+                 AC_ERROR_ARGUMENT, "averages need weights that have an original in f32");
   ac_graph_free(graph);
   stop(&r);
 }

@@ -347,7 +347,7 @@ static void one_value_of_a_channel_is_refused(void **state) {
       assert_ok(status);
       ac_plan_free(plan);
     } else {
-      assert_refused(status, AC_ERROR_ARGUMENT, "needs 2 samples at least");
+      assert_refused(status, AC_ERROR_ARGUMENT, "needs at least 2 samples");
       assert_refused(status, AC_ERROR_ARGUMENT, cases[i].why);
     }
   }
@@ -385,7 +385,7 @@ static void batches_of_one_value_are_refused(void **state) {
     const ac_fit_desc fit = {.train = dataset, .steps = 3, .batches = stages, .batch_count = 2};
     const ac_status status = ac_fit(r.trainer, &fit, NULL);
     if (batch > 1) assert_ok(status);
-    else assert_refused(status, AC_ERROR_ARGUMENT, "needs 2 samples at least");
+    else assert_refused(status, AC_ERROR_ARGUMENT, "needs at least 2 samples");
   }
   ac_dataset_free(dataset);
   ac_graph_free(graph);

@@ -1,6 +1,6 @@
-/* Schedules of the effective batch: a run by one is, update by update and bit by bit, the separate
- * runs that it is made of, each with a plan of its own batch, which go on from one another's
- * states; rates follow the batch; and what makes no sense is refused. */
+/* Schedules of the effective batch. Such a run is equal, update by update and bit by bit, to
+ * separate runs with a plan for each batch, which continue from one another's states. Rates follow
+ * the batch. Schedules without sense are refused. */
 #include "states.h"
 
 #include <math.h>

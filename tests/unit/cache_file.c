@@ -1,5 +1,5 @@
-/* Files in the cache folder, and the hash that names them: both are what they were, so that what
- * other versions of the library kept is found. */
+/* Files in the cache folder, and the hash in their names: neither may change, so that files of
+ * other versions of the library are found. */
 #include "files.h"
 
 #include "core/cache_file.h"

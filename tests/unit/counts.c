@@ -1,5 +1,5 @@
-/* Counts at the ends of their type, to every public function that takes one: refused, or harmless,
- * and never computed with before they are looked at, which sanitizers see. */
+/* Counts at the limits of their type, for every public function that takes one: they are refused,
+ * or harmless, and never used in arithmetic before they are checked (sanitizers would see it). */
 #include "victims.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Every reader of files is fed each of its neighbours' formats: it reads its own and refuses the
- * others by their names. */
+/* Every reader of files gets files of all formats: it reads its own and refuses the others by name.
+ */
 #include "unit/files.h"
 
 #include "formats.h"

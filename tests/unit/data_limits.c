@@ -1,5 +1,5 @@
 /* Data that would fill the machine's memory: endless, sparse, and compressed a thousandfold. Each
- * is refused with a sentence before more than the bound is taken. */
+ * is refused with a sentence before more than the limit is read. */
 #include "unit/files.h"
 
 #include "core/platform.h"

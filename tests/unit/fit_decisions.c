@@ -1,5 +1,5 @@
-/* ac_fit's events before updates: in which order they come, what is seen and changed in them, with
- * windows that run again, without kept gradients, and refused. */
+/* ac_fit's events before updates: their order, what they see and change, with windows that run
+ * again, without kept gradients, and refusals. */
 #include "runs.h"
 
 #include "train/trainer.h"

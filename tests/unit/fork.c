@@ -1,4 +1,4 @@
-/* A process that forks between two updates: parent and child go on alike, on the CPU, although the
+/* A process forks between two updates: parent and child continue alike, on the CPU, although the
  * child has none of the threads that computed before. */
 #include "models.h"
 

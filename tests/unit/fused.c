@@ -373,7 +373,7 @@ static void budgets_decide(void **state) {
   assert_true(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_AUTO).bytes > 0);
   desc = (ac_plan_desc){.batch = 8, .micro_batch = 4, .gradients = AC_GRADIENTS_FUSED};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_ARGUMENT,
-                 "gradients that are fused are of one micro-batch, and a batch of 8 in "
+                 "gradients that are fused need a window of one micro-batch, but a batch of 8 in "
                  "micro-batches of 4 has several");
   desc = (ac_plan_desc){.batch = 8, .gradients = (ac_gradients)9};
   assert_refused(ac_plan_create(&none, graph, device, &desc), AC_ERROR_ARGUMENT,

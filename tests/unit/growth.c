@@ -1,6 +1,6 @@
-/* Batches that grow by the gradient noise scale: such a run is, bit by bit, the run that has its
- * schedule from the beginning, however often it was left and taken up; it grows where the scale
- * says so and no further; and what makes no sense is refused. */
+/* Batches that grow by the gradient noise scale. Such a run is equal, bit by bit, to the run with
+ * its schedule from the beginning, however often it was stopped and resumed. Batches grow when the
+ * scale says so and not further. Settings without sense are refused. */
 #include "states.h"
 
 #include "noisy_points.h"

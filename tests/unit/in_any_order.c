@@ -1,6 +1,6 @@
-/* Steps that end a window and are handed to a backend together may run in any order: backwards they
- * come to the same bits, of every optimizer that is built in, with what is clipped before them,
- * averaged after them and stored in 16 bits. */
+/* Steps that end a window and are given to a backend together may run in any order. In reverse
+ * order they come to the same bits, for every built-in optimizer, with clipping before them,
+ * averaging after them and storage in 16 bits. */
 #include "runs.h"
 
 #include "core/error.h"

@@ -1,6 +1,6 @@
-/* What must hold of every plan and update, and that it is noticed where it does not: sums are added
- * to once however often a node runs, the window's weight is that of what was fed, each trained
- * parameter is stepped once, values keep to their memory. */
+/* What must hold for every plan and update, and that violations are noticed: an op adds to a sum
+ * once, however often its node runs; the window's weight is that of its samples; each trained
+ * parameter is stepped once; values stay in their memory. */
 #include "runs.h"
 
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-/* Safetensors files made to harm: each is refused with one sentence, and none crashes or leaks. */
+/* Hostile safetensors files: each is refused with one sentence, and none crashes or leaks. */
 #include "unit/files.h"
 
 #include <accrue/model_file.h>

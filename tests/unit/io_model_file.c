@@ -1,5 +1,4 @@
-/* Model files written and read back, their exact bytes, and what becomes of them when writing
- * fails. */
+/* Model files are written and read back: their exact bytes, and what happens if writing fails. */
 #include "unit/files.h"
 
 #include <accrue/model_file.h>

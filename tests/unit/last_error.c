@@ -1,5 +1,5 @@
-/* What succeeds leaves the last error as it was: a life from device to state file, under budgets
- * where plans are tried that do not fit, and without a folder for caches. */
+/* A function that succeeds does not change the last error: a life from device to state file, under
+ * budgets where plans are tried that do not fit, and without a folder for caches. */
 #include "states.h"
 
 #include "core/error.h"

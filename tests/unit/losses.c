@@ -1,6 +1,6 @@
-/* Several losses: what a window comes to is the sum of factor x mean, each mean over its own
- * weight, however the window is split, planned, stored and fed. Against loops in double
- * (losses.h), on every device. */
+/* Several losses: a window's loss is the sum of factor x mean, each mean over its own weight,
+ * however the window is split, planned, stored and fed. Compared with loops in double (losses.h),
+ * on every device. */
 #include "losses.h"
 
 #include "train/trainer.h"

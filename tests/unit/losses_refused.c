@@ -1,5 +1,5 @@
-/* What is refused of several losses, by its sentence, and that nothing is changed by what is:
- * windows with weights that are not known, or are not what was given, and graphs without sense. */
+/* Refusals around several losses: their messages, and that a refusal changes nothing. Windows with
+ * weights that are not known, or are not what was given, and graphs without sense. */
 #include "losses.h"
 
 static const losses padded = {
@@ -117,8 +117,9 @@ static void weights_that_do_not_come_true_change_nothing(const char *device) {
     char text[128];
     weigh(&l, &d, 0, BATCH, weight);
     const double given = k == KINDS ? 0 : weight[k] + 0.5;
-    snprintf(text, sizeof text, "loss %s weighs %.9g, and %.9g was given; nothing was changed",
-             names[k], weight[k], given);
+    snprintf(text, sizeof text,
+             "loss %s has the weight %.9g, but %.9g was given; nothing was changed", names[k],
+             weight[k], given);
     weight[k] = given;
     run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
     const scalars before = read_scalars(&r, false);
@@ -216,7 +217,7 @@ static void computed_weights_have_to_be_given(const char *device) {
       .batch = ROWS, .micro_batch = 2, .optimizer = AC_SGD, .sgd_no_momentum = true};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_refused(ac_plan_create(&r.plan, g, r.device, &desc), AC_ERROR_UNSUPPORTED,
-                 "what loss weighed weighs does not follow from inputs alone");
+                 "the weight of loss weighed does not follow from inputs alone");
   assert_null(r.plan);
   desc.loss_means = AC_LOSS_MEANS_PER_SAMPLE + 1;
   assert_refused(ac_plan_create(&r.plan, g, r.device, &desc), AC_ERROR_ARGUMENT,

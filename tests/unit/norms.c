@@ -1,5 +1,5 @@
-/* Norms that look at one sample at a time, and weights that are standardised, do not see how a
- * batch is split, nor whether they are run again. On the CPU and on every OpenCL device. */
+/* Norms over one sample, and standardised weights, give the same results however a batch is split
+ * and whether or not they run again. On the CPU and on every OpenCL device. */
 #include "models.h"
 
 #include <math.h>

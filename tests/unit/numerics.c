@@ -1,4 +1,4 @@
-/* The watch over numbers: what 16 bits lose is counted where it is computed, once. */
+/* Counting of numbers that 16 bits lose: each is counted once, where it is computed. */
 #include "halves.h"
 
 #ifdef AC_HAVE_OPENCL

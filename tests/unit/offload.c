@@ -1,5 +1,5 @@
-/* Optimizer state in host memory changes where bytes are, not one of them: on the dry device, and
- * on every OpenCL device, which counts as one with its own memory here. */
+/* Optimizer state in host memory changes the place of bytes, and no byte. On the dry device, and on
+ * every OpenCL device: here each counts as one with its own memory. */
 #include "files.h"
 #include "offers.h"
 #include "runs.h"

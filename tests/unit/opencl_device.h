@@ -1,4 +1,4 @@
-/* Opening an OpenCL device in a test, which is skipped where there is none, unless there must be.
+/* Opens an OpenCL device in a test. Without a device the test is skipped, unless there must be one.
  */
 #ifndef TESTS_UNIT_OPENCL_DEVICE_H
 #define TESTS_UNIT_OPENCL_DEVICE_H

@@ -1,5 +1,5 @@
-/* The cache of compiled programs: what is in a file that is not the program that its name says is
- * compiled from source, and the file written anew. */
+/* The cache of compiled programs: if a file does not hold the program of its name, the program is
+ * compiled from source and the file is written again. */
 #include "files.h"
 
 #include "opencl_device.h"

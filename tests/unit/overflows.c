@@ -1,6 +1,6 @@
-/* Settings that are numbers as doubles and none as floats, and models that have overflowed: the
- * first are refused before anything is changed, the second never take the place of what is on the
- * disk, by whatever path. */
+/* Settings that are finite as doubles but not as floats, and models that have overflowed. The
+ * settings are refused before anything changes; the models never replace a file on the disk, in any
+ * way. */
 #include "files.h"
 
 #include "runs.h"

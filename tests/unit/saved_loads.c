@@ -1,6 +1,6 @@
-/* What can be trained can be saved, and what is saved loads: names that no file can hold are
- * refused before anything is trained, and whatever a caller may set goes into a state and comes
- * back. */
+/* All that can be trained can be saved, and all that is saved can be loaded: names that no file can
+ * hold are refused before training, and every setting of a caller goes into a state and comes back.
+ */
 #include "victims.h"
 
 #include "core/utf8.h"

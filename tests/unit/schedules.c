@@ -626,7 +626,7 @@ static void senseless_schedules_are_refused(void **state) {
       {{ONE, .max_momentum = 1}, "between 0.85 and 1:"},
       {{CYCLE, .min_momentum = (double)NAN}, "between nan and 0.9"},
       {{CYCLE, .max_momentum = -1}, "between 0.8 and 0:"},
-      {{.anneal = (ac_anneal)7}, "unknown way 7"},
+      {{.anneal = (ac_anneal)7}, "unknown annealing 7"},
       {{.cycle = (ac_cycle)-1}, "cycle -1"},
       {{.kind = AC_SCHEDULE_STABLE_DECAY, .total = 9, .decay = 8, .warmup = 2},
        "a warm-up of 2 and a decay of 8 updates do not fit into 9"},

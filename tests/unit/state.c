@@ -1,6 +1,6 @@
-/* State files: a run that stops anywhere, is saved, and goes on in another trainer has the bits of
- * one that never stopped: weights, moments, every step, every evaluation, all counters. Cases are
- * drawn; on the CPU and on every OpenCL device. */
+/* State files: a run may stop anywhere, be saved, and continue in another trainer. It has the bits
+ * of a run that never stopped: weights, moments, every step, every evaluation, all counters. Cases
+ * are drawn; on the CPU and on every OpenCL device. */
 #include "states.h"
 
 #include <math.h>

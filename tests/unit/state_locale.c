@@ -1,5 +1,5 @@
-/* States where the program that uses the library writes numbers with a decimal comma: the same
- * bytes, and they are read. The locale is the system's, or one that localedef makes. */
+/* States in a program that writes numbers with a decimal comma: they have the same bytes, and can
+ * be read. The locale is the system's, or one that localedef makes. */
 #include "victims.h"
 
 #include <locale.h>

@@ -1,5 +1,5 @@
-/* What else can be done with a state: it is a model file as well; moments through the interface;
- * and parts of models, by patterns of names. */
+/* Other uses of a state: it is also a model file; moments through the interface; and parts of
+ * models, by patterns of names. */
 #include "victims.h"
 
 #include <math.h>

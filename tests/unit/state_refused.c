@@ -1,5 +1,5 @@
-/* State files that cannot be loaded, or that nothing can go on from: each is refused by a sentence,
- * and the trainer, with a window in progress, is what it was. */
+/* State files that cannot be loaded or resumed: each is refused with a message, and the trainer,
+ * with a window in progress, does not change. */
 #include "victims.h"
 
 #include <math.h>

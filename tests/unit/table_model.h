@@ -1,5 +1,5 @@
-/* A model of a table and a matrix, with a bias: the least that shows how weights, gradients and
- * what optimizers keep are stored. */
+/* A model of a table and a matrix, with a bias: the smallest model that shows how weights,
+ * gradients and optimizer state are stored. */
 #ifndef AC_TESTS_TABLE_MODEL_H
 #define AC_TESTS_TABLE_MODEL_H
 

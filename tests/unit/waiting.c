@@ -1,5 +1,5 @@
-/* What a device that compiles kernels has logged: whatever begins ends, also where it fails. The
- * device is a CPU that is said to compile, in `prepare` and in first runs. */
+/* The log of a device that compiles kernels: each message that begins a wait has its end, also
+ * after a failure. The device is a CPU that is said to compile, in `prepare` and in first runs. */
 #include "backend/device.h"
 #include "check.h"
 #include "plan/cost.h"

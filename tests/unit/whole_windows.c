@@ -1,6 +1,6 @@
-/* Plans that are promised whole windows keep gradients in the arena, in the place of activations
- * that are not needed any more. That changes what a window takes, not what it computes. On the CPU
- * and on every OpenCL device. */
+/* Plans for whole windows keep gradients in the arena, in the place of activations that are not
+ * needed any more. That changes the memory of a window, not its results. On the CPU and on every
+ * OpenCL device. */
 #include "runs.h"
 
 #include "plan/plan.h"

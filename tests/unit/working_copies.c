@@ -1,5 +1,5 @@
-/* Plans with working copies of weights in 16 bits and without: what each takes, and which of them a
- * budget gets. */
+/* Plans with and without working copies of weights in 16 bits: the memory of each, and which of
+ * them is chosen under a budget. */
 #include "halves.h"
 #include "offers.h"
 

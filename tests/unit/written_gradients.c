@@ -1,5 +1,5 @@
-/* Gradients that a caller writes: within a window and while its update is decided, in every storage
- * and way of clipping; what is measured of them then; and refused. */
+/* Gradients that a caller writes, within a window and while its update is decided, in every storage
+ * and way of clipping: what is measured of them then, and refusals. */
 #include "runs.h"
 
 #include "train/trainer.h"

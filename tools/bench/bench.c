@@ -1,5 +1,5 @@
-/* `accrue bench`: what a device can do, and how near to that products, single ops and whole
- * training steps come. */
+/* `accrue bench`: what a device can do, and how close products, single ops and whole training steps
+ * come to that. */
 #include "bench/bench.h"
 
 #include "bench/json.h"
@@ -37,9 +37,9 @@ static const struct {
 typedef struct bench {
   what what;
   option_list devices;
-  const char *device; /* of memory, which takes one */
+  const char *device; /* of `memory`, which takes one device */
   int64_t threads, steps, samples, visits;
-  double seconds; /* 0: 2, and 20 of a step */
+  double seconds; /* 0: 2 seconds, for a step 20 */
   uint64_t footprint;
   int model, precision, recompute;
   char models[256]; /* --model's choices */
@@ -123,9 +123,9 @@ static void add_measuring_flags(bench *b) {
   };
   OPTIONS_ADD(&b->options, "Run", quick);
   OPTIONS_ADD(&b->options, "Run", rows);
-  if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long as it is */
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long anyway */
   OPTIONS_ADD(&b->options, "Output", output);
-  if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* steps have no place in it */
+  if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* the picture has no steps */
 }
 
 static void add_memory_flags(bench *b) {
@@ -138,7 +138,7 @@ static void add_memory_flags(bench *b) {
   OPTIONS_ADD(&b->options, "Run", rows);
 }
 
-/* Against the batch of every model that will be measured. */
+/* Checks --micro-batch against the batch of every model that will be measured. */
 static int check_micro_batch(const bench *b) {
   const bench_setting *setting = &b->wish.setting;
   long long size = (long long)setting->micro_batch, batch = (long long)setting->batch;
@@ -195,7 +195,7 @@ static int parse(bench *b, int argc, char **argv) {
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Opens no pipe that nobody reads yet, and leaves no file. */
+/* Does not open pipes without a reader, and leaves no file. */
 static int check_writable(const char *path) {
   replacement file;
   if (!replacement_open(&file, path)) return fail("cannot write %s: %s", path, strerror(errno));
@@ -203,7 +203,7 @@ static int check_writable(const char *path) {
   return STATUS_CONTINUE;
 }
 
-/* Before anything is measured: what cannot be written afterwards would be measured in vain. */
+/* Before anything is measured: if a result cannot be written afterwards, measuring is useless. */
 static int check_files(bench *b) {
   if (b->baseline) {
     int status = bench_json_read(&b->then, b->baseline);
@@ -238,7 +238,7 @@ static bool has_part(const bench *b, what part) {
   return b->what == part || b->what == ALL;
 }
 
-/* Runs through the parts that were asked for. */
+/* Runs the parts that were asked for. */
 static int go_through(bench *b) {
   bench_report *report = &b->report;
   int status = STATUS_CONTINUE;
@@ -249,7 +249,7 @@ static int go_through(bench *b) {
   return status;
 }
 
-/* Before the roofs, which take seconds, whether the filter leaves any row. */
+/* Checks that the filter leaves a row, before the roofs are measured, which takes seconds. */
 static int check_filter(bench *b) {
   if (!b->wish.filter) return STATUS_CONTINUE;
   b->wish.count_only = true;
@@ -262,12 +262,12 @@ static int check_filter(bench *b) {
 
 static volatile sig_atomic_t caught;
 
-/* The second one ends the program at once. */
+/* A second signal ends the program at once. */
 static void on_signal(int number) {
   caught = number;
 }
 
-/* What the signal's sender should learn, in the way of shells. */
+/* Ends as shells expect after a signal. */
 static int signal_status(int status) {
   return caught ? 128 + caught : status;
 }
@@ -314,7 +314,7 @@ static int put_results(const bench *b) {
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 
-/* What was measured before something failed is worth keeping; the failure is the status. */
+/* Results before a failure are kept; the exit status tells the failure. */
 static int run(bench *b) {
   int status = check_files(b);
   if (status == STATUS_CONTINUE) status = open_devices(b);

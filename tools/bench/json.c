@@ -20,7 +20,7 @@ static void put_timing(json_t *object, const ac_bench_timing *timing) {
   json_object_set_new(object, "noisy", json_boolean(timing->noisy));
 }
 
-/* Moves what `part` holds into the object. */
+/* Moves the members of `part` into the object. */
 static void merge(json_t *object, json_t *part) {
   json_object_update(object, part);
   json_decref(part);
@@ -215,7 +215,7 @@ static void tell_difference(bool *begun, const json_t *now, const json_t *then, 
   else fprintf(out, " %.0f instead of %.0f", number(now, key), number(then, key));
 }
 
-/* What makes two documents hard to compare, in a line. */
+/* Prints a line with what makes two documents hard to compare. */
 static void tell_differences(const json_t *now, const json_t *then, FILE *out) {
   static const char *const settings[] = {"footprint", "samples", "visits"};
   static const char *const keys[] = {"name", "driver", "compute_units"};
@@ -241,7 +241,8 @@ static bool is_asked(const bench_asked *asked, const json_t *row) {
                                    word(row, "detail"));
 }
 
-/* The results of `then` that were asked for on a device of `now`, and are not there. */
+/* Results of `then` that are missing in `now`, although they were asked for and the device is
+ * there. */
 static void tell_gone(bench_changes *changes, const json_t *now, const json_t *then,
                       const bench_asked *asked, FILE *out) {
   const json_t *rows = json_object_get(then, "rows");

@@ -1,4 +1,4 @@
-/* What `accrue bench` has measured as JSON, and two such documents side by side. */
+/* Results of `accrue bench` as JSON, and the comparison of two such documents. */
 #ifndef TOOLS_BENCH_JSON_H
 #define TOOLS_BENCH_JSON_H
 
@@ -12,7 +12,7 @@
  * ...}]}]}; NULL: no memory. */
 json_t *bench_json(const bench_report *report);
 
-/* Reads one, checking that it has that form. A status of message.h. */
+/* Reads a document and checks its form. A status of message.h. */
 int bench_json_read(json_t **document, const char *path);
 
 /* Writes to `out` each result of `now` that is slower than the same of `then` by more than both
@@ -21,12 +21,12 @@ int bench_json_read(json_t **document, const char *path);
  * samples, visits or a device's name, driver or compute units differ. */
 typedef struct bench_changes {
   int compared, slower, faster;
-  int noisy;   /* of the slower ones: one of the two had not settled, so it may be noise */
+  int noisy;   /* of the slower ones: one of the two results was not stable, so it may be noise */
   int missing; /* of `now`, without a counterpart */
   int gone;    /* of `then`, without a counterpart although they were asked for */
 } bench_changes;
 
-/* What `now` was to hold, on its devices. */
+/* The results that `now` should have, on its devices. */
 typedef struct bench_asked {
   bool kinds[BENCH_KINDS];
   const char *filter; /* as for bench_row_matches */

@@ -43,7 +43,8 @@ int bench_check_roofs(bench_report *report, const bench_wish *wish) {
   return STATUS_CONTINUE;
 }
 
-/* What one device has no room or no kernel for is said and left out; the others go on. */
+/* If a device has no room or no kernel for a row, a message says so and the row is left out there;
+ * the other devices go on. */
 static bool is_left_out(ac_status status, const ac_device *device, const char *kind,
                         const char *name) {
   if (status != AC_ERROR_MEMORY && status != AC_ERROR_BUDGET && status != AC_ERROR_UNSUPPORTED)
@@ -182,7 +183,7 @@ static ac_status visit_row(bench_report *report, const bench_wish *wish, const l
   return AC_OK;
 }
 
-/* What was measured before something failed is printed as well. */
+/* Results before a failure are also printed. */
 static int visit_rows(bench_report *report, const bench_wish *wish, const lists *l, section *s,
                       entries *table, int count) {
   ac_status status = AC_OK;
@@ -251,7 +252,7 @@ int bench_measure_gemm(bench_report *report, const bench_wish *wish) {
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* Of a whole micro-batch that keeps everything, so that all devices have the same rows. */
+/* The ops of a whole micro-batch without recomputation, so that all devices have the same rows. */
 static bench_setting ops_setting(const bench_wish *wish, const bench_model *model) {
   bench_setting setting = wish->setting;
   if (!setting.batch) setting.batch = model->batch;
@@ -330,7 +331,8 @@ int bench_measure_ops(bench_report *report, const bench_wish *wish) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The work of a window and its update, and what the roofs allow if each op kept to its own. */
+/* The work of a window and its update, and the time that the roofs allow if each op reached its own
+ * roof. */
 static ac_status sum_work(bench_result *r, const ac_bench_roofs *roofs, ac_device *device,
                           const ac_plan *plan) {
   double bound[3] = {0};
@@ -376,8 +378,8 @@ static ac_status measure_planned(bench_result *r, const bench_report *report, in
   return status;
 }
 
-/* What does not fit into the line. Ideal: two operations for each weight and token forward, four
- * backward (Kaplan et al., arXiv 2001.08361), at the rate of the best product. */
+/* Prints what does not fit into the line. Ideal: two operations for each weight and token forward,
+ * four backward (Kaplan et al., arXiv 2001.08361), at the rate of the best product. */
 static void print_step(const bench_report *report, int d, const bench_result *r,
                        const bench_planned *planned) {
   const ac_plan_info *info = ac_plan_get_info(planned->plan);

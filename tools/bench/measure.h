@@ -18,7 +18,7 @@ typedef struct bench_wish {
   bench_setting setting;
   int visits;           /* of products and ops, which share the time of a row */
   int64_t size;         /* of products; 0: several */
-  bool every_precision; /* products in all that a device has, not only the setting's */
+  bool every_precision; /* products in all precisions of a device, not only the setting's */
   bool count_only;      /* rows are added, and nothing is measured or printed */
   /* The signal that came; 0: none. After one nothing more is measured, and the results so far are
    * printed. NULL: nobody watches for signals. */
@@ -27,8 +27,8 @@ typedef struct bench_wish {
 
 /* Each returns a status of message.h. */
 int bench_measure_roofs(bench_report *report, const bench_wish *wish);
-/* At the end: the copies anew, unless rows have hardly any time. Says which roofs have drifted
- * meanwhile. */
+/* At the end: measures the copies again, unless rows have hardly any time. Says which roofs have
+ * changed meanwhile. */
 int bench_check_roofs(bench_report *report, const bench_wish *wish);
 int bench_measure_gemm(bench_report *report, const bench_wish *wish);
 int bench_measure_ops(bench_report *report, const bench_wish *wish);

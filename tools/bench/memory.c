@@ -22,7 +22,7 @@ static uint64_t process_bytes(const char *name) {
   return (uint64_t)kibibytes << 10;
 }
 
-/* Lets VmHWM start again from what is resident now. */
+/* Sets VmHWM to what is resident now. */
 static void reset_high_water(void) {
   FILE *file = fopen("/proc/self/clear_refs", "w");
   if (!file) return;
@@ -30,8 +30,8 @@ static void reset_high_water(void) {
   fclose(file);
 }
 
-/* What is resident once that has not fallen for a tenth of a second, or after a second: an OpenCL
- * may give back memory in a thread of its own, after it was released. */
+/* Resident memory after it has not fallen for a tenth of a second, or after a second: an OpenCL
+ * implementation may give memory back in a thread of its own, after it was released. */
 static uint64_t settled_bytes(void) {
   uint64_t least = process_bytes("VmRSS");
   for (int k = 0, same = 0; k < 50 && same < 5; k++, same++) {
@@ -62,7 +62,7 @@ static void print_memory(const bench_model *model, const ac_plan_info *info, uin
          (double)(peak - idle) / (double)(planned + info->library_bytes));
 }
 
-/* What is freed would else stay with the process, and be used again unseen. */
+/* Freed memory would otherwise stay with the process, and be used again unseen. */
 static void return_what_is_freed(void) {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 1 << 18); /* which grows by itself otherwise */
@@ -101,7 +101,8 @@ int bench_memory(const ac_device_desc *desc, const bench_model *model, const ben
   const char *when = "after listing the devices";
   if (!idle) return fail("this system does not tell how much memory a process has");
   ac_status status = ac_device_open(&device, desc);
-  /* An OpenCL that runs in this process keeps its compiler there, and what it has compiled. */
+  /* An OpenCL implementation in this process keeps its compiler and compiled kernels in the
+   * process. */
   if (status == AC_OK && !strcmp(ac_device_get_info(device)->backend, "opencl")) {
     status = train(&t, model, setting, device, 2);
     stop(&t);

@@ -4,7 +4,7 @@
 
 #include "bench/models.h"
 
-/* Opens the device itself, so that what that takes is seen. A status of message.h. */
+/* Opens the device itself, to see the memory of that. A status of message.h. */
 int bench_memory(const ac_device_desc *device, const bench_model *model,
                  const bench_setting *setting, int64_t steps);
 

@@ -35,7 +35,7 @@ static void build_convolutions(ac_graph *graph, int64_t context) {
   image_head(&net, x, 64);
 }
 
-/* What memory bounds, on arrays larger than caches are: 384 MiB an activation. */
+/* Ops that memory bounds, on arrays larger than caches: 384 MiB an activation. */
 static void build_elementwise(ac_graph *graph, int64_t context) {
   enum { WIDTH = 768 };
   const ac_parameter_desc drawn = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.02f}};
@@ -73,7 +73,7 @@ const char *bench_model_names(char *text, size_t size) {
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static const char *own_error; /* that is none of the library's; NULL: there was none */
+static const char *own_error; /* an error that is not the library's; NULL: there was none */
 
 static ac_status fail_here(ac_status status, const char *sentence) {
   own_error = sentence;
@@ -166,8 +166,8 @@ void bench_planned_close(bench_planned *p) {
 ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned) {
   *s = (bench_stepper){.planned = planned};
   const bool folds = ac_plan_get_info(planned->plan)->gradients == AC_GRADIENTS_FOLDED;
-  /* A window that a loss scale makes overflow would be skipped, and so be faster than it should.
-   * What is folded can be neither clipped nor looked ahead of. */
+  /* A window that overflows because of a loss scale would be skipped, and so be faster than it
+   * should be. Folded gradients allow neither clipping nor Nesterov momentum. */
   const ac_trainer_desc desc = {.schedule = {.lr = 1e-4},
                                 .optimizer = {.clip = folds ? 0 : 1, .muon_no_nesterov = folds},
                                 .loss_scaling = {.kind = AC_LOSS_SCALING_NONE}};

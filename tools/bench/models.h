@@ -11,7 +11,7 @@ typedef struct bench_model {
   const char *name;
   int64_t batch;   /* samples of a window */
   int64_t context; /* tokens of a sample; 0: samples are not text */
-  int64_t limit;   /* what its integer inputs are below: tokens or classes */
+  int64_t limit;   /* the limit of its integer inputs: tokens or classes */
   bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
   /* With its loss; NULL: the preset of this name. */
   void (*build)(ac_graph *graph, int64_t context);
@@ -23,14 +23,14 @@ extern const int bench_model_count;
 /* "gpt2-124m|gpt-small|...", in the table's order; returns text. */
 const char *bench_model_names(char *text, size_t size);
 
-/* What a step is made of; zero means the model's or the planner's choice. */
+/* The settings of a step; zero means the model's or the planner's choice. */
 typedef struct bench_setting {
   int64_t batch, context, micro_batch;
   uint64_t memory;
   ac_precision precision;
   ac_recompute recompute;
   storage_flags storage;
-  bool beyond_device; /* plan even what the device has no room for */
+  bool beyond_device; /* plan even if the device has no room */
 } bench_setting;
 
 /* A model's graph planned on a device, with samples for one window. */
@@ -42,16 +42,14 @@ typedef struct bench_planned {
   int feed_count;
 } bench_planned;
 
-/* "batch 4, context 64", and what else the setting asks for. */
+/* "batch 4, context 64", and further settings. */
 void bench_model_detail(char *text, size_t size, const bench_model *model,
                         const bench_setting *setting);
 
-/* What made a function below fail, in a sentence: the library's, unless it was none of its. To be
- * asked for once. */
+/* Why a function below failed, as a sentence: of the library, or of this file. Ask for it once. */
 const char *bench_error(void);
 
-/* Says it, and returns the status to exit with: what the library refuses as an argument is wrong
- * usage. */
+/* Prints it, and returns the exit status: an argument that the library refuses is wrong usage. */
 int bench_fail(ac_status status);
 
 /* Plans without a budget unless the setting has one. bench_planned_close is needed in any case. */
@@ -69,8 +67,8 @@ typedef struct bench_stepper {
 ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned);
 void bench_stepper_close(bench_stepper *s);
 
-/* So many windows of one effective batch: forward, backward, update. An ac_bench_run. Fails if an
- * update is skipped: it has not done what it was to be measured by. */
+/* Runs so many windows of one effective batch: forward, backward, update. An ac_bench_run. Fails if
+ * an update is skipped, as it has not done what is measured. */
 ac_status bench_stepper_run(void *stepper, int64_t runs);
 
 #endif

@@ -1,6 +1,6 @@
-/* One device: everything about a row in a line. Several: for each its time, its spread and its
- * share of the roof, and for all but the first how many times as long it takes. Names and shapes
- * come last, where their length does no harm. */
+/* For one device: everything about a row in a line. For several: the time of each, its spread and
+ * its share of the roof, and for all but the first how many times as long it takes. Names and
+ * shapes come last, as their length does no harm there. */
 #include "bench/rows.h"
 
 #include "common/text.h"

@@ -1,5 +1,4 @@
-/* What `accrue bench` has measured: devices with their roofs, and rows with a result for each
- * device. */
+/* Results of `accrue bench`: devices with their roofs, and rows with a result for each device. */
 #ifndef TOOLS_BENCH_ROWS_H
 #define TOOLS_BENCH_ROWS_H
 
@@ -9,7 +8,7 @@ enum { BENCH_DEVICES = 8 };
 
 typedef enum bench_kind { BENCH_GEMM, BENCH_OP, BENCH_STEP, BENCH_KINDS } bench_kind;
 
-/* What only a training step has. */
+/* Results that only a training step has. */
 typedef struct bench_step {
   int64_t micro_batch, accumulation_steps, recomputed_ops, samples;
   uint64_t planned_bytes, peak_bytes;
@@ -18,7 +17,7 @@ typedef struct bench_step {
 
 typedef struct bench_result {
   bool measured;
-  ac_bench_timing timing; /* what the visits say together */
+  ac_bench_timing timing; /* all visits together */
   ac_bench_timing visits[AC_BENCH_MOST_VISITS];
   int visited;
   double flops, bytes; /* of one run on this device */
@@ -32,7 +31,7 @@ typedef struct bench_row {
   bench_kind kind;
   char name[48];     /* the op or the model */
   char detail[256];  /* its shapes or settings */
-  const char *model; /* that an op was taken from; "": none */
+  const char *model; /* the model of an op; "": none */
   ac_precision precision;
   bool backward, update;
   int64_t count; /* in a micro-batch, or an update */
@@ -42,8 +41,8 @@ typedef struct bench_row {
 typedef struct bench_report {
   ac_device *devices[BENCH_DEVICES];
   ac_bench_roofs roofs[BENCH_DEVICES];
-  /* Bytes a second that a copy has at the end; 0: not measured. Drifted: the two are further apart
-   * than their spreads, so the shares of the roof are doubtful. */
+  /* Bytes a second of a copy at the end; 0: not measured. Drifted: the two results are further
+   * apart than their spreads, so the shares of the roof are doubtful. */
   double copy_at_end[BENCH_DEVICES];
   bool drifted[BENCH_DEVICES];
   int device_count;
@@ -58,7 +57,7 @@ typedef struct bench_report {
 bench_row *bench_row_add(bench_report *report, bench_kind kind, const char *name,
                          const char *detail, ac_precision precision);
 
-/* Whether some device has a result of it. */
+/* Whether any device has a result of it. */
 bool bench_row_measured(const bench_row *row);
 /* Results in all rows. */
 int bench_count_results(const bench_report *report);

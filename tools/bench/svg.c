@@ -25,8 +25,8 @@ static double total_seconds(const bench_row *row, int d) {
   return row->results[d].timing.median * (double)(row->count ? row->count : 1);
 }
 
-/* Of rows of the same name that begin with this device the one that takes longest in all bears it.
- */
+/* Only one of the rows with the same name gets the name: of those that begin with this device the
+ * one with the most time in all. */
 static bool is_labelled(const bench_report *report, int index, int d) {
   const bench_row *row = &report->rows[index];
   if (first_point(report, row) != d) return false;

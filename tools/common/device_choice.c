@@ -1,7 +1,7 @@
-/* To look for a GPU every OpenCL driver is loaded, and a driver stays in the process that loaded
- * it: PoCL's holds about 70 MiB, which no budget counts, although the device chosen is then the
- * CPU. So another process of this program looks, by `accrue devices --auto`, and ends. Where that
- * does not work this one does. */
+/* To find a GPU, every OpenCL driver must be loaded, and a driver stays in the process that loaded
+ * it. PoCL's holds about 70 MiB, which no budget counts, even if the CPU is chosen. So another
+ * process of this program looks, with `accrue devices --auto`, and ends. If that does not work,
+ * this process looks. */
 #include "common/device_choice.h"
 
 #include "common/message.h"
@@ -18,7 +18,8 @@
 
 extern char **environ;
 
-/* Starts it with its output in `pipe`; what drivers say is said again by the one that is used. */
+/* Starts the process with its output in `pipe`. Messages of drivers are dropped, as the device that
+ * is used repeats them. */
 static bool start(pid_t *child, const int pipe[2]) {
   char *const argv[] = {"accrue", "devices", "--auto", NULL};
   posix_spawn_file_actions_t actions;
@@ -46,7 +47,7 @@ static bool read_answer(int from, char *text, size_t size) {
   return true;
 }
 
-/* Whether a fault ended it, rather than a signal that somebody sent. */
+/* Whether a fault ended the process, and not a signal that somebody sent. */
 static bool has_crashed(pid_t child) {
   int status;
   if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) return false;
@@ -61,7 +62,7 @@ const char *device_choose(const char *name) {
   if (name && *name && strcasecmp(name, "auto") != 0) return name;
   if (*found) return found;
   if (pipe(pipe_ends) != 0) return name;
-  /* Above the three that the child gets anew. */
+  /* Above the three descriptors that the child gets new. */
   const bool started =
       pipe_ends[0] > STDERR_FILENO && pipe_ends[1] > STDERR_FILENO && start(&child, pipe_ends);
   close(pipe_ends[1]);

@@ -1,4 +1,4 @@
-/* Which device --device auto is, found out without leaving anything in this process. */
+/* Finds the device for --device auto without leaving anything in this process. */
 #ifndef TOOLS_COMMON_DEVICE_CHOICE_H
 #define TOOLS_COMMON_DEVICE_CHOICE_H
 

@@ -12,8 +12,8 @@ bool folder_is_there(const char *path) {
   return access(path, F_OK) == 0;
 }
 
-/* False with the reason in errno, which is about the path itself where something is there already:
- * then mkdir may name another. */
+/* False with the reason in errno. If something is there already, the reason is about the path
+ * itself: mkdir may then give another one. */
 static bool is_made(const char *path) {
   if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
   const int error = errno;

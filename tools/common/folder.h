@@ -6,11 +6,11 @@
 
 enum { FOLDER_BYTES = 4096, FOLDER_NAME_BYTES = 32 }; /* of a path, and of a name within it */
 
-/* Or whatever has its name. */
+/* Also true for anything else of this name. */
 bool folder_is_there(const char *path);
 
-/* Makes the folder, and those that it lies in, where they are missing. `flag` is the one it was
- * given by, without the dashes. A status of message.h. */
+/* Makes the folder and its parents, if they are missing. `flag` is the flag that names it, without
+ * dashes. A status of message.h. */
 int folder_make(const char *path, const char *flag);
 
 #endif

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* Text between double quotes may have any byte as three octal digits. What means nothing to
- * gnuplot stays readable; all else is written so: quotes, backslashes, backquotes, which would run
- * a command, and line breaks, which would begin one. */
+/* Text between double quotes may have any byte as three octal digits. Characters without meaning
+ * for gnuplot stay readable. All others are written so: quotes, backslashes, backquotes, which
+ * would run a command, and line breaks, which would begin one. */
 void gnuplot_quote(FILE *pipe, const char *text) {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                               " _-.,:;/+=()[]<>";
@@ -22,7 +22,7 @@ void gnuplot_quote(FILE *pipe, const char *text) {
   fputc('"', pipe);
 }
 
-/* A name that begins with ~ or | is not one of a file to gnuplot. */
+/* gnuplot does not take a name that begins with ~ or | for a file. */
 static void put_path(FILE *pipe, const char *path) {
   char whole[REPLACEMENT_PATH + 2];
   snprintf(whole, sizeof whole, "%s%s", *path == '/' ? "" : "./", path);
@@ -80,7 +80,7 @@ int gnuplot_close(gnuplot *g, bool good) {
   return good ? fail_to_draw(g->file.path) : STATUS_CONTINUE;
 }
 
-/* NULL, with the reason in errno, where it cannot be read. */
+/* NULL, with the reason in errno, if it cannot be read. */
 static char *read_text(const char *path) {
   FILE *file = fopen(path, "r");
   if (!file) return NULL;

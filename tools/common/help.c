@@ -14,8 +14,8 @@ help_form help_asked(const char *word) {
 
 /* ---- roff ------------------------------------------------------------------------------------ */
 
-/* A plain `-` may become a hyphen, a quote a curly one, and neither can then be copied to a command
- * line. A choice of many words may break after each. */
+/* roff may turn a plain `-` into a hyphen and a quote into a curly one, and then they cannot be
+ * copied to a command line. A choice of many words may break after each word. */
 static void put_roff_character(FILE *out, char c) {
   switch (c) {
   case '\\':
@@ -47,8 +47,8 @@ static void put_roff_character(FILE *out, char c) {
   }
 }
 
-/* At the beginning of a line a point would be a request. A line break in the text is one of the
- * source, and the page flows over it. */
+/* At the beginning of a line a point would be a command of roff. Line breaks in the text only
+ * belong to the source; the page fills its lines itself. */
 static void put_roff(FILE *out, const char *text) {
   bool begins = true;
   for (; *text; text++) {
@@ -80,7 +80,7 @@ static void put_section(FILE *out, const char *title) {
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-/* The first sentence without its end, as the line of a catalogue. */
+/* The first sentence without its full stop, as the line of a catalogue. */
 static void put_brief(FILE *out, const char *text) {
   const size_t length = strcspn(text, ".\n");
   char brief[256];
@@ -213,7 +213,7 @@ static void put_reference(help *h, const char *command, size_t length, const cha
   fputs("\\fR(1)", h->out);
 }
 
-/* The pages above this one, and those of its own commands. */
+/* The pages of the parent commands, and of its own commands. */
 static void put_see_also(help *h) {
   bool first = true;
   const size_t length = strlen(h->command);

@@ -1,8 +1,8 @@
-/* The help of a command, from the same calls as text for a terminal and as a page of the manual.
+/* The help of a command: the same calls make text for a terminal and a manual page.
  *
- * A page has its entries (flags, commands, models) under titles, and closes with the exit status
- * and the pages around it. All that is said is plain text: what roff would take for its own is
- * escaped here. */
+ * A page has its entries (flags, commands, models) under titles, and ends with the exit status and
+ * related pages. All arguments are plain text: what roff would take for a command is escaped here.
+ */
 #ifndef TOOLS_COMMON_HELP_H
 #define TOOLS_COMMON_HELP_H
 
@@ -11,7 +11,7 @@
 
 typedef enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN } help_form;
 
-/* What an argument asks for: --help, -h or --help=man. */
+/* The form that an argument asks for: --help, -h or --help=man. */
 help_form help_asked(const char *word);
 
 enum { HELP_MOST_PAGES = 16 };
@@ -22,7 +22,7 @@ typedef struct help {
   const char *command;                /* "train gpt"; "": the program itself */
   const char *pages[HELP_MOST_PAGES]; /* of the command's own commands */
   int page_count;
-  bool of_flags; /* the page ends with the flag --help; set by the caller */
+  bool of_flags; /* set by the caller: the page ends with the flag --help */
   bool flags_begun, exit_told;
 } help;
 

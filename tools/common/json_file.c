@@ -24,7 +24,7 @@ static json_t *too_large(json_error_t *error) {
   return not_loaded(error, json_error_invalid_format);
 }
 
-/* Takes the place of what Jansson says about a file that is not JSON at all. */
+/* Replaces Jansson's message about a file that is not JSON at all. */
 static void name_format(FILE *file, uint64_t bytes, json_error_t *error) {
   unsigned char start[4096];
   rewind(file);

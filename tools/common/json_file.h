@@ -1,4 +1,4 @@
-/* Files of JSON that others may have put there. */
+/* JSON files that may come from elsewhere. */
 #ifndef TOOLS_COMMON_JSON_FILE_H
 #define TOOLS_COMMON_JSON_FILE_H
 

@@ -19,8 +19,8 @@ char *json_text(const json_t *json, size_t flags) {
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* A number of a file that people read, in as few digits as it takes to read the same number again:
- * jansson's 17 digits show 0.90000000000000002 for 0.9. Returns its length. */
+/* Writes a number with as few digits as needed to read the same number again: jansson's 17 digits
+ * show 0.90000000000000002 for 0.9. Returns its length. */
 static size_t shorten_number(const char *from, size_t length, char *to) {
   char number[64], best[64];
   if (length >= sizeof number) return 0;
@@ -78,7 +78,7 @@ bool json_text_put(const json_t *json, size_t flags, FILE *stream) {
   return good;
 }
 
-/* How many bytes at `text` are a whole character, which jansson judges. 0: none are. */
+/* The length of the UTF-8 character at `text`, as jansson judges it. 0: there is none. */
 static size_t character_at(const char *text) {
   for (size_t length = 1; length <= 4 && text[length - 1]; length++) {
     json_t *character = json_stringn(text, length);

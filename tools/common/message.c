@@ -36,8 +36,8 @@ static size_t decode(const unsigned char *text, size_t size, unsigned *point, bo
   return length && (surrogate || *point < least[length] || *point > 0x10ffff) ? 0 : length;
 }
 
-/* Characters that a terminal obeys instead of showing them: control characters, among them ESC and
- * the 8-bit ones, and those that turn the direction of what follows. */
+/* Characters that a terminal obeys instead of showing them: control characters, also ESC and the
+ * 8-bit ones, and characters that change the direction of text. */
 static bool is_obeyed(unsigned point) {
   return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x61c || point == 0x200e ||
          point == 0x200f || (point >= 0x2028 && point <= 0x202e) ||
@@ -61,7 +61,7 @@ size_t message_put_some(FILE *stream, const char *text, size_t size, bool lines)
   return at;
 }
 
-/* Half a character at the end does not become whole. */
+/* An incomplete character at the end will not be completed. */
 static void put_all(FILE *stream, const char *text, size_t size) {
   for (size_t at = message_put_some(stream, text, size, false); at < size; at++)
     fprintf(stream, "\\x%02x", (unsigned)(unsigned char)text[at]);

@@ -57,7 +57,7 @@ static json_t *list_of(const option *row) {
   return items;
 }
 
-/* Of a number that its flag could not have, as nobody has given it one. */
+/* Whether a number is a default outside of its flag's range: nobody gave it. */
 static bool is_open(const option *row, double value) {
   return row->fallback && !options_in_range(row, value);
 }
@@ -262,7 +262,7 @@ static option *find(options *o, const char *name) {
   return NULL;
 }
 
-/* The other of two that exclude each other; NULL: there is none. */
+/* The other one of two flags that exclude each other; NULL: there is none. */
 static const char *opposite(const char *name) {
   if (!strcmp(name, "steps")) return "epochs";
   return strcmp(name, "epochs") ? NULL : "steps";
@@ -273,7 +273,7 @@ static bool is_replaced(const char *name, int argc, char **argv) {
   return options_named(name, argc, argv) || (other && options_named(other, argc, argv));
 }
 
-/* Whether a flag has no value in a record, as its opposite was given. */
+/* Whether a flag has no value in a record because its opposite was given. */
 static bool is_without_value(const json_t *record, const char *name) {
   const char *other = opposite(name);
   size_t index;

@@ -8,8 +8,8 @@
 
 #include <jansson.h>
 
-/* Adds both to an object. `except` names flags that are left out, separated by single spaces. False
- * for want of memory. */
+/* Adds both to an object. `except` names flags that are left out, separated by single spaces.
+ * False: there is no memory. */
 bool options_record(const options *o, const char *except, json_t *record);
 
 /* Adds the first `count` flags as a file that people write has them: "flags", which are given, and
@@ -29,7 +29,8 @@ bool options_is_record(const json_t *record);
 int options_restore(options *o, const json_t *record, const char *from, const char *except,
                     int argc, char **argv);
 
-/* Whether the command line names a flag, and its value; NULL: it does not, or has none. */
+/* Whether the command line names a flag, and its value; NULL: it does not, or the flag has no
+ * value. */
 bool options_named(const char *name, int argc, char **argv);
 const char *options_value(const char *name, int argc, char **argv);
 

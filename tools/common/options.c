@@ -189,7 +189,7 @@ char *options_settings(const options *o) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* More than a number of the row's type can be, where the row itself has no upper bound. */
+/* More than the row's type can hold, if the row itself has no upper bound. */
 static int beyond(const option *row, const char *value, const char *most) {
   return fail_usage("--%s %s is out of range: it must be at most %s", row->name, value, most);
 }
@@ -216,7 +216,7 @@ typedef enum integer_fault {
   INTEGER_RANGE
 } integer_fault;
 
-/* INTEGER_HUGE: where the row itself has no upper bound. */
+/* INTEGER_HUGE: too large, and the row itself has no upper bound. */
 static integer_fault read_integer(const option *row, const char *text, int64_t *to) {
   char *end;
   errno = 0;
@@ -255,8 +255,8 @@ static int set_stages(const option *row, const char *value) {
 static int set_real(const option *row, const char *value) {
   char *end;
   double number = strtod(value, &end);
-  /* The character set keeps out what strtod takes beyond decimal numbers: hexadecimal, infinity,
-   * nan. */
+  /* The character set excludes what strtod takes in addition to decimal numbers: hexadecimal,
+   * infinity, nan. */
   if (end == value || *end || value[strspn(value, "+-.0123456789eE")])
     return fail_usage("--%s %s is not a number", row->name, value);
   if (isinf(number) && number > 0 && row->most <= row->least)
@@ -349,7 +349,7 @@ static int set_choice(const option *row, const char *value) {
   return unknown_choice(row, value);
 }
 
-/* The names under which people look for a GPU. */
+/* Names that people use for a GPU. */
 static int check_device(const option *row, const char *value) {
   static const char *const others[] = {"cuda", "gpu", "hip", "metal", "nvidia", "rocm", "vulkan"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -23,7 +23,7 @@ typedef enum option_kind {
 
 typedef struct option_stages {
   int64_t number;
-  const char *text; /* of the schedule, which nobody has looked at yet; NULL: the number counts */
+  const char *text; /* the text of the schedule, not parsed yet; NULL: the number counts */
 } option_stages;
 
 enum { OPTION_LIST_MOST = 8 };
@@ -38,13 +38,13 @@ typedef struct option {
   option_kind kind;
   void *value;
   const char *help;
-  const char *fallback; /* the default in words, where the value does not tell; "" shows none */
+  const char *fallback; /* the default in words, if the value does not tell; "" shows none */
   double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
   bool above_least;     /* `least` itself is out of range */
   bool below_most;      /* so is `most` */
   const char *group;    /* set by options_add */
-  bool given;           /* set by options_parse, or as it was in a record */
-  bool recorded;        /* given in a record alone */
+  bool given;           /* set by options_parse, or by a record */
+  bool recorded;        /* given only in a record */
   bool ignored;         /* set by options_ignore */
 } option;
 
@@ -77,7 +77,7 @@ typedef struct options {
 void options_add(options *o, const char *group, const option *rows, int count);
 
 /* These flags, separated by single spaces, are parsed and checked as before, but the help lists
- * them among those without effect. Names that are not there are left out. */
+ * them under "without effect". Unknown names are ignored. */
 void options_ignore(options *o, const char *names);
 
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.

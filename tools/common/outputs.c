@@ -14,7 +14,7 @@ enum { PATH = REPLACEMENT_PATH, START_BYTES = 4096 };
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* The folder that a path lies in, in `folder`; returns the last part of the path. */
+/* The folder of a path, in `folder`; returns the last part of the path. */
 static const char *split(const char *path, char folder[PATH]) {
   const char *slash = strrchr(path, '/');
   if (!slash) snprintf(folder, PATH, ".");
@@ -55,7 +55,8 @@ bool outputs_same(const char *a, const char *b) {
 
 /* ---- what files hold ------------------------------------------------------------------------- */
 
-/* The first bytes of a regular file, zeros ended; -1: it cannot be read, or is none. */
+/* The first bytes of a regular file, with a zero at the end; -1: it cannot be read, or is not a
+ * regular file. */
 static long read_start(const char *path, char text[START_BYTES + 1]) {
   struct stat info;
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return -1;
@@ -78,7 +79,7 @@ static bool ends_with(const char *name, const char *end) {
   return length >= ending && !strcmp(name + length - ending, end);
 }
 
-/* Of each line the start tells. The last may be cut, where a run was killed. */
+/* The start of a line is enough. The last line may be cut, if a run was killed. */
 static bool is_metrics(FILE *file) {
   char line[256];
   bool good = true, begins = true;
@@ -90,7 +91,7 @@ static bool is_metrics(FILE *file) {
   return good;
 }
 
-/* A page has pictures within, and is none itself. */
+/* A page contains pictures, but is not a picture. */
 static bool is_svg(const char *text) {
   text += strspn(text, " \t\r\n\xef\xbb\xbf");
   return begins_with(text, "<svg") || (begins_with(text, "<?xml") && strstr(text, "<svg"));

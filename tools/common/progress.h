@@ -1,5 +1,5 @@
-/* Progress on stderr: a bar with loss, rate and time left where stderr is a terminal that can draw
- * a line again; elsewhere a plain line at every evaluation and every tenth of the run. */
+/* Progress on stderr. On a terminal that can redraw a line: a bar with loss, rate and time left.
+ * Otherwise: a line at every evaluation and every tenth of the run. */
 #ifndef TOOLS_COMMON_PROGRESS_H
 #define TOOLS_COMMON_PROGRESS_H
 
@@ -14,9 +14,9 @@ typedef struct progress {
   double began, drawn, told; /* clock readings; told: of an evaluation */
   double loss;               /* running mean over the latest updates */
   bool updated;              /* there is one */
-  int64_t skipped;           /* windows that led to no update */
-  int64_t first;  /* the first step seen, which warms caches and is left out of the rate */
-  double samples; /* after the first step */
+  int64_t skipped;           /* windows without an update */
+  int64_t first;             /* the first step: it warms caches and does not count for the rate */
+  double samples;            /* after the first step */
 } progress;
 
 double progress_clock(void); /* seconds, monotonic */
@@ -24,7 +24,7 @@ double progress_clock(void); /* seconds, monotonic */
 void progress_begin(progress *p, int64_t steps, const char *unit, int64_t units_per_sample,
                     bool quiet);
 void progress_fit(progress *p, const ac_fit_event *event);
-/* While an evaluation runs, which may take long: samples that are done, of all. */
+/* While an evaluation runs, which may take long: samples done, and samples in all. */
 void progress_evaluation(progress *p, int64_t done, int64_t all);
 /* Removes the bar, before anything else is written. */
 void progress_clear(progress *p);

@@ -15,7 +15,7 @@ static bool fail_by(int error) {
   return false;
 }
 
-/* Puts what a link leads to in its place. */
+/* Replaces the path of a link by its target. */
 static bool read_link(char path[REPLACEMENT_PATH]) {
   char target[REPLACEMENT_PATH];
   const ssize_t length = readlink(path, target, sizeof target - 1);
@@ -77,7 +77,7 @@ bool replacement_open(replacement *r, const char *path) {
   if (length < 0 || (size_t)length >= sizeof r->temporary) return fail_by(ENAMETOOLONG);
   int descriptor = mkstemp(r->temporary);
   if (descriptor < 0) return false;
-  /* mkstemp makes files private; this one is to have the permissions of any other. */
+  /* mkstemp makes files private; this one gets the permissions of other files. */
   mode_t mask = umask(0);
   umask(mask);
   if (!r->copied) fchmod(descriptor, 0666 & ~mask);
@@ -135,7 +135,7 @@ static bool copy_to(int descriptor, FILE *from) {
   return !ferror(from);
 }
 
-/* Of a pipe that nobody reads yet this waits, as a shell does. */
+/* If nobody reads a pipe yet, this waits, as a shell does. */
 static bool copy_to_target(const replacement *r) {
   FILE *from = fopen(r->temporary, "rb");
   if (!from) return false;

@@ -18,28 +18,28 @@ typedef struct replacement {
   char path[REPLACEMENT_PATH];   /* as given */
   char target[REPLACEMENT_PATH]; /* links followed */
   char temporary[REPLACEMENT_PATH];
-  bool copied;    /* the target stays, and gets what the temporary file holds */
-  int descriptor; /* standard output or error, where the target is that; else -1 */
+  bool copied;    /* the target stays, and gets the content of the temporary file */
+  int descriptor; /* standard output or error, if the target is that; else -1 */
 } replacement;
 
-/* Puts what a symbolic link leads to in its place, be it there or not. */
+/* Replaces the path of a symbolic link by its target, which need not exist. */
 bool replacement_follow(char path[REPLACEMENT_PATH]);
 
-/* Finds out what is at the path and makes the empty temporary file. Like all here, leaves the
- * reason in errno where it fails. */
+/* Looks at the path and makes the empty temporary file. Like all functions here, leaves the reason
+ * in errno if it fails. */
 bool replacement_open(replacement *r, const char *path);
 
 /* Fills it with a line of text and syncs it. */
 bool replacement_write(const replacement *r, const char *line);
 
-/* Fills it with what another file holds. */
+/* Fills it with the content of another file. */
 bool replacement_copy(const replacement *r, const char *from);
 
-/* The temporary is gone afterwards, whether it took its place or not. */
+/* The temporary file is gone afterwards, whether it replaced the target or not. */
 bool replacement_commit(replacement *r);
 void replacement_abandon(replacement *r);
 
-/* All of it: `to` becomes a copy of `from`, or stays as it is. */
+/* Does all of that: `to` becomes a copy of `from`, or stays as it is. */
 bool replacement_of_file(const char *from, const char *to);
 
 #endif

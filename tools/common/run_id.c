@@ -27,7 +27,7 @@ bool run_id_is_good(const char *text) {
   return text;
 }
 
-/* The first line of a file, which is long where it is not of metrics. */
+/* The first line of a file. It is long if the file does not hold metrics. */
 static size_t read_line(const char *path, char *line, size_t room) {
   FILE *file = fopen(path, "r");
   if (!file) return 0;

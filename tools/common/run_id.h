@@ -1,5 +1,5 @@
-/* The name that tells one run, or pilot, from all others: run.json, states, models and metrics have
- * it, so that nobody takes the files of one run for those of another. */
+/* The name that tells one run, or pilot, from all others. run.json, states, models and metrics have
+ * it, so that files of one run are not taken for those of another. */
 #ifndef TOOLS_COMMON_RUN_ID_H
 #define TOOLS_COMMON_RUN_ID_H
 

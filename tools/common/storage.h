@@ -1,5 +1,5 @@
-/* Flags that say by which rule weights are stepped, and how and where they, their gradients and
- * what the optimizer keeps are stored. */
+/* Flags for the optimizer, and for how and where weights, gradients and optimizer state are stored.
+ */
 #ifndef TOOLS_COMMON_STORAGE_H
 #define TOOLS_COMMON_STORAGE_H
 
@@ -14,7 +14,7 @@ typedef struct storage_flags {
   int optimizer;         /* ac_optimizer_kind */
   int weights;           /* ac_weights */
   int working_copies;    /* ac_working_copies */
-  int gradients;         /* ac_gradients, or GRADIENTS_BF16 */
+  int gradients;         /* ac_gradients or GRADIENTS_BF16 */
   int optimizer_state;   /* ac_optimizer_state */
   const char *state_f32; /* NULL: as the library has it */
   int state_space;       /* ac_state_space */
@@ -33,7 +33,8 @@ const char *storage_optimizer_name(int optimizer);
 /* `*length` bytes of the string. */
 const char *storage_gradients_name(int gradients, int *length);
 
-/* What differs from the defaults, each with a comma before it: ", lion, optimizer-state 8bit". */
+/* The settings that differ from the defaults, each with a comma before it: ", lion, optimizer-state
+ * 8bit". */
 void storage_words(const storage_flags *f, char *text, size_t size);
 
 #endif

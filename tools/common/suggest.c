@@ -7,7 +7,7 @@ typedef struct pair {
   const char *theirs, *ours;
 } pair;
 
-/* As PyTorch, transformers, llama.cpp and their like have them. */
+/* The names in PyTorch, transformers, llama.cpp and similar programs. */
 static const pair flags[] = {
     {"accumulate", "micro-batch"},
     {"amp", "precision"},

@@ -10,7 +10,7 @@ enum { TERMINAL_BAR = 24 }; /* characters of a whole bar */
 /* Whether a line may be erased and drawn again: a terminal, unless TERM is dumb or not set. */
 bool terminal_redraws(int descriptor);
 
-/* Columns of the terminal; 80 where it does not tell. At least 1. */
+/* Columns of the terminal; 80 if it does not tell. At least 1. */
 int terminal_columns(int descriptor);
 
 /* Draws one line on stderr over the line that is there: a bar, if `all` is above 0, then as much of

@@ -1,5 +1,5 @@
-/* A line is told once it has lasted, so a thread watches over it: a compiler that takes long says
- * nothing until it is done. */
+/* A wait is reported after it has lasted for a while. A thread watches for that, as a compiler that
+ * takes long says nothing until it is done. */
 #include "common/waiting.h"
 
 #include "common/progress.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Seconds before a wait is worth a word, and between two lines where there is no terminal. */
+/* Seconds before a wait is reported, and between two lines if there is no terminal. */
 static const double first_bar = 0.3, first_line = 1, next_line = 10;
 
 static struct {
@@ -21,18 +21,18 @@ static struct {
   pthread_cond_t changed;
   bool watched, waiting, terminal;
   double began, said; /* clock readings; said 0: nothing yet */
-  int done, all;      /* of the latest line that counts */
+  int done, all;      /* of the latest wait */
   char line[160];
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* Whatever is written next overwrites it. */
+/* The next line that is written overwrites it. */
 static void draw(void) {
   terminal_draw(state.done, state.all, state.line);
   fputc('\r', stderr);
   fflush(stderr);
 }
 
-/* When the line is to be told. A bar follows each line. */
+/* The time to report the line. A bar follows each line. */
 static double due(void) {
   if (!state.waiting) return HUGE_VAL;
   if (state.said == 0) return state.began + (state.terminal ? first_bar : first_line);

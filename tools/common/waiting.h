@@ -1,5 +1,5 @@
-/* What the library says that it is doing, while that takes long: a bar on a terminal, a line now
- * and then elsewhere. */
+/* Reports work of the library that takes long: a bar on a terminal, otherwise a line now and then.
+ */
 #ifndef TOOLS_COMMON_WAITING_H
 #define TOOLS_COMMON_WAITING_H
 

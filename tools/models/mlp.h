@@ -10,8 +10,8 @@ enum { MLP_MOST_HIDDEN = 32 };
 typedef struct mlp_config {
   int64_t inputs, classes;
   int64_t widths[MLP_MOST_HIDDEN]; /* of the hidden layers */
-  int depth;                       /* how many there are; 0: a linear classifier */
-  double dropout;                  /* of what enters each layer */
+  int depth;                       /* number of hidden layers; 0: a linear classifier */
+  double dropout;                  /* dropout before each layer */
 } mlp_config;
 
 /* Inputs "images" [B, inputs] and "labels" [B], cross-entropy as the graph's loss, "logits"

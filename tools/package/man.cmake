@@ -2,7 +2,7 @@
 # a cross build without an emulator, there are none.
 set(man_pages "")
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
-  message(STATUS "Accrue: no pages of the manual, as the program they are written by cannot run here")
+  message(STATUS "Accrue: no manual pages, as the program that writes them cannot run here")
   return()
 endif()
 

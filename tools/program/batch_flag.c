@@ -42,7 +42,7 @@ static bool take_unit(const char **text, ac_batch_stage *stage, bool *tokens) {
   return false;
 }
 
-/* BATCH@FROM[UNIT]; of the first one @0 may be left out. */
+/* One stage, BATCH@FROM[UNIT]. The first stage may leave out @0. */
 static bool take_stage(const char **text, batch_flag *f) {
   ac_batch_stage *stage = &f->stages[f->count];
   const int64_t most = 1 << 30, furthest = INT64_MAX / 2000000000;
@@ -72,7 +72,8 @@ static int parse_growth(batch_flag *f, int64_t *largest) {
   return STATUS_CONTINUE;
 }
 
-/* Beginnings rise, as far as they are counted in one unit; tokens and samples are two. */
+/* Beginnings must rise. Only beginnings in the same unit can be compared; tokens and samples are
+ * different units. */
 static int check_rise(const batch_flag *f) {
   if (f->stages[0].from != 0)
     return fail_usage("--batch %s says no batch for the beginning; start it with %lld@0",

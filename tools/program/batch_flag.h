@@ -9,18 +9,19 @@
 
 typedef struct batch_flag {
   option_stages given;
-  ac_batch_stage stages[AC_MAX_BATCH_STAGES]; /* of a schedule; set by batch_flag_parse */
-  bool counts_tokens[AC_MAX_BATCH_STAGES];    /* that stage's beginning, as yet */
-  int count;                                  /* 0: one batch for all, or they grow */
-  int64_t grow_from;                          /* 0: they do not grow */
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES]; /* of a schedule */
+  bool counts_tokens[AC_MAX_BATCH_STAGES];    /* it begins at a token, not a sample */
+  int count;         /* 0: one batch for all updates, or batches that grow */
+  int64_t grow_from; /* 0: they do not grow */
 } batch_flag;
 
-/* Both return a status of message.h. `largest` is what a plan is made for. */
+/* Both return a status of message.h. `largest` is the batch that a plan is made for. */
 int batch_flag_parse(batch_flag *f, int64_t *largest);
-/* Once the data are known: stages that begin at a number of tokens begin at one of samples. */
+/* Once the data are known: stages that begin at a number of tokens then begin at a number of
+ * samples. */
 int batch_flag_count_tokens(batch_flag *f, const train_data *data);
 
-/* The schedule that has grown, in the flag's own words: `text`; NULL: batches do not grow. */
+/* The schedule that has grown, as a value of the flag: `text`; NULL: batches do not grow. */
 enum { BATCH_FLAG_TEXT = AC_MAX_BATCH_STAGES * 42 };
 const char *batch_flag_grown(const ac_trainer *trainer, char text[BATCH_FLAG_TEXT]);
 /* The batch that a run begins with, and the smallest that it has. */

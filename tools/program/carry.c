@@ -23,7 +23,7 @@ static bool is_equal(const char *a, const char *b) {
   return equal;
 }
 
-/* What is there may be someone else's, unless the run replaces another. */
+/* A file that is there may be someone else's, unless the run replaces another. */
 static void carry(const char *from, const char *to, bool replace) {
   const bool there = access(to, F_OK) == 0 || errno != ENOENT;
   if (there && !replace) {

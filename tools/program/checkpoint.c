@@ -50,7 +50,7 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step) {
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* All of the device that rounding may depend on, in a precision and with that many of its units. */
+/* What of the device can change rounding: name, precision and number of units. */
 static void describe_device(const setup *s, const char *precision, unsigned units, char *text,
                             size_t size) {
   const ac_device_info *device = ac_device_get_info(s->device);
@@ -115,8 +115,8 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   return good;
 }
 
-/* All but the newest go: those of later steps are of a life that was given up. What is of another
- * run stays, but for those of the one that this run replaces. */
+/* Removes all states but the newest, and states of later steps, which the run gave up when it went
+ * back. States of other runs stay, but for the run that this one replaces. */
 static void prune(const checkpoint *c) {
   size_t count;
   const char *id = run_record_id(c->record);
@@ -154,14 +154,16 @@ static double number_of(const ac_model_file *file, const char *key, double fallb
   return text && (end == text || *end) ? fallback : number;
 }
 
-/* The same of a whole number; one below the least, or beyond what any run has, counts as none. */
+/* The same for a whole number. A number below the least, or beyond what any run has, counts as
+ * missing. */
 static int64_t count_of(const ac_model_file *file, const char *key, int64_t least,
                         int64_t fallback) {
   const double number = number_of(file, key, (double)fallback);
   return number >= (double)least && number <= 1e15 ? (int64_t)number : fallback;
 }
 
-/* What rounds otherwise than where the state was saved: precision, device, or its threads alone. */
+/* What rounds in another way than when the state was saved: precision, device, or only its threads.
+ */
 static void say_what_differs(const setup *s, const ac_model_file *file) {
   const char *device = ac_model_file_metadata(file, "accrue.device");
   const char *precision = ac_model_file_metadata(file, "accrue.precision");
@@ -208,7 +210,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   return STATUS_CONTINUE;
 }
 
-/* The first of the model's settings that a state tells otherwise, dropout apart; NULL: none. */
+/* The first setting of the model that differs in a state, except dropout; NULL: none. */
 static const char *other_setting(const checkpoint *c, const ac_model_file *file) {
   const setup *s = c->setup;
   model_metadata metadata = {0};

@@ -21,7 +21,7 @@ static int open_token_file(train_data *data, const token_data_flags *flags) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* What runs have written into a folder of data is left out. */
+/* Files that runs have written into a folder of data are left out. */
 static int open_bytes(train_data *data, const token_data_flags *flags) {
   struct stat info;
   left_out *l = &data->left_out;
@@ -60,7 +60,7 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* Where what one source holds is opened to: the last tenth validates, if anything does. */
+/* Splits a single source: the last tenth validates, if anything does. */
 static ac_dataset **whole_of(train_data *data) {
   return data->undivided ? &data->train : &data->whole;
 }
@@ -83,7 +83,7 @@ static int open_idx(train_data *data, const char *images, const char *labels) {
   return divide(data, images);
 }
 
-/* Records of CIFAR-10 or, where it cannot be these, of CIFAR-100. */
+/* Opens records of CIFAR-10; if they cannot be that, of CIFAR-100. */
 static int open_cifar_file(train_data *data, const char *path, bool coarse) {
   ac_dataset **whole = whole_of(data);
   const ac_status status = coarse ? ac_dataset_from_cifar100(whole, path, true, 0, -1)

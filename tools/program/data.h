@@ -10,11 +10,11 @@
 typedef struct train_data {
   /* Set beforehand: */
   bool optional;   /* data may be missing if flags give the shape of the kind */
-  bool unlabelled; /* to be predicted: images do without labels, and one alone will do */
-  bool undivided;  /* nothing is to be split off to validate: folds will be. Of text only the tokens
-                      are opened */
+  bool unlabelled; /* for predictions: images need no labels, and one image is enough */
+  bool undivided;  /* nothing is split off to validate, as folds will do that. Of text only the
+                      tokens are opened */
 
-  left_out left_out; /* its outputs: what the run writes, which is not part of a folder of text */
+  left_out left_out; /* the files that the run writes, which are not part of a folder of text */
 
   ac_tokens *tokens;
   ac_dataset *whole;              /* what train and validation are parts of, or NULL */
@@ -48,7 +48,7 @@ void data_add_image_options(image_data_flags *flags, options *o);
 bool data_image_flags_given(const options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);
 
-/* Refuses labels that are not below `classes`, be it of images that train or that validate. */
+/* Refuses labels that are not below `classes`, of images that train or validate. */
 int data_check_labels(const train_data *data, int64_t classes);
 
 /* Changes training images as `augmentation` says, if it says anything. */

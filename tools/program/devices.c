@@ -1,4 +1,4 @@
-/* `accrue devices`: what there is to train on. */
+/* `accrue devices`: the devices that can train. */
 #include "program/commands.h"
 #include "common/json_text.h"
 #include "common/message.h"

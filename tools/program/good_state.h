@@ -9,8 +9,8 @@
 
 #define GOOD_STATE "good.safetensors"
 
-/* Keeps the one of now for the state of a step, or brings back that of a step. Where there is none
- * they do nothing. False, with the reason in errno. */
+/* Keeps the present good state for the state of a step, or brings back the good state of a step. If
+ * there is none, they do nothing. False, with the reason in errno. */
 bool good_state_keep(const run_folder *folder, int64_t step);
 bool good_state_restore(const run_folder *folder, int64_t step);
 

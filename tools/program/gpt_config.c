@@ -22,7 +22,7 @@ static const ac_model_tensor *find(const ac_model_file *file, const char *name) 
   return index < 0 ? NULL : ac_model_file_tensor(file, index);
 }
 
-/* A tensor's layer, by its name; -1: it is of none. */
+/* A tensor's layer, from its name; -1: it belongs to no layer. */
 static int64_t layer_of(const char *name) {
   static const option row = {.least = 0, .most = INT32_MAX};
   char digits[16];
@@ -36,8 +36,8 @@ static int64_t layer_of(const char *name) {
   return options_read_integer(&row, digits, &layer) ? layer : -1;
 }
 
-/* The highest layer counts: where a tensor of it or of one before is missing, loading the model
- * says so, and no smaller model is made of it. */
+/* The highest layer decides. If a tensor of it or of an earlier layer is missing, loading the model
+ * says so; it does not become a smaller model. */
 static int64_t count_layers(const ac_model_file *file) {
   int64_t layers = 0;
   for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
@@ -47,10 +47,10 @@ static int64_t count_layers(const ac_model_file *file) {
   return layers;
 }
 
-/* The sizes of a model: under which names files have them, and what their flags allow. */
+/* The sizes of a model: their names in files, and the limits of their flags. */
 typedef struct size_row {
   const char *flag, *key, *json_key;
-  int64_t *value; /* as the tensors tell it, or where it is to go */
+  int64_t *value; /* the size in the tensors, or the place for it */
   option range;
 } size_row;
 enum { SIZES = 5, HEADS = 4 };
@@ -66,7 +66,7 @@ static void list_sizes(gpt_config *config, size_row rows[SIZES]) {
   for (int i = 0; i < SIZES; i++) rows[i].range.least = 1;
 }
 
-/* Sizes that the tensors themselves tell. */
+/* Sizes that follow from the tensors. */
 static int read_shapes(gpt_config *config, const ac_model_file *file, const char *path) {
   size_row rows[SIZES];
   const ac_model_tensor *wte = find(file, "wte.weight"), *wpe = find(file, "wpe.weight");
@@ -87,7 +87,7 @@ static int read_shapes(gpt_config *config, const ac_model_file *file, const char
   return STATUS_CONTINUE;
 }
 
-/* `text` is what `where` says of a size: a number in its range, and that of the tensors. */
+/* Checks `text`, a size as `where` has it: a number in its range, equal to that of the tensors. */
 static int take_size(const size_row *row, const char *text, const char *where) {
   int64_t number;
   if (!options_read_integer(&row->range, text, &number))

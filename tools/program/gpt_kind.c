@@ -70,7 +70,7 @@ static void add_options(void *self, options *o) {
   OPTIONS_ADD(o, "Model", shape);
 }
 
-/* The file's shape holds, unless a flag says otherwise. */
+/* The shape comes from the file, unless a flag says otherwise. */
 static int adopt(gpt_config *config, const options *o, const ac_model_file *init,
                  const char *path) {
   gpt_config file;

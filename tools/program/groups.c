@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a group sets to zero the library does not take for its default. */
+/* The library must not take a zero of a group for its default. */
 static double or_off(double x) {
   return x == 0 ? -1 : x;
 }

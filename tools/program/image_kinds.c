@@ -96,7 +96,7 @@ static void mobilenet_options(void *self, options *o) {
 
 /* ---- data and files -------------------------------------------------------------------------- */
 
-/* A flag given must not contradict what the file says; the file decides otherwise, within the range
+/* A flag that is given must not contradict the file. Otherwise the file decides, within the range
  * of the flag. */
 static int adopt_number(const options *o, const ac_model_file *init, const char *path,
                         const char *key, const char *flag, int64_t *value) {

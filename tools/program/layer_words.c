@@ -11,7 +11,7 @@ static const char *const words[] = {[AC_LAYER_NO_HINT] = "none",
                                     [AC_LAYER_DEAD_UNITS] = "dead units",
                                     [AC_LAYER_VANISHING] = "vanishing"};
 
-/* False: nothing is known of the parameter. */
+/* False: the parameter was not measured. */
 static bool look_at(const ac_trainer *trainer, int index, ac_layer_report *layer,
                     ac_tensor_info *info) {
   return ac_trainer_layer(trainer, index, layer) == AC_OK &&
@@ -31,7 +31,7 @@ json_t *layer_hints(const ac_trainer *trainer) {
   return list;
 }
 
-/* The first few names of those with a hint. */
+/* The first few names of parameters with a hint. */
 typedef struct names {
   char text[400];
   int count;

@@ -18,7 +18,7 @@ typedef struct left_out {
 /* As ac_takes_path of a `left_out`, with which ac_tokens_from_text_where reads a folder. */
 bool left_out_takes(void *user, const char *path, bool is_folder);
 
-/* Refuses a folder that is itself that of a run, or the run's own. A status of message.h. */
+/* Refuses a folder that is the folder of a run, or of this run. A status of message.h. */
 int left_out_check(const left_out *l, const char *folder);
 
 /* Says in one line what was left out; the same line once. */

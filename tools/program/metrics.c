@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the lines that are whole in the first *bytes. False with the reason in errno. */
+/* Looks at the lines that are whole in the first *bytes. False with the reason in errno. */
 static bool count_bytes(FILE *stream, int64_t *bytes) {
   const int64_t most = *bytes;
   *bytes = 0;
@@ -28,7 +28,7 @@ static bool count_bytes(FILE *stream, int64_t *bytes) {
   return !ferror(stream);
 }
 
-/* The step that a line tells; -1: it is not that of a window, or of one that was made once more. */
+/* The step in a line; -1: the line is not of a window, or is of a window that ran again. */
 static int64_t step_of(const char *line) {
   static const char start[] = "{\"event\":\"step\",\"step\":";
   const size_t length = sizeof start - 1;
@@ -54,8 +54,8 @@ static bool count_steps(metrics *m, int64_t *bytes) {
   return !ferror(m->stream);
 }
 
-/* What was written after the state that the run goes on from will be written again. Where lines of
- * before are lost, the others stay. False with the reason in errno. */
+/* Cuts what was written after the state that the run resumes from: it will be written again. If
+ * earlier lines are lost, the others stay. False with the reason in errno. */
 static bool cut(metrics *m, int64_t keep) {
   int64_t whole = keep;
   if (!count_bytes(m->stream, &whole) || !count_steps(m, &whole)) return false;
@@ -65,7 +65,8 @@ static bool cut(metrics *m, int64_t keep) {
   return fseeko(m->stream, 0, SEEK_END) == 0;
 }
 
-/* Whether a file may be the run's so far. What cannot be read is told when it is written to. */
+/* Whether a file may hold the metrics of the run so far. If it cannot be read, writing to it will
+ * say so. */
 static bool may_be_own(const metrics *m, bool anew) {
   char id[RUN_ID_BYTES];
   const metrics_owner owner = metrics_owner_of(m->path, id);
@@ -73,14 +74,14 @@ static bool may_be_own(const metrics *m, bool anew) {
   return owner == METRICS_NONE || (owner == METRICS_UNNAMED && !anew);
 }
 
-/* Whether a run that goes on has written to the file before. */
+/* Whether a run that is resumed has written to the file before. */
 static bool has_begun(const metrics *m) {
   char id[RUN_ID_BYTES];
   return m->done > 0 && metrics_owner_of(m->path, id) == METRICS_NAMED && !strcmp(id, m->run);
 }
 
-/* A pipe or a device takes what comes. A file is opened as it is, and cut only once it is known to
- * be no other run's and to hold nothing but metrics. */
+/* A pipe or a device takes all that comes. A file is opened unchanged, and cut only after checks
+ * that it is not another run's and holds nothing but metrics. */
 static int open_stream(metrics *m, bool special, bool anew) {
   const int descriptor = special ? -1 : open(m->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   m->stream = special ? fopen(m->path, "w") : descriptor < 0 ? NULL : fdopen(descriptor, "r+");
@@ -151,7 +152,7 @@ int64_t metrics_sync(metrics *m) {
   return m->good;
 }
 
-/* Takes over `line`, which may be NULL for want of memory. */
+/* Takes ownership of `line`; NULL: there was no memory for it. */
 static void write_line(metrics *m, json_t *line) {
   if (line) tensorboard_line(m->tensorboard, line);
   if (m->stream && !m->error) {
@@ -309,7 +310,7 @@ void metrics_noise_layers(metrics *m, int64_t step, const ac_trainer *trainer) {
                           "variance", variances, "noise_scale", scales));
 }
 
-/* Adds the schedule of batches that has grown to a line. */
+/* Adds the schedule of batches, if it has grown, to a line. */
 static json_t *with_batches(json_t *line, const char *batches) {
   if (!line || !batches || json_object_set_new(line, "batches", json_string(batches)) == 0)
     return line;

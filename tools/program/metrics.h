@@ -9,19 +9,19 @@
 #include <stdio.h>
 
 typedef struct metrics {
-  bool continued; /* there are lines of an earlier life of the run */
+  bool continued; /* there are lines of an earlier start of the run */
   FILE *stream;   /* NULL: nothing is written */
   const char *path;
   const char *run; /* id, which the first line has */
   bool overwrite;
-  int64_t done; /* steps that the run had made when this start went on with it */
+  int64_t done; /* steps that the run had made before this start */
   int64_t good; /* bytes of whole lines */
   int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
   const ac_device *device;  /* its memory is reported */
 } metrics;
 
-/* What the end of a run is known by. */
+/* The numbers at the end of a run. */
 typedef struct metrics_end {
   const ac_fit_result *fit;
   const ac_trainer *trainer;
@@ -43,7 +43,7 @@ int metrics_open(metrics *m, const metrics_desc *desc);
 /* When the run is sure to begin: opens the file, after the `keep` bytes that the run wrote before
  * it was stopped; -1: it had no file then. Lines of steps that are done stay. */
 int metrics_begin(metrics *m, int64_t keep);
-/* Where the run does not begin after all: no file of events is left. */
+/* If the run does not begin after all: leaves no file of events. */
 void metrics_abandon(metrics *m);
 /* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
 int64_t metrics_sync(metrics *m);

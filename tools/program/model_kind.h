@@ -16,7 +16,7 @@
 
 /* Flags that every kind shares. */
 typedef struct train_flags {
-  int64_t batch; /* the largest of the schedule, if there is one */
+  int64_t batch; /* the largest batch of a schedule, if there is one */
   batch_flag batches;
   int64_t micro_batch;
   int64_t steps, epochs; /* 0: not given */
@@ -45,7 +45,7 @@ typedef struct train_flags {
   int recompute; /* ac_recompute */
   const char *init, *out, *metrics;
   bool resume;                /* also by resume_or_start */
-  bool resume_or_start;       /* where the folder holds no run, it begins */
+  bool resume_or_start;       /* if the folder holds no run, it begins one */
   bool overwrite;             /* the run that the folder holds is replaced */
   const char *config;         /* file with flags, or run.json of a run to repeat */
   bool print_config;          /* as such a file, and no more */
@@ -54,18 +54,18 @@ typedef struct train_flags {
   double save_minutes, grace; /* grace in seconds */
   double max_minutes;         /* of this start of the program; 0: no limit */
   const char *max_tokens;     /* of the whole run; NULL: no limit */
-  int64_t max_samples;        /* which that is, once data are known; 0: no limit */
+  int64_t max_samples;        /* the same in samples, once data are known; 0: no limit */
   const char *policy;         /* file; NULL: none */
   bool keep_best;
   const char *tensorboard; /* NULL: no event file */
   int64_t histograms;      /* 0: none */
-  bool quiet;              /* only what goes wrong is told */
+  bool quiet;              /* only problems are reported */
   int noise_scale;         /* as in noise_words.h */
   int64_t noise_layers;    /* updates between lines of metrics; 0: none */
   watch_flags watch;
 } train_flags;
 
-/* Configuration as it goes into a model file's metadata. */
+/* Configuration for a model file's metadata. */
 typedef struct model_metadata {
   ac_metadata entries[24];
   int count;
@@ -85,10 +85,10 @@ typedef struct model_kind {
   /* Sets the struct's and the shared flags' defaults. */
   void (*defaults)(void *model, train_flags *flags);
   void (*add_options)(void *model, options *o);
-  /* Those that matter while training alone; NULL: there are none. */
+  /* The model's flags that only matter for training; NULL: there are none. */
   void (*add_training_options)(void *model, options *o);
-  /* Checks the flags and opens the data, taking from `init` (may be NULL) what the model's shape is
-   * not given by flags. Returns a status of message.h. */
+  /* Checks the flags and opens the data. Takes the model's shape from `init` (may be NULL) as far
+   * as flags do not give it. Returns a status of message.h. */
   int (*prepare)(void *model, const options *o, const ac_model_file *init, const char *init_path,
                  train_data *data);
   /* The graph with its loss. Failures stick to the graph. */

@@ -4,8 +4,8 @@
 
 enum { MODEL_PATH_BYTES = 4096 };
 
-/* `given` itself, or FOLDER/model.safetensors where it is a folder, as accrue train and Hugging
- * Face's transformers write them. `flag` is for the sentence. A status of message.h. */
+/* `given` itself; for a folder FOLDER/model.safetensors, as accrue train and Hugging Face's
+ * transformers write it. `flag` is for the message. A status of message.h. */
 int model_path(const char *flag, const char *given, char path[MODEL_PATH_BYTES]);
 
 #endif

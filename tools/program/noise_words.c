@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Why there is nothing to say. */
+/* Why the noise scale is not known. */
 static const char *reason(const ac_plan_info *plan, const ac_noise_scale *noise) {
   if (plan->gradients != AC_GRADIENTS_BUFFER) return "the plan keeps no gradients to measure";
   if (plan->accumulation_steps < 2)
@@ -16,7 +16,7 @@ static const char *reason(const ac_plan_info *plan, const ac_noise_scale *noise)
   return "too few batches were measured";
 }
 
-/* To two digits of the larger one, but whole samples. */
+/* Rounds to two digits of the larger one, but to whole samples. */
 static double rounded(double x, double larger) {
   const double unit = larger < 100 ? 1 : pow(10, floor(log10(larger)) - 1);
   return fmax(unit, round(x / unit) * unit);

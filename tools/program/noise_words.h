@@ -1,10 +1,10 @@
-/* What the gradient noise scale says of a run's batch, in words. */
+/* What the gradient noise scale says about a run's batch, in words. */
 #ifndef TOOLS_PROGRAM_NOISE_WORDS_H
 #define TOOLS_PROGRAM_NOISE_WORDS_H
 
 #include <accrue/accrue.h>
 
-/* Of --noise-scale. ON says why where nothing is known. */
+/* Values of --noise-scale. ON says why, if nothing is known. */
 enum { NOISE_AUTO, NOISE_ON, NOISE_OFF };
 
 /* Writes a line to stderr. `batch`: samples of a batch at the end of the run. With AUTO it writes

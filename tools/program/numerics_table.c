@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sums over the ops of one layer and direction, which are those from `first` on in the order of the
- * plan; a layer's backward ops come in a block of their own. */
+/* Sums over the ops of one layer and direction. These are the ops from `first` on in the order of
+ * the plan; a layer's backward ops are in a block of their own. */
 static ac_numerics sum_layer(const ac_trainer *trainer, int first, int count) {
   ac_numerics sum, op;
   ac_trainer_numerics(trainer, first, &sum);

@@ -45,7 +45,7 @@ static void append(char text[MOST_BYTES], const char *between, const char *more)
   snprintf(text + used, MOST_BYTES - used, "%s%s", used ? between : "", more);
 }
 
-/* False: there is none for some of the reliefs. */
+/* False: some of the reliefs have no flag. */
 static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST_BYTES]) {
   char bytes[32];
   flags[0] = 0;
@@ -61,7 +61,7 @@ static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST
   return true;
 }
 
-/* `fused`: whether what is asked for takes a batch at once. */
+/* `fused`: whether the flags take a batch at once. */
 static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool fused,
                      char words[MOST_BYTES]) {
   words[0] = 0;
@@ -87,7 +87,7 @@ static bool cut(char text[MOST_BYTES], char *words[MOST_WORDS], int *count) {
   return true;
 }
 
-/* The words of the command line but for flags that the offer has instead. Returns their number. */
+/* The words of the command line without the flags that the offer replaces. Returns their number. */
 static int copy_others(const setup *now, char **more, int count, char **to) {
   char **words = now->words.argv, name[64];
   int copied = 0;
@@ -111,15 +111,15 @@ ac_plan_desc setup_describe(const setup_request *request, const setup *flags) {
   return desc;
 }
 
-/* What the states of a run that goes on hold stays as it is stored. */
+/* The states of a run that is resumed keep their storage. */
 static bool goes_on(const setup *now, const setup *then) {
   const storage_flags *a = &now->flags.storage, *b = &then->flags.storage;
   return !now->flags.resume ||
          (a->weights == b->weights && a->optimizer_state == b->optimizer_state);
 }
 
-/* By the policy, if there is one: of a run all, once its steps are known; of any plan the memory
- * that it would have on the host. What it would have in all is not known here. */
+/* Checks the policy, if there is one: for a run all rules, if its steps are known; for any plan
+ * only the rule for memory on the host. Memory in all is not known here. */
 static bool is_allowed(const setup *now, const setup *then, uint64_t on_host) {
   const ac_plan_info moved = {.host_bytes = on_host};
   if (policy_check_memory(&then->policy, &moved) != STATUS_CONTINUE) return false;

@@ -1,4 +1,4 @@
-/* `accrue pilot`: which settings do best, by short runs over a grid of them. */
+/* `accrue pilot`: finds good settings with short runs over a grid of them. */
 #include "program/pilot.h"
 
 #include "common/gnuplot.h"
@@ -67,7 +67,7 @@ static int check_flags(pilot *p) {
   return STATUS_CONTINUE;
 }
 
-/* What every run has of the command line: all but what the pilot sets itself. */
+/* The words that every run takes from the command line: all but what the pilot sets itself. */
 static bool is_own(const option *row) {
   static const char *const names[] = {"out", "seed", "max-minutes"};
   if (row->ignored || !strcmp(row->group, "Pilot")) return true;
@@ -123,8 +123,8 @@ const char *pilot_cell_name(const pilot *p, int cell, char *text, size_t size) {
   return text;
 }
 
-/* Of a rung one in `halving` cells goes on to the next, which is so many times as far; the last is
- * the end. Rungs that would be of no step are left out. */
+/* One in `halving` cells of a rung goes on to the next rung, which has `halving` times as many
+ * steps; the last rung is the end of the run. Rungs of less than one step are left out. */
 static void make_rungs(pilot *p) {
   int64_t steps = p->setup.flags.steps, backwards[PILOT_MOST_RUNGS];
   p->rungs = 1;
@@ -196,7 +196,7 @@ static int prepare(pilot *p, int argc, char **argv) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-/* Those in numbers first, which no picture that fails is to cost. */
+/* Writes numbers first, so that a picture that fails does not lose them. */
 static int put_results(const pilot *p) {
   int status = STATUS_CONTINUE;
   if (p->flags.json) status = pilot_json_put(p);

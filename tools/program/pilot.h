@@ -33,7 +33,7 @@ typedef struct pilot_run {
 
 typedef struct pilot {
   pilot_flags flags;
-  setup setup; /* the flags of all runs; nothing is opened */
+  setup setup; /* the flags of all runs, without data or device */
   grid grid;
   char **base; /* of each run's command line, its kind first; not owned */
   int base_count;
@@ -44,11 +44,12 @@ typedef struct pilot {
   int *last_rung;                       /* [cells]: the last that the cell is in, so far */
   run_folder folder;
   plan_cache cache;
-  json_t *settings;      /* what makes it this pilot, with the fingerprints of each cell's data */
-  char id[RUN_ID_BYTES]; /* which its runs' records have */
+  json_t *settings; /* the settings that identify this pilot, with the fingerprints of each cell's
+                       data */
+  char id[RUN_ID_BYTES]; /* the id that the records of its runs have */
   char path[RUN_PATH_BYTES];
   double began;
-  int signal; /* that stopped it; 0: none */
+  int signal; /* the signal that stopped it; 0: none */
 } pilot;
 
 int64_t pilot_seed(const pilot *p, int run);
@@ -61,16 +62,16 @@ const char *pilot_unit(const pilot *p);
 /* "lr 3e-4, batch 64"; "" of a pilot without a grid. */
 const char *pilot_cell_name(const pilot *p, int cell, char *text, size_t size);
 
-/* All are statuses of message.h.
+/* All return a status of message.h.
  *
- * pilot_record.c: takes up what the folder's record has of this very pilot, or writes a new record
- * where the folder has neither a pilot nor a run; `data`: a fingerprint for each cell. */
+ * pilot_record.c: takes over results from the folder's record of this same pilot, or writes a new
+ * record if the folder has neither a pilot nor a run; `data`: a fingerprint for each cell. */
 int pilot_record_open(pilot *p, json_t *data);
 int pilot_record_write(const pilot *p);
 
-/* pilot_runs.c: whether all runs could be made, with the plans for them, and what data the cells
- * have; whether the folders of runs that are there are this pilot's; makes them. *stopped: someone
- * or the time says so, and the record has what is done. */
+/* pilot_runs.c: checks that all runs can be made, plans them, and finds the data of each cell;
+ * checks that runs in the folder are this pilot's; makes the runs. *stopped: a signal or the time
+ * ended it, and the record has the results so far. */
 int pilot_check_runs(pilot *p, json_t *data);
 int pilot_check_folders(const pilot *p);
 int pilot_make_runs(pilot *p, bool *stopped);
@@ -78,7 +79,7 @@ int pilot_make_runs(pilot *p, bool *stopped);
 /* pilot_table.c */
 typedef struct pilot_mean {
   int count;
-  double mean, deviation; /* NAN: of none, of fewer than two */
+  double mean, deviation; /* NAN: there is none, or fewer than two */
 } pilot_mean;
 typedef struct pilot_summary {
   int diverged; /* runs */

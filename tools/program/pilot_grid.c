@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a pilot sets by itself, or what is of all its runs. */
+/* Flags that a pilot sets itself, or that are the same for all its runs. */
 static bool is_reserved(const char *name) {
   static const char *const names[] = {"seed", "out", "config", "policy", "max-minutes", "quiet"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -14,7 +14,7 @@ static bool is_reserved(const char *name) {
   return false;
 }
 
-/* The flag of an axis or an ablation; NULL after a sentence. */
+/* The flag of an axis or an ablation; NULL, after a message, if there is none. */
 static const option *find_flag(const options *o, const char *own, const char *name) {
   const option *row = options_find(o, name);
   if (!row || row->ignored || !strcmp(row->group, "Pilot")) {
@@ -89,7 +89,7 @@ static bool has_choice(const option *row, const char *name) {
   return false;
 }
 
-/* What switched off means for a flag; NULL: it does not follow from the flag. */
+/* The value that switches a flag off; NULL: the flag does not tell. */
 static const char *value_of_off(const option *row) {
   switch (row->kind) {
   case OPTION_SWITCH:
@@ -129,7 +129,7 @@ static int add_ablation(grid_axis *a, const options *o, char *text) {
   return status;
 }
 
-/* With everything first, then with one setting less at a time. */
+/* First with all settings, then without one at a time. */
 static int add_ablations(grid *g, const options *o, const option_list *list) {
   grid_axis *a = &g->axes[g->axis_count++];
   size_t room = 1;

@@ -8,9 +8,9 @@
 enum { GRID_MOST_AXES = OPTION_LIST_MOST + 1, GRID_MOST_VALUES = 64, GRID_MOST_CELLS = 4096 };
 
 typedef struct grid_setting {
-  const char *label; /* what a table calls it: "3e-4", "without dropout" */
+  const char *label; /* its name in a table: "3e-4", "without dropout" */
   const char *flag;  /* without dashes; NULL: nothing is set */
-  const char *value; /* NULL: of a switch, it is left out */
+  const char *value; /* NULL: a switch that is left out */
   bool is_switch;
 } grid_setting;
 

@@ -1,4 +1,4 @@
-/* pilot.json in the folder of a pilot: its settings, and what came of its runs so far. */
+/* pilot.json in the folder of a pilot: its settings, and the results of its runs so far. */
 #include "program/pilot.h"
 
 #include "common/json_file.h"
@@ -120,7 +120,8 @@ static int take_record(pilot *p, const json_t *root, const char *why) {
   return status == STATUS_CONTINUE ? take_runs(p, json_object_get(root, "runs")) : status;
 }
 
-/* The record is there before the first run begins, so that whatever is found later is known. */
+/* The record is written before the first run begins, so that files that are found later are known.
+ */
 int pilot_record_open(pilot *p, json_t *data) {
   json_error_t error;
   int status = make_settings(p, data);

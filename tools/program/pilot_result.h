@@ -1,4 +1,4 @@
-/* What came of one run of a pilot, taken from its metrics, which survive that the run is killed. */
+/* The result of one run of a pilot, from its metrics, which stay even if the run is killed. */
 #ifndef TOOLS_PROGRAM_PILOT_RESULT_H
 #define TOOLS_PROGRAM_PILOT_RESULT_H
 
@@ -9,10 +9,10 @@
 typedef struct pilot_result {
   bool diverged; /* its loss stopped being finite; all below but steps is unknown */
   int64_t steps;
-  double loss, accuracy; /* of the validation at its end */
+  double loss, accuracy; /* of the validation at the end */
   double units;          /* tokens, or samples where there are none */
   double seconds;        /* in steps */
-  bool reached;          /* the loss that is looked for, at a validation */
+  bool reached;          /* a validation had the wanted loss */
   double units_to_target, seconds_to_target;
 } pilot_result;
 

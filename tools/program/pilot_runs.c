@@ -1,5 +1,5 @@
-/* The runs of a pilot, each as `accrue train` would make it, on one device and with one plan for
- * all that differ in nothing that a plan depends on. */
+/* The runs of a pilot, each as `accrue train` would make it. They use one device, and share a plan
+ * if they differ only in what a plan does not depend on. */
 #include "program/pilot.h"
 
 #include "common/message.h"
@@ -26,7 +26,7 @@ enum { OWN_WORDS = 8 + GRID_MOST_AXES, WORD_BYTES = RUN_PATH_BYTES + 32 };
 typedef struct command_line {
   char **words; /* the model's kind first */
   int count;
-  char *own[OWN_WORDS]; /* of these, what is to be freed */
+  char *own[OWN_WORDS]; /* the words that must be freed */
   int own_count;
 } command_line;
 
@@ -40,8 +40,8 @@ static void add_word(command_line *c, const char *format, ...) {
   c->words[c->count++] = c->own[c->own_count++] = word;
 }
 
-/* Whether a word is the flag that an axis sets: then it goes from the words that all runs have, but
- * for lists, which add up. */
+/* Whether a word is the flag that an axis sets. Then it is left out of the words that all runs
+ * have, except for lists, which add up. */
 static bool is_replaced(const pilot *p, int cell, const char *word) {
   const size_t length = strcspn(word, "=");
   for (int axis = 0; axis < p->grid.axis_count; axis++) {
@@ -89,7 +89,7 @@ static void command_line_free(command_line *c) {
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Flags, and what the policy says of the seed. */
+/* Checks flags, and the seed against the policy. */
 static int check_run(const pilot *p, int cell, int run) {
   setup s;
   command_line c = command_line_of(p, cell, run);
@@ -101,7 +101,7 @@ static int check_run(const pilot *p, int cell, int run) {
   return status;
 }
 
-/* Rates, and the names of parameters in groups, which a trainer alone can judge. */
+/* Checks rates, and the names of parameters in groups, which need a trainer. */
 static int check_trainer(const setup *s) {
   ac_trainer *trainer = NULL;
   const ac_status status = ac_trainer_create(&trainer, s->plan, &s->trainer);
@@ -109,7 +109,7 @@ static int check_trainer(const setup *s) {
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
-/* Data, plan, rates, groups and all of the policy, which are the same for all runs of a cell. */
+/* Checks data, plan, rates, groups and the policy, which are the same for all runs of a cell. */
 static int check_cell(pilot *p, int cell, json_t *data) {
   char text[34];
   setup s;
@@ -169,7 +169,7 @@ static bool is_own_run(const pilot *p, const char *folder, int number, bool *emp
   return own;
 }
 
-/* Runs that another pilot, or someone by hand, has made there. */
+/* Refuses runs that another pilot, or a user by hand, has made there. */
 int pilot_check_folders(const pilot *p) {
   struct dirent *entry;
   int status = STATUS_CONTINUE;
@@ -192,7 +192,8 @@ int pilot_check_folders(const pilot *p) {
   return status;
 }
 
-/* What a run needs to go on, and its model: a pilot is about numbers. Of its own runs alone. */
+/* Removes what a run needs to be resumed, and its model, as a pilot is about numbers. Only of its
+ * own runs. */
 static void clean(const pilot *p, const char *path, int number) {
   static const char *const names[] = {"model.safetensors", "average.safetensors",
                                       "diverged.safetensors", GOOD_STATE, "config.json"};
@@ -247,7 +248,7 @@ static double seconds_left(const pilot *p) {
   return minutes > 0 ? 60 * minutes - (progress_clock() - p->began) : (double)INFINITY;
 }
 
-/* The fingerprint that all runs of a cell have, unless each has another fold. */
+/* The fingerprint of the data, which all runs of a cell share, unless each has another fold. */
 static const char *data_of(const pilot *p, int cell) {
   const json_t *data = json_object_get(p->settings, "data");
   return p->flags.folds ? NULL : json_string_value(json_array_get(data, (size_t)cell));
@@ -307,8 +308,8 @@ static int by_loss(const void *a, const void *b) {
   return x->cell - y->cell;
 }
 
-/* Of the cells of a rung, the part that goes on: those of the least mean loss. A cell with a run
- * that diverged comes after all others. */
+/* Picks the cells of a rung that go on: those with the least mean loss. A cell with a run that
+ * diverged comes after all others. */
 static int halve(pilot *p, int rung) {
   rank *ranks = malloc((size_t)p->grid.cells * sizeof *ranks);
   int count = 0;

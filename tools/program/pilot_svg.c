@@ -26,7 +26,7 @@ static bool has_points(const pilot *p) {
   return any;
 }
 
-/* Cells of one line are so many apart. The columns are the place of the value, the mean and the
+/* A line takes every lines_of(p)-th cell. The columns are the place of the value, the mean and the
  * deviation; a cell with a run that diverged has no point. */
 static void put_points(FILE *pipe, const pilot *p, int line) {
   fprintf(pipe, "$line%d << EOD\n", line);

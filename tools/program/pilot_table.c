@@ -1,4 +1,4 @@
-/* What came of a pilot: means and deviations by cell, as a table and as JSON. */
+/* The results of a pilot: means and deviations by cell, as a table and as JSON. */
 #include "program/pilot.h"
 
 #include "common/json_text.h"
@@ -14,14 +14,14 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* NULL: the run has not come to the rung. One that diverged before has its last. */
+/* NULL: the run has not come to the rung. A run that diverged before has its last result. */
 static const pilot_result *result_of(const pilot_run *r, int rung) {
   if (r->done > rung) return &r->results[rung];
   return r->done && r->results[r->done - 1].diverged ? &r->results[r->done - 1] : NULL;
 }
 
-/* Of the field at an offset: mean and deviation of a sample, by n - 1. Runs that diverged are left
- * out, and on request those that did not reach the loss that is looked for. */
+/* Mean and deviation (by n - 1) of the field at an offset. Runs that diverged are left out, and on
+ * request runs that did not reach the wanted loss. */
 static pilot_mean mean_of(const pilot *p, int cell, int rung, size_t offset, bool reached) {
   pilot_mean m = {.mean = (double)NAN, .deviation = (double)NAN};
   double squares = 0;
@@ -92,7 +92,7 @@ static void put_mean(row *r, const pilot_mean *m, int digits, double factor) {
              factor * m->deviation);
 }
 
-/* How many runs reached it, where not all did. */
+/* How many runs reached it, if not all did. */
 static void put_target(row *r, const pilot *p, const pilot_mean *m, int digits) {
   put_mean(r, m, digits, 1);
   char *text = r->text[r->count - 1];

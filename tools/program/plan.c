@@ -1,5 +1,5 @@
-/* `accrue plan`: what a training run would take, before it takes it. Nothing is allocated on the
- * device, so the model may be far larger than the machine. */
+/* `accrue plan`: what a training run would need. Nothing is allocated on the device, so the model
+ * may be far larger than the machine. */
 #include "program/commands.h"
 #include "common/json_text.h"
 #include "common/message.h"

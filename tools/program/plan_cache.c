@@ -32,7 +32,7 @@ bool plan_cache_add_device(plan_cache *c, ac_device *device, const char *name, i
   return true;
 }
 
-/* Values, and which of them were given. */
+/* The values of flags, and which of them were given. */
 static char *key_of(const options *o) {
   json_t *record = json_object();
   char *key = options_record(o, FREE_FLAGS, record)

@@ -64,7 +64,7 @@ static bool take_bytes(const json_t *value, double *limit) {
   return true;
 }
 
-/* What need not be is not set. */
+/* "false" means that the rule is not set. */
 static bool take_required(const json_t *value, double *limit) {
   if (json_is_true(value)) *limit = 1;
   return json_is_boolean(value);
@@ -174,8 +174,8 @@ static int check_validation(const policy *p, const train_flags *f) {
   const bool required =
       requires(p, POLICY_REQUIRE_VALIDATION) || requires(p, POLICY_MAX_EVAL_EVERY);
   if (required && !f->eval_every)
-    return fail_usage("the policy %s refuses a run without --eval-every: its %s asks for "
-                      "validations on the way",
+    return fail_usage("the policy %s refuses a run without --eval-every: its %s needs "
+                      "validations during the run",
                       p->path,
                       rules[requires(p, POLICY_REQUIRE_VALIDATION) ? POLICY_REQUIRE_VALIDATION
                                                                    : POLICY_MAX_EVAL_EVERY]
@@ -198,13 +198,13 @@ static double scale(const train_flags *f) {
                                                    : 1;
 }
 
-/* To scaled rates rounding adds a little. */
+/* Rounding may add a little to scaled rates. */
 static double rounded_off(double rate) {
   enum { ROUNDING = 1000000 };
   return rate - rate / ROUNDING;
 }
 
-/* The part of a rate with which muon leaves parameters to adamw, where that is above 1. */
+/* The factor on rates of the parameters that muon leaves to adamw, if it is above 1. */
 static double adamw_part(const ac_trainer_desc *trainer) {
   return fmax(1, trainer->optimizer.adamw_rate);
 }
@@ -213,7 +213,7 @@ static double adamw_part(const ac_trainer_desc *trainer) {
 static double highest_rate(const ac_trainer_desc *trainer, int64_t steps) {
   enum {
     MOST = 1000000
-  }; /* of a longer run the first and the last so many, between which it is none */
+  }; /* of a longer run the first and the last MOST; between them no step is the highest */
   double most = 0;
   for (int64_t step = 0; step < steps; step++) {
     if (step == MOST && steps - MOST > step) step = steps - MOST;
@@ -222,7 +222,7 @@ static double highest_rate(const ac_trainer_desc *trainer, int64_t steps) {
   return most;
 }
 
-/* Rates that are above --lr by more than its schedule says at once. */
+/* Checks the highest rates that the schedule and --adamw-rate make of --lr. */
 static int check_other_rates(const policy *p, const train_flags *f, const ac_trainer_desc *trainer,
                              int64_t steps) {
   const double limit = p->limit[POLICY_MAX_LR], part = fmax(1, f->adamw_rate);
@@ -252,7 +252,7 @@ static int check_scaled_rate(const policy *p, const train_flags *f) {
       p->limit[POLICY_MAX_LR]);
 }
 
-/* Rates and clips of --lr and --clip, and of groups that have their own. */
+/* Checks rates and clips: --lr and --clip, and those of groups with their own. */
 static int check_settings(const policy *p, const train_flags *f, const ac_trainer_desc *trainer) {
   if (above(p, POLICY_MAX_LR, f->rate.lr)) return refuse(p, POLICY_MAX_LR, "lr", f->rate.lr);
   const int scaled = check_scaled_rate(p, f);
@@ -318,8 +318,8 @@ static double largest_part(const ac_trainer_desc *trainer) {
   return part * adamw_part(trainer);
 }
 
-/* Larger batches than the smallest may scale rates by more than was known before. Of a window that
- * is skipped, or that training goes back from, nothing stays. */
+/* With batches larger than the smallest, scaled rates may be larger than was known before. If a
+ * window is skipped, or training goes back from it, it does not count. */
 int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
                       double seconds) {
   const ac_update *u = &event->update;

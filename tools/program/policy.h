@@ -34,16 +34,16 @@ typedef struct policy {
 /* All return a status of message.h. If a file is not a policy, the message says what is wrong. */
 int policy_read(policy *p, const char *path);
 
-/* As files call it; tools/package/policy.schema.json tells the same as these rules. */
+/* Its name in files; tools/package/policy.schema.json has the same rules. */
 const char *policy_rule_name(policy_rule rule);
 
-/* What holds of any training, long or short. */
+/* The rules for any training, long or short. */
 int policy_check_batch(const policy *p, const train_flags *flags);
-/* And of a whole run of so many steps. `trainer` has its groups. */
+/* And the rules for a whole run of so many steps. `trainer` has its groups. */
 int policy_check_run(const policy *p, const train_flags *flags, const ac_trainer_desc *trainer,
                      int64_t steps);
 int policy_check_memory(const policy *p, const ac_plan_info *plan);
-/* After a window, `seconds` after the run began, whatever lay between. */
+/* The rules for a window that ended `seconds` after the run began, pauses included. */
 int policy_check_step(const policy *p, const ac_fit_event *event, const ac_trainer_desc *trainer,
                       double seconds);
 

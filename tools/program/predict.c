@@ -16,7 +16,7 @@
 
 typedef struct prediction {
   saved_model saved;
-  int64_t top; /* classes that are told of each image */
+  int64_t top; /* classes that are printed for each image */
   int64_t classes;
   int64_t *order; /* [top], likeliest first */
   int64_t told;   /* images so far */

@@ -135,7 +135,7 @@ static int check_relevance(const rate_flags *f, const options *o) {
   return STATUS_CONTINUE;
 }
 
-/* A schedule that moves it leaves nothing of what was given. */
+/* A schedule that moves the momentum replaces the one that was given. */
 static int check_momentum(const rate_flags *f, const options *o, ac_optimizer_kind optimizer) {
   static const char *const moving[] = {"cycle-momentum", "min-momentum", "max-momentum"};
   static const char *const moved[] = {"momentum", "beta1"};

@@ -34,11 +34,11 @@ typedef struct rate_flags {
 void rate_defaults(rate_flags *flags);
 void rate_add_options(rate_flags *flags, options *o);
 
-/* Refuses flags that contradict each other, or that schedule and optimizer would ignore. A status
- * of message.h. */
+/* Refuses flags that contradict each other, or that the schedule or the optimizer would ignore. A
+ * status of message.h. */
 int rate_check(const rate_flags *flags, const options *o, ac_optimizer_kind optimizer);
 
-/* The schedule of a run of so many updates, of a batch. A status of message.h. */
+/* The schedule of a run of so many updates of a batch. A status of message.h. */
 int rate_schedule(const rate_flags *flags, int64_t updates, ac_schedule *schedule);
 
 /* Zero would mean the library's default. */

@@ -14,7 +14,7 @@ static void put_points(FILE *pipe, const ac_rate_point *points, const ac_rate_te
   fprintf(pipe, "EOD\n");
 }
 
-/* The fall in the middle: where a loss diverges it would leave nothing of that to be seen. */
+/* Shows the fall in the middle: if a loss diverges, the fall would be too small to see. */
 static void put_range(FILE *pipe, const ac_rate_point *points, const ac_rate_test *test) {
   const double first = points[0].smoothed, lowest = points[test->lowest].smoothed;
   if (test->steepest >= 0)

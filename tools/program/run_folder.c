@@ -18,8 +18,8 @@
 
 /* ---- the folder ------------------------------------------------------------------------------ */
 
-/* The step in a name that is PREFIX-STEP.safetensors as this program writes it, followed by `rest`;
- * -1: it is none. Other spellings of a number are someone else's. */
+/* The step in a name PREFIX-STEP.safetensors as this program writes it, followed by `rest`; -1: the
+ * name is another one. Other spellings of a number are someone else's files. */
 static int64_t step_in(const char *name, const char *prefix, const char *rest) {
   char own[80];
   const size_t length = strlen(prefix);
@@ -96,7 +96,7 @@ int run_folder_open(run_folder *folder, const char *path) {
   bool locked;
   if (!lock_take(folder->lock, path, &locked))
     return fail("another run writes into %s; give this one a folder of its own with --out", path);
-  folder->made = made; /* only now: that of a run which holds the lock is not ours to remove */
+  folder->made = made; /* only now: the file of a run that holds the lock is not ours to remove */
   if (locked) remove_leftovers(folder); /* else another run may be writing them */
   return STATUS_CONTINUE;
 }

@@ -18,11 +18,11 @@ typedef struct run_folder {
   bool made; /* the folder was */
 } run_folder;
 
-/* Makes the folder and its parents where they are missing, and locks it: a second run in the same
- * folder is refused. The lock goes with the process; where there is none to be had (lock.h),
- * that is said. Like the others a status of message.h. */
+/* Makes the folder and its parents if they are missing, and locks it: a second run in the same
+ * folder is refused. The lock ends with the process; if no lock is possible (lock.h), a message
+ * says so. Returns a status of message.h, like the others. */
 int run_folder_open(run_folder *folder, const char *path);
-/* A folder that was made and has stayed empty goes; those that it lies in stay. */
+/* Removes the folder if it was made and is still empty; its parents stay. */
 void run_folder_close(run_folder *folder);
 
 /* DIR/NAME. */
@@ -34,13 +34,13 @@ int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count);
 /* The same for the good states, for --on-spike back. */
 int run_folder_good_states(const run_folder *folder, int64_t **steps, size_t *count);
 void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
-/* And the good state of then, which --on-spike back needs. */
+/* The same for the good state of that step. */
 void run_folder_good_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
 /* Removes a state with its good state. First make sure which run owns them (run_owner.h). */
 void run_folder_remove_state(const run_folder *folder, int64_t step);
 
-/* The newest state that is whole as far as its header tells, as a model file, and its path; *file
- * NULL: there is none. Returns a status of message.h. */
+/* The newest state with a whole header, as a model file, and its path; *file NULL: there is none.
+ * Returns a status of message.h. */
 int run_folder_newest(const run_folder *folder, ac_model_file **file, char path[RUN_PATH_BYTES]);
 
 #endif

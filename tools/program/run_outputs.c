@@ -36,7 +36,7 @@ static int check_file(const setup *s, const char *flag, output_kind kind) {
   if (!path) return STATUS_CONTINUE;
   const int status = check_inputs(s, flag, path);
   if (status != STATUS_CONTINUE) return status;
-  /* What is added to is looked at when the state says how much of it is the run's. */
+  /* Files that are added to are checked later, when the state says which part is the run's. */
   if (kind == OUTPUT_METRICS && s->flags.resume && !outputs_holds(path, kind))
     return STATUS_CONTINUE;
   return outputs_check_file(flag, path, kind, path_of(s, "out"));

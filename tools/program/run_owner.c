@@ -35,7 +35,7 @@ static bool can_be_listed(const char *path) {
   return access(path, R_OK) == 0 || errno != EACCES;
 }
 
-/* A folder that cannot be listed is found out where it is written to. */
+/* If a folder cannot be listed, writing to it will say so. */
 const char *run_owner_finds_but(const char *path, const char *name) {
   run_folder folder = {.lock = -1};
   size_t count;
@@ -99,7 +99,7 @@ int run_owner_check(const train_flags *f) {
   size_t count;
   int64_t *steps;
   if (!f->out || strlen(f->out) >= sizeof folder.path - FOLDER_NAME_BYTES)
-    return STATUS_CONTINUE; /* refused where the folder is made */
+    return STATUS_CONTINUE; /* refused later, when the folder is made */
   strcpy(folder.path, f->out);
   if (!f->resume && !can_be_listed(folder.path)) return check_new(&folder, f, false);
   const int status = run_folder_states(&folder, &steps, &count);
@@ -132,7 +132,7 @@ run_owner run_owner_of_good(const char *path, const char *id) {
   return owner_of(path, id, "accrue.good", "1");
 }
 
-/* Of the newest state that tells one. */
+/* The id in the newest state that has one. */
 static void id_of_states(const run_folder *folder, char id[RUN_ID_BYTES]) {
   size_t count;
   int64_t *steps;
@@ -187,7 +187,7 @@ void run_owner_remove_states(const run_folder *folder, const char *id) {
   remove_good_states(folder, id, false);
 }
 
-/* As a gpt's run writes it: no other kind of model has one. */
+/* A file as a run of gpt writes it: other kinds of model have none. */
 static bool is_own_config(const char *path) {
   json_t *json = json_load_file(path, 0, NULL);
   const char *type = json_string_value(json_object_get(json, "model_type"));

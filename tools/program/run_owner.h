@@ -13,16 +13,15 @@
 
 #include <jansson.h>
 
-/* Whether the flags may be followed in --out: a run without --resume needs a folder that has none,
- * or --overwrite, and one with --resume a state there. Nothing is touched. A status of message.h.
- */
+/* Whether the flags are possible in --out: a run without --resume needs a folder without a run, or
+ * --overwrite, and a run with --resume a state there. Changes nothing. A status of message.h. */
 int run_owner_check(const train_flags *f);
 
-/* What of a run is in a folder; NULL: nothing. The second leaves out a name. */
+/* A file of a run in a folder, by name; NULL: there is none. The second leaves out a name. */
 const char *run_owner_finds(const char *folder);
 const char *run_owner_finds_but(const char *folder, const char *name);
 
-/* The file for metrics, which by default is in the folder; NULL: none. */
+/* The file for metrics, by default in the folder; NULL: none. */
 const char *run_owner_metrics(const train_flags *f, char path[RUN_PATH_BYTES]);
 
 typedef enum run_owner { OWNER_OWN, OWNER_ANOTHER, OWNER_DAMAGED, OWNER_UNREADABLE } run_owner;
@@ -32,16 +31,16 @@ typedef enum run_owner { OWNER_OWN, OWNER_ANOTHER, OWNER_DAMAGED, OWNER_UNREADAB
 run_owner run_owner_of_state(const run_folder *folder, int64_t step, const char *id);
 run_owner run_owner_of_good(const char *path, const char *id);
 
-/* Of the run that a folder holds: as its record says, which may be NULL, or else its newest state.
- * "": nothing tells. */
+/* The id of the run that a folder holds: from its record, which may be NULL, or else from its
+ * newest state. "": it is not known. */
 void run_owner_id(const run_folder *folder, const json_t *record, char id[RUN_ID_BYTES]);
 
-/* What a run that is replaced has left: its states, and the files that belong to them. */
+/* Removes what a replaced run has left: its states, and the files that belong to them. */
 void run_owner_remove_states(const run_folder *folder, const char *id);
-/* Good states of a run that has no own states (any more). */
+/* Removes good states of a run that has no states of its own (any more). */
 void run_owner_remove_lone(const run_folder *folder, const char *id);
-/* Its models, but for model.safetensors, which has been replaced by now, and those that `kept`
- * names, separated by spaces; and its metrics, unless these are there. */
+/* Removes its models, but for model.safetensors, which has been replaced by now, and those in
+ * `kept`, separated by spaces; and its metrics, unless `kept` has them. */
 void run_owner_remove_models(const run_folder *folder, const char *id, const char *kept);
 
 #endif

@@ -84,7 +84,7 @@ int run_record_write(run_record *record) {
   return status;
 }
 
-/* What could not be added for want of memory is missing. */
+/* Values that could not be added, because memory was missing, are left out. */
 static bool is_complete(const json_t *root, bool resumed) {
   static const char *const keys[] = {"accrue", "commit", "id",   "model", "started",
                                      "host",   "device", "plan", "data",  "resumed"};
@@ -101,7 +101,7 @@ bool run_record_is_of(const json_t *record, const char *pilot, int pilot_run) {
          json_integer_value(json_object_get(of, "run")) == (json_int_t)pilot_run;
 }
 
-/* What of it is not there for every run. */
+/* The values that only some runs have. */
 static bool add_origin(json_t *root, const run_origin *origin) {
   const char *kept = json_string_value(json_object_get(origin->before, "replaces"));
   const char *replaces = kept ? kept : origin->replaces;

@@ -1,5 +1,5 @@
-/* run.json in a run's folder: what it takes to repeat the run, and how it ended. It is whole at any
- * time. */
+/* run.json in a run's folder: all that is needed to repeat the run, and how it ended. The file is
+ * complete at any time. */
 #ifndef TOOLS_PROGRAM_RUN_RECORD_H
 #define TOOLS_PROGRAM_RUN_RECORD_H
 
@@ -19,10 +19,10 @@ int run_record_read(json_t **record, const char *path);
 /* Where a run comes from. */
 typedef struct run_origin {
   const json_t
-      *before;    /* record of the run that goes on; NULL: it begins, or has lost its record */
-  const char *id; /* of the run that goes on; "": a new one */
+      *before; /* record of the run that is resumed; NULL: the run begins, or has lost its record */
+  const char *id;       /* id of the run that is resumed; "": a new run */
   const char *replaces; /* id of the run that it replaces; "": none */
-  const char *pilot;    /* id of the pilot that it is of; NULL: of none */
+  const char *pilot;    /* id of its pilot; NULL: none */
   int pilot_run;        /* and which of its runs, from 1 */
 } run_origin;
 
@@ -35,11 +35,12 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
 /* Which run this is, and the fingerprint of its data. States say both as well. */
 const char *run_record_id(const run_record *record);
 const char *run_record_data(const run_record *record);
-/* Which run it replaces, "" once that has gone. */
+/* The run that it replaces; "" once that one is gone. */
 const char *run_record_replaces(const run_record *record);
 void run_record_has_replaced(run_record *record);
 int run_record_write(run_record *record);
-/* "done", "stopped", "failed". A record that cannot be written says so, and that is all. */
+/* Writes how the run ended: "done", "stopped", "failed". If the record cannot be written, a message
+ * says so, and nothing else happens. */
 void run_record_end(run_record *record, const char *outcome);
 void run_record_close(run_record *record);
 

@@ -100,11 +100,11 @@ static ac_status step(sampler *s) {
   return ac_session_output(s->session, "logits", (s->length - 1) * V, V, s->logits);
 }
 
-/* What a model writes may be anything. To a pipe or a file go the bytes as they are, to a terminal
- * only what it shows: it must not obey what a model happens to say. */
+/* A model may write any bytes. A pipe or a file gets the bytes unchanged. A terminal gets only
+ * characters that it shows: it must not obey what a model happens to write. */
 typedef struct writer {
   bool terminal;
-  char pending[4]; /* of a character that is not whole yet */
+  char pending[4]; /* bytes of a character that is not complete yet */
   size_t count;
 } writer;
 
@@ -167,8 +167,8 @@ static int parse(sampler *s, int argc, char **argv) {
   return model_path("model", s->model, s->path);
 }
 
-/* Each byte takes a run over all positions, so there are no more than will be filled. Those after
- * them would change nothing, as attention is causal, and a file may have very many. */
+/* Leaves out positions that will not be filled, as each byte runs the model over all positions.
+ * Later positions would change nothing, as attention is causal, and a file may have very many. */
 static void leave_out_positions(sampler *s) {
   const size_t prompt = *s->prompt ? strlen(s->prompt) : 1;
   const int64_t filled = s->bytes < INT32_MAX ? (int64_t)prompt + s->bytes : INT32_MAX;

@@ -28,7 +28,7 @@ static const model_kind *kind_of(const char *name) {
   return NULL;
 }
 
-/* What the file says it is, unless the first argument says so. */
+/* The kind that the file names, unless the first argument names one. */
 static int choose_kind(saved_model *m, int argc, char **argv, ac_model_file *file, int *words) {
   const char *name = ac_model_file_metadata(file, "accrue.model"), *verb = m->command->name;
   *words = argc > 0 && argv[0][0] != '-';
@@ -93,8 +93,8 @@ static int put_general_help(const saved_command *command, help_form form) {
   return STATUS_DONE;
 }
 
-/* Help without a file is that of the model that the first argument names. STATUS_CONTINUE: none is
- * asked for, or the file says of what. */
+/* Without a file the help is that of the model in the first argument. STATUS_CONTINUE: no help is
+ * asked for, or the file names the kind. */
 static int give_help(saved_model *m, int argc, char **argv,
                      void (*more)(saved_model *m, options *o)) {
   help_form form = HELP_NONE;
@@ -106,7 +106,7 @@ static int give_help(saved_model *m, int argc, char **argv,
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* A folder has files to train and others to validate on, which are not one dataset. */
+/* A folder has files to train and other files to validate; they are not one dataset. */
 static int choose_part(saved_model *m) {
   const train_data *data = &m->setup.data;
   m->dataset = m->split == 1 ? data->train : m->split == 2 ? data->whole : data->validation;
@@ -169,7 +169,7 @@ bool saved_model_show(void *model) {
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* What training had planned, by the record in the model's folder; 0: there is none. */
+/* The bytes of training's plan, from the record in the model's folder; 0: there is none. */
 static uint64_t memory_of_training(const saved_model *m) {
   char path[MODEL_PATH_BYTES];
   const char *slash = strrchr(m->path, '/');

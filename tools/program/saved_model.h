@@ -1,5 +1,5 @@
-/* A saved model that a command runs over data: what it is follows from its file, and a pass takes
- * the memory of a forward pass alone. `accrue eval` and `accrue predict` share this. */
+/* A saved model that a command runs over data. The file says what the model is, and a pass needs
+ * only the memory of a forward pass. `accrue eval` and `accrue predict` share this. */
 #ifndef TOOLS_PROGRAM_SAVED_MODEL_H
 #define TOOLS_PROGRAM_SAVED_MODEL_H
 
@@ -10,8 +10,8 @@
 
 typedef struct saved_command {
   const char *name;    /* "eval" */
-  const char *summary; /* for --help, of a kind of model */
-  const char *general; /* likewise, of all kinds */
+  const char *summary; /* for --help of one kind of model */
+  const char *general; /* for --help of all kinds */
   bool images_alone;   /* the command is for models of images, and needs no labels */
 } saved_command;
 
@@ -30,12 +30,12 @@ typedef struct saved_model {
 } saved_model;
 
 /* Parses the flags, opens data and device. `more` adds the command's own flags. A status of
- * message.h; STATUS_DONE: help was asked for and given. */
+ * message.h; STATUS_DONE: the help was printed. */
 int saved_model_open(saved_model *m, const saved_command *command, int argc, char **argv,
                      void (*more)(saved_model *m, options *o));
 void saved_model_close(saved_model *m);
 
-/* Shows how far a pass is. Never true: as an ac_stop_callback it never stops. */
+/* Shows the progress of a pass. Always false: as an ac_stop_callback it never stops. */
 bool saved_model_show(void *model);
 
 typedef struct saved_pass {
@@ -44,15 +44,15 @@ typedef struct saved_pass {
   ac_session *session;
 } saved_pass;
 
-/* Unless a budget is given, in no more than the model's training took. */
+/* Plans. Without a given budget it uses no more memory than the model's training. */
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass);
 void saved_pass_close(saved_pass *pass);
 
-/* What is done with the logits of a sample, `classes` of them; label -1: the data have none. A
- * status of message.h. */
+/* Is called with the logits of a sample, `classes` of them; label -1: the data have none. A status
+ * of message.h. */
 typedef int (*saved_answer)(void *user, int64_t sample, int64_t label, const float *logits);
 
-/* Every sample of the data through a classifier. */
+/* Runs every sample of the data through a classifier. */
 int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user);
 
 #endif

@@ -95,7 +95,7 @@ static int read_record(setup *s, int argc, char **argv) {
   return run_record_read(&s->recorded, s->recorded_path);
 }
 
-/* Neither a word nor a record says what is to be trained. */
+/* No word and no record names the model. */
 static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
   const char *out = options_value("out", argc, argv);
   if (json_object_get(s->recorded, "model"))
@@ -129,7 +129,7 @@ static int unknown_model(const setup *s, const char *name, const char *verb, boo
   return fail_usage("%sunknown model %s; accrue %s --help lists the models", where, name, verb);
 }
 
-/* The model's name comes first, or is that of a record. */
+/* The model's name is the first word, or comes from a record. */
 static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   const bool named = *argc > 0 && strncmp((*argv)[0], "--", 2) != 0;
   int status = named ? STATUS_CONTINUE : read_record(s, *argc, *argv);
@@ -257,7 +257,7 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
 
 /* ---- what the flags ask for ------------------------------------------------------------------ */
 
-/* Of the run that is resumed; *file NULL: there is none. */
+/* The newest state of the run to resume; *file NULL: there is none. */
 static int newest_state(const train_flags *f, ac_model_file **file, char path[RUN_PATH_BYTES]) {
   run_folder folder = {.lock = -1};
   *file = NULL;
@@ -266,7 +266,7 @@ static int newest_state(const train_flags *f, ac_model_file **file, char path[RU
   return run_folder_newest(&folder, file, path);
 }
 
-/* A number of a state's, in the range of a flag; 0: there is none. */
+/* A number in a state, within the range of a flag; 0: there is none. */
 static int64_t number_of(const setup *s, const ac_model_file *file, const char *key,
                          const char *flag) {
   const char *text = ac_model_file_metadata(file, key);
@@ -294,7 +294,7 @@ static int open_data(setup *s) {
   return status;
 }
 
-/* Counts the run's windows and lays the schedule over them. */
+/* Counts the run's windows, and makes the schedule for them. */
 static int make_schedule(setup *s) {
   train_flags *f = &s->flags;
   const int64_t count = ac_dataset_count(s->data.train);
@@ -346,8 +346,8 @@ static int open_device(setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Where nothing is read ahead unless it is asked for, folded windows are: what losses weigh is
- * counted before the first micro-batch, and a batch of tokens is small. */
+/* Usually nothing is read ahead unless it is asked for. But folded windows are: the weights of
+ * losses are counted before the first micro-batch, and a batch of tokens is small. */
 static bool reads_to_count(const setup *s) {
   const train_flags *f = &s->flags;
   return f->storage.gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
@@ -445,8 +445,8 @@ int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*m
   return status;
 }
 
-/* A run that goes on does so at the micro-batch it had, as others round otherwise; unless that does
- * not fit any more. */
+/* A run that is resumed keeps its micro-batch, as others round in another way; unless it does not
+ * fit any more. */
 static int plan_to_go_on(setup *s) {
   const train_flags *f = &s->flags;
   char path[RUN_PATH_BYTES];
@@ -464,7 +464,7 @@ static int plan_to_go_on(setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* One of the cache's, or one that it gets. */
+/* A plan from the cache, or a new one for the cache. */
 static int make_plan(setup *s) {
   const bool shares = s->cache && s->cache->device == s->device;
   if (shares) s->plan = plan_cache_find(s->cache, &s->options);
@@ -476,8 +476,8 @@ static int make_plan(setup *s) {
   return status;
 }
 
-/* Where gradients are folded, what the tokens of a window weigh is counted before its first
- * micro-batch. */
+/* With folded gradients, the weight of a window's tokens is counted before its first micro-batch.
+ */
 static int check_counting(const setup *s) {
   const ac_plan_info *info = ac_plan_get_info(s->plan);
   if (info->gradients != AC_GRADIENTS_FOLDED || info->read_ahead || !s->data.tokens_per_sample ||

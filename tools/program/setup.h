@@ -13,10 +13,10 @@
 
 #include <jansson.h>
 
-/* Where flags come from. */
+/* The sources of flags. */
 typedef struct setup_words {
   const char *verb;
-  bool resumes; /* a run that goes on has flags of its record */
+  bool resumes; /* also the flags of the record, if a run is resumed */
   int argc;
   char **argv; /* with the model's kind, unless a record says it */
   void (*more)(options *o);
@@ -28,7 +28,7 @@ typedef struct setup {
   void *model; /* the kind's struct */
   options options;
   char command[32], summary[320], preset_help[PRESET_HELP_BYTES];
-  char init[MODEL_PATH_BYTES]; /* what --init names, where it is a folder the weights in it */
+  char init[MODEL_PATH_BYTES]; /* the file of --init; of a folder the weights in it */
   train_flags flags;
   train_data data;
   plan_cache *cache; /* NULL: none */
@@ -47,32 +47,33 @@ help_form setup_wants_help(int argc, char **argv);
 int setup_help(const char *verb, help_form form);
 
 /* The words begin with the model's kind, flags follow. Returns a status of message.h; setup_close
- * is needed in any case. `cache` (may be NULL) lends device and plan, and gets those that it lacks;
- * the words are then of a run that goes on by these alone. `check` (may be NULL) says whether the
- * flags may be followed, before data are read. */
+ * is needed in any case. `cache` (may be NULL) lends device and plan, and stores
+ * those that it lacks. `check` (may be NULL) decides before data are read whether the flags are
+ * accepted. */
 int setup_open(setup *s, const setup_words *words, plan_cache *cache,
                int (*check)(const train_flags *f));
 
-/* The flags alone: nothing is opened. `more` (may be NULL) adds flags of the command's own. */
+/* Parses the flags only: nothing is opened. `more` (may be NULL) adds flags of the command's own.
+ */
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
 
-/* The same without plan, steps and, for kinds that can do without, data: for commands that make
- * plans of their own. */
+/* The same without plan and steps, and without data for kinds that do not need them: for commands
+ * that make their own plans. */
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
 
-/* What the flags ask for, and a plan of it. `change` (may be NULL) sets what the command wants else
- * of a description. */
+/* The description that the flags ask for, and a plan of it. `change` (may be NULL) changes the
+ * description for the command. */
 ac_plan_desc setup_plan_desc(const setup *s);
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan);
 void setup_close(setup *s);
 
 /* ---- offers.c -------------------------------------------------------------------------------- */
 
-/* For whom a plan is made. */
+/* What a plan is made for. */
 typedef struct setup_request {
   const setup *setup;
   void (*change)(ac_plan_desc *desc);
-  int64_t micro_batch; /* where flags leave it open; 0: so does this */
+  int64_t micro_batch; /* used if flags leave it open; 0: it stays open */
 } setup_request;
 
 ac_plan_desc setup_describe(const setup_request *request, const setup *flags);

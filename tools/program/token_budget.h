@@ -4,7 +4,7 @@
 
 #include "program/data.h"
 
-/* NULL: no budget, which are 0 samples. Both return a status of message.h. */
+/* NULL: no budget, and 0 samples. Both return a status of message.h. */
 int token_budget_check(const char *text);
 /* Once the data are known: the samples after which the tokens are over. */
 int token_budget_samples(const char *text, const train_data *data, int64_t *samples);

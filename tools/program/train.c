@@ -1,8 +1,8 @@
 /* `accrue train`: plans, trains, validates, saves.
  *
- * The model is written once, before the final evaluation, or after it where it replaces another, or
- * when the run is interrupted; a run without an update writes none. A run that diverges, or has no
- * finite validation loss at the end, does not touch the model that is there: its last finite
+ * The model is written once: before the final evaluation; or after it, if it replaces another
+ * model; or when the run is interrupted. A run without an update writes none. If a run diverges, or
+ * has no finite validation loss at the end, the model that is there stays: the run's last finite
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "program/commands.h"
 #include "common/message.h"
@@ -48,42 +48,44 @@ typedef struct run {
   const train_wish *wish;
   setup setup;
   metrics metrics;
-  char metrics_path[RUN_PATH_BYTES]; /* where no flag names one */
+  char metrics_path[RUN_PATH_BYTES]; /* the default */
   progress progress;
   run_folder folder;
   json_t *before; /* record of the run that is resumed; NULL: none */
   run_record record;
   char replaced[RUN_ID_BYTES]; /* the run that this one replaces; "": none that is known */
   bool after_another;          /* it replaces one; that record stays until there is a state */
-  bool model_is_best;          /* though it could not be saved once more under its own name */
+  bool model_is_best;          /* but it could not be saved again under its own name */
   double lost_best;            /* least validation loss of a model that could not be saved */
   bool trained;                /* no window follows */
   bool saved_early;            /* the model, before the final evaluation */
   bool diverged;
   bool average_worthless; /* its last validation loss is not finite */
-  bool stopping;          /* and that has been said */
+  bool stopping;          /* and a message has said so */
   checkpoint checkpoint;
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
   int64_t step;          /* the last that is done */
-  int64_t updates;       /* of the steps that are done */
+  int64_t updates;       /* during the steps that are done */
   int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
   double loss;           /* of the last update; NAN: there is none yet */
-  int save_status;       /* of models; STATUS_DONE: the last one is not saved yet */
+  int save_status;       /* of saving models; STATUS_DONE: the last one is not saved yet */
   int state_status;      /* of the last state */
   int policy_status;     /* of the last window */
 } run;
 
-/* Whether only what goes wrong is told: by --quiet, or as the command tells what comes of it. */
+/* Whether only problems are reported: with --quiet, or because the command reports results itself.
+ */
 static bool is_quiet(const run *r) {
   return r->wish->quiet || r->setup.flags.quiet;
 }
 
 /* ---- interruption ---------------------------------------------------------------------------- */
 
-/* When a signal came, in milliseconds of a clock that starts anywhere; 0: none did. And which. */
+/* The time of the first signal, in milliseconds of a clock that starts anywhere; 0: none came. And
+ * the signal. */
 static atomic_ulong stop_requested;
 static atomic_int stop_signal;
 
@@ -93,9 +95,9 @@ static unsigned long milliseconds(void) {
   return (unsigned long)now.tv_sec * 1000 + (unsigned long)now.tv_nsec / 1000000;
 }
 
-/* The first signal asks for an end with the current micro-batch, a later one ends the program at
- * once. Those within a second are the first one again: `timeout` sends it to the program and then
- * to the program's group. */
+/* The first signal ends the run after the current micro-batch, a later one ends the program at
+ * once. Signals within one second count as one: `timeout` sends it to the program and then to the
+ * program's group. */
 static void on_signal(int number) {
   enum { SAME = 1000 };
   unsigned long none = 0, now = milliseconds();
@@ -103,7 +105,7 @@ static void on_signal(int number) {
     stop_signal = number;
     return;
   }
-  if (now < none + SAME) return; /* a signal met on the way here may have stored a later time */
+  if (now < none + SAME) return; /* a signal that came in between may have stored a later time */
   signal(number, SIG_DFL);
   raise(number);
 }
@@ -120,7 +122,7 @@ static void watch_signals(void) {
       sigaction(numbers[i], &action, NULL);
 }
 
-/* The last validation may take long, and no window tells of it. */
+/* The last validation may take long, and no window shows progress in it. */
 static void show_validation(run *r) {
   const int64_t samples = r->setup.data.validation ? ac_dataset_count(r->setup.data.validation) : 0;
   progress_evaluation(&r->progress, r->validated, samples);
@@ -188,7 +190,7 @@ static int save_weights_and_config(run *r) {
 
 /* ---- averages of weights --------------------------------------------------------------------- */
 
-/* Does something with averages in the place of weights. Where there is none yet it does nothing. */
+/* Calls a function while averages replace the weights. Without averages it does nothing. */
 static int with_average(run *r, int (*what)(run *r)) {
   if (!(r->setup.flags.ema > 0) || !r->updates) return STATUS_CONTINUE;
   if (ac_trainer_use_average(r->trainer, true) != AC_OK) return fail_library();
@@ -197,8 +199,8 @@ static int with_average(run *r, int (*what)(run *r)) {
   return status;
 }
 
-/* On the samples that the weights were validated on. One that a signal ends is made when the run
- * goes on. */
+/* Validates averages on the samples of the last validation. If a signal ends it, it is made when
+ * the run is resumed. */
 static int validate_average(run *r) {
   const setup *s = &r->setup;
   const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
@@ -216,7 +218,7 @@ static int validate_average(run *r) {
   return STATUS_CONTINUE;
 }
 
-/* Of the evaluation after which the run was stopped. */
+/* Makes the missing validation of averages, if the run was stopped before it. */
 static int make_up_average(run *r) {
   const bool due = r->checkpoint.average_due && r->setup.data.validation;
   r->checkpoint.average_due = false;
@@ -232,13 +234,13 @@ static int save_average(run *r) {
   return save_weights_to(r, path);
 }
 
-/* Without an update there is nothing new, and a model of an earlier run is not to be lost. A window
- * in progress keeps the average from being saved, which the state holds. */
+/* Saves average and model. Without an update there is nothing new, and a model of an earlier run
+ * must not be lost. During a window the average cannot be saved; the state has it. */
 static int save_model(run *r) {
   ac_progress progress;
   if (!r->updates) return STATUS_CONTINUE;
   const int status = save_weights_and_config(r);
-  /* Where no state is kept, the record of a run that is replaced is still there. */
+  /* Without states, the record of a run that is replaced is still there. */
   if (status == STATUS_CONTINUE && !r->record.written) run_record_write(&r->record);
   ac_trainer_get_progress(r->trainer, &progress);
   if (status == STATUS_CONTINUE && r->setup.flags.init && r->setup.kind->carried)
@@ -254,7 +256,7 @@ static bool save_state(run *r) {
   return checkpoint_save(&r->checkpoint, r->step, &r->metrics);
 }
 
-/* Of a run that ends, unless it is saved already. */
+/* Saves the state of a run that ends, unless it is saved already. */
 static void save_last_state(run *r) {
   const checkpoint *c = &r->checkpoint;
   const bool saved = c->saved_step == r->step && r->step && !c->failing && !r->result.stopped;
@@ -263,15 +265,15 @@ static void save_last_state(run *r) {
       fail("no state could be saved at step %" PRId64 ": %s", r->step, r->checkpoint.problem);
 }
 
-/* Whether the evaluation that follows may put this run's best model in the place of one of a run
- * that has not ended: the folder has to be this run's before that. */
+/* Whether the next evaluation may replace the best model of an unfinished run by this run's: first
+ * the folder must be this run's. */
 static bool may_replace_best(const run *r) {
   const train_flags *f = &r->setup.flags;
   return r->after_another && !r->record.written && f->keep_best && f->eval_every > 0 &&
          r->step % f->eval_every == 0;
 }
 
-/* False ends the run, as its policy does not allow the window. */
+/* False, if the policy does not allow the window: the run ends. */
 static bool keeps_policy(run *r, const ac_fit_event *event) {
   const policy *p = &r->setup.policy;
   if (!p->path) return true;
@@ -316,7 +318,7 @@ static void on_step(run *r, const ac_fit_event *event) {
         r->checkpoint.problem);
 }
 
-/* The last evaluation is of all samples: only its like can be compared with it. */
+/* The last evaluation uses all samples: it can only be compared with others of all samples. */
 static void keep_best(run *r, const ac_fit_event *event) {
   char path[RUN_PATH_BYTES];
   const train_flags *f = &r->setup.flags;
@@ -354,9 +356,9 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
   return status == STATUS_CONTINUE && !r->checkpoint.average_due;
 }
 
-/* Whether the model is saved only after the final evaluation, which may show that it is worth
- * nothing: where another is there that it would replace. The evaluation may take long, so where
- * none is there the model is saved before. */
+/* Whether the model is saved only after the final evaluation, which may show that it is worthless:
+ * if it would replace another model. Otherwise it is saved before, as the evaluation may take long.
+ */
 static bool model_waits(const run *r) {
   char path[RUN_PATH_BYTES];
   struct stat info;
@@ -395,7 +397,7 @@ static int load_init(run *r) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* Without a window to make, a run that goes on would only forget how long it was to be. */
+/* Without further windows, a run that is resumed would only forget its length. */
 static int check_length(const run *r, const ac_progress *made) {
   const int64_t steps = r->setup.flags.steps, epochs = r->setup.flags.epochs;
   if (epochs && (made->epoch > epochs || (made->epoch == epochs && made->position > 0)))
@@ -444,8 +446,8 @@ static int open_metrics(run *r) {
   return status;
 }
 
-/* Of the run that the folder holds; not that of --config, which only lends its flags. A record that
- * is damaged tells nothing of a run that is replaced. */
+/* The id of the run in the folder, not of --config, which only lends its flags. A damaged record
+ * says nothing about a run that is replaced. */
 static int read_before(run *r, json_t **record) {
   char path[RUN_PATH_BYTES];
   run_folder_path(&r->folder, "run.json", path);
@@ -455,7 +457,7 @@ static int read_before(run *r, json_t **record) {
   return r->setup.flags.resume ? status : STATUS_CONTINUE;
 }
 
-/* A run goes on under the id that it has, which its states tell where the record is lost. */
+/* A run that is resumed keeps its id. If the record is lost, its states have it. */
 static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
   const train_wish *wish = r->wish;
   size_t count;
@@ -485,7 +487,7 @@ static int find_origin(run *r, run_origin *origin, char id[RUN_ID_BYTES]) {
   return STATUS_CONTINUE;
 }
 
-/* What is replaced stays until there is something in its place. */
+/* A run that is replaced stays until there is something in its place. */
 static void find_replaced(run *r) {
   char path[RUN_PATH_BYTES];
   json_t *record = NULL;
@@ -496,7 +498,7 @@ static void find_replaced(run *r) {
   r->after_another = *r->replaced || access(path, F_OK) == 0;
 }
 
-/* Once more under the lock: whether the folder is free, or holds the run to resume. */
+/* Checks again under the lock: whether the folder is free, or holds the run to resume. */
 static int begin_record(run *r) {
   const setup *s = &r->setup;
   char id[RUN_ID_BYTES] = "";
@@ -527,7 +529,7 @@ static void find_best(run *r) {
   r->checkpoint.best = INFINITY;
 }
 
-/* What no file could say of the model is refused before there is one. */
+/* Refuses flags that do not fit into the model file, before training. */
 static int check_description(const setup *s) {
   model_metadata metadata = {0};
   s->kind->describe(s->model, &metadata);
@@ -551,7 +553,7 @@ static int prepare(run *r) {
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0 && (status = take_progress(r)) != STATUS_CONTINUE) return status;
   if (step >= 0) find_best(r);
-  /* From here on a run that is refused would leave traces, so what may refuse it comes first. The
+  /* From here on a refused run would leave traces, so all that may refuse it comes first. The
    * record of an unfinished run stays until this one has a state of its own. */
   status = open_metrics(r);
   if (status == STATUS_CONTINUE) status = metrics_begin(&r->metrics, bytes);
@@ -566,8 +568,8 @@ static int prepare(run *r) {
   return STATUS_CONTINUE;
 }
 
-/* Of parameters that are not finite nothing is saved. The model that is there stays, unless it is
- * the one that has turned out to be worth nothing. */
+/* Parameters that are not finite are not saved. The model that is there stays, unless it is the one
+ * that turned out to be worthless. */
 static int diverged(run *r, const char *reason) {
   char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
@@ -588,13 +590,13 @@ static int diverged(run *r, const char *reason) {
   return fail("%s; these parameters are not saved%s", reason, state);
 }
 
-/* Data that weigh nothing have no loss, which says nothing of the model. */
+/* Data without weight have no loss, which says nothing about the model. */
 static bool is_worthless(const ac_fit_result *fit) {
   return fit->evaluated && fit->final.weight != 0 && !isfinite(fit->final.loss);
 }
 
-/* A window in progress is worth saving where it would take long to do again; but not at the cost of
- * the states of an unfinished run. */
+/* A window in progress is saved if doing it again would take long; but not at the cost of the
+ * states of an unfinished run. */
 static void save_stopped(run *r) {
   ac_progress progress;
   if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
@@ -603,7 +605,7 @@ static void save_stopped(run *r) {
   if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);
 }
 
-/* A better model than the one that is left could not be saved when it was there. */
+/* A better model than the one that remains could not be saved. */
 static int miss_best(const run *r) {
   if (!(r->lost_best < r->checkpoint.best)) return STATUS_CONTINUE;
   return fail("the best model, with a validation loss of %.4f, could not be saved; another one is "
@@ -611,8 +613,8 @@ static int miss_best(const run *r) {
               r->lost_best, r->folder.path);
 }
 
-/* What --keep-best asks for. The file also stays under its own name: a run that goes on may find no
- * better model. */
+/* Makes the best model the model, for --keep-best. The file also keeps its own name: a run that is
+ * resumed may find no better model. */
 static int leave_best(run *r) {
   char best[RUN_PATH_BYTES], model[RUN_PATH_BYTES];
   replacement file;
@@ -671,12 +673,12 @@ static int fit(run *r) {
   const int made_up = make_up_average(r);
   if (made_up != STATUS_CONTINUE) return made_up;
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
-  /* Though the last update may have been evaluated, on a part of the data perhaps. */
+  /* Even if the last update was evaluated, perhaps only on a part of the data. */
   if (r->result.stopped) r->result.evaluated = false;
   progress_clear(&r->progress);
   if (r->result.stopped && !r->trained) save_stopped(r);
   if (f->debug_numerics) numerics_table(r->trainer);
-  /* A rate may grow beyond what an update can be made with: of a pilot's run that is a result. */
+  /* A rate may grow so large that no update is possible: for a pilot's run that is a result. */
   const bool unusable = status == AC_ERROR_ARGUMENT && r->wish->pilot;
   if (status == AC_ERROR_NOT_FINITE || unusable) {
     snprintf(reason, sizeof reason, "%s", ac_last_error());
@@ -698,7 +700,7 @@ static int fit(run *r) {
   return STATUS_CONTINUE;
 }
 
-/* It paused as --max-tokens says, whatever else there is. */
+/* The run has used all tokens of --max-tokens, whether it would end for other reasons or not. */
 static bool is_out_of_tokens(const run *r) {
   const int64_t most = r->setup.flags.max_samples;
   return r->result.paused && most && r->result.samples >= most;
@@ -732,7 +734,7 @@ static void print_result(const run *r) {
   else printf("nothing is saved\n");
 }
 
-/* What the run that this one replaces has left, now that there is a model in its place. */
+/* Removes what the replaced run has left, now that there is a new model. */
 static void remove_replaced(run *r) {
   const train_flags *f = &r->setup.flags;
   const char *replaced = run_record_replaces(&r->record);
@@ -799,7 +801,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   flags.json = false;
   const setup_words words = {"train", !wish->cache, argc, argv, wish->cache ? NULL : more_flags};
   int status = setup_open(&r.setup, &words, wish->cache, run_owner_check);
-  /* The reader of a pipe may end first, of the same Ctrl-C: that must not cost the model. */
+  /* Ctrl-C may end the reader of a pipe first: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
   if (status == STATUS_CONTINUE) status = prepare(&r);

@@ -191,10 +191,10 @@ void train_flags_add(setup *s) {
   add_limits(f, o);
 }
 
-/* What does not matter to a verb stays accepted, so that the flags of `accrue train` can be handed
- * on whole. A plan has to do with neither the values that are computed nor the order of samples;
- * verifying makes a few updates at the full rate, and runs again what overflows; a range test has
- * rates of its own. */
+/* Flags without meaning for a verb are accepted, so that the flags of `accrue train` can be used
+ * unchanged. A plan depends neither on computed values nor on the order of samples; verify makes a
+ * few updates at the full rate, and repeats windows that overflow; a range test has rates of its
+ * own. */
 void train_flags_ignore(options *o, const char *verb) {
   if (!strcmp(verb, "train")) return;
   if (!strcmp(verb, "pilot")) {
@@ -228,10 +228,10 @@ void train_flags_ignore(options *o, const char *verb) {
                       "save-minutes keep keep-best grace max-minutes max-tokens policy quiet");
 }
 
-/* A flag that the chosen optimizer or schedule would ignore is a misunderstanding. */
+/* If the chosen optimizer or schedule would ignore a flag, the flag is refused. */
 static int check_relevance(const setup *s) {
   const storage_flags *storage = &s->flags.storage;
-  /* Of the flags that some optimizers ignore, those that each does not. */
+  /* Flags that some optimizers ignore, with these optimizers. */
   static const char *const of_optimizer[AC_OPTIMIZER_COUNT] = {
       [AC_ADAMW] = "beta1 beta2",
       [AC_SGD] = "momentum",
@@ -276,7 +276,7 @@ static int check_floats(const setup *s) {
                                                       : "--gradients bf16");
 }
 
-/* What is folded cannot be clipped, looked ahead of or looked at. */
+/* Folded gradients cannot be clipped, used for Nesterov momentum, or shown. */
 static int check_folded(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->clip > 0)
@@ -298,7 +298,7 @@ static int check_folded(const setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Without gradients a window is a batch at once, and nobody can look at them. */
+/* Without kept gradients a window is one micro-batch, and gradients cannot be shown. */
 int train_flags_check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->storage.gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
@@ -317,7 +317,7 @@ int train_flags_check_gradients(const setup *s) {
   return STATUS_CONTINUE;
 }
 
-/* Of gradients that are not kept nobody knows the noise. */
+/* The noise of gradients that are not kept is not known. */
 static bool keeps_gradients(const storage_flags *f) {
   return f->gradients <= AC_GRADIENTS_BUFFER || f->gradients == GRADIENTS_BF16;
 }
@@ -395,6 +395,6 @@ int train_flags_check(setup *s) {
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, &s->options, (ac_gradients)f->storage.gradients);
   if (status != STATUS_CONTINUE) return status;
-  /* What is wrong with it is said before data are read, unless their number says how long it is. */
+  /* Checks the schedule before data are read, unless its length depends on them. */
   return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;
 }

@@ -17,13 +17,13 @@
 void train_flags_set_defaults(setup *s);
 /* With the flags of the setup's kind. */
 void train_flags_add(setup *s);
-/* Those without effect on a verb are accepted all the same. */
+/* Flags without effect on a verb are accepted all the same. */
 void train_flags_ignore(options *o, const char *verb);
 
 /* Settles what follows from flags alone, also of the loss scale and the schedule. Returns
  * STATUS_CONTINUE, or a status of message.h. */
 int train_flags_check(setup *s);
-/* Whether they go with the way of gradients that was asked for. */
+/* Whether they are possible with the given way of gradients. */
 int train_flags_check_gradients(const setup *s);
 
 #endif

@@ -223,8 +223,8 @@ static ac_status feed_pieces(const verification *v, ac_trainer *trainer) {
   return AC_OK;
 }
 
-/* Whole batches' gradient takes the place of the own one, unless that overflowed and the window is
- * to be skipped. */
+/* The gradient of whole batches replaces the planned way's, unless that one overflowed and the
+ * window will be skipped. */
 static ac_status feed_planned(const verification *v, ac_trainer *trainer, int64_t u) {
   const int64_t elements = v->layout.first[v->layout.parameters];
   const ac_status status =
@@ -233,7 +233,7 @@ static ac_status feed_planned(const verification *v, ac_trainer *trainer, int64_
   return move_all(&v->layout, trainer, true, set_gradient, v->record.gradients[u]);
 }
 
-/* Accumulates the window, fetches its gradient and updates, again while a lower loss scale may
+/* Accumulates the window, fetches its gradient and updates. Repeats it while a lower loss scale may
  * help. */
 static ac_status run_window(const verification *v, ac_trainer *trainer, way how, int64_t u,
                             float *gradient, ac_update *update) {
@@ -246,8 +246,8 @@ static ac_status run_window(const verification *v, ac_trainer *trainer, way how,
   return update->skipped ? AC_ERROR_NOT_FINITE : AC_OK;
 }
 
-/* Gradients are of sums of losses: what the optimizer sees is divided by the window's weight. A
- * window's own becomes what it were with whole batches' weight. */
+/* Gradients are those of sums of losses: the optimizer divides them by the window's weight. Scales
+ * a window's gradient as if its weight were that of whole batches. */
 static double same_weight(const verification *v, int64_t u, const ac_update *update) {
   const double factor = v->record.updates[u].weight / update->weight;
   const int64_t elements = v->layout.first[v->layout.parameters];
@@ -396,8 +396,8 @@ static void print_text(const verification *v, const verify_end *end) {
   verify_print_verdict(&v->layout, &end->verdict);
 }
 
-/* Where the plain tolerances do not explain a difference, how far rounding reaches in this network
- * may. */
+/* If the plain tolerances do not explain a difference, measures how far rounding reaches in this
+ * network. */
 static int judge(verification *v) {
   ac_precision precision = ac_plan_get_info(v->plan)->precision;
   verdict verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, NULL);

@@ -148,7 +148,7 @@ void verify_spread(const layout *l, const record *r, int64_t window, const float
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* Of `count` values `stride` apart; of two the larger. */
+/* The median of `count` values `stride` apart; of two values the larger. */
 static double median(const double *values, int64_t count, int64_t stride) {
   for (int64_t i = 0; i < count; i++) {
     int64_t below = 0, same = 0;
@@ -161,12 +161,12 @@ static double median(const double *values, int64_t count, int64_t stride) {
   return INFINITY;
 }
 
-/* What is allowed, or what `reach` of rounding excuses up to `most`. */
+/* The limit; or what `reach` of rounding excuses, if that is more, but not more than `most`. */
 static double granted(double allowed, double reach, double most) {
   return fmax(allowed, fmin(most, SPREADS * reach));
 }
 
-/* Comparisons are such that what is not a number fails them. */
+/* The comparisons fail for NaN. */
 static bool explained(const layout *l, const record *r, const distances *d, ac_precision precision,
                       const spread *s, int i) {
   double own = gradient_tolerance, share = noise_tolerance;

@@ -1,4 +1,4 @@
-/* What `accrue verify` makes of two ways to train: how far apart they are, and whether rounding
+/* How `accrue verify` judges two ways to train: how far apart they are, and whether rounding
  * explains it. */
 #ifndef TOOLS_PROGRAM_VERIFY_JUDGE_H
 #define TOOLS_PROGRAM_VERIFY_JUDGE_H
@@ -23,7 +23,7 @@ typedef struct record {
   ac_update *updates;
 } record;
 
-/* How far another way is from it, having begun each window with the same weights. */
+/* The distance of another way that began each window with the same weights. */
 typedef struct distances {
   double *gradient;    /* [windows, parameters]: of its own norm */
   double *unexplained; /* the same without what keeping gradients in bf16 explains */
@@ -44,7 +44,7 @@ typedef struct spread {
   double loss;              /* of itself, or of 1 where it is smaller */
 } spread;
 
-/* Takes in a window that began with weights that were rounded otherwise: the largest counts. */
+/* Adds a window that began with weights rounded in another way: the largest spread counts. */
 void verify_spread(const layout *l, const record *r, int64_t window, const float *gradient,
                    const ac_update *update, spread *s);
 

@@ -17,12 +17,12 @@ typedef struct watch_flags {
 
 void watch_defaults(watch_flags *flags);
 void watch_add_options(watch_flags *flags, options *o);
-/* Flags that would have no effect, and a policy that this way to keep gradients cannot follow, with
- * a status of message.h. */
+/* Refuses flags that would have no effect, and a policy that is not possible with this way to keep
+ * gradients. A status of message.h. */
 int watch_check(const watch_flags *flags, const options *o, ac_gradients gradients);
 void watch_describe(const watch_flags *flags, ac_trainer_desc *trainer);
 
-/* Says what a window that was a spike was, and what followed. */
+/* Says how a window was a spike, and what followed. */
 void watch_say_spike(const watch_flags *flags, const ac_fit_event *event);
 
 #endif

@@ -51,7 +51,7 @@ static const history_series *series_of(const drawing *d, size_t run) {
                                               : &h->averages;
 }
 
-/* NAN where there is none, or none that the scale has a place for. */
+/* NAN if there is no value, or none on this scale. */
 static double value_at(const drawing *d, const history_series *s, size_t index) {
   const double x = s->points[index].values[d->quantity->value] * d->quantity->factor;
   return d->log && !(x > 0) ? NAN : x;
@@ -76,7 +76,7 @@ static range range_of(const drawing *d, size_t run) {
   return r;
 }
 
-/* By a schedule, or grown; else only the last windows of epochs are smaller. */
+/* Batches by a schedule, or grown ones; otherwise only the last windows of epochs are smaller. */
 static bool has_batches(const history *h) {
   return json_is_string(json_object_get(json_object_get(h->record, "flags"), "batch"));
 }
@@ -102,7 +102,7 @@ static const char *colour(size_t run) {
   return colours[run % (sizeof colours / sizeof *colours)];
 }
 
-/* "": a whole line. After as many runs as there are colours each goes on with other dashes. */
+/* "": a whole line. When all colours are used, the next runs have other dashes. */
 static const char *dashes(size_t run) {
   static const char *const all[] = {"", "9,4", "2,3", "12,3,2,3", "5,2"};
   return all[run % (sizeof all / sizeof *all)];
@@ -117,13 +117,14 @@ void curves_key(FILE *page, size_t run) {
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* What a picture has room for. Of longer series it shows the least and the greatest value of each
- * of so many parts, and the smoothed curve is that of the parts' means. */
+/* The number of values that a picture has room for. A longer series is cut into so many parts: the
+ * picture shows the least and the greatest value of each part, and smooths the means of the parts.
+ */
 enum { PARTS = 300 };
 
 typedef struct part {
   size_t first, last;
-  size_t least, most, count; /* where these values are; how many there are */
+  size_t least, most, count; /* the places of these values; how many there are */
   double sum;
 } part;
 
@@ -147,7 +148,8 @@ static size_t count_parts(const drawing *d, const history_series *s) {
   return s->count < most ? s->count : most;
 }
 
-/* Short enough for a line through all its values; else there is a band from least to greatest. */
+/* The series is short enough for a line through all values; otherwise a band from least to greatest
+ * is drawn. */
 static bool is_line(const drawing *d, const history_series *s) {
   return s->count == count_parts(d, s) || !d->quantity->smooth;
 }
@@ -247,7 +249,7 @@ static void put_smoothed(FILE *pipe, size_t run) {
   put_line(pipe, run);
 }
 
-/* Within few decades their powers of ten alone would be too few numbers to read values by. */
+/* Within a few decades, powers of ten alone would be too few numbers on the axis. */
 static void put_log_axis(FILE *pipe, const drawing *d) {
   double least = INFINITY, most = 0;
   for (size_t run = 0; run < d->curves->count; run++) {

@@ -1,5 +1,5 @@
-/* Curves of several runs, one picture for each quantity, drawn by gnuplot. A run has the same line
- * in all pictures, told by colour and by dashes. */
+/* Curves of several runs, one picture for each quantity, drawn by gnuplot. A run has the same
+ * colour and dashes in all pictures. */
 #ifndef TOOLS_REPORT_CURVES_H
 #define TOOLS_REPORT_CURVES_H
 

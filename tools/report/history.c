@@ -20,14 +20,15 @@
 static const char *const keys[HISTORY_VALUES] = {"loss",       "accuracy",      "lr",   "grad_norm",
                                                  "loss_scale", "samples_per_s", "batch"};
 
-/* Numbers that no picture can hold are none. */
+/* Numbers that no picture can show do not count. */
 static double number(const json_t *line, const char *key) {
   const json_t *value = json_object_get(line, key);
   const double x = json_is_number(value) ? json_number_value(value) : NAN;
   return fabs(x) < 1e100 ? x : NAN;
 }
 
-/* A run that went on from a state writes again what followed that state: the later line counts. */
+/* A run that was resumed from a state writes again what followed that state: the later line counts.
+ */
 static bool add_point(history_series *s, double step, const json_t *line) {
   while (s->count && s->points[s->count - 1].step >= step) s->count--;
   if (s->count == s->room) {
@@ -50,7 +51,7 @@ static void keep(json_t **kept, json_t *line) {
   *kept = json_incref(line);
 }
 
-/* What follows an end, or a step that is done again, has no such end any more. */
+/* If lines follow an end, or a step is done again, the end before them does not count. */
 static void take_point(history *h, history_series *series, json_t *line, bool *good) {
   const json_t *step = json_object_get(line, "step");
   *good = json_is_integer(step) && json_integer_value(step) >= 0;
@@ -60,7 +61,7 @@ static void take_point(history *h, history_series *series, json_t *line, bool *g
   if (!add_point(series, (double)json_integer_value(step), line)) *good = false;
 }
 
-/* Events that are not known are of no concern here. False: the line is damaged. */
+/* Unknown events are ignored. False: the line is damaged. */
 static bool take_line(history *h, json_t *line) {
   const char *event = json_string_value(json_object_get(line, "event"));
   bool good = event;
@@ -95,7 +96,7 @@ static int read_lines(history *h, FILE *file) {
 
 /* ---- the metrics file ------------------------------------------------------------------------ */
 
-/* Whether metrics tell another run than the folder's record. Older versions told none. */
+/* Whether metrics name another run than the folder's record. Older versions named none. */
 static bool is_of_another(const history *h, const char *path) {
   char id[RUN_ID_BYTES];
   const char *own = json_string_value(json_object_get(h->record, "id"));
@@ -123,7 +124,7 @@ static bool is_inside(history *h, const char *name) {
   return is_metrics(h, path);
 }
 
-/* Where the run has written them, or in its folder, which may have been moved. */
+/* At the path where the run wrote them, or in its folder, which may have been moved. */
 static bool find_metrics(history *h, const char *named) {
   const char *slash = named ? strrchr(named, '/') : NULL;
   const bool absolute = named && *named == '/';

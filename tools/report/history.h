@@ -1,5 +1,5 @@
-/* What a run's folder tells of the run: run.json, the metrics that its flags name, and eval.json,
- * which is what `accrue eval --json` printed, if somebody has put it there. */
+/* What a run's folder says about the run: run.json, the metrics that its flags name, and eval.json,
+ * if somebody has put the output of `accrue eval --json` there. */
 #ifndef TOOLS_REPORT_HISTORY_H
 #define TOOLS_REPORT_HISTORY_H
 
@@ -35,14 +35,14 @@ typedef struct history_series {
 
 typedef struct history {
   char name[HISTORY_PATH]; /* the folder, as it was named */
-  dev_t device;            /* with inode: which folder it is */
+  dev_t device;            /* identifies the folder, with inode */
   ino_t inode;
   json_t *record;                /* run.json */
   json_t *plan, *end;            /* of the metrics; NULL: none */
   json_t *layers, *noise_layers; /* the last such lines; NULL: none */
   json_t *evaluation;            /* eval.json; NULL: none */
   char metrics[HISTORY_PATH];    /* "": none */
-  char strange[HISTORY_PATH];    /* metrics where they should be, but of another run; "": none */
+  char strange[HISTORY_PATH];    /* the metrics of another run that were found; "": none */
   dev_t metrics_device;
   ino_t metrics_inode;
   char lacking[2 * HISTORY_PATH + 256]; /* a sentence on why there are no metrics; "": there are */
@@ -51,13 +51,13 @@ typedef struct history {
   size_t damaged, first_damaged; /* lines without metrics that were left out; a line's number */
 } history;
 
-/* Reads a run's folder. Metrics that are missing or have damaged lines are said on stderr and kept
- * in mind. A status of message.h; free in any case. */
+/* Reads a run's folder. If metrics are missing or have damaged lines, a message says so, and the
+ * page repeats it. A status of message.h; free in any case. */
 int history_read(history *h, const char *folder);
 void history_free(history *h);
 
-/* Each run is there once. Where several have written the same metrics file, it holds those of the
- * last that began; the others lose theirs, which is said. A status of message.h. */
+/* Each run may be given once. If several runs have written the same metrics file, it belongs to the
+ * one that began last; the others have no metrics, and a message says so. A status of message.h. */
 int histories_check(history *runs, size_t count);
 
 #endif

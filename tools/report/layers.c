@@ -10,7 +10,7 @@ static void put_number(FILE *page, const json_t *value) {
   else fputs("<td class=\"n\">-</td>", page);
 }
 
-/* What the run's end says of a layer. */
+/* The run's last words on a layer. */
 static void put_hint(FILE *page, const history *h, const char *name) {
   size_t i;
   json_t *hint;

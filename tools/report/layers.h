@@ -1,4 +1,4 @@
-/* Layers as their last measurement has them, from lines "layers" and "end" of the metrics. */
+/* A table of layers by their last measurement, from lines "layers" and "end" of the metrics. */
 #ifndef TOOLS_REPORT_LAYERS_H
 #define TOOLS_REPORT_LAYERS_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* A table of a run; nothing where its layers were not measured. */
+/* A table of a run; nothing if its layers were not measured. */
 void layers_table(FILE *page, const history *h);
 
 #endif

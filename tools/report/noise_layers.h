@@ -1,4 +1,4 @@
-/* What a run's metrics tell last of the noise of each parameter's gradient, as a table. */
+/* The last estimates of the noise of each parameter's gradient in a run's metrics, as a table. */
 #ifndef TOOLS_REPORT_NOISE_LAYERS_H
 #define TOOLS_REPORT_NOISE_LAYERS_H
 
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Nothing of a run without. */
+/* Nothing for a run without estimates. */
 void noise_layers_table(FILE *page, const history *h);
 
 #endif

@@ -1,5 +1,5 @@
-/* The page: everything within one file, without scripts, which asks nothing of a network. It is XML
- * as well as HTML, so that it can be checked. */
+/* The page: one file with everything in it, without scripts, that fetches nothing. It is XML as
+ * well as HTML, so that it can be checked. */
 #ifndef TOOLS_REPORT_PAGE_H
 #define TOOLS_REPORT_PAGE_H
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The length of what introduces an id or names one; 0: nothing of that begins here. */
+/* The length of the text before an id or a reference to one; 0: there is none here. */
 static size_t before_id(const char *at) {
   static const char *const introductions[] = {" id='", " id=\"", "href='#", "href=\"#", "url(#"};
   for (size_t i = 0; i < sizeof introductions / sizeof *introductions; i++) {
@@ -12,8 +12,8 @@ static size_t before_id(const char *at) {
   return 0;
 }
 
-/* The end of an element that would appear as a hint when the mouse rests on a curve, and tells
- * nothing. */
+/* The end of an element that a browser would show as a hint over a curve, without any information.
+ */
 static const char *after_title(const char *at) {
   static const char end[] = "</title>";
   if (strncmp(at, "<title>", 7)) return NULL;

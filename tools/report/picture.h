@@ -1,4 +1,4 @@
-/* A picture of gnuplot's within a page: a page may hold several, so their ids must differ. */
+/* A picture of gnuplot in a page. A page may have several, so their ids must differ. */
 #ifndef TOOLS_REPORT_PICTURE_H
 #define TOOLS_REPORT_PICTURE_H
 
@@ -7,7 +7,7 @@
 typedef struct picture {
   const char *label; /* for readers that cannot see it */
   int number;        /* within the page */
-  int width, height; /* as it was drawn; it takes the width that there is */
+  int width, height; /* as it was drawn; the page scales it */
 } picture;
 
 void picture_embed(FILE *page, const char *svg, const picture *p);

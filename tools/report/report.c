@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_RUNS = 32 }; /* which curves in one picture can be told apart is another matter */
+enum { MOST_RUNS = 32 }; /* enough: so many curves in one picture can hardly be told apart */
 
 typedef struct report {
   const char *out, *title;

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run that went on from a state writes again what followed that state: the later line counts. */
+/* A run that was resumed from a state writes again what followed that state: the later line counts.
+ */
 bool spikes_take(spike_lines *s, const json_t *line) {
   const json_t *step = json_object_get(line, "step");
   const char *outcome = json_string_value(json_object_get(line, "outcome"));

@@ -21,7 +21,7 @@ typedef struct spike_lines {
 bool spikes_take(spike_lines *spikes, const json_t *line);
 void spikes_free(spike_lines *spikes);
 
-/* In a sentence; nothing where there are none. */
+/* As a sentence; nothing if there are none. */
 void spikes_put(FILE *page, const spike_lines *spikes);
 
 #endif

@@ -129,7 +129,7 @@ static void put_outcome(FILE *page, const history *h) {
   fputs(".", page);
 }
 
-/* What the gradients' noise says of the batch. */
+/* What the gradients' noise says about the batch. */
 static void put_noise(FILE *page, const history *h) {
   const json_t *scale = json_object_get(h->end, "noise_scale"),
                *deviation = json_object_get(h->end, "noise_scale_deviation");
@@ -140,7 +140,7 @@ static void put_noise(FILE *page, const history *h) {
           text_number(ceil(batch)).text, text_number(ceil(about)).text);
 }
 
-/* How batches have grown, in the words of --batch. */
+/* How batches have grown, as a value of --batch. */
 static void put_growth(FILE *page, const history *h) {
   const char *batches = json_string_value(json_object_get(h->end, "batches"));
   if (!batches) return;

@@ -10,7 +10,7 @@
 
 /* ---- what all tables share ------------------------------------------------------------------- */
 
-/* A table scrolls within the page where it is wider. */
+/* A table that is wider than the page scrolls in it. */
 static void begin(FILE *page, const char *title, const char *class) {
   fprintf(page,
           "<h2>%s</h2>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"%s\">"
@@ -104,7 +104,7 @@ void tables_results(FILE *page, const history *runs, size_t count) {
 typedef struct class {
   const char *name, *key;
   int64_t (*bytes)(const history *h, const char *key);
-  bool optional; /* left out where no run has any, and without a bar */
+  bool optional; /* left out if no run has any; without a bar */
 } class;
 
 static int64_t peak_of(const history *h, const char *key) {
@@ -165,7 +165,7 @@ void tables_memory(FILE *page, const history *runs, size_t count) {
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* Where a run writes differs from run to run and says nothing of it. */
+/* The paths of outputs differ from run to run and mean nothing. */
 static bool is_place(const char *flag) {
   return !strcmp(flag, "out") || !strcmp(flag, "metrics") || !strcmp(flag, "tensorboard");
 }
@@ -184,7 +184,7 @@ static bool is_given(const history *h, const char *name) {
   return false;
 }
 
-/* json_equal takes 1 and 1.0 for different, and two that are missing as well. */
+/* json_equal says that 1 and 1.0 differ, and that two missing values differ. */
 static bool are_equal(const json_t *a, const json_t *b) {
   if (!a || !b) return a == b;
   if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
@@ -199,7 +199,7 @@ static bool is_listed(const history *runs, size_t count, const char *name) {
   return false;
 }
 
-/* Of a flag that may be given several times, each with a space before the next. */
+/* The values of a flag that may be given several times, each with a space before the next. */
 static void put_list(FILE *page, const json_t *list) {
   size_t i;
   const json_t *item;

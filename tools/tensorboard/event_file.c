@@ -11,12 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* TensorBoard reads the files of a folder in order of their names, and what a run that goes on
- * writes has to come after what it has written before: also within the same second, and where the
- * clock was set back since. So the number is later than all that are there. */
+/* TensorBoard reads the files of a folder in order of their names. A file of a resumed run must
+ * come after the files that the run has written before, also within the same second, and if the
+ * clock was set back. So its number is higher than all that are there. */
 static long long seconds_for_name(const char *folder) {
   enum { DIGITS = 10 };
-  const long long most = 9999999999; /* one more would have another digit, and come first */
+  const long long most = 9999999999; /* one more would need another digit, and sort first */
   static const char prefix[] = "events.out.tfevents.";
   long long seconds = (long long)time(NULL);
   DIR *directory = opendir(folder);
@@ -32,7 +32,7 @@ static long long seconds_for_name(const char *folder) {
   return seconds;
 }
 
-/* Two runs that begin in the same second on hosts of the same name may have the same number. */
+/* Two runs that begin in the same second on hosts with the same name may have the same number. */
 static int open_new(const char *folder, char path[EVENT_PATH_BYTES]) {
   enum { TRIES = 1000, HOST_BYTES = 256 };
   char host[HOST_BYTES] = "localhost";
@@ -66,7 +66,7 @@ static void put(unsigned char *out, uint64_t x, int bytes) {
   for (int i = 0; i < bytes; i++) out[i] = (unsigned char)(x >> 8 * i);
 }
 
-/* Masked, so that the CRC of data which holds CRCs says something. */
+/* Masked, so that the CRC of data that contains CRCs is still useful. */
 static uint32_t masked_crc(const void *data, size_t bytes) {
   uint32_t crc = crc32c(data, bytes);
   return (crc >> 15 | crc << 17) + 0xa282ead8u;

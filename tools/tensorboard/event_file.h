@@ -27,9 +27,9 @@ bool event_file_open(event_file *file, const char *folder);
 void event_file_add(event_file *file, const void *data, size_t bytes);
 /* From here on readers of the file see what was added. */
 void event_file_flush(event_file *file);
-/* The errno of what could not be written, or 0. */
+/* The errno of the first failed write, or 0. */
 int event_file_close(event_file *file);
-/* Closes it, and it is gone. */
+/* Closes the file and deletes it. */
 void event_file_remove(event_file *file);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct histogram {
 void histogram_init(histogram *h);  /* empty */
 void histogram_clear(histogram *h); /* empty again */
 
-/* Values, which are finite, divided by `divisor`. */
+/* Adds finite values, divided by `divisor`. */
 void histogram_add(histogram *h, const float *values, int64_t count, double divisor);
 
 /* From the first bucket with values to the last, each run of empty ones as one. The lists have room

@@ -17,17 +17,17 @@ typedef struct tensorboard tensorboard;
 
 typedef struct tensorboard_desc {
   const char *folder; /* NULL: nothing is written */
-  int64_t done; /* windows before the first one of this file. If there are any, TensorBoard forgets
-                   what older files in the folder have of later ones */
+  int64_t done; /* windows before the first one of this file. If there are any, TensorBoard drops
+                   later windows of older files in the folder */
   int64_t histograms; /* windows between histograms; 0: none */
 } tensorboard_desc;
 
-/* Begins a new file. A status of message.h, which tells of a folder that cannot be written to; what
- * fails later is told once, by tensorboard_close, and does not disturb the run. */
+/* Begins a new file. A status of message.h: the folder cannot be written to. Later failures do not
+ * disturb the run; tensorboard_close reports them once. */
 int tensorboard_open(tensorboard **t, const tensorboard_desc *desc);
 int tensorboard_close(tensorboard *t);
-/* Of a run that does not begin after all: nothing is left of the file, nor of a folder made for it;
- * those that it lies in stay. */
+/* For a run that does not begin after all: removes the file, and the folder if it was made for it;
+ * parent folders stay. */
 void tensorboard_remove(tensorboard *t);
 
 /* Takes a line of --metrics. */

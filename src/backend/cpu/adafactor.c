@@ -1,6 +1,6 @@
 /* Adafactor's step (formulas in ops/adafactor.h) in three passes, each bound by memory: squares,
- * the size of the update, the update. The first two go by tiles of a grid that does not depend on
- * the threads, and each tile leaves sums of its own in the workspace, which one thread adds up. */
+ * the size of the update, the update. The first two work on tiles of a grid that does not depend on
+ * the threads. Each tile leaves its own sums in the workspace, and one thread adds them up. */
 #include "ops/adafactor.h"
 
 #include "backend/cpu/update.h"
@@ -194,9 +194,9 @@ static float step_of(const ac_op_args *args, const grid *g, const sums *s) {
   return (float)(fmax((double)a->epsilon2, size) * (double)a->relative / fmax(1, update));
 }
 
-/* z - x y, rounded once where the CPU can. Left to the compiler, which of two products is rounded
- * would depend on whether an element is one of a vector or of a row's rest, and so on where blocks
- * for working copies begin. */
+/* z - x y, rounded once if the CPU can do that. If the compiler chose, the choice of the rounded
+ * product could differ between elements of a vector and of a row's rest, and so depend on where
+ * blocks for working copies begin. */
 static inline float minus_product(float z, float x, float y) {
 #ifdef __FP_FAST_FMAF
   return __builtin_fmaf(-x, y, z);

@@ -1,7 +1,7 @@
 /* Adam-mini's step (formulas in ops/adam_mini.h), bound by memory. A row is stepped when its moment
- * is known, while it is in a cache. Moments of columns take a pass of their own, each column's sum
- * by one thread, which leaves what the columns' steps are multiplied with in the workspace: sums in
- * double [C], then factors [C]. */
+ * is known, while it is in a cache. Moments of columns need a pass of their own; each column is
+ * summed by one thread. That pass leaves sums in double [C] in the workspace, and then the factors
+ * [C] of the columns' steps. */
 #include "ops/adam_mini.h"
 
 #include "backend/cpu/convert.h"

@@ -8,18 +8,18 @@
  *   dv = (P o mask)^T dy,  dS = scale P o (mask o (dy v^T) - D),  dq = dS k,  dk = dS^T q
  *
  * Queries come in blocks of rows and keys in parts, so that one block's scores of one part stay in
- * the cache, however long the context; of T x T only the blocks on and below the diagonal are
- * computed. Forward, a thread has a block of one head. Part by part its largest score grows, and
- * what was summed before is scaled by e^(old - new) (Milakov and Gimelshein, arXiv 1805.02867).
- * Backward, a thread has a whole head, part by part, and within a part blocks add to dk and dv:
- * going from the last block to the first, the first product writes all rows, the others add. The
- * first part writes dq, the others add.
+ * the cache for every length of context. Of T x T only the blocks on and below the diagonal are
+ * computed. Forward, a thread has a block of one head. Its largest score grows part by part, and
+ * earlier sums are scaled by e^(old - new) (Milakov and Gimelshein, arXiv 1805.02867). Backward, a
+ * thread has a whole head, part by part, and within a part blocks add to dk and dv: going from the
+ * last block to the first, the first product writes all rows, the others add. The first part writes
+ * dq, the others add.
  *
- * Of what is stored in 16 bits, the thread's workspace holds floats: the rows that a block and a
- * part use, and backward the sums dk and dv of a part and, where there are several parts, dq of a
- * head. Where bf16 is best multiplied as it is (product/gemm.h), q, k, v and dy are used where they
- * lie, and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first
- * half of its floats. */
+ * If storage is 16 bits, the thread's workspace holds floats: the rows that a block and a part use;
+ * backward also the sums dk and dv of a part and, if there are several parts, dq of a head. If
+ * products of bf16 are fastest without conversion (product/gemm.h), q, k, v and dy are not copied,
+ * and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first half of
+ * its floats. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
@@ -117,8 +117,8 @@ static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
   }
 }
 
-/* The maximum of row[0, visible), of which at least [0, sure) is visible; the rest of the row
- * becomes -inf. Both `sure` and `width` are multiples of a vector. */
+/* The maximum of row[0, visible); the rest of the row becomes -inf. `sure` is at most `visible`.
+ * Both `sure` and `width` are multiples of a vector. */
 static float mask_row(float *row, int64_t sure, int64_t visible, int64_t width) {
   float max = sure > 0 ? row_max(row, sure) : row[0];
   for (int64_t j = visible; j < width; j++) row[j] = -INFINITY;
@@ -220,7 +220,7 @@ static rows round_scores(const shape *s, rows scores, int64_t count) {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* A thread: its floats in the workspace, and its scratch of products behind them. */
+/* A thread: its floats in the workspace, and after them its scratch for products. */
 typedef struct worker {
   const ac_cpu_context *context;
   const ac_op_args *args;
@@ -230,7 +230,7 @@ typedef struct worker {
 } worker;
 
 /* `count` queries, from `first` on, and those keys of a part, from `key` on, that they reach: their
- * scores [count, keys], whose rows are row_stride(keys) apart, and rows of d columns. */
+ * scores [count, keys] in rows that are row_stride(keys) apart, and rows of d columns. */
 typedef struct block {
   int64_t first, count, key, keys, size;
 } block;
@@ -288,7 +288,7 @@ static void multiply(const worker *w, ac_gemm product) {
   ac_cpu_gemm_stored(w->context, &product, NULL, w->scratch, w->scratch_bytes);
 }
 
-/* Bytes of a thread's scratch, of which whole blocks and parts take the most. */
+/* Bytes of a thread's scratch. Whole blocks and parts take the most. */
 static uint64_t scratch_bytes(const ac_cpu_context *context, const shape *s, bool backward) {
   block last = {.count = ac_min(s->rows, s->length), .keys = s->keys, .size = s->size};
   rows factors = {.dtype = s->factors}, result = {.dtype = AC_F32};

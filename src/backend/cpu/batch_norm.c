@@ -1,10 +1,10 @@
 /* Batch norm and its running statistics; the formulas are in ops/batch_norm.c and .h.
  *
- * Sums over samples and positions are taken a strip of neighbouring channels at a time, of which a
- * sample holds one run of memory. A channel has one owner and is summed in the order of memory, so
- * the bits do not depend on the threads. Moments are those of the differences from the channel's
- * first element, in double, which spares a second pass for the variance: what cancels is at most
- * the square of how many deviations that element is off. */
+ * Sums over samples and positions are computed for a strip of neighbouring channels at a time; in a
+ * sample such a strip is one run of memory. A channel belongs to one thread and is summed in the
+ * order of memory, so the bits do not depend on the threads. Moments are those of the differences
+ * from the channel's first element, in double. So the variance needs no second pass: the part that
+ * cancels is at most the square of the element's distance from the mean, in deviations. */
 #include "backend/cpu/convert.h"
 #include "core/align.h"
 #include "backend/cpu/reduce.h"

@@ -1,21 +1,21 @@
 /* Kernels written for floats, run on operands of 16 bits, and on operands too large for any cache.
  *
- * 16 bits. A thread goes through its share block by block: of each such operand the block's
- * elements are converted into scratch (of an output only if it is added to), the kernel runs on a
- * copy of the arguments whose handles are shifted, so that its own indices fall into the scratch,
- * and outputs are converted back. A block lies in the nearest cache throughout, so what moves from
- * and to memory is 16 bits an element.
+ * 16 bits. A thread works on its share block by block. The block's elements of each such operand
+ * are converted into scratch (those of an output only if it is added to). The kernel runs on a copy
+ * of the arguments with shifted handles, so that its own indices fall into the scratch. Then
+ * outputs are converted back. A block stays in the nearest cache all the time, so only 16 bits an
+ * element move from and to memory.
  *
- * Operands of kind s either go along with the items, `weight` elements an item, or (an input that
- * is repeated) are periodic in the elements; a short period is converted once, a long one bounds
- * the blocks. Scratch is on the stack, or at the end of the workspace where an item is longer than
- * a block.
+ * Operands of kind s have `weight` elements for each item, or they are an input that is repeated,
+ * which is periodic in the elements. A short period is converted once; a long one limits the
+ * blocks. Scratch is on the stack, or at the end of the workspace if an item is longer than a
+ * block.
  *
- * Streaming. An ordinary store of a line that is in no cache reads the line first, a third of the
- * traffic of an op that reads one array and writes another. Where an op's operands are together
- * larger than the last-level cache, an output has left it before anything reads it; so it is
- * computed into scratch as above, also in 32 bits, and its blocks are copied past the caches.
- * Functions of single elements in 32 bits do without blocks (stream.h). */
+ * Streaming. An ordinary store to a line that is not in a cache reads the line first. That is a
+ * third of the traffic of an op that reads one array and writes another. If an op's operands are
+ * together larger than the last-level cache, an output has left the cache before anything reads it.
+ * So it is computed into scratch as above, also in 32 bits, and its blocks are copied past the
+ * caches. Functions of single elements in 32 bits need no blocks (stream.h). */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/stream.h"
 
@@ -31,9 +31,9 @@ static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
 
-/* Elements of a block where items are short: it then lies in the nearest cache with what is asked
- * for ahead, and takes turns with its operands so short that memory is never idle. Of streamed ones
- * few enough lines that their stores leave room for loads under way. */
+/* Elements of a block if items are short: it then fits in the nearest cache together with what is
+ * prefetched, and its turns are so short that memory is never idle. A streamed block has so few
+ * lines that its stores leave room for pending loads. */
 enum { SHORT_BLOCK = 256, STREAMED_BLOCK = 128, BLOCKS_AHEAD = 2 };
 _Static_assert(MOST_OPERANDS *SHORT_BLOCK <= SCRATCH, "all operands have short blocks");
 
@@ -84,7 +84,7 @@ static bool is_streamed(const ac_cpu_context *context, const ac_op_args *args, i
 
 typedef struct blocked {
   ac_operand *copy; /* in the kernel's arguments */
-  const void *home; /* what it stands for */
+  const void *home; /* the handle that it replaces */
   float *scratch;
   bool load, store; /* before and after the kernel */
   bool along;       /* goes along with the items */
@@ -187,7 +187,7 @@ fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t 
   }
 }
 
-/* The same of all that is converted, results too, up to element `end`. */
+/* The same for all that is converted, including results, up to element `end`. */
 static inline __attribute__((always_inline)) void fetch_ahead(const blocks *s, int64_t first,
                                                               int64_t last, int64_t end) {
   const int64_t bytes = ac_element_bytes(s->dtype), ahead = BLOCKS_AHEAD * (last - first);

@@ -1,6 +1,5 @@
-/* What convolutions are made of on the CPU: images laid out so that every product runs over
- * contiguous floats (conv_patch.c), the products (product/indirect.h), and rows of images
- * (conv_row.c). */
+/* The parts of convolutions on the CPU: images laid out so that every product runs over contiguous
+ * floats (conv_patch.c), the products (product/indirect.h), and rows of images (conv_row.c). */
 #ifndef AC_BACKEND_CPU_CONV_H
 #define AC_BACKEND_CPU_CONV_H
 
@@ -91,8 +90,8 @@ typedef struct ac_conv_source {
 #define ac_conv_correlate AC_CPU_NAME(ac_conv_correlate)
 
 /* Fills in what follows from axis and channels, for regions of at most `samples` whole images and
- * at most `columns` output positions, of which a row has some at least; each value will be
- * multiplied with `uses` others for each tap. */
+ * at most `columns` output positions, but at least one row. Each value will be multiplied with
+ * `uses` others for each tap. */
 void ac_conv_patch_plan(ac_conv_patch *patch, int64_t samples, int64_t columns, int64_t uses);
 
 /* Where in a filling the values lie that meet tap k of channel c at output position 0:
@@ -117,8 +116,8 @@ typedef struct ac_conv_place {
 ac_conv_place ac_conv_patch_place_of(const ac_conv_patch *patch, int64_t channel, int64_t tap);
 
 /* Halves are multiplied in pairs along the outputs: those of a region's samples and rows, in
- * `pitch` columns each, of which there is one too many where their number is odd. Pair i of a
- * region begins at element place[i] behind what meets a tap at output position 0. */
+ * `pitch` columns each; if their number is odd, there is one column too many. Pair i of a region
+ * begins place[i] elements after the one that meets a tap at output position 0. */
 int64_t ac_conv_patch_pairs(const ac_conv_patch *patch, const ac_conv_region *region);
 void ac_conv_patch_places(const ac_conv_patch *patch, const ac_conv_region *region, int32_t *place);
 
@@ -150,13 +149,13 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
 void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
                           int64_t count, int64_t distance, float *y);
 
-/* What ac_conv_read_row does, of bf16 and for pairs: of such an element and that of the channel
- * behind it, unless there is no `second`. */
+/* Like ac_conv_read_row, for bf16 in pairs: of an element and that of the next channel, unless
+ * there is no `second`. */
 void ac_conv_read_pairs(const ac_conv_source *source, int64_t at, bool second, int64_t step,
                         int64_t begin, int64_t end, int64_t stride, uint32_t *y);
 
-/* What ac_conv_read_row does, of bf16 and as it is, for so many rows one after the other, whose
- * elements lie `distance` apart in the source. */
+/* Like ac_conv_read_row, for bf16 without conversion, and for so many rows one after the other.
+ * Their elements lie `distance` apart in the source. */
 void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step, int64_t begin,
                          int64_t end, int64_t rows, int64_t distance, int64_t stride, uint16_t *y);
 

@@ -7,25 +7,25 @@
  *         for each DEPTH of channels and taps, for each tile of sums: += weights x patch
  *       sums, with the bias, into y
  *
- * so a product's left operand is [out, channels x taps], and its right one is not written down, but
- * for small images.
- * A kernel of 1 x 1 comes out as the plain product it is. The input gradient is the convolution of
- * dy with the kernel turned round and its channels exchanged. With a stride, its outputs fall into
- * stride x stride phases, each of which meets taps of its own and is such a convolution of step 1;
- * nothing is multiplied by the zeros between. For it the weights are copied in the order of phases.
+ * so a product's left operand is [out, channels x taps], and its right one is never written to
+ * memory, except for small images. A kernel of 1 x 1 is a plain product. The input gradient is the
+ * convolution of dy with the kernel turned round and its channels exchanged. With a stride, its
+ * outputs fall into stride x stride phases. Each phase has taps of its own and is such a
+ * convolution of step 1; nothing is multiplied by the zeros between. For it the weights are copied
+ * in the order of phases.
  *
- * Where x and the weights are bf16 and the CPU multiplies that (product/dot.h), the patch holds
- * pairs of channels and the weights are copied as packed strips in the order of its steps. Where
- * rows of outputs are whole strips, each is multiplied by itself, without the gap between rows and
- * without the taps that padding above or below would meet.
+ * If x and the weights are bf16 and the CPU multiplies that (product/dot.h), the patch holds pairs
+ * of channels, and the weights are copied as packed strips in the order of its steps. If rows of
+ * outputs are whole strips, each is multiplied separately, without the gap between rows and without
+ * the taps that would meet padding above or below.
  *
- * Where a group has one channel of the source (depthwise), there is little to multiply, and memory
- * should not wait for it: where masks allow it, rows of outputs are computed from the image as it
- * lies.
+ * If a group has one channel of the source (depthwise), there is little to multiply, and copying
+ * would take longer than that: if the CPU has masks, rows of outputs are computed directly from the
+ * image.
  *
- * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h), but for bf16 that
- * the CPU multiplies. Else, where there are many samples and a stride or much padding, columns are
- * samples (conv_lanes.h).
+ * Kernels of 3 x 3 with a step of 1 and enough channels are computed by tiles (winograd.h), except
+ * for bf16 that the CPU multiplies. Otherwise, if there are many samples and a stride or much
+ * padding, columns are samples (conv_lanes.h).
  *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,
@@ -114,9 +114,9 @@ static void forward_axis(const problem *p, int i, phase *f) {
                                     .spacing = a->dilation[i]};
 }
 
-/* Output h = start + i * stride meets those taps r for which h + padding - r * dilation is a
- * multiple of the stride, which are `tap_step` apart; from the last of them on the source's
- * positions grow. */
+/* Output h = start + i * stride meets the taps r for which h + padding - r * dilation is a multiple
+ * of the stride. These are `tap_step` apart. From the last tap to the first, the source's positions
+ * grow. */
 static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
   const ac_conv2d_attributes *a = p->attributes;
   int64_t stride = a->stride[i], dilation = a->dilation[i];
@@ -165,7 +165,7 @@ static int64_t copied_of(const problem *p, const phase *f) {
   return p->groups * (p->dot ? strips_of(p->out) * f->strip : p->out * f->depth);
 }
 
-/* Goes on to the next phase, from one of zeros to the first; false behind the last one. */
+/* Moves to the next phase, from one of zeros to the first; false after the last one. */
 static bool next_phase(const problem *p, phase *f) {
   int64_t start[2] = {f->start[0], f->start[1]};
   int64_t weights = f->weights + copied_of(p, f);
@@ -339,9 +339,9 @@ static int64_t row_of(const work *w, int64_t sample, int64_t channel, int64_t ro
   return (image + w->f->start[0] + row * w->f->stride[0]) * y->dim[3] + w->f->start[1];
 }
 
-/* Asks for what the sums of `rows` rows from `row` and of some columns of a run will be written to,
- * where rows and columns of outputs follow each other. Memory then works beside the products where
- * there are few of them for each output; others gain nothing by it. */
+/* Prefetches the memory that the sums of `rows` rows from `row` and of some columns of a run will
+ * be written to, if rows and columns of outputs follow each other. Then memory works while products
+ * are computed. This helps only if there are few products for each output. */
 static void fetch_outputs(const work *w, int64_t run, int64_t row, int64_t rows, int64_t column,
                           int64_t columns) {
   enum { SHALLOW = 256 };

@@ -1,12 +1,12 @@
-/* Convolutions and their input gradients with samples beside each other: a line of the patch is one
- * channel at one position of the image, of LANES samples, or of bf16 a pair of channels. So each
+/* Convolutions and their input gradients with neighbouring samples: a line of the patch is one
+ * channel (for bf16 a pair of channels) at one position of the image, of LANES samples. So each
  * position of the output is a product of its own,
  *
  *   weights, by the taps that meet the image there  x  lines at the positions that these meet
  *
- * whose columns are samples. Nothing is multiplied by padding, which is a third of all products for
- * images of 4 x 4 and a sixth for 8 x 8, nor by the gaps between rows that columns along an image
- * have, and nothing is copied for a tap. Any stride, and the gradient of any, is a matter of which
+ * with samples as columns. Nothing is multiplied by padding, which would be a third of all products
+ * for images of 4 x 4 and a sixth for 8 x 8, nor by the gaps between rows that columns along an
+ * image have, and nothing is copied for a tap. A stride, also in a gradient, only changes which
  * positions meet; positions that a kernel of 1 x 1 never meets are left out.
  *
  *   pack the weights: strips of rows, in steps of 16 lines for one tap
@@ -17,9 +17,9 @@
  *         alone, sums = strip x what they meet
  *         turn the sums of each channel round, and into y with them
  *
- * Steps go by blocks of channels, and within these by taps in the order of positions, as those of
- * pairs do in planes (conv2d.c). Sums have another order there for floats, and where the patch is
- * spread out.
+ * Steps run over blocks of channels, and within these over taps in the order of positions, like
+ * those of pairs in planes (conv2d.c). In conv2d.c sums have another order for floats, and if the
+ * patch is spread out.
  *
  * Workspace: the packed weights, and for each thread a patch, of at most PATCH elements, the sums
  * of a block, two numbers for each step of a region's positions, and three for each position. */
@@ -33,10 +33,10 @@
 
 #include <string.h>
 
-/* A patch, the weights' current strip and sums stay in the second-level cache of current cores,
- * 1 to 2 MiB. BLOCK: positions whose sums wait. ROW: sums of a row of these, of which neighbours do
- * not fall on the same lines of a cache. AHEAD: lines of a patch that are asked for before they are
- * read. */
+/* A patch, the weights' current strip and sums stay in the second-level cache of current cores, 1
+ * to 2 MiB. BLOCK: positions with sums that wait. ROW: sums of a row of these, chosen so that
+ * neighbours do not fall on the same lines of a cache. AHEAD: lines of a patch that are asked for
+ * before they are read. */
 enum {
   PATCH = 160 << 10,
   BLOCK = 4 * LANES,
@@ -189,12 +189,12 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   return p;
 }
 
-/* Where lanes are filled so well that less is multiplied than with all the padding: by a sixteenth
- * where there is no stride, for then columns along the image cost little else. Kernels of one tap
- * without a stride leave nothing out. With a stride, rows of their outputs are read as fast from
- * planes, without turning anything: of pairs where they are whole vectors, of floats where they are
- * not short. So are, whatever their height, kernels one wide with a stride across where 16 bits
- * become floats. */
+/* True if lanes are filled so well that less is multiplied than with all the padding: without a
+ * stride by at least a sixteenth, because then columns along the image cost little else. Kernels of
+ * one tap without a stride leave nothing out. With a stride, rows of their outputs are read as fast
+ * from planes, without turning anything: those of pairs if they are whole vectors, those of floats
+ * if they are not short. The same is true of kernels of width 1 and any height, with a stride
+ * across, if 16 bits become floats. */
 static bool takes(const ac_cpu_context *context, const ac_op_args *args, int64_t samples) {
   enum { ALL = 16, MOST = 15 };
   const ac_conv2d_attributes *a = args->attributes;
@@ -254,7 +254,7 @@ int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *ar
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* A square of 16 bits, whose columns lie beside each other, becomes one of floats. */
+/* A square of 16 bits with neighbouring columns becomes one of floats. */
 static void turn_widened(ac_dtype dtype, const square *s, float *to, int64_t distance) {
   float floats[LANES * LANES];
   square wide = {floats, 0, s->columns, s->rows, 0, s->columns, 1};
@@ -282,7 +282,7 @@ static square lines_at(const problem *p, int64_t at, int64_t next, int64_t chann
 /* One row of a group's weights, from element `at` on, as its part of a strip: for each block of
  * channels and each tap, 16 lines. Channels of the source are `next` apart. */
 static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
-  if (next == 1) { /* one tap: channels lie beside each other already, and so do their pairs */
+  if (next == 1) { /* one tap: channels are neighbours already, and so are their pairs */
     const int64_t most = p->together * PAIRS;
     for (int64_t c = 0; c < p->in; c += most, to += SQUARE) {
       const void *from = ac_element(p->weight->data, p->weight->dtype, at + c);
@@ -347,8 +347,8 @@ typedef struct work {
   int64_t source; /* the first position of the patch */
 } work;
 
-/* Asks for the elements of a square that lies so many elements behind this one; the hardware does
- * not foresee strides from sample to sample. */
+/* Prefetches the elements of a square that lies so many elements after this one; the hardware does
+ * not predict strides from sample to sample. */
 static void fetch_square(const problem *p, const square *s, int64_t further) {
   for (int64_t i = 0; i < s->rows; i++, further += s->distance) {
     __builtin_prefetch(ac_element(s->first, p->x->dtype, further));
@@ -390,7 +390,7 @@ static void fill_patch(const work *w, int64_t first, int64_t last) {
     memset(w->patch + at * p->distance + p->lines * LANES, 0, rest);
 }
 
-/* The steps of the output in a row and a column, behind `count` others; returns how many there are
+/* Adds the steps of the output in a row and a column to `count` others; returns how many there are
  * then. */
 static int64_t add_steps(const work *w, int64_t row, int64_t column, int64_t count) {
   const problem *p = w->p;
@@ -420,7 +420,7 @@ static bool alike(const work *w, int64_t i, int64_t k) {
 /* Two positions of a block that meet the same taps are columns of one product: the weights are read
  * once for both, and with more sums to each load the CPU has enough to multiply. The first of them
  * has the other one for its mate, the other none (-1), and those left alone have themselves. Sums
- * stand by slots: those of pairs side by side. */
+ * are in slots; those of pairs are neighbours. */
 static void pair_up(work *w, int64_t first, int64_t count) {
   int32_t *mate = w->mate + first, *slot = w->slot + first, next = 0;
   for (int32_t i = 0; i < BLOCK; i++) mate[i] = slot[i] = -1;
@@ -484,8 +484,8 @@ static void store_channel(const work *w, const float *sums, int64_t channel, int
   }
 }
 
-/* Asks for part `part` of so many parts of what the sums of `rows` channels at `count` positions
- * will be written to. Memory then works beside the products. */
+/* Prefetches part `part` of so many parts of the memory that the sums of `rows` channels at `count`
+ * positions will be written to. Then memory works while products are computed. */
 static void fetch_outputs(const work *w, int64_t channel, int64_t rows, int64_t first,
                           int64_t count, int64_t part, int64_t parts) {
   const ac_operand *y = w->p->y;

@@ -7,20 +7,21 @@
  *       for each panel of dy, some outputs by some channels: sums of all rows += image x panel
  *   dW (+)= the sums of all parts of the samples, in their order, transposed
  *
- * Where image and dy are bf16 and the CPU multiplies that (product/dot.h), the patch is of bf16,
- * and its regions are of about DEPTH outputs, for which all channels of dy are packed. The image's
- * rows are multiplied as they lie in the patch, or packed strip by strip. Where samples are not
- * parted sums are written to dW as soon as they are final.
+ * If image and dy are bf16 and the CPU multiplies that (product/dot.h), the patch holds bf16, and
+ * its regions have about DEPTH outputs; all channels of dy are packed for these. The image's rows
+ * are multiplied directly from the patch, or packed strip by strip. If samples are not split into
+ * parts, sums are written to dW as soon as they are final.
  *
- * Samples are parted only where the channels do not yield a task for each thread, or where there is
- * little to multiply with what a task packs. Tasks depend on the device's threads and on shapes,
- * not on timing, so that the bits do not either. Groups with few output channels (depthwise ones
- * have one) take dot products along the image instead.
+ * Samples are split into parts only if the channels do not yield a task for each thread, or if
+ * there is little to multiply with what a task packs. Tasks depend on the device's threads and on
+ * shapes, not on timing, and so do the bits. Groups with few output channels (depthwise ones have
+ * one) take dot products along the image instead.
  *
- * The panel has zeros where positions of the patch are no outputs. They meet values all the same:
- * an infinity in the image makes NaNs also of elements of dW that it is no part of.
+ * The panel has zeros at positions of the patch that are not outputs. These zeros are multiplied
+ * with values of the image: so an infinity in the image also makes NaNs of elements of dW that do
+ * not depend on it.
  *
- * Kernels of 3 x 3 with a step of 1 and enough channels go by tiles (winograd.h).
+ * Kernels of 3 x 3 with a step of 1 and enough channels are computed by tiles (winograd.h).
  *
  * Workspace: sums as large as dW, for each part of the samples, or none where all outputs are one
  * depth in bf16; and for each thread a patch and a panel, or what is packed. */
@@ -34,9 +35,9 @@
 
 #include <string.h>
 
-/* DEPTH: about the outputs of a region of bf16, of which so many pairs are multiplied at a time,
- * and half of the least that a part of the samples has. Groups of fewer output channels than FEW
- * take dot products. */
+/* DEPTH: about the number of outputs in a region of bf16. So many pairs of them are multiplied at a
+ * time, and a part of the samples has at least twice as many. Groups of fewer output channels than
+ * FEW take dot products. */
 enum {
   DEPTH = 512,
   DEPTH_PAIRS = DEPTH / 2,
@@ -53,7 +54,7 @@ typedef struct problem {
   const ac_operand *x, *dy, *dw, *db;
   int64_t groups, samples, in, out; /* in, out: channels of a group */
   int64_t depth;                    /* in x taps: rows of sums of a group */
-  int64_t width;                    /* columns of sums, of which `slab` lie beside each other */
+  int64_t width;                    /* columns of sums; `slab` of them are neighbours */
   int64_t slab;
   int64_t channel_parts, sample_parts;
   const ac_dot_class *dot; /* multiplies bf16, if not NULL */
@@ -151,7 +152,7 @@ static int64_t floats_of(const ac_cpu_context *context, const problem *p) {
   return p->sample_parts * sum_floats(p) + context->threads * share_floats(p);
 }
 
-/* For fewer samples, too, which may be parted in the other way. */
+/* Enough also for fewer samples, which may be split into parts in the other way. */
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   if (!args->out[0].count) return 0;
   problem p = problem_of(context, args), other = problem_with(context, args, false);
@@ -201,8 +202,9 @@ static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_
   clear_columns(to, count, channels, width);
 }
 
-/* How many of `count` positions of a run, which begins with the given sample, from `begin` on lie
- * beside each other in dy, and where channel `first` has them; or are no outputs: `from` is -1. */
+/* How many of the `count` positions from `begin` on, in a run that begins with the given sample,
+ * are neighbours in dy, and where channel `first` has them. Or how many are not outputs; then
+ * `from` is -1. */
 static int64_t piece_of_run(const task *t, int64_t sample, int64_t begin, int64_t count,
                             int64_t first, int64_t *from) {
   const problem *p = t->p;
@@ -219,9 +221,9 @@ static int64_t piece_of_run(const task *t, int64_t sample, int64_t begin, int64_
   return ac_min(count, (column < columns ? columns : stride) - column);
 }
 
-/* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run; 0 where that is no
- * output. Rows of the panel are `width` apart, whose columns from `channels` on are 0; of more than
- * one column there are at most PANEL_DEPTH. */
+/* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run; 0 if that is not an
+ * output. Rows of the panel are `width` apart; their columns from `channels` on are 0. If there is
+ * more than one column, there are at most PANEL_DEPTH rows. */
 static void pack(const task *t, int64_t sample, int64_t begin, int64_t count, int64_t first,
                  int64_t channels, int64_t width) {
   const ac_operand *dy = t->p->dy;
@@ -303,8 +305,8 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   }
 }
 
-/* How many of a step's pairs lie beside each other, all along the step: a power of two. Between
- * rows and samples places grow by whatever lies between these. */
+/* How many of a step's pairs are neighbours, everywhere in the step: a power of two. Between rows
+ * and samples places grow by whatever lies between these. */
 static int pairs_beside(const int32_t *place) {
   int together = PAIRS;
   for (int p = 1; p < PAIRS; p++)

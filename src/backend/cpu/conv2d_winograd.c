@@ -8,10 +8,9 @@
  *       for each point: M[point][panel][out][PANEL tiles] = U x V
  *       outputs of M, with the bias, into y
  *
- * A panel of V, DEPTH channels of it at a time, stays in the first-level cache, a block's V and M,
- * for up to 128 channels, in the second-level one. Sums run in the order of channels and do not
- * depend on the blocks. Where there are fewer panels than threads, output channels are shared out
- * too.
+ * DEPTH channels of a panel of V stay in the first-level cache at a time. A block's V and M stay in
+ * the second-level one, for up to 128 channels. Sums run in the order of channels and do not depend
+ * on the blocks. If there are fewer panels than threads, output channels are also shared out.
  *
  * Workspace: U, 16/9 of the weights, and each thread's V and M. */
 #include "backend/cpu/winograd.h"

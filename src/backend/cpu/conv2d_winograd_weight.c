@@ -7,8 +7,8 @@
  *       for each point: M[point][in][out] += V x W
  *   dW (+)= M of all parts of the tiles, in their order, transformed
  *
- * Parts of the tiles have sums of their own; where these are large, channels are parted instead,
- * and each thread transforms all of dy. Tasks depend on the device's threads and on shapes.
+ * Parts of the tiles have sums of their own. If these are large, channels are split instead, and
+ * each thread transforms all of dy. Tasks depend on the device's threads and on shapes.
  *
  * Workspace: M, 16/9 of dW with its channels in whole panels, for each part of the tiles, and each
  * thread's V and W. */
@@ -96,7 +96,7 @@ INLINE void transform_outputs(const vector y[2], vector w[4]) {
   w[3] = scaled(y[1], -1.0f);
 }
 
-/* One vector of channels of a tile, whose elements are `distance` apart. */
+/* One vector of channels of a tile. Its elements are `distance` apart. */
 INLINE void transform_quad(const float *quad, int64_t distance, float *to, int64_t points) {
   vector rows[4][2], w[4];
 #pragma GCC unroll 2

@@ -56,8 +56,8 @@ static inline bool is_whole(const ac_conv_rows *f, int64_t step, int64_t j) {
          from + LANES - 1 + (w->taps - 1) * w->spacing < w->size;
 }
 
-/* Some outputs at once: HEIGHT rows of them one below the other, whose rows of the source overlap,
- * so that a vector of the source is loaded once for all of them. */
+/* Some outputs at once: HEIGHT rows of them one below the other. Their rows of the source overlap,
+ * so a vector of the source is loaded once for all of them. */
 enum { HEIGHT = 4 };
 
 /* Weights, or sums, of a kernel of at most 3 x 3, in registers. */
@@ -155,8 +155,8 @@ static void filter(ac_dtype dtype, int64_t step, const ac_conv_rows *f, const fl
     }
 }
 
-/* The same columns times as many rows of y, of which `m` counts: what that adds to the sums of the
- * taps [t, t + taps) of the kernel's rows [r, r + rows). */
+/* Multiplies the same columns with as many rows of y, masked by `m`, and adds the products to the
+ * sums of the taps [t, t + taps) of the kernel's rows [r, r + rows). */
 INLINE void correlate_block(ac_dtype dtype, int64_t step, int64_t height, int64_t rows, int64_t t,
                             int64_t taps, bool whole, const ac_conv_rows *f, const void *x,
                             const void *y, __mmask16 m, int64_t j, kernel *sums) {

@@ -20,7 +20,7 @@ static inline __mmask16 between(int64_t begin, int64_t end) {
   return (__mmask16)(lanes(end) & ~(unsigned)lanes(begin));
 }
 
-/* The mask of every second lane of two vectors, whose eight others belong to one half of `m`. */
+/* The mask of every second lane of two vectors. These eight lanes belong to one half of `m`. */
 static inline __mmask16 spread(unsigned m) {
   return (__mmask16)_pdep_u32(m & 0xff, EVEN);
 }

@@ -2,39 +2,40 @@
  *
  * A filling of a patch is what some rows of outputs need of some channels of a source, in float and
  * with its padding in place. Output i and tap t of an axis meet at first + i step + t spacing. So
- * where the step is 1, an output's position in its rows, shifted by a distance that is the tap's
- * alone, is where its factor lies. Larger steps are reduced to that: the source is dealt out into
- * one plane for each residue modulo the step, in which neighbours are neighbouring outputs'. Only
- * residues that a tap has get a plane. For each channel, then, of a filling:
+ * if the step is 1, the factor of an output lies at the output's position in its rows, shifted by a
+ * distance that depends only on the tap. Larger steps are reduced to that: the source is split into
+ * one plane for each residue modulo the step, and neighbours in a plane belong to neighbouring
+ * outputs. Only residues that a tap has get a plane. So a filling has for each channel:
  *
  *   plane of residue 0 | plane of residue 1 | ...
  *     each: sample 0 | sample 1 | ...
  *       each: row 0 | row 1 | ... | row n - 1 | tail, and each row of `stride` floats:
  *         zeros of the padding, values, zeros
  *
- * Rows share their padding: the zeros that end one begin the next, as they are read past its end.
- * All outputs of a sample are then one run over positions row * stride + column; those beyond the
- * last column are computed for nothing, one in 57 for an image of 56 x 56 with a padding of 1.
+ * Rows share their padding: a row is read past its end, so the zeros that end one row begin the
+ * next. All outputs of a sample are then one run over positions row * stride + column. Those beyond
+ * the last column are computed without use: one in 57 for an image of 56 x 56 with a padding of 1.
  *
- * Each value of the source is copied once, a few rows at the seams between regions twice, where a
- * matrix of columns (im2col) would hold it once for every tap.
+ * Each value of the source is copied once, or twice in a few rows between regions. A matrix of
+ * columns (im2col) would hold it once for every tap.
  *
- * Of small images, though, many positions are no outputs: with a padding of 1 an image of 4 x 4 has
- * 19 in its run, or two vectors. Where products with these would take longer than copying every
- * value for every tap, the patch is spread out: it does hold the matrix of columns, one row for
- * each channel and tap, in which the outputs of all samples of a region follow each other without a
- * gap. It is made channel by channel from the planes above.
+ * But small images have many positions that are not outputs: with a padding of 1 an image of 4 x 4
+ * has 19 positions in its run, or two vectors. If products with these would take longer than
+ * copying every value for every tap, the patch is spread out: then it holds the matrix of columns,
+ * one row for each channel and tap, and the outputs of all samples of a region follow each other
+ * without a gap. It is made channel by channel from the planes above.
  *
  * For products of bf16 by the CPU's own instructions an element is a pair of channels instead of a
- * float (product/dot.h). A step of these is one tap of 16 pairs, whose planes lie equally far
- * apart, or 16 rows of a patch that is spread out, as where channels would leave most of a step
- * empty. There an odd channel, which has none to be paired with, has its taps paired with each
- * other. What is missing in a step is zeros.
+ * float (product/dot.h). A step of these is one tap of 16 pairs, with planes that lie equally far
+ * apart. If channels would leave most of a step empty, the patch is spread out, and a step is 16
+ * rows of it. In that case the last channel of an odd number has its taps paired with each other.
+ * Missing elements of a step are zeros.
  *
- * For gradients of weights by these instructions an element is one of bf16, as it is stored. They
+ * For gradients of weights by these instructions an element is one bf16, as it is stored. They
  * multiply pairs along the outputs, at any address, so there is nothing to copy for a tap. Pairs
- * begin at even columns, unless all outputs of a sample are one row: the second of a last one that
- * is odd lies beyond the outputs, but still in memory that is filled, and means nothing.
+ * begin at even columns, unless all outputs of a sample are one row. If their number is odd, the
+ * second of the last pair lies beyond the outputs, but still in memory that is filled, and it is
+ * not used.
  *
  * Bounds: a filling has PATCH_FLOATS elements of 32 bits, or what one channel or one step of pairs
  * needs, and if spread out also one line's planes. */
@@ -43,13 +44,14 @@
 
 #include <string.h>
 
-/* 512 KiB beside as much or less for sums and the weights' current block stay in the second-level
- * cache of current cores, 1 to 2 MiB. Tiles read up to SLACK floats behind the last value. */
+/* 512 KiB, and at most as much for sums and the weights' current block, stay in the second-level
+ * cache of current cores, which has 1 to 2 MiB. Tiles read up to SLACK floats past the last
+ * value. */
 enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 
-/* Of a region of small images: enough for whole tiles, few enough for many channels in a patch. Of
- * few channels in pairs there may be more, as a quarter of a patch has room for: each channel's
- * outputs are then written in longer runs, for which memory is faster. */
+/* Outputs of a region of small images: enough for whole tiles, and few enough for many channels in
+ * a patch. If there are few channels in pairs, there may be as many outputs as fit in a quarter of
+ * a patch: then each channel's outputs are written in longer runs, which is faster. */
 enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128, MOST_SPREAD_PAIRS = 1024 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
@@ -325,7 +327,7 @@ static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int
   for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
-/* A line: a channel, or a pair of which there may be no second one. */
+/* A line: a channel, or a pair, which may lack the second one. */
 static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
                       const ac_conv_region *region, int64_t channel, bool second, char *planes) {
   int64_t bytes = element_bytes(s);
@@ -341,7 +343,8 @@ static void fill_line(const ac_conv_patch *s, const ac_conv_source *source,
     }
 }
 
-/* The rows of one line's taps, or, of an odd channel, of pairs of these. Returns what is behind. */
+/* Writes the rows of one line's taps, or, for an odd channel, of pairs of taps. Returns the place
+ * after them. */
 static float *spread_line(const ac_conv_patch *s, const ac_conv_region *region, bool second,
                           const float *planes, float *to) {
   int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;

@@ -1,7 +1,7 @@
 /* Rows of images into a patch and rows of sums into images. They are often shorter than a vector,
- * so that a call or a loop for the rest would cost more than the row: where the instruction set has
- * masks, all of a row is whole vectors of which some lanes are left out. Every second element, for
- * strides of 2, is a matter of masks too. */
+ * so that a call or a loop for the rest would cost more than the row: if the instruction set has
+ * masks, all of a row is whole vectors with some lanes left out. Masks also pick every second
+ * element, for strides of 2. */
 #include "backend/cpu/conv_masks.h"
 #include "backend/cpu/convert.h"
 
@@ -110,7 +110,7 @@ INLINE __m512i read_halves(const uint16_t *x, int64_t step, __mmask16 m) {
   return _mm512_and_si512(low, _mm512_maskz_loadu_epi16(_pdep_u32(m, 0x55555555), x));
 }
 
-/* Pairs [j, to) of a row whose elements begin and end there; 0 outside. */
+/* Pairs [j, to) of a row with elements from `begin` to `end`; 0 outside. */
 INLINE void read_pairs_masked(const uint16_t *x, int64_t second, int64_t step, int64_t begin,
                               int64_t end, int64_t j, int64_t to, uint32_t *y) {
   for (; j < to; j += LANES) {

@@ -1,5 +1,5 @@
-/* Squares of an image's or of weights' elements turned round, so that samples or channels lie
- * beside each other (conv2d_lanes.c): pairs of bf16, floats, and back what sums have become. */
+/* Turns squares of an image's or of weights' elements round, so that samples or channels are
+ * neighbours (conv2d_lanes.c): pairs of bf16, and floats; and turns sums back. */
 #ifndef AC_BACKEND_CPU_CONV_SQUARE_H
 #define AC_BACKEND_CPU_CONV_SQUARE_H
 

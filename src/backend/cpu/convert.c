@@ -1,11 +1,12 @@
 /* Conversions of storage types (core/half.h says what they are).
  *
- * f16 by the CPU's own instructions, which round, keep NaNs and treat subnormals exactly so.
- * Without them both ways without branches: a normal half is a float with another bias, and a
- * subnormal one comes about in the lowest bits of |x| + 1/2, whose unit is that of a subnormal
- * half, 2^-24.
+ * f16 is converted by the CPU's own instructions, which round, keep NaNs and treat subnormals
+ * exactly as half.h says. Without these instructions, both ways are computed without branches: a
+ * normal half is a float with another bias, and a subnormal half is in the lowest bits of |x| +
+ * 1/2, because the unit of these is that of a subnormal half, 2^-24.
  *
- * bf16 by integer arithmetic everywhere: AVX-512's own instruction flushes subnormals to zero. */
+ * bf16 is converted by integer arithmetic everywhere: AVX-512's own instruction flushes subnormals
+ * to zero. */
 #include "backend/cpu/convert.h"
 #include "core/half.h"
 

@@ -1,5 +1,5 @@
 /* Runs of floats to and from their storage in 16 bits, with the bits of core/half.h. `mark` is
- * ac_run_state.mark_flushed, which concerns f16 alone; `dtype` may be AC_F32 too, for a copy. */
+ * ac_run_state.mark_flushed, which concerns f16 alone; `dtype` may also be AC_F32, for a copy. */
 #ifndef AC_BACKEND_CPU_CONVERT_H
 #define AC_BACKEND_CPU_CONVERT_H
 
@@ -20,7 +20,7 @@ enum { AC_CPU_RUN = 256 };
 /* y += x, rounded once; in 16 bits at most AC_CPU_RUN elements. */
 void ac_cpu_accumulate(ac_dtype dtype, bool mark, const float *x, void *y, int64_t count);
 
-/* Conversion of `rows` rows of `columns`, whose distances in elements are ldx and ldy. */
+/* Converts `rows` rows of `columns`, which are ldx and ldy elements apart. */
 void ac_cpu_widen_rows(ac_dtype dtype, const void *x, int64_t ldx, float *y, int64_t ldy,
                        int64_t rows, int64_t columns);
 void ac_cpu_narrow_rows(ac_dtype dtype, bool mark, const float *x, int64_t ldx, void *y,

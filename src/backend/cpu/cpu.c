@@ -3,12 +3,12 @@
  *
  * When a device is opened, the kernels of the best instruction set that both the build and the CPU
  * have are chosen; ACCRUE_ISA asks for a lower one, for tests: base, v3 or v4 (levels of x86-64),
- * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU whose vectors are
- * that long). ACCRUE_CPU_STREAM=BYTES stands for the size of the last-level cache in deciding what
- * is written past the caches (blocks.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS, for tests, is
- * the work up to which a loop is not shared out among threads; 0: all are shared out.
- * ACCRUE_PRODUCTS=CLASS asks for one way to multiply bf16 (product/dot.h): widened, tiles,
- * vdpbf16ps or bfmmla; what the CPU does not have is emulated, which is slow. */
+ * or base, sve256 or sve512 (AArch64's NEON, and SVE of so many bits, for a CPU with vectors of
+ * that length). ACCRUE_CPU_STREAM=BYTES replaces the size of the last-level cache when the backend
+ * decides what is written past the caches (blocks.c); 0: nothing is. ACCRUE_CPU_SERIAL=ELEMENTS,
+ * for tests, is the largest work for which a loop is not shared out among threads; 0: all loops are
+ * shared out. ACCRUE_PRODUCTS=CLASS asks for one way to multiply bf16 (product/dot.h): widened,
+ * tiles, vdpbf16ps or bfmmla; what the CPU does not have is emulated, which is slow. */
 #include "backend/backend.h"
 
 #include <ctype.h>
@@ -148,7 +148,8 @@ static int default_threads(void) {
   return threads > 0 && threads <= MAX_THREADS ? (int)threads : ac_processor_count();
 }
 
-/* Kernels keep up to 64 KiB beside each other on the stack, and what they call some more. */
+/* Kernels have up to 64 KiB on the stack at once, and the functions that they call a little
+ * more. */
 enum { STACK_BYTES = 128 << 10 };
 
 /* A size as OpenMP's variables say it: a number, and B, K, M or G; without a letter K. */
@@ -230,8 +231,8 @@ static void warn_about_kernels(const ac_blas *blas, const ac_device_desc *desc) 
   desc->log(desc->log_user, AC_LOG_WARNING, line);
 }
 
-/* A child of fork has no thread but the one that forked, and would wait for the others of its team
- * for ever. So that thread gives its team up before it forks, and parent and child make new ones.
+/* After a fork the child has only the thread that forked, and would wait for the others of its team
+ * for ever. So that thread releases its team before it forks, and parent and child make new ones.
  * (LLVM's OpenMP, which has no such function under clang, does it by itself.) */
 #if defined(_OPENMP) && defined(__GNUC__) && __GNUC__ >= 9
 static void give_up_team(void) {

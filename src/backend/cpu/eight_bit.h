@@ -1,7 +1,7 @@
-/* Blocks of 8 bits (core/eight_bit.h) from and to floats, in vectors where an instruction set looks
- * up what differs by decade in registers; a compiler makes several times as many instructions of
- * the plain functions. Codes are the same but for values within rounding of the middle between two.
- */
+/* Converts blocks of 8 bits (core/eight_bit.h) from and to floats. If an instruction set can look
+ * up tables in registers, it finds there what differs by decade, in vectors; compilers need several
+ * times as many instructions for the plain functions. Codes are the same, except for values that
+ * are within rounding of the middle between two codes. */
 #ifndef AC_BACKEND_CPU_EIGHT_BIT_H
 #define AC_BACKEND_CPU_EIGHT_BIT_H
 

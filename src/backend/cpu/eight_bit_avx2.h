@@ -8,8 +8,8 @@
 
 /* Tables of 8 are indexed by the last bits of an exponent, or of a range's number.
  *
- * A code is made a position by its place in the mantissa of a large number. Of a position y in
- * a decade the value is base + slope y. Nine kinds of positions share eight places: with signs one
+ * A code becomes a position by its place in the mantissa of a large number. A position y in a
+ * decade has the value base + slope y. Nine kinds of positions share eight places: with signs one
  * line serves zero and the first value, without them zero and one, which is then off by a rounding.
  *
  * The range of a magnitude x is guessed from its bits, which grow as its logarithm does: it is the
@@ -107,7 +107,7 @@ static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm256_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared. */
+/* Ends a block after all its runs were read and compared. */
 static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   float each[8], most = 0;
   _mm256_storeu_ps(each, r->most);
@@ -134,8 +134,8 @@ static inline __m256i eight_bit_guess(__m256 size) {
 
 /* EIGHT_BIT_STORED values from element i on; without signs none is -0. What is computed is their
  * positions, as floats that are cut to whole ones; with signs, how far codes are from zero's the
- * other way round, from -128 to 127: that of minus one is cut to it. Vectors go abreast: one alone
- * would wait for each of its results. */
+ * other way round, from -128 to 127: that of minus one is cut to it. Several vectors are computed
+ * at once: one alone would wait for each of its results. */
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,
                                    bool is_signed, const float *values) {
   enum { ABREAST = EIGHT_BIT_STORED / EIGHT_BIT_VECTOR };

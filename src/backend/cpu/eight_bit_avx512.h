@@ -8,8 +8,8 @@
 
 /* Tables of 16 are indexed by the last bits of an exponent.
  *
- * A code is made a position by its place in the mantissa of a large number; the exponents of zero
- * and of each decade differ. Of a position y in a decade the value is base + slope y.
+ * A code becomes a position by its place in the mantissa of a large number; the exponents of zero
+ * and of each decade differ. A position y in a decade has the value base + slope y.
  *
  * `turn` is indexed by the exponent of a magnitude x, so by octaves from 2^-23 on. An octave has at
  * most one border, where the next range begins: the sum of x's bits and `turn` has the exponent of
@@ -108,7 +108,7 @@ static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm512_setzero_ps()};
 }
 
-/* Of a block whose runs have all been read and compared. */
+/* Ends a block after all its runs were read and compared. */
 static inline eight_bit_writer eight_bit_end(const eight_bit_reader *r, uint8_t *block) {
   const float most = _mm512_reduce_max_ps(r->most), scale = ac_eight_bit_scale(most);
   memcpy(block + AC_EIGHT_BIT_BLOCK, &scale, sizeof scale);
@@ -122,8 +122,8 @@ static inline void eight_bit_prepare(const eight_bit_writer *w, float values[AC_
 
 /* EIGHT_BIT_STORED values from element i on; without signs none is -0. What is computed is their
  * positions, as floats that are cut to whole ones; with signs, how far codes are from zero's the
- * other way round, from -128 to 127: that of minus one is cut to it. Vectors go abreast: one alone
- * would wait for each of its results. */
+ * other way round, from -128 to 127: that of minus one is cut to it. Several vectors are computed
+ * at once: one alone would wait for each of its results. */
 static inline void eight_bit_store(const eight_bit_tables *t, const eight_bit_writer *w, int i,
                                    bool is_signed, const float *values) {
   enum { ABREAST = EIGHT_BIT_STORED / 16 };

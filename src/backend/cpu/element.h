@@ -11,7 +11,8 @@ static inline size_t ac_element_bytes(ac_dtype dtype) {
   return dtype == AC_U8 ? 1 : dtype == AC_F16 || dtype == AC_BF16 ? 2 : 4;
 }
 
-/* The address of an operand's element; by integers, for it may stand for one that is elsewhere. */
+/* The address of an operand's element. It is computed with integers, because `base` may be a
+ * shifted handle, outside its object. */
 static inline void *ac_element(const void *base, ac_dtype dtype, int64_t index) {
   return (void *)((uintptr_t)base + (uintptr_t)index * ac_element_bytes(dtype));
 }

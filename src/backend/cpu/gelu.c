@@ -16,7 +16,7 @@
 #define TWO_ROOT 1.5957691216057308f /* 2 sqrt(2/pi) */
 #define CUBIC 0.044715f
 
-/* e^-|2u|, given x^2; 0 where x is no number, which shows in products with x alone. */
+/* e^-|2u|, given x^2; 0 if x is NaN, so that only products with x are NaN. */
 static inline float tanh_decay(float x, float square) {
   const float root = TWO_ROOT * 1.4426950408889634f;
   return two_to_minus(x * (root + root * CUBIC * square));

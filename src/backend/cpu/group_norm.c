@@ -1,4 +1,4 @@
-/* A sample's group of channels is a row of neighbours, which one thread normalises: the mean, the
+/* A sample's group of channels is a row of neighbours, and one thread normalises it: the mean, the
  * variance from the centred row, then a pass for each channel.
  *
  * The gradient (formulas in ops/group_norm.c) first sums dy and dy h of each channel of the row

@@ -5,9 +5,8 @@
  *
  * Loops are plain C that the compiler vectorises. Parallel regions are opened here
  * (ac_cpu_parallel, ac_cpu_for), in blocks.c and in planes.c, and nowhere else. They ask for all
- * the threads of the context or are not opened at all: OpenMP keeps one team, and one of another
- * size, or of one thread, would be allocated anew each time. Small work runs in the calling thread.
- */
+ * the threads of the context or are not opened at all: OpenMP keeps one team, and would allocate a
+ * team of another size, or of one thread, anew each time. Small work runs in the calling thread. */
 #ifndef AC_BACKEND_CPU_KERNELS_H
 #define AC_BACKEND_CPU_KERNELS_H
 
@@ -70,8 +69,8 @@ typedef void (*ac_cpu_part)(const ac_cpu_context *context, const ac_op_args *arg
                             int team);
 
 /* Calls `part` in each thread of a team; nested in a caller's region the team may be smaller than
- * asked for. In it OpenBLAS runs in the calling thread alone: it starts no more threads than OpenMP
- * lets the current task. */
+ * asked for. In it OpenBLAS runs only in the calling thread: it does not start more threads than
+ * OpenMP allows the current task. */
 static inline void ac_cpu_parallel(const ac_cpu_context *context, const ac_op_args *args,
                                    ac_cpu_part part) {
 #ifdef _OPENMP
@@ -137,9 +136,9 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 #define ac_cpu_scratch AC_CPU_NAME(ac_cpu_scratch)
 #define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
 
-/* ac_cpu_for with a range function that knows floats alone and fills its outputs in their order:
- * operands of kind s reach it as floats, whatever they are stored in, and outputs that no cache
- * would keep are written past them (blocks.c). */
+/* ac_cpu_for with a range function that knows only floats and fills its outputs in their order: it
+ * gets operands of kind s as floats, whatever they are stored in, and outputs that are too large
+ * for the caches are written past them (blocks.c). */
 void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range);
 

@@ -1,6 +1,6 @@
 /* y = x W + b and its gradients: three matrix products, each split over the threads of one parallel
- * region. Products start from the bias, which costs no pass of its own; its gradient is the column
- * sums of dy. */
+ * region. Products start from the bias, so the bias needs no pass of its own; its gradient is the
+ * column sums of dy. */
 #include "backend/cpu/product/layer.h"
 #include "ops/linear.h"
 

@@ -1,11 +1,11 @@
 /* The output projection fused with softmax cross-entropy, a chunk of rows at a time:
  *   z = x W^T into the workspace | per row loss, z becomes dz | dW += dz^T x | dx = dz W
- * Threads share out the tiles of products and the rows between, and meet where a bar stands. dx may
- * lie in x's place, since its rows are written after dW is done with those of x. Logits are floats
- * whatever x and W are stored in; dz is rounded to bf16 if that is what it is best multiplied in
- * (product/gemm.h), each row in the first half of its logits. Behind the chunk in the workspace
- * stand the row results, which are added up in the order of rows (cross_entropy.h), and each
- * thread's scratch of products. */
+ * Threads share out the tiles of products and the rows between, and wait for each other at each
+ * bar. dx may lie in x's place, because its rows are written after dW is done with those of x.
+ * Logits are floats whatever x and W are stored in; dz is rounded to bf16 if products are best in
+ * that type (product/gemm.h); then each row is in the first half of its logits. After the chunk the
+ * workspace has the row results, which are added up in the order of rows (cross_entropy.h), and
+ * each thread's scratch for products. */
 #include "backend/cpu/cross_entropy.h"
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/layer.h"

@@ -1,5 +1,5 @@
-/* The sums of a loss op: reduced in double, kept as an unevaluated sum of two floats; and losses of
- * samples, whose operands are predictions [B,...], targets and weights[B]?. */
+/* The sums of a loss op: reduced in double, kept as an unevaluated sum of two floats. And losses of
+ * samples: their operands are predictions [B,...], targets and weights[B]?. */
 #ifndef AC_BACKEND_CPU_LOSS_H
 #define AC_BACKEND_CPU_LOSS_H
 

@@ -1,12 +1,12 @@
 /* Muon's step (formulas in ops/muon.h): a pass over the gradient for the momentum, products that a
- * team shares out, and a pass over the parameter. The workspace, each part from a line on:
+ * team shares out, and a pass over the parameter. The workspace; each part begins at a cache line:
  *
  *   | this layout | squares of the update, by block | X | next X | A | polynomial of A | scratch |
  *
- * An iteration is three products, of which the last two begin from copies: A^2 from A, and the next
- * X from X. A and A^2 are symmetric: what lies above their diagonal is copied from below. The
- * matrices are in f32, or in bf16 where that is asked for and the CPU multiplies it; sums are in
- * f32, and each is rounded once. */
+ * An iteration is three products. The last two add to copies: A^2 to a copy of A, and the next X to
+ * a copy of X. A and A^2 are symmetric: what lies above their diagonal is copied from below. The
+ * matrices are in f32, or in bf16 if that is asked for and the CPU multiplies it; sums are in f32,
+ * and each is rounded once. */
 #include "ops/muon.h"
 
 #include "backend/cpu/product/gemm.h"

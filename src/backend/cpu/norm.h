@@ -14,7 +14,7 @@ typedef struct row_scale {
   float mean, inverse; /* 1 / std */
 } row_scale;
 
-/* Of a row whose sum or squares are beyond floats. */
+/* For a row with a sum or squares that are too large for a float. */
 static inline row_scale large_row_scale(const float *x, int64_t n) {
   double sum = 0, squares = 0;
   for (int64_t j = 0; j < n; j++) sum += (double)x[j];
@@ -64,8 +64,8 @@ static inline __attribute__((always_inline)) void fetch_group(const ac_operand *
   }
 }
 
-/* Columns [begin, begin + width) of the gradients of an op on dy, x and statistics, of which it has
- * `kept` for each row. `add` is a constant where this is inlined. */
+/* Columns [begin, begin + width) of the gradients of an op on dy, x and statistics; there are
+ * `kept` statistics for each row. `add` is a constant where this is inlined. */
 static inline __attribute__((always_inline)) void sum_strip(const ac_op_args *args, int64_t begin,
                                                             int64_t width, int outputs, int kept,
                                                             add_rows add) {

@@ -1,6 +1,6 @@
 /* The pass over the gradients at the end of a window, and the updates (formulas in
- * ops/optimizer.h). Each update is one fused pass, bound by memory; it writes the working copy of
- * the parameters too, and what is kept in 8 bits (core/eight_bit.h), a block at a time. */
+ * ops/optimizer.h). Each update is one fused pass, bound by memory. It also writes the working copy
+ * of the parameters, and state in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/update.h"
 #include "backend/cpu/vector_math.h"

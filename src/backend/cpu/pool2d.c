@@ -1,6 +1,6 @@
 /* Pooling, plane by plane. Forward, each tap of the window runs over a row of outputs; the outputs
- * whose tap lies inside the image are found beforehand, so padding costs nothing. The gradient of
- * the largest element looks for it anew in each window. */
+ * that have the tap inside the image are found first, so padding costs nothing. The gradient of the
+ * largest element looks for it anew in each window. */
 #include "backend/cpu/planes.h"
 #include "backend/cpu/reduce.h"
 #include "ops/pool2d.h"
@@ -21,7 +21,7 @@ static int64_t clamp(int64_t x, int64_t most) {
   return x < 0 ? 0 : ac_min(x, most);
 }
 
-/* The outputs [*first, *last) whose tap t lies inside the image. */
+/* The outputs [*first, *last) that have tap t inside the image. */
 static void inside(const axis *a, int64_t t, int64_t *first, int64_t *last) {
   int64_t before = a->padding - t, within = a->size + a->padding - t;
   *first = before > 0 ? clamp(ac_ceil_div(before, a->stride), a->outputs) : 0;

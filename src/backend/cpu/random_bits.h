@@ -1,9 +1,9 @@
 /* Philox 4x32-10 (core/random.h), 16 blocks at a time, as the halves of words that dropout takes.
  *
- * A round needs the whole 64 bits of 32 x 32-bit products. For AVX2 and AVX-512 compilers make such
- * loops out of full 64-bit multiplications, six times slower than the instruction that multiplies
- * the low halves of 64-bit lanes; so that is named here, and the state kept in such lanes, whose
- * high halves may hold anything. For other instruction sets the loop is left to the compiler, which
+ * A round needs the whole 64 bits of 32 x 32-bit products. For AVX2 and AVX-512 compilers use full
+ * 64-bit multiplications in such loops. These are six times slower than the instruction that
+ * multiplies the low halves of 64-bit lanes, so that instruction is named here, and the state is
+ * kept in such lanes; their high halves may hold anything. For other instruction sets the compiler
  * finds NEON's and SVE's widening products by itself. */
 #ifndef AC_BACKEND_CPU_RANDOM_BITS_H
 #define AC_BACKEND_CPU_RANDOM_BITS_H
@@ -22,8 +22,8 @@ enum { AC_CPU_RANDOM_LANES = 8 };
 typedef uint64_t random_lanes __attribute__((vector_size(64)));
 #define RANDOM_LANE_NUMBERS ((random_lanes){0, 1, 2, 3, 4, 5, 6, 7})
 #define RANDOM_MULTIPLY(a, b) ((random_lanes)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
-/* High halves into low ones, and low ones into high ones: shuffles, which run beside the products
- * where shifts would wait for them. */
+/* High halves into low ones, and low ones into high ones. These are shuffles, which run at the same
+ * time as products; shifts would wait for these. */
 #define RANDOM_HIGH(a) ((random_lanes)_mm512_shuffle_epi32((__m512i)(a), _MM_PERM_DDBB))
 #define RANDOM_JOIN(low, high) \
   ((random_lanes)_mm512_mask_shuffle_epi32((__m512i)(low), 0xaaaa, (__m512i)(high), _MM_PERM_CCAA))

@@ -5,7 +5,7 @@
 #include "backend/cpu/norm.h"
 #include "ops/rms_norm.h"
 
-/* Of a row whose squares are beyond floats. */
+/* For a row with squares that are too large for a float. */
 static float large_row_inverse(const float *x, int64_t n) {
   double squares = 0;
   for (int64_t j = 0; j < n; j++) squares += (double)x[j] * (double)x[j];

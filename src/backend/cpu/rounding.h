@@ -11,7 +11,7 @@ static inline random_mask rounding_of(const ac_op_args *args, uint32_t stream) {
   return random_mask_of(args->run->seed ^ args->name_hash, args->run->update, stream);
 }
 
-/* Elements [first, first + count), of which x and y hold the first. */
+/* Elements [first, first + count); x and y point to the first of them. */
 static inline void round_by_chance(const random_mask *mask, uint32_t sample, int64_t first,
                                    int64_t count, const float *x, uint16_t *y) {
   uint16_t bits[AC_CPU_RANDOM_HALVES];

@@ -42,9 +42,9 @@ static inline void ac_cpu_stream_fence(void) {
 #endif
 }
 
-/* Elements [first, last) of a range function for single elements, whose first output begins with a
- * cache line, a line at a time; the range function is inlined with that constant count, so that its
- * results go from registers to memory. The first `inputs` operands are fetched ahead. */
+/* Elements [first, last) of a range function for single elements, a cache line at a time; the first
+ * output is at the beginning of a line. The range function is inlined with that constant count, so
+ * that its results go from registers to memory. The first `inputs` operands are fetched ahead. */
 static inline __attribute__((always_inline)) void
 ac_cpu_stream(const ac_op_args *args, int64_t first, int64_t last, ac_cpu_range range, int inputs) {
   _Alignas(64) float results[AC_CPU_LINE];

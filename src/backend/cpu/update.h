@@ -88,7 +88,7 @@ static inline void stepped_range(const ac_op_args *args, int64_t first, int64_t 
   stepped_part(&b, first, last, range);
 }
 
-/* What only reads parameter or gradient goes by runs of so many elements at most, */
+/* What only reads parameter or gradient works on runs of at most so many elements, */
 static inline int64_t stepped_run(const ac_op_args *args) {
   return is_stepped_by_blocks(args) ? AC_CPU_STEPPED : INT64_MAX;
 }
@@ -131,7 +131,7 @@ static inline stepped_lines lines_of(const ac_op_args *args, int states, int64_t
 
 /* Starts to read elements [i, i + EIGHT_BIT_RUN) of a block that is stepped soon: memory is then
  * read while formulas are computed. Inlined always: gcc drops calls of functions that only
- * prefetch, as if they did nothing. What lies behind the end is no error. */
+ * prefetch, as if they did nothing. Reading past the end is not an error. */
 __attribute__((always_inline)) static inline void prefetch_run(const stepped_lines *s, int states,
                                                                int64_t i) {
   for (int64_t e = i; e < i + EIGHT_BIT_RUN; e += AC_CPU_LINE) {
@@ -141,8 +141,8 @@ __attribute__((always_inline)) static inline void prefetch_run(const stepped_lin
   }
 }
 
-/* A block that is stepped: as floats in place, or copies of what is not f32 or not whole, which is
- * zero behind the end. */
+/* A block that is stepped: floats in place, or copies of what is not f32 or not whole; a copy has
+ * zeros after the end. */
 typedef struct stepped_codes {
   _Alignas(64) float kept[AC_CPU_STATES][AC_EIGHT_BIT_BLOCK];
   _Alignas(64) float copies[2][AC_EIGHT_BIT_BLOCK];
@@ -194,12 +194,13 @@ static inline void block_store(const stepped_codes *s, const ac_op_args *args, i
                   ac_element(w->data, w->dtype, s->at), s->count);
 }
 
-/* Blocks of 8 bits, each in one go from memory and back, a run of elements at a time: with vectors
- * a run is decoded, stepped and compared in registers, as formulas are inlined with that constant
- * count. Beside it goes the block before: its second formula, and its codes, for its scale is known
- * by then. So the CPU always has work that does not wait. A block of zeros goes before the first
- * and behind the last, as for each run a condition would cost more. `attributes` are the caller's
- * own copy, which no store changes as far as a compiler can tell. */
+/* Blocks of 8 bits. Each is read and written once, a run of elements at a time: with vectors a run
+ * is decoded, stepped and compared in registers, because formulas are inlined with that constant
+ * count. At the same time the block before is finished: its second formula, and its codes, because
+ * its scale is known by then. So the CPU always has work that does not wait. There is a block of
+ * zeros before the first and after the last, because a condition for each run would cost more.
+ * `attributes` are a copy of the caller's, so that the compiler knows that no store changes
+ * them. */
 __attribute__((always_inline)) static inline void
 ac_cpu_step_blocks(const ac_op_args *args, const void *attributes, int states, ac_cpu_formula *step,
                    ac_cpu_formula *then, int64_t first, int64_t last) {
@@ -268,8 +269,8 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
                         ac_cpu_range blocks);
 
 /* The kernel of an op that is the formula NAME_step and nothing else. Blocks of 8 bits may have it
- * as two, `step` and `then`, which runs some elements later: roots and quotients take long, and are
- * then made beside what does not wait for them. If not, `then` is NULL. */
+ * as two, `step` and `then`; `then` runs some elements later. Roots and quotients take long, and
+ * other work is done meanwhile. If there is only one formula, `then` is NULL. */
 #define AC_CPU_OPTIMIZER(name, states, step, then)                                          \
   static void name##_f32(const ac_op_args *args, int64_t first, int64_t last) {             \
     ac_cpu_step_floats(args, states, name##_step, first, last);                             \

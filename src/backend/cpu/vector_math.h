@@ -3,11 +3,11 @@
  * exponential: e^x = 2^n e^r with r in [-ln 2 / 2, ln 2 / 2] and a polynomial of degree 6 for e^r,
  * fitted to a relative error of 3e-9; with rounding the result is within 2 units in the last place.
  * For x <= 88; what is below 2^-126.5 becomes 0, NaN stays NaN. Positive arguments are not needed:
- * sigmoids and softmax are written with arguments of one sign, which spares a bound here.
+ * sigmoids and softmax are written with arguments of one sign, so no upper bound is needed here.
  *
- * two_to_minus: 2^-|x| likewise, with a polynomial of degree 6 fitted to 2.6e-9; of a NaN it makes
- * 0. Its argument needs no reduction: where constants can take in the factor log2 e, that is
- * fewer operations.
+ * two_to_minus: 2^-|x| likewise, with a polynomial of degree 6 fitted to 2.6e-9; for a NaN it gives
+ * 0. Its argument needs no reduction: if constants can include the factor log2 e, that saves
+ * operations.
  *
  * inverse: 1 / d for d in [1, 2] without a division, which takes as long as a dozen other
  * operations: a parabola, off by at most 1/99 (by T3, the cubic Chebyshev polynomial, d p(d) = 1 +
@@ -48,7 +48,8 @@ static inline float exponential(float x) {
 }
 
 static inline float two_to_minus(float x) {
-  /* Of floats with a sign the smaller are larger as integers, whose minimum is one instruction. */
+  /* The smaller of two negative floats is the larger one as an integer; the minimum of integers is
+   * one instruction. */
   uint32_t bits = ac_float_bits(x) | 0x80000000u, least = ac_float_bits(-127.0f);
   float y = ac_float_from_bits(bits < least ? bits : least);
   float shifted = y + ROUND_TO_POWER;

@@ -38,7 +38,7 @@ INLINE void transform_image(const vector d[4], vector v[4]) {
   v[3] = minus(d[1], d[3]);
 }
 
-/* One vector of windows, whose elements are PANEL apart. */
+/* One vector of windows. Their elements are PANEL apart. */
 INLINE void transform_window(const float *window, float *to, int64_t points) {
   vector rows[4][4], column[4], v[4];
 #pragma GCC unroll 4

@@ -1,6 +1,6 @@
-/* What convolutions of 3 x 3 are made of that are computed by tiles of 2 x 2 outputs, after
- * Winograd: F(2 x 2, 3 x 3) of Lavin and Gray, arXiv 1509.09308. A tile takes 16 products for each
- * pair of channels in place of 36.
+/* The parts of convolutions of 3 x 3 that are computed by tiles of 2 x 2 outputs, after Winograd:
+ * F(2 x 2, 3 x 3) of Lavin and Gray, arXiv 1509.09308. A tile takes 16 products for each pair of
+ * channels instead of 36.
  *
  *   y  = A' [(G g G') (B' d B)] A      d: the 4 x 4 window of the tile, g: the kernel
  *   dg = G' [(A dy A') (B' d B)] G     summed over tiles before the outer transforms
@@ -15,8 +15,8 @@
  * Over all channels each point is a matrix product. The tiles of all images, one after the other,
  * are its columns, or what it sums over.
  *
- * A value that is not finite reaches all outputs of its windows, and others of their tiles become
- * NaN. The same holds of the gradients. */
+ * A value that is not finite reaches all outputs of its windows, and other outputs of their tiles
+ * become NaN. The same is true of the gradients. */
 #ifndef AC_BACKEND_CPU_WINOGRAD_H
 #define AC_BACKEND_CPU_WINOGRAD_H
 
@@ -64,15 +64,15 @@ typedef struct ac_winograd_windows {
   int64_t points, panels, channels;
 } ac_winograd_windows;
 
-/* The windows of channels [channel, channel + channels) in tiles [first, first + count), of which
- * the first in an image begins `padding` before it; those that a last panel lacks are zero. */
+/* The windows of channels [channel, channel + channels) in tiles [first, first + count). The first
+ * tile of an image begins `padding` before the image. Tiles that the last panel lacks are zero. */
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
                         int64_t channel, int64_t channels, int64_t first, int64_t count,
                         const ac_winograd_windows *windows);
 
-/* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights
- * [rows, depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. Up to a multiple of vectors there
- * are zeros behind the last k. */
+/* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights [rows,
+ * depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. After the last k there are zeros, up to
+ * a multiple of vectors. */
 void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_t points,
                          int64_t stride, int thread, int team);
 

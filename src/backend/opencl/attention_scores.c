@@ -4,12 +4,12 @@
  *   s = q k^T          p = softmax(scale s) u, in bf16     y = p v
  *   s = q k^T, dy v^T  p and e, in bf16                    dq = e k, dk = e^T q, dv = p^T dy
  *
- * Of queries up to one the keys up to it are taken. Where the queries of a head are several blocks,
- * the last block comes first and sums of dk and dv are kept in float until the first has been
- * added.
+ * A block of queries uses the keys up to its last query. If the queries of a head are several
+ * blocks, the last block comes first, and sums of dk and dv are kept in float until the first block
+ * is added.
  *
- * In f16 e would be as large as the loss scale and as small as weights are: it is left to the
- * kernels that keep it in registers.
+ * In f16 the values of e would be as large as the loss scale and as small as weights, so f16 is
+ * left to the kernels that keep e in registers.
  *
  * Workspace, for fewer samples never more, with lines of `pitch` keys:
  *   attention      | s [pairs, rows, pitch] float | p likewise, bf16 |
@@ -92,7 +92,7 @@ static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
   return b;
 }
 
-/* Those from `pair` on; false behind the last. */
+/* Takes the pairs from `pair` on; false after the last. */
 static bool take_pairs(block *b, int64_t pair) {
   const int64_t heads = b->s->heads;
   if (pair >= pairs_of(b->s)) return false;
@@ -121,7 +121,7 @@ typedef struct matrix {
   bool is_float;
 } matrix;
 
-/* Position `row` and those behind it of each head in [samples, positions, width], from that column
+/* Position `row` and those after it, of each head in [samples, positions, width], from that column
  * on. */
 static matrix of_heads(const block *b, const void *data, int64_t width, int64_t column,
                        int64_t row) {

@@ -1,16 +1,16 @@
-/* One context for all that is open on a piece of hardware, and what CLBlast keeps.
+/* One context for all devices that are open on a piece of hardware, and what CLBlast keeps.
  *
  * CLBlast compiles a program for each context and keeps it, and thereby the context, until its
- * cache is cleared, which it can do only for all contexts at once. So a context lives on when its
- * last device is closed, for a device that is opened on the same hardware later; with the last
- * device of all, the cache is cleared and all contexts go. No device loses a program that it may
- * still want.
+ * cache is cleared, which it can do only for all contexts at once. So a context stays when its last
+ * device is closed, for a device that is opened on the same hardware later. When the last device of
+ * all is closed, the cache is cleared and all contexts are released. No device loses a program that
+ * it may still need.
  *
- * After some errors nothing more can be done in a context. One that failed is not handed out again;
- * it goes with its last device, and the hardware's next device has another. Beside these there are
- * never more contexts than pieces of hardware.
+ * After some errors a context cannot be used any more. A failed context is not given to another
+ * device; it is released with its last device, and the hardware's next device gets a new one.
+ * Without failed ones there are never more contexts than pieces of hardware.
  *
- * CLBlast's cache belongs to the process, and so does this list, behind a lock. */
+ * CLBlast's cache belongs to the process, and so does this list; a lock protects it. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>

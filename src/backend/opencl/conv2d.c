@@ -1,11 +1,11 @@
-/* Convolution and its gradients: products that read images where they lie (cl/conv2d.cl), with
- * kernels of their own where each group has one input channel.
+/* Convolution and its gradients: products that read images directly (cl/conv2d.cl), with separate
+ * kernels if each group has one input channel.
  *
  * The weight gradient sums over all positions of all images, so these are cut into chunks, enough
  * of them to fill a device while their partial sums stay small. Workspace: at most PARTIAL_BYTES,
  * or one set of partial sums.
  *
- * In 16 bits a matrix unit multiplies where there is one and channels are enough
+ * In 16 bits a matrix unit multiplies, if there is one and there are enough channels
  * (conv2d_columns.c). */
 #include "backend/opencl/conv2d.h"
 
@@ -52,8 +52,8 @@ static ac_cl_tile tile_of(const ac_opencl *cl, const product *p) {
   return t;
 }
 
-/* The image that taps are taken from, of `in` channels a group, and the one whose positions are
- * counted, of `out`. */
+/* The image that taps are taken from, with `in` channels a group, and the image that positions are
+ * counted in, with `out`. */
 typedef struct images {
   const ac_operand *taps, *positions;
   int64_t in, out;

@@ -6,7 +6,7 @@
 #include "backend/opencl/opencl.h"
 #include "ops/conv2d.h"
 
-/* The convolution whose gradient it may be: x [images, in], y [images, out], W. */
+/* The convolution that it is, or is a gradient of: x [images, in], y [images, out], W. */
 typedef struct ac_cl_conv2d {
   const ac_conv2d_attributes *attributes;
   const ac_operand *x, *y;

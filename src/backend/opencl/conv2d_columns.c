@@ -1,21 +1,21 @@
-/* Convolutions by matrix units: products of matrices whose factors are spread out in memory (also
- * known as im2col), some positions at a time. In images x[n,g,c], y[n,g,o] of groups g of channels,
- * for all groups at once:
+/* Convolutions by matrix units: products of matrices with factors that are spread out in memory
+ * (im2col), some positions at a time. In images x[n,g,c], y[n,g,o] of groups g of channels, for all
+ * groups at once:
  *
  *   y[o, position]   = W[o, tap]   columns of x[tap, position]
  *   dx[c, position]  = W'[c, tap]  columns of dy[tap, position]    W'[g,c,o,r,t] = W[g,o,c,r,t]
  *   dW[o, tap]      += dy[o, position] columns of x[tap, position]^T
  *
- * where C's positions are pixels of whole images, as they lie (gemm.h). dW's sums over positions
- * are cut into chunks of CHUNK, for some of which at a time there are partial sums, so that there
- * are enough work-groups; sum after sum is added to these.
+ * where C's positions are pixels of whole images, in their order in memory (gemm.h). dW's sums over
+ * positions are cut into chunks of CHUNK, so that there are enough work-groups. There are partial
+ * sums for some chunks at a time; the sums of later chunks are added to these.
  *
  * Workspace, for a smaller batch never more:
  *   y   | columns |
  *   dx  | W' | columns |
  *   dW  | partial sums [slots, |W|], if there is more than one slot | columns | dy's columns |
- * Columns are ac_cl_unit_space at most, or 64 positions of them; W' is as large as W. Where the
- * unit is emulated, which is for tests, chunks are shorter, so that small images have several. */
+ * Columns have at most ac_cl_unit_space bytes, or 64 positions; W' is as large as W. If the unit is
+ * emulated, which is for tests, chunks are shorter, so that small images have several. */
 #include "backend/opencl/conv2d.h"
 
 #include "backend/opencl/product/gemm.h"
@@ -62,7 +62,7 @@ static int64_t most_positions(const ac_opencl *cl, const ac_cl_conv2d *s, int64_
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
-/* Of which image, found how; of positions of `positions`. */
+/* Columns of an image: which one, and how they are found; for positions of `positions`. */
 typedef struct columns {
   const ac_cl_conv2d *s;
   const ac_operand *from, *positions;
@@ -93,7 +93,7 @@ static columns columns_of_dy(const ac_cl_conv2d *s) {
 
 /* ---- y and dx -------------------------------------------------------------------------------- */
 
-/* The product whose C is images; m channels a group, k taps. */
+/* The product with images as C; m channels a group, k taps. */
 static ac_cl_product product_of_images(const columns *c, int64_t m) {
   const int64_t groups = c->s->attributes->groups, pixels = pixels_of(c->positions);
   return (ac_cl_product){.batched = groups > 1,

@@ -65,7 +65,7 @@ static void make_lock(void) {
  * that asks meanwhile. */
 static int list_devices(entry list[MAX_DEVICES]) {
   ac_call_once(&listing.made, make_lock);
-  if (!listing.lock) return 0; /* as there is no memory for anything else */
+  if (!listing.lock) return 0; /* there is no memory for anything else either */
   ac_monitor_lock(listing.lock);
   const int count = list_all(list);
   ac_monitor_unlock(listing.lock);

@@ -11,9 +11,10 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_OPERAND(*y), AC_CL_LONG(ids->count), AC_CL_LONG(ac_columns(table)));
 }
 
-/* Each id is compared with those behind it until it comes again. A launch compares some 2^35 times,
- * or what one work-group does: tenths of a second of a small GPU, as drivers of displays end what
- * takes seconds. A test that has fewer items along a dimension has fewer in a launch, too. */
+/* Each id is compared with those after it until it comes again. A launch makes about 2^35
+ * comparisons, or those of one work-group: tenths of a second on a small GPU, because drivers of
+ * displays end a launch that takes seconds. A test with fewer items along a dimension also has
+ * fewer in a launch. */
 static ac_status make_chain(ac_opencl *cl, const ac_operand *ids, const ac_cl_argument *chain,
                             const ac_cl_argument *marks) {
   const int64_t most = 16 * cl->most_items, n = ids->count,

@@ -32,9 +32,9 @@ const char *ac_cl_error_name(cl_int error) {
   }
 }
 
-/* Errors that stay: of a device that is gone or was reset, and of kernels that went wrong, which
- * drivers report in codes of their own too. Some are also returned for less; a context too many
- * does little harm. */
+/* Errors that stay: the device is gone or was reset, or a kernel failed, which some drivers report
+ * in their own codes. Some of these codes are also returned for smaller failures; then a new
+ * context is made without need, which does little harm. */
 static bool may_last(cl_int error) {
   switch (error) {
   case CL_DEVICE_NOT_AVAILABLE:

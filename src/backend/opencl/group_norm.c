@@ -25,7 +25,7 @@ static ac_cl_chunks chunks_of(const ac_channels *shape) {
   return (ac_cl_chunks){shape->samples, 1};
 }
 
-/* These sums, and the two means of each row behind them. */
+/* These sums, and after them the two means of each row. */
 static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
   (void)cl;
   const ac_channels shape = ac_channels_of(&args->in[0]);

@@ -1,7 +1,7 @@
 /* Finding kernels and queueing them. A kernel object is made once and kept; in an in-order queue
  * driven by one thread its arguments can be set anew for every launch. The table is searched by a
- * 64-bit hash of file, options and name: with some hundred kernels two of them meet with a
- * probability of 2^-50. */
+ * 64-bit hash of file, options and name: with a few hundred kernels two of them have the same hash
+ * with a probability of 2^-50. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>

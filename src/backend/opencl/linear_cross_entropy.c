@@ -1,6 +1,6 @@
 /* The output projection fused with softmax cross-entropy, a chunk of rows at a time:
  *   z = x W^T | rows' losses | sums += | z becomes dz | dW += dz^T x | dx = dz W
- * dx may lie in x's place, since its rows are written after dW is done with those of x.
+ * dx may lie in x's place, because its rows are written after dW is done with those of x.
  *
  * The chunk lies at the workspace's end, since CLBlast wants its own memory at the beginning:
  *
@@ -9,9 +9,9 @@
  *
  * No product runs between the rows' losses and dz. z is float whatever the storage, and so is dz
  * unless storage is bf16 and the device's matrix unit takes all three products: then dz is rounded
- * to bf16, once, each row in the first half of its logits, whose rows begin at multiples of 16
- * bytes, which the unit reads faster. With f16 it stays float, since its largest values are the
- * loss scale, which f16 may not hold, and most are far smaller. */
+ * to bf16, once, each row in the first half of its logits. Its rows begin at multiples of 16 bytes,
+ * because the unit reads these faster. With f16 dz stays float: its largest values are the loss
+ * scale, which may be too large for f16, and most values are far smaller. */
 #include "ops/linear_cross_entropy.h"
 
 #include "backend/opencl/cross_entropy.h"
@@ -142,7 +142,7 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
   return args->out[0].count ? ac_cl_gemm(cl, &input, args->workspace) : AC_OK;
 }
 
-/* The last chunk may be shorter, which can mean other kernels; so it is prepared too. */
+/* The last chunk may be shorter and need other kernels, so it is also prepared. */
 static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
   bool narrow;
@@ -158,8 +158,8 @@ static uint64_t larger(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
-/* Of the first chunk, as if it began within x and dx like the ones behind it. How dz is stored
- * changes none of it: CLBlast takes no product beside 16-bit storage. */
+/* The workspace of the first chunk, as if it began within x and dx like the later ones. It does not
+ * depend on how dz is stored: CLBlast takes no product with 16-bit storage. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   chunk c = chunk_of(args, false, 0);
   c.first = c.first_logit = ALIGNMENT;

@@ -1,10 +1,11 @@
-/* OpenCL without linking its loader, for a self-contained program: it has to start where there is
- * none.
+/* OpenCL without linking its loader, for a self-contained program: it must also start on machines
+ * without a loader.
  *
  * Every function of OpenCL that we or CLBlast call is defined here and passes its arguments on to
- * the one of libOpenCL, which clGetPlatformIDs opens. Without it that reports no platform, as a
- * loader without drivers would. All others want an object that only a platform leads to, so they
- * are called with a loader alone. What is missing in the list fails to link. */
+ * the one of libOpenCL, which clGetPlatformIDs opens. If there is no libOpenCL, clGetPlatformIDs
+ * reports no platform, like a loader without drivers. All other functions need an object that comes
+ * from a platform, so they are only called if there is a loader. A function that is missing in the
+ * list fails to link. */
 #include "backend/opencl/opencl.h"
 
 #include <string.h>

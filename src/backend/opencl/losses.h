@@ -8,7 +8,7 @@
 ac_status ac_cl_sum_losses(ac_opencl *cl, const void *rows, int64_t n, const ac_operand *sums,
                            bool add);
 
-/* Losses of samples, whose operands are predictions [B,...], targets and weights[B]?: their kernels
+/* Losses of samples: their operands are predictions [B,...], targets and weights[B]?. Their kernels
  * leave such rows in the workspace, one for each sample. In the gradient what comes before the
  * elements is multiplied with `factor` over the elements of a sample. */
 uint64_t ac_cl_sample_losses_workspace(ac_opencl *cl, const ac_op_args *args);

@@ -1,10 +1,10 @@
-/* Host memory that moves to and from the device beside what is computed: two more queues, one for
- * each direction, and the order between them.
+/* Host memory that moves to and from the device while it computes: two more queues, one for each
+ * direction, and the order between them.
  *
  * The memory is a buffer that the driver keeps on the host (CL_MEM_ALLOC_HOST_PTR), mapped as long
  * as it lives: drivers of GPUs pin it, so that it is transferred at the speed of the link and the
- * program does not wait. What is larger than the largest buffer is the program's own memory, which
- * drivers transfer through pinned memory of theirs. */
+ * program does not wait. If it is larger than the largest buffer, it is the program's own memory;
+ * drivers transfer that through their own pinned memory. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>

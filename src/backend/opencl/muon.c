@@ -1,12 +1,12 @@
-/* Muon's step. Where factors in bf16 are asked for and the device has a matrix unit that multiplies
- * them, X, A and the polynomial are bf16, of the products' sums in f32 each is rounded once, and
- * the workspace is, each part from a multiple of ALIGNMENT bytes on:
+/* Muon's step. If factors in bf16 are asked for and the device has a matrix unit that multiplies
+ * them, X, A and the polynomial are bf16, and each of the products' sums in f32 is rounded once.
+ * The workspace then is, with each part at a multiple of ALIGNMENT bytes:
  *
  *   | sums of squares, by group | X | next X | A | polynomial of A |
  *
- * An iteration is three products there: A, the polynomial without its first term, and the next X,
- * to which the first term adds X. Else all is f32, the polynomial is (c A + b) A + a, and CLBlast
- * wants its own memory at the beginning:
+ * There an iteration is three products: A, the polynomial without its first term, and the next X;
+ * the first term adds X to that. Otherwise all is f32, the polynomial is (c A + b) A + a, and
+ * CLBlast needs its own memory at the beginning:
  *
  *   | a product's temporary | sums of squares, by group | X | next X | A | c A + b | polynomial |
  */

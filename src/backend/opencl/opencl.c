@@ -1,8 +1,8 @@
 /* The OpenCL backend: its table, opening a device, memory and transfers.
  *
- * One in-order queue a device, and two more where something moves beside it (moves.c). Chunks are
- * buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever is queued
- * on different views of one chunk runs in the order of the calls. */
+ * A device has one in-order queue, and two more if something moves while it computes (moves.c).
+ * Chunks are buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever
+ * is queued on different views of one chunk runs in the order of the calls. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>
@@ -167,8 +167,8 @@ static ac_status opencl_examine(int index, ac_device_info *info) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers say CL_OUT_OF_RESOURCES of a device whose memory is full too, which leaves nothing
- * unusable. */
+/* Drivers also return CL_OUT_OF_RESOURCES if a device's memory is full; then the context is still
+ * usable. */
 static ac_status allocation_failure(const ac_opencl *cl, cl_int error, uint64_t bytes) {
   char text[32];
   const char *name = ac_cl_error_name(error);
@@ -199,9 +199,9 @@ static ac_status opencl_allocate(void *state, uint64_t bytes, void **chunk) {
   return allocation_failure(cl, error, bytes);
 }
 
-/* NVIDIA's driver (580) crashes where one of several sub-buffers of a buffer is released before
- * those that were made later. So a view that is given back stays until all later ones of its chunk
- * are given back, too. */
+/* NVIDIA's driver (580) crashes if one of several sub-buffers of a buffer is released before those
+ * that were made later. So a released view stays until all later ones of its chunk are also
+ * released. */
 typedef struct ac_cl_view {
   cl_mem buffer;
   void *chunk;

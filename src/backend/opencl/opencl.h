@@ -1,4 +1,5 @@
-/* The OpenCL backend's inside: the state of an open device, and how an op's file launches kernels.
+/* Internals of the OpenCL backend: the state of an open device, and how an op's file launches
+ * kernels.
  *
  * An op is an entry of its file (ac_cl_op). Its functions `run` and `run_joined` list the launches,
  * and serve `prepare` as well: while preparing, launches compile their kernel and stop there, so
@@ -32,7 +33,7 @@ typedef struct ac_opencl {
   cl_command_queue queue; /* in order */
   cl_command_queue moving[AC_QUEUE_COUNT]; /* to and from the host; NULL: nothing moves */
   ac_device_info info;
-  uint64_t identity; /* hash of what a compiled program depends on beside its source */
+  uint64_t identity; /* hash of what a compiled program depends on, without its source */
   int group;         /* work-group size of elementwise kernels: 256, or 64 if those are too large */
   bool cpu;          /* the device is one */
   bool rounds_division; /* it is a GPU that divides and takes roots in f32 exactly, if told to */
@@ -76,7 +77,7 @@ int ac_cl_device_count(void);
 void ac_cl_device_explain(char *text, size_t size);
 ac_status ac_cl_device_describe(int index, ac_device_info *info);
 
-/* Whether the name stands in its list. */
+/* Whether the name is in the device's list. */
 bool ac_cl_has_extension(cl_device_id device, const char *name);
 
 /* The device at `index` of the stable order, GPUs first. */
@@ -89,7 +90,7 @@ ac_status ac_cl_device_at(int index, cl_platform_id *platform, cl_device_id *dev
  * time it was acquired, when what was made in it is. From any thread. */
 ac_status ac_cl_context_acquire(cl_platform_id platform, cl_device_id device, cl_context *context);
 void ac_cl_context_release(cl_context context);
-/* It is of no more use: those who ask from now on get another. */
+/* Marks a context as failed: later devices get another one. */
 void ac_cl_context_failed(cl_context context);
 
 /* ---- error.c --------------------------------------------------------------------------------- */
@@ -116,9 +117,9 @@ void ac_cl_release_moves(ac_opencl *cl);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* A kernel of cl/FILE.cl with these options, whose program is in memory, in the disk cache or yet
- * to be compiled. A program from the disk that has no such kernel is compiled. Of the kernel itself
- * *error says why there is none. */
+/* A kernel of cl/FILE.cl with these options. Its program is in memory, or in the disk cache, or is
+ * compiled now. A program from the disk that does not have this kernel is compiled. If the kernel
+ * itself cannot be made, *error says why. */
 ac_status ac_cl_kernel_create(ac_opencl *cl, const char *file, const char *options,
                               const char *name, cl_kernel *kernel, cl_int *error);
 /* Hash of all that a binary compiled from cl/FILE.cl with this text as options depends on. */
@@ -183,8 +184,8 @@ ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n);
 /* `groups` work-groups of x * y items. */
 ac_cl_grid ac_cl_groups(int64_t groups, int x, int y);
 
-/* Rows of this length are reduced by work-groups of ROW_GROUP items, 64 if they are short and 256
- * else, of which a file with such kernels is told by these options; and the grid of a work-group
+/* Rows of this length are reduced by work-groups of ROW_GROUP items: 64 for short rows, 256 for
+ * others. These options tell a file with such kernels the number. And the grid with a work-group
  * for each row. */
 bool ac_cl_is_short_row(const ac_opencl *cl, int64_t length);
 const char *ac_cl_row_options(const ac_opencl *cl, int64_t length);
@@ -223,13 +224,13 @@ static inline int64_t ac_cl_some_groups(const ac_opencl *cl, int64_t n) {
 /* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */
 typedef struct ac_cl_op {
   ac_status (*run)(ac_opencl *cl, const ac_op_args *args);
-  /* Runs up to AC_CL_JOINED of them, all of which `joins` says yes to; each operand is there for
+  /* Runs up to AC_CL_JOINED of them; `joins` has said yes to all of them. Each operand is there for
    * all or for none, with one dtype. NULL: none is joined. */
   ac_status (*run_joined)(ac_opencl *cl, const ac_op_args *const *args, int count);
   bool (*joins)(const ac_opencl *cl, const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(ac_opencl *cl, const ac_op_args *args);
-  /* Whether its kernels can compute this, beside what all ops ask for; NULL: they can. */
+  /* Whether its kernels can compute this, in addition to what all ops ask for; NULL: they can. */
   bool (*fits)(const ac_op_args *args);
 } ac_cl_op;
 

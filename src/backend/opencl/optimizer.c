@@ -36,7 +36,7 @@ static ac_status gradient_statistics_each(ac_opencl *cl, const ac_op_args *const
   enum { SLOT = 4 };
   ac_cl_argument arguments[AC_CL_JOINED * SLOT];
   for (int i = 0; i < AC_CL_JOINED; i++) {
-    /* Behind the last there are no groups. */
+    /* After the last there are no groups. */
     const ac_op_args *own = args[i < count ? i : 0];
     const ac_gradient_statistics_attributes *a = own->attributes;
     ac_cl_argument *slot = &arguments[i * SLOT];

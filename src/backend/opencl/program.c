@@ -3,9 +3,9 @@
  * A program is a file cl/NAME.cl with what it includes. It is looked for in memory, then in the
  * cache folder, then compiled from source and written to the folder. A cache file's name is the
  * hash of all that the binary depends on: source, options, device, driver, platform and the format
- * of the file. A file that is damaged, foreign, no longer accepted by the driver or without the
- * kernel that is asked for is ignored and written anew; a folder that cannot be written to costs
- * time, nothing else.
+ * of the file. A file is ignored and written anew if it is damaged, is of another key, is not
+ * accepted by the driver any more, or lacks the kernel that is asked for. If the folder cannot be
+ * written to, that only costs time.
  *
  * PoCL keeps compiled kernels on disk itself, and compiles every kernel a second time before it
  * hands out a binary, so there this cache is off. ACCRUE_PROGRAM_CACHE=1 or =0 switches it on or

@@ -7,8 +7,8 @@
 
 /* ---- add.c ----------------------------------------------------------------------------------- */
 
-/* Sums over rows are made in chunks of rows, whose partial sums [chunks,n] are then added up. A
- * chunk has `rows` rows, the last one maybe fewer. m rows or fewer never make more than
+/* Sums over rows are made in chunks of rows; then the partial sums [chunks,n] are added up. A chunk
+ * has `rows` rows; the last one may have fewer. Up to m rows never make more than
  * ac_cl_most_chunks(m). */
 typedef struct ac_cl_chunks {
   int64_t count, rows;
@@ -30,9 +30,9 @@ ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, 
 /* The samples of images in chunks, for sums over samples and positions; counted like rows. */
 ac_cl_chunks ac_cl_sample_chunks(const ac_channels *shape);
 
-/* Of a norm's gradient, whose args begin with dy, x and statistics: sums [2, chunks, channels] of
- * dy and of dy h into the workspace. `groups` 0: the statistics are those of channels; else those
- * of groups of channels, and a chunk is one sample. */
+/* For a norm's gradient with args that begin with dy, x and statistics: sums [2, chunks, channels]
+ * of dy and of dy h into the workspace. `groups` 0: the statistics are those of channels; else
+ * those of groups of channels, and a chunk is one sample. */
 ac_status ac_cl_channel_gradient_sums(ac_opencl *cl, const ac_channels *shape, ac_cl_chunks chunks,
                                       int64_t groups, const ac_op_args *args);
 

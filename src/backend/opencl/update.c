@@ -1,4 +1,4 @@
-/* The steps of parameters whose kernels cl/parameter.h makes. */
+/* The steps of parameters that use the kernels of cl/parameter.h. */
 #include "backend/opencl/update.h"
 
 #include "core/integers.h"
@@ -50,7 +50,7 @@ ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int co
   ac_cl_argument arguments[ARGUMENTS];
   int64_t groups = 0;
   for (int i = 0; i < AC_CL_JOINED; i++) {
-    /* Behind the last there are no groups. */
+    /* After the last there are no groups. */
     fill(&arguments[i * EACH], args[i < count ? i : 0], step);
     arguments[i * EACH + ONE] = AC_CL_UINT(groups);
     if (i < count) groups += ac_ceil_div(args[i]->in[0].count, cl->group);

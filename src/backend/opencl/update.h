@@ -1,6 +1,7 @@
-/* What the steps of parameters share: states may be in blocks of 8 bits, a work-group a block, or
- * on a CPU some, instead of a work-item an element; what is rounded by chance draws its numbers;
- * and where each element is stepped by itself one launch steps several parameters. */
+/* What the steps of parameters share. States may be in blocks of 8 bits: then a work-group has a
+ * block, or several on a CPU; otherwise a work-item has an element. Random numbers are drawn for
+ * stochastic rounding. If each element is stepped by itself, one launch steps several
+ * parameters. */
 #ifndef AC_BACKEND_OPENCL_UPDATE_H
 #define AC_BACKEND_OPENCL_UPDATE_H
 
@@ -36,7 +37,7 @@ static inline ac_cl_kernel ac_cl_update_kernel(const ac_op_args *args, const cha
   return (ac_cl_kernel){file, name, ac_cl_step_options(args)};
 }
 
-/* Of a step in f32 whose kernels take rows of this length. */
+/* The kernel of a step in f32 for rows of this length. */
 static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac_op_args *args,
                                                    const char *file, const char *name,
                                                    int64_t length) {
@@ -49,11 +50,11 @@ static inline ac_cl_kernel ac_cl_row_update_kernel(const ac_opencl *cl, const ac
   return (ac_cl_kernel){file, name, options[ac_cl_is_short_row(cl, length)][rounded][halved]};
 }
 
-/* What an op's kernel goes by, beside its operands. */
+/* What an op's kernel gets in addition to its operands. */
 enum { AC_CL_FACTORS = 8 };
 
-/* The step of an optimizer whose kernels cl/parameter.h makes in cl/FILE.cl: in[0] is the gradient,
- * out[0] the parameter, then come as many states as it keeps, and a copy in 16 bits. */
+/* The step of an optimizer; cl/parameter.h makes its kernels in cl/FILE.cl. in[0] is the gradient,
+ * out[0] the parameter; then come its states, and a copy in 16 bits. */
 typedef struct ac_cl_step {
   const char *file, *name, *each; /* for one parameter, and for several */
   int states;
@@ -68,7 +69,7 @@ bool ac_cl_update_joins(const ac_opencl *cl, const ac_op_args *args);
 ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int count,
                             const ac_cl_step *step);
 
-/* Defines the op NAME of cl/FILE.cl, whose factors the function NAME_factors fills in. */
+/* Defines the op NAME of cl/FILE.cl. The function NAME_factors fills in its factors. */
 #define AC_CL_STEP_OP(file_, name_, states_)                                               \
   static const ac_cl_step name_##_step = {.file = file_,                                   \
                                           .name = #name_,                                  \

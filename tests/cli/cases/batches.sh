@@ -53,8 +53,8 @@ case_batches() {
   refuse 2 'does not rise: 7 begins no later than 2' train gpt --data text "${tiny[@]}" --batch 2,7@0ep
   refuse 2 'is larger than the batch of 5' train gpt --data text "${tiny[@]}" --batch 2,5@3 --micro-batch 6
   refuse 2 'more than 32 stages' train gpt --data text "${tiny[@]}" --batch "1$(printf ',2@%d' {1..40})"
-  refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@33tok,7@48tok
-  refuse 2 'which are of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3samples,7@48tok
+  refuse 2 'when counted in samples of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@33tok,7@48tok
+  refuse 2 'when counted in samples of 16 tokens: 7 begins no later than 5' train gpt --data text "${tiny[@]}" --batch 2,5@3samples,7@48tok
   "$FIXTURE" images . train 50
   refuse 2 'counts tokens, but the data have none' train mlp --data . --batch 2,5@3tok
 }

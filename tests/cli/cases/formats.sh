@@ -1,5 +1,4 @@
-# What the program reads: each flag that names a file is given files of all formats, pipes and what files say of
-# themselves.
+# Reading files: each flag that names a file gets files of all formats, pipes, and files with various metadata.
 
 quick=(--micro-batch 1 --recompute none --batch 1 --steps 1 --warmup 0)
 

@@ -1,4 +1,4 @@
-# Norms by layer, and what a run ends with on layers that are dead.
+# Norms by layer, and what a run prints at its end about dead layers.
 
 case_layers() {
   text

@@ -26,7 +26,7 @@ case_policy() {
   refuse_policy "refuses --group *:clip=0: its max_clip is 1" '"max_clip": 1' --group '*:clip=0'
   refuse_policy "refuses --gradients folded" '"max_gradient_norm": 1' --gradients folded --clip 0
   refuse_policy "refuses a run of 3 steps: its max_steps is 2" '"max_steps": 2'
-  refuse_policy "its require_validation asks" '"require_validation": true'
+  refuse_policy "its require_validation needs" '"require_validation": true'
   refuse_policy "its max_eval_every asks" '"max_eval_every": 2'
   refuse_policy "refuses --eval-every 3: its max_eval_every is 2" '"max_eval_every": 2' --eval-every 3
   refuse_policy "refuses --seed 3: its seeds do not include it" '"seeds": [1, 2]' --seed 3
@@ -132,9 +132,9 @@ case_policy_refused() {
   refuse_policy 'duplicate' '"max_lr": 1, "max_lr": 2'
   local begin=(train gpt --data text "${tiny[@]}" --out never --policy policy.json)
   echo '{"max_lr": 1}' >policy.json
-  refuse 2 'no "version": 1' "${begin[@]}"
+  refuse 2 'needs "version": 1' "${begin[@]}"
   echo '{"version": 2}' >policy.json
-  refuse 2 'no "version": 1' "${begin[@]}"
+  refuse 2 'needs "version": 1' "${begin[@]}"
   echo '[1]' >policy.json
   refuse 2 'not an object of JSON' "${begin[@]}"
   echo '{"version": 1,' >policy.json

@@ -1,4 +1,4 @@
-# What stays in a run's folder, and what `accrue train` goes on with there.
+# What stays in a run's folder, and what `accrue train` resumes from there.
 
 steady=(--schedule constant --warmup 0 --lr 0.01) # so that runs of several lengths have their steps in common
 
@@ -153,7 +153,7 @@ case_resume_nothing() {
   grep -q "$(grep '"id": ".*-' before/run.json | head -n 1)" job/run.json || die "the run has another id: $(cat job/run.json)"
   sed -i "s/\"id\": \"[0-9a-f-]*-[0-9a-f-]*\"/\"id\": \"$(printf '%06000d' 5)\"/" job/run.json
   cp -r job before.3
-  fails 2 'job/run.json does not tell the run.s id' train --resume --steps 5 --save-every 1 --out job
+  fails 2 'job/run.json does not have a valid id' train --resume --steps 5 --save-every 1 --out job
   diff -r before.3 job || die "a run that was refused has changed the folder"
   # A folder that was moved is the run's as before.
   mv before moved

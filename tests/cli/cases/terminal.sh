@@ -1,4 +1,4 @@
-# How the program behaves on a terminal, and what it makes of words that people bring from other programs.
+# How the program behaves on a terminal, and how it answers to words from other programs.
 
 # on_terminal COLUMNS COMMAND: its output as a terminal of that width got it.
 on_terminal() {

@@ -1,5 +1,5 @@
-# What the help of `accrue plan` and `accrue verify` says of the flags of `accrue train`: those that it lists as without
-# effect have none, and those that it offers have one.
+# The help of `accrue plan` and `accrue verify` lists flags of `accrue train` as without effect: these have none, and the
+# flags that it offers have one.
 
 # How a flag is given, for all models (*) or one, so that it changes something where it can. What follows the bar is given
 # with and without it.

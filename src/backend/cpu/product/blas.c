@@ -1,17 +1,17 @@
 /* Loading OpenBLAS, and calling it from our own threads.
  *
- * OpenBLAS chooses its kernels when it is loaded, by the CPU's model number; a model younger than
- * the library is taken for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids Xeon, a
- * fifth of what its AVX-512 kernels reach, and AVX2 kernels on an AVX-512 CPU of AMD).
+ * OpenBLAS chooses its kernels when it is loaded, by the CPU's model number. It takes a model that
+ * is newer than the library for a much older one (0.3.21 runs SSE3 kernels on an Emerald Rapids
+ * Xeon, at a fifth of the speed of its AVX-512 kernels, and AVX2 kernels on an AVX-512 CPU of AMD).
  * OPENBLAS_CORETYPE overrides that, but only at that moment. So the library is opened here, with
  * that variable set by what the CPU can do, unless the user set it. It is not set by setenv: an
  * OpenCL driver that another thread uses for the first time may be reading the environment. A
- * process that had loaded OpenBLAS already keeps the kernels it has. How it is opened is
- * openblas.h's.
+ * process that had loaded OpenBLAS already keeps the kernels it has. openblas.h says how it is
+ * opened.
  *
- * Products that go to it (gemm.c keeps the small ones) run as one single-threaded call per thread
- * of our parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in
- * every call and, in the pthread build, would run beside our threads. Its OpenMP build is
+ * Its products (gemm.c keeps the small ones) run as one single-threaded call per thread of our
+ * parallel regions, each on its own tile of C. OpenBLAS's own threading allocates memory in every
+ * call and, in the pthread build, would run in addition to our threads. Its OpenMP build is
  * single-threaded inside a parallel region, or where the calling task may only start one thread;
  * the pthread build is told so once. */
 #include "backend/cpu/product/blas.h"
@@ -27,11 +27,11 @@
 #include "core/platform.h"
 
 /* A single-threaded product packs op(A) into panels of all its rows by Q of k, and op(B) into
- * blocks of P columns by Q, in a buffer per thread of which only what is used becomes resident.
- * Rows are cut here, so that the panel stays in the cache and the buffer's size is known. Measured
- * for 0.3.21 on x86-64: P, Q = 448, 448 for SkylakeX, 640, 320 for Cooperlake, 320, 320 for Haswell
- * and Zen; the bound takes the largest of each. On AArch64 all cores stay within it but two, which
- * have 512, 1024. */
+ * blocks of P columns by Q, in a buffer per thread; only the used part of it becomes resident. Rows
+ * are cut here, so that the panel stays in the cache and the buffer's size is known. Measured for
+ * 0.3.21 on x86-64: P, Q = 448, 448 for SkylakeX, 640, 320 for Cooperlake, 320, 320 for Haswell and
+ * Zen; the bound takes the largest of each. On AArch64 all cores stay within that bound except two,
+ * which have 512, 1024. */
 enum { ROWS_PER_CALL = 2048, LARGEST_P = 640, LARGEST_Q = 448 };
 static const char *const deep_cores[] = {"tsv110", "emag8180"};
 enum { DEEP_P = 512, DEEP_Q = 1024 };
@@ -49,9 +49,9 @@ uint64_t ac_openblas_bytes(int threads) {
   return (uint64_t)threads * (BUFFER + ac_thread_stack_bytes());
 }
 
-/* As it is loaded it maps a buffer for each processor, and those of ac_blas_reserve follow. Where
- * there is no memory for all it is to be told of a single thread, which is all that it is used
- * with. False: there is no memory for that. */
+/* When OpenBLAS is loaded it maps a buffer for each processor, and ac_blas_reserve maps more.
+ * *tight: there is not enough memory for all, so tell OpenBLAS of a single thread, which is enough
+ * for our calls. False: there is not even memory for that. */
 static bool is_room(bool *tight) {
   char bytes[32];
   const uint64_t least = AC_OPENBLAS_CODE + ac_openblas_bytes(1),
@@ -65,9 +65,9 @@ static bool is_room(bool *tight) {
   return false;
 }
 
-/* Whether so many more threads can be had. malloc gives each of the first few threads that call it
- * 64 MiB of address space, which must not be taken from the last ones' stacks: OpenMP ends the
- * program where it cannot start a thread. */
+/* Whether so many more threads can be started. malloc gives each of the first few threads that call
+ * it 64 MiB of address space. Enough must be left for the stacks of the last threads: OpenMP ends
+ * the program if it cannot start a thread. */
 static bool threads_fit(int more) {
   const uint64_t arenas = (uint64_t)(more < 5 ? more - 1 : 4) * (64 << 20);
   return ac_pages_available(ac_openblas_bytes(more) + arenas);
@@ -85,8 +85,8 @@ static int most_threads(int threads) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The core type whose float kernels use the widest vectors that the CPU has; "" where OpenBLAS
- * knows best. */
+/* The core type with float kernels that use the widest vectors of the CPU; "": let OpenBLAS
+ * choose. */
 static const char *best_core(void) {
 #if defined(__x86_64__) && defined(__GNUC__)
   __builtin_cpu_init();

@@ -14,16 +14,16 @@ typedef struct ac_blas {
   void *(*take_buffer)(int); /* NULL where OpenBLAS does not export its pool */
   void (*return_buffer)(void *);
   char version[32]; /* "0.3.21" */
-  char core[32];    /* whose kernels run: "SkylakeX" */
+  char core[32];    /* the core type of the kernels that run: "SkylakeX" */
   char wanted[32];  /* the core type asked for; "" if the user or OpenBLAS chose */
 } ac_blas;
 
 /* Loads OpenBLAS, once per process. The result lives as long as the process. */
 ac_status ac_blas_load(const ac_blas **blas);
 
-/* Maps the packing buffers that `threads` threads need at once. OpenBLAS maps one whenever a call
- * finds all others in use, so without this the first step in which two threads happen to overlap
- * would allocate. Fails where there is no memory for them. */
+/* Maps the packing buffers that `threads` threads need at once. OpenBLAS maps one when a call finds
+ * all others in use, so without this the first step with two overlapping threads would allocate.
+ * Fails if there is not enough memory. */
 ac_status ac_blas_reserve(const ac_blas *blas, int threads);
 
 /* What OpenBLAS keeps resident at most for the products of `threads` threads: a bound from the

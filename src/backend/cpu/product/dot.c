@@ -62,7 +62,7 @@ typedef struct sample {
   _Alignas(64) float sums[2][SUMS];
 } sample;
 
-/* Two bf16 of any sign and mantissa, whose exponents are `least` to `least` + 7. */
+/* Two bf16 of any sign and mantissa, with exponents from `least` to `least` + 7. */
 static uint32_t draw_pair(uint32_t *seed, uint32_t least) {
   uint32_t pair = 0;
   for (int i = 0; i < 2; i++) {

@@ -1,8 +1,8 @@
 /* Products of bf16 by the instructions that CPUs have for them. Each of these rounds, orders and
- * flushes in a way of its own: a numeric class. Whatever the class, operands are packed alike, in
- * pairs of neighbours along k, and a matrix product's bits depend on its class and operands alone,
- * neither on blocks nor on threads. A convolution's steps are those of its
- * patch (backend/cpu/conv.h). */
+ * flushes in a way of its own: a numeric class. Operands are packed in the same way for all
+ * classes, in pairs of neighbours along k. A matrix product's bits depend only on its class and
+ * operands, not on blocks or threads. A convolution's steps are those of its patch
+ * (backend/cpu/conv.h). */
 #ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
 #define AC_BACKEND_CPU_PRODUCT_DOT_H
 
@@ -51,14 +51,14 @@ static inline void ac_dot_fetch_some(ac_dot_fetch *fetch) {
   }
 }
 
-/* Sums of products of two strips: for `rows` rows and `columns` columns, of which there may be more
- * in memory and which may be computed as well,
+/* Sums of products of two strips, for `rows` rows and `columns` columns. There may be more of both
+ * in memory, and these may be computed as well.
  *
  *   sums[row][column] = or += sum over k < steps * AC_DOT_STEP of A[row][k] B[k][column]
  *
  * A pair holds the elements of k and k + 1 (k even), the first in its lower half.
  *
- *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row beside each other
+ *   a    [steps][AC_DOT_STRIP][AC_DOT_PAIRS]: pairs of a row next to each other
  *   b    [steps][AC_DOT_PAIRS][AC_DOT_STRIP]: pairs of a column beneath each other
  *   sums [AC_DOT_STRIP][distance], aligned to 64 bytes as a and b are; the distance is a
  *        multiple of AC_DOT_STRIP
@@ -72,9 +72,9 @@ enum { AC_DOT_LANES = AC_DOT_STRIP / 2 };
 
 /* Where op(B) of a convolution lies, not packed, in a patch of pairs: pair row p of a step is the
  * 32-bit elements from at + offset[step] + p * distance on, at any address, one for each column;
- * from column AC_DOT_LANES on they begin `second` elements behind the first. It meets step number
- * of[step] of op(A), or, where that is NULL, the same one. Of the last step the first `pairs` are
- * all that is not zeros, and a class may leave the rest out, in its emulation too; 0: all of it. */
+ * from column AC_DOT_LANES on they begin `second` elements after the first. It meets step number
+ * of[step] of op(A), or the same step if `of` is NULL. In the last step only the first `pairs` are
+ * not zeros, and a class may leave out the rest, also in its emulation; 0: none is left out. */
 typedef struct ac_dot_patch {
   const uint32_t *at;
   const int32_t *offset;
@@ -109,11 +109,11 @@ typedef struct ac_dot_image {
   const int32_t *offset, *place;
 } ac_dot_image;
 
-/* The same for such an op(A), of which it reads and computes no more rows than are asked for. */
+/* The same for such an op(A). It reads and computes only the rows that are asked for. */
 typedef void ac_dot_correlate(int64_t steps, int rows, int columns, const ac_dot_image *a,
                               const uint32_t *b, float *sums, int64_t distance, bool add);
 
-/* A numeric class: what computes it here. The emulation gives the same bits everywhere, slowly.
+/* A numeric class, and what computes it here. The emulation gives the same bits everywhere, slowly.
  *
  * In all of them subnormal operands and results are zeros of the same sign. a and b are the
  * elements of a pair of op(A) and one of op(B), s is the sum:
@@ -147,11 +147,11 @@ static inline void ac_dot_end(const ac_dot_class *class) {
 }
 
 /* The best class that this CPU and its system allow and that is faster here than products of
- * floats, or NULL. A `name` asks for one: what cannot be had is emulated; "widened", and what is no
- * class, is NULL. */
+ * floats, or NULL. A `name` asks for one class: it is emulated if this machine does not have it.
+ * For "widened" and unknown names the result is NULL. */
 const ac_dot_class *ac_dot_choose(const char *name);
 
-/* Class `index` in hardware, if this machine has it, and emulated; false behind the last. */
+/* Class `index` in hardware, if this machine has it, and emulated; false after the last. */
 bool ac_dot_class_at(int index, const ac_dot_class **hardware, const ac_dot_class **emulation);
 
 /* ---- the parts ------------------------------------------------------------------------------- */

@@ -22,15 +22,15 @@ static inline bfloat16x8_t rows_at(const uint32_t *a, int row, int p) {
   return vreinterpretq_bf16_u32(vcombine_u32(vld1_u32(from), vld1_u32(from + AC_DOT_PAIRS)));
 }
 
-/* Pairs p and p + 1, whose rows are so far apart, of columns 0 to 3 from `b` on, two columns in
- * each. */
+/* Pairs p and p + 1 of columns 0 to 3 from `b` on, two columns in each vector; the rows of pairs
+ * are `distance` apart. */
 static inline void columns_at(const uint32_t *b, int64_t distance, bfloat16x8_t to[2]) {
   uint32x4_t first = vld1q_u32(b), second = vld1q_u32(b + distance);
   to[0] = vreinterpretq_bf16_u32(vzip1q_u32(first, second));
   to[1] = vreinterpretq_bf16_u32(vzip2q_u32(first, second));
 }
 
-/* Sums of two rows by two columns stand in one register. */
+/* Sums of two rows by two columns are in one register. */
 static inline float32x4_t load_block(const float *sums, int64_t distance) {
   return vcombine_f32(vld1_f32(sums), vld1_f32(sums + distance));
 }
@@ -77,7 +77,7 @@ void ac_dot_bfmmla(int64_t steps, int rows, int columns, const uint32_t *a, cons
     }
 }
 
-_Static_assert(AC_DOT_LANES % COLUMNS == 0, "a block's columns lie beside each other in a patch");
+_Static_assert(AC_DOT_LANES % COLUMNS == 0, "a block's columns are neighbours in a patch");
 
 void ac_dot_bfmmla_convolve(int64_t steps, int rows, int columns, const uint32_t *a,
                             const ac_dot_patch *b, float *sums, int64_t distance, bool add) {

@@ -12,9 +12,9 @@ bool ac_dot_vdpbf16ps_available(void) {
   return __builtin_cpu_supports("avx512bf16");
 }
 
-/* On AMD's cores since Zen 4 it starts every cycle, for twice the products of floats. On Intel's it
- * starts every second one: on Emerald Rapids, from registers, 88 GFLOP/s a core were measured
- * beside 178 in f32. */
+/* On AMD's cores since Zen 4 it starts every cycle, which gives twice the products of floats. On
+ * Intel's it starts every second cycle: on Emerald Rapids, from registers, a core reached 88
+ * GFLOP/s, and 178 in f32. */
 bool ac_dot_vdpbf16ps_pays(void) {
   __builtin_cpu_init();
   return __builtin_cpu_is("amd");

@@ -2,7 +2,8 @@
  *
  * OpenBLAS packs both operands into buffers before it multiplies, which pays when each packed
  * element is used many hundred times. Here only op(B) is packed, in panels of K_BLOCK x COLUMNS
- * that stay in the first-level cache while all rows of op(A), read where they lie, go past them:
+ * that stay in the first-level cache while they are multiplied with all rows of op(A), which are
+ * not copied:
  *
  *   for each K_BLOCK of k
  *     for each ROWS_BLOCK of rows, so that op(A) stays in the second-level cache
@@ -10,10 +11,10 @@
  *         pack the panel
  *         for each ROWS of the block: tile of C = or += rows of op(A) x panel
  *
- * A tile of C, ROWS by two vectors, lives in registers; the inner loop is their multiply-adds and
- * nothing else of weight. The first pass over k starts from zero, from C or from a bias. Sums run
- * in the order of k within a block and of blocks, so they depend neither on the tile nor on the
- * split over threads.
+ * A tile of C, ROWS by two vectors, stays in registers; the inner loop is mostly their
+ * multiply-adds. The first pass over k starts from zero, from C or from a bias. Sums run in the
+ * order of k within a block and of blocks, so they depend neither on the tile nor on the split over
+ * threads.
  *
  * It needs vectors of known size and fused multiply-add. Without them everything goes to OpenBLAS,
  * and so do large products, where OpenBLAS is faster. */
@@ -144,9 +145,8 @@ static void multiply_small(const ac_gemm *g, const float *bias) {
       multiply_block(g, row, ac_min(ROWS_BLOCK, g->m - row), k, ac_min(K_BLOCK, g->k - k), bias);
 }
 
-/* By measurement: from about 2^27 multiplications on OpenBLAS's second level of blocking pays,
- * before that for a transposed A whose rows lie far apart, and it is better with a few rows or
- * columns. */
+/* Measured: from about 2^27 multiplications on, OpenBLAS's second level of blocking pays. It pays
+ * earlier for a transposed A with rows that lie far apart, and with few rows or columns. */
 static bool is_small(const ac_gemm *g) {
   return (g->beta == 0.0f || g->beta == 1.0f) && g->m >= 4 && g->n >= 24 &&
          (double)g->m * (double)g->n * (double)g->k <= 0x1p27 && !(g->transpose_a && g->lda > 512);

@@ -1,4 +1,4 @@
-/* Matrix products on the CPU: what one is, how a team shares it out, and who computes it. */
+/* Matrix products on the CPU: what one is, how a team shares it out, and which code computes it. */
 #ifndef AC_BACKEND_CPU_PRODUCT_GEMM_H
 #define AC_BACKEND_CPU_PRODUCT_GEMM_H
 
@@ -42,9 +42,9 @@ ac_gemm ac_gemm_part(const ac_gemm *gemm, const ac_gemm_tile *tile);
  * if it is not NULL. */
 void ac_cpu_gemm(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias);
 
-/* The same for operands of any float type, with `scratch` of the calling thread's own. It is best
- * given what ac_cpu_gemm_scratch says that each thread of a team takes to divide a product: a
- * multiple of 64 bytes, 0 where all operands are f32. */
+/* The same for operands of any float type, with `scratch` of the calling thread's own. Its best
+ * size is what ac_cpu_gemm_scratch returns for each thread of a team that divides a product: a
+ * multiple of 64 bytes, 0 if all operands are f32. */
 void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                         void *scratch, uint64_t scratch_bytes);
 uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_gemm *gemm);

@@ -8,18 +8,18 @@
  *           in the first panel, pack the strip of op(A)
  *           for each part of the depth (ac_dot_class.steps)
  *             for each strip of the panel's columns: sums = or += their product
- *             where k ends: C = sums, beside what it is added to, rounded once
+ *             where k ends: C = sums (+ C), rounded once
  *
- * The packed block and the panel stay in the second-level cache. Where all of k is one DEPTH a
- * block has all columns, so that op(A) is packed once, and sums are written as they come; else the
+ * The packed block and the panel stay in the second-level cache. If all of k is one DEPTH, a block
+ * has all columns, so that op(A) is packed once, and sums are written as they come. Otherwise the
  * sums of a block wait in scratch. Packing costs more than the products if a packed element is used
- * a hundred times only, so blocks are as large as scratch allows.
+ * only a hundred times, so blocks are as large as scratch allows.
  *
- * What is packed next is asked for during products, and so is C: packing would take three times as
- * long if it waited for memory.
+ * During products the operands that are packed next are prefetched, and so is C: packing would take
+ * three times as long if it waited for memory.
  *
- * Operands lie along k (the elements of a row of op(A), or of a column of op(B), beside each other)
- * or down k. Sixteen lines by sixteen pairs are read either way into sixteen vectors, turned if
+ * Operands lie along k (the elements of a row of op(A), or of a column of op(B), are neighbours) or
+ * across k. In both cases sixteen lines by sixteen pairs are read into sixteen vectors, turned if
  * they lie across, and written. */
 #include "backend/cpu/product/gemm_pairs.h"
 
@@ -105,8 +105,8 @@ static operand right_of(const ac_gemm *g) {
   return (operand){g->b, g->b_dtype, g->ldb, g->transpose_b, g->n, g->k};
 }
 
-/* Packs strips of `x` one behind the other. What lies beside each other in memory is read in a row:
- * steps of a strip, or a step of all strips. */
+/* Packs strips of `x` one after the other. Neighbours in memory are read in a row: steps of a
+ * strip, or a step of all strips. */
 static void pack(const operand *x, bool by_line, uint32_t *to) {
   int64_t strips = strips_of(x->lines), steps = steps_of(x->depth), count = strips * steps;
   for (int64_t i = 0; i < count; i++) {

@@ -16,6 +16,6 @@ bool ac_cpu_gemm_in_pairs(const ac_cpu_context *context, const ac_gemm *gemm);
  * what ac_cpu_gemm_pairs_scratch says. */
 void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                        void *scratch, uint64_t scratch_bytes);
-uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *gemm); /* a larger product's is no less */
+uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *gemm); /* never less for a larger product */
 
 #endif

@@ -1,5 +1,5 @@
-/* Products of operands stored in 16 bits, in one thread: of bf16 alone by the CPU's own
- * instructions, where it has them (gemm_pairs.c), all others by products of floats on blocks:
+/* Products of operands stored in 16 bits, in one thread. Products of bf16 alone use the CPU's own
+ * instructions, if it has them (gemm_pairs.c). All others are products of floats on blocks:
  *
  *   for each ROWS x COLUMNS block of C, in floats in scratch
  *     for each DEPTH of k
@@ -8,12 +8,12 @@
  *     convert the block of C
  *
  * so that sums run over all of k in floats and are rounded once. An element of A is converted once
- * for each COLUMNS of C and one of B once for each ROWS, which is next to nothing beside the
- * multiplications it then takes part in. Larger blocks are hardly faster; small products are
- * content with narrower ones, so that scratch stays below what 16 bits save. k is cut in the same
- * places whatever the size of a block, so the bits of the result depend on it only where a block at
- * the edge has too few rows or columns for gemm.c and goes to OpenBLAS, or where all go there: its
- * order of sums is its own. Operands in f32 are used where they lie. */
+ * for each COLUMNS of C and one of B once for each ROWS. That costs very little compared to the
+ * multiplications that it is used in. Larger blocks are hardly faster. Small products use narrower
+ * blocks, so that scratch stays below what 16 bits save. k is cut in the same places for every size
+ * of a block. So the bits of the result depend on that size only if a block at the edge has too few
+ * rows or columns for gemm.c and goes to OpenBLAS, or if all blocks go there, because OpenBLAS has
+ * its own order of sums. Operands in f32 are not copied. */
 #include "backend/cpu/convert.h"
 #include "backend/cpu/product/gemm_pairs.h"
 

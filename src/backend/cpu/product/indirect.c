@@ -1,9 +1,9 @@
-/* Products whose right operand is not a matrix but floats at given offsets (indirect ones, as in
- * Dukhan, arXiv 1907.02129).
+/* Products with a right operand that is not a matrix but floats at given offsets (indirect
+ * products, as in Dukhan, arXiv 1907.02129).
  *
- * Columns are neighbours there: a product can run over an image as it lies, shifted for each tap of
- * a convolution's kernel, with nothing copied in between. A tile of C, ROWS by two vectors, lives
- * in registers. Sums run in the order of k and do not depend on the tile. */
+ * Columns are neighbours there: a product can run directly over an image, shifted for each tap of a
+ * convolution's kernel, and nothing is copied. A tile of C, ROWS by two vectors, lives in
+ * registers. Sums run in the order of k and do not depend on the tile. */
 #include "backend/cpu/product/indirect.h"
 
 #include "backend/cpu/product/registers.h"
@@ -40,8 +40,8 @@ void ac_cpu_multiply_tile(int rows, int vectors, int64_t depth, const float *a, 
 
 /* ---- in steps -------------------------------------------------------------------------------- */
 
-/* A tile whose vectors of columns lie `second` apart in the patch. What the next step reads is
- * asked for, since it may lie anywhere. */
+/* A tile with vectors of columns that lie `second` apart in the patch. What the next step reads is
+ * prefetched, because it may lie anywhere. */
 INLINE void convolve_tile(int rows, int vectors, int64_t steps, const float *a,
                           const ac_dot_patch *b, int64_t column, int64_t second, float *sums,
                           int64_t distance, bool add) {
@@ -99,7 +99,7 @@ void ac_cpu_convolve(int64_t steps, int rows, int columns, const uint32_t *strip
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-/* One row leaves no sums to hide an addition's latency behind but those of further columns. */
+/* With one row, only the sums of other columns can hide an addition's latency. */
 INLINE void multiply_row(int vectors, int64_t depth, const float *row, const float *b,
                          const int32_t *offset, float *c, bool add) {
   vector sum[8];

@@ -1,4 +1,4 @@
-/* Products whose right operand is found through offsets. */
+/* Products with a right operand that is found through offsets. */
 #ifndef AC_BACKEND_CPU_PRODUCT_INDIRECT_H
 #define AC_BACKEND_CPU_PRODUCT_INDIRECT_H
 
@@ -24,7 +24,7 @@ ac_dot_convolve ac_cpu_convolve;
 void ac_cpu_multiply_row(int64_t columns, int64_t depth, const float *row, const float *b,
                          const int32_t *offset, float *c, bool add);
 
-/* Floats behind the last value that these may read. */
+/* Floats past the last value that these may read. */
 enum { AC_CPU_TILE_WIDE = 8 * AC_CPU_VECTOR };
 
 /* sum[t * step] += sum over j < count of y[j] x[offset[t] + j], for t < terms. */

@@ -1,6 +1,6 @@
 /* OpenBLAS as a part of the program. It has chosen its kernels in a constructor, before anything
  * could set OPENBLAS_CORETYPE, so it is made to choose again; nothing has been computed yet. Its
- * functions for that are no public interface, and builds for a single CPU have none of them. */
+ * functions for that are not a public interface, and builds for a single CPU do not have them. */
 #include "backend/cpu/product/openblas.h"
 
 #include <cblas.h>
@@ -10,10 +10,10 @@
 
 /* ---- memory for its constructor ----------------------------------------------------------------
  *
- * OpenBLAS maps a buffer for each processor in its constructor, and tries again for ever where
- * there is no memory for one. So this one, which runs before it, looks: where there is not enough
- * for all OpenBLAS is told of a single thread, which is all that it is used with, and where there
- * is not enough for that the program ends with a sentence. */
+ * OpenBLAS maps a buffer for each processor in its constructor; if there is no memory for one, it
+ * tries again for ever. So this constructor runs first and looks. If there is not enough memory for
+ * all, it tells OpenBLAS of a single thread, which is enough for our calls. If there is not enough
+ * for that, the program ends with a message. */
 
 static bool limited;
 static ac_variables variables;

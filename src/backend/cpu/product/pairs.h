@@ -120,7 +120,7 @@ static inline __attribute__((always_inline)) void pack_stored(const char *from, 
   }
 }
 
-/* A step of which nothing lies beyond x, and that begins at `from`. */
+/* A step that is all within x, and that begins at `from`. */
 static inline void pack_whole(const operand *x, const void *from, bool by_line, uint32_t *to) {
   if (x->dtype == AC_BF16) pack_stored(from, AC_BF16, 2 * x->distance, x->along, by_line, to);
   else pack_stored(from, AC_F32, 4 * x->distance, x->along, by_line, to);
@@ -144,7 +144,7 @@ static inline __attribute__((always_inline)) void pack_stored(const void *from, 
     }
 }
 
-/* A step of which nothing lies beyond x, and that begins at `from`. */
+/* A step that is all within x, and that begins at `from`. */
 static inline void pack_whole(const operand *x, const void *from, bool by_line, uint32_t *to) {
   if (x->dtype == AC_BF16) pack_stored(from, AC_BF16, x->distance, x->along, by_line, to);
   else pack_stored(from, AC_F32, x->distance, x->along, by_line, to);

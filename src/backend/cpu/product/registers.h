@@ -69,13 +69,14 @@ INLINE vector scaled(vector a, float factor) {
  *
  *   sum[i][v] = sum over k < depth of A[i][k] times vector v of B[k]
  *
- * A and B are matrices, A[i][k] at a + i step_row + k step_k and B a panel, whose rows are COLUMNS
- * apart; or they are `indirect`, A[i][k] at a + row[i] + k and B[k] at b + offset[k]. All but the
- * depth and the addresses are constants where this is inlined. The inner loop is multiply-adds and
- * nothing else of weight. Sums run in the order of k and do not depend on the tile.
+ * A and B are matrices: A[i][k] is at a + i step_row + k step_k, and B is a panel with rows that
+ * are COLUMNS apart. Or they are `indirect`, A[i][k] at a + row[i] + k and B[k] at b + offset[k].
+ * All but the depth and the addresses are constants where this is inlined. The inner loop is
+ * multiply-adds and nothing else of weight. Sums run in the order of k and do not depend on the
+ * tile.
  *
- * A column of a transposed A lies in short pieces that the hardware does not foresee: it is asked
- * for ahead. */
+ * A column of a transposed A lies in short pieces that the hardware does not predict, so it is
+ * prefetched. */
 INLINE void multiply_tile(bool indirect, int rows, int vectors, int64_t depth, const float *a,
                           const int32_t *row, int64_t step_row, int64_t step_k, const float *b,
                           const int32_t *offset, vector sum[ROWS][2]) {

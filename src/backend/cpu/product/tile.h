@@ -1,5 +1,5 @@
-/* Tiles of products: so many rows by two vectors of sums, which registers hold all along. The two
- * vectors and the factor they are multiplied with need some registers besides. */
+/* Tiles of products: so many rows by two vectors of sums, which stay in registers. The two vectors
+ * that are multiplied, and their factor, need a few more registers. */
 #ifndef AC_BACKEND_CPU_PRODUCT_TILE_H
 #define AC_BACKEND_CPU_PRODUCT_TILE_H
 

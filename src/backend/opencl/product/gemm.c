@@ -1,13 +1,13 @@
 /* Which matrix product runs where.
  *
- * CLBlast takes single f32 products; its batched routines allocate memory of their own and its half
- * ones add up in half. So batches and 16-bit storage go to our own kernels, as does everything
- * where CLBlast is absent and on CPUs, where it is slower; ACCRUE_CLBLAST=1 takes it there too,
- * ACCRUE_CLBLAST=0 nowhere. It is called column-major with the operands swapped, C' =
- * op(B)' op(A)', which is how it writes a row-major result without a copy.
+ * CLBlast takes single f32 products. Its batched routines allocate memory of their own, and its
+ * half routines add up in half. So batches and 16-bit storage go to our own kernels. So does
+ * everything if CLBlast is absent, and on CPUs, where it is slower; ACCRUE_CLBLAST=1 uses it also
+ * on CPUs, ACCRUE_CLBLAST=0 nowhere. It is called column-major with the operands swapped, C' =
+ * op(B)' op(A)', so that it writes a row-major result without a copy.
  *
- * Of our own, cl/unit_gemm.cl multiplies what a matrix unit of the device takes (units.c),
- * cl/gemm.cl the rest. */
+ * Of our own kernels, cl/unit_gemm.cl multiplies what a matrix unit of the device takes (units.c),
+ * and cl/gemm.cl the rest. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>

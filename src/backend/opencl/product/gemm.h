@@ -6,16 +6,16 @@
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
  * such products of matrices one after another. A, B and C begin some elements into their buffers:
- * multiples of their rows' length, or of 32, but for matrix units anywhere. They are of the storage
- * type of the op in hand, or float where float_a, float_b, float_c say so; the bias is float.
+ * multiples of their rows' length, or of 32; for matrix units any number. They have the op's
+ * storage type, or are float if float_a, float_b, float_c say so; the bias is float.
  *
- * The rest is for matrix units alone (ac_cl_unit_takes). Rows of A, B and C as stored begin
- * pitch_a, pitch_b and pitch_c elements apart, and matrices of a batch one behind the other; with
- * `inner`, so many of them step[0] elements apart, and then the next so many step[1] behind. With
- * `blend`, C is alpha op(A) op(B) + beta D, where D begins at element first_d of C's buffer. With
- * `images`, C's columns are pixels of images, its rows channels: column j is pixel (place + j) %
- * pixels of image (place + j) / pixels; a channel of one is dense, and images begin `image`
- * elements apart. The bias is [batch, m] then. */
+ * The rest is for matrix units alone (ac_cl_unit_takes). Stored rows of A, B and C begin pitch_a,
+ * pitch_b and pitch_c elements apart, and matrices of a batch one after the other. With `inner`, so
+ * many matrices are step[0] elements apart, and the next so many begin step[1] elements after
+ * those. With `blend`, C is alpha op(A) op(B) + beta D, and D begins at element first_d of C's
+ * buffer. With `images`, C's columns are pixels of images, and its rows are channels: column j is
+ * pixel (place + j) % pixels of image (place + j) / pixels; a channel of one is dense, and images
+ * begin `image` elements apart. Then the bias is [batch, m]. */
 typedef struct ac_cl_product {
   const void *a, *b, *bias; /* handles; bias may be NULL */
   void *c;
@@ -78,7 +78,7 @@ typedef struct ac_cl_unit_tile {
 typedef struct ac_cl_unit {
   const char *name, *text; /* for ACCRUE_PRODUCTS and for people */
   const char *option;
-  const char *spellings[3]; /* further options, of which the first that compiles is taken; NULL */
+  const char *spellings[3]; /* further options; the first that compiles is used; NULL: end */
   int lanes, m, n;          /* of a sub-group, of a fragment of sums */
   ac_cl_unit_tile large, small;
 } ac_cl_unit;
@@ -87,12 +87,12 @@ typedef struct ac_cl_unit {
  * leaves them to others. */
 enum { AC_CL_UNIT_TAKES = 1, AC_CL_UNIT_TAKES_NOT_AHEAD, AC_CL_UNIT_LEAVES };
 
-/* NULL behind the last. */
+/* NULL after the last. */
 const ac_cl_unit *ac_cl_unit_at(int index);
 
-/* Whether to look for a unit on this device; looking for it, when the device is opened, which sets
- * `unit` and says so in `info`. False: it could not be found out, for lack of memory or because the
- * trial left a context in which nothing runs; there is none then. */
+/* The first says whether to look for a unit on this device. The second looks for it, when the
+ * device is opened, sets `unit` and says so in `info`. False: it could not find out, because there
+ * was no memory or the trial left a context in which nothing runs; then there is no unit. */
 bool ac_cl_unit_wanted(cl_device_id device);
 bool ac_cl_unit_find(ac_opencl *cl);
 
@@ -107,9 +107,10 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
 /* The tile for a product of a class that the unit computes, the small one where it is emulated. */
 ac_cl_unit_tile ac_cl_unit_tile_for(const ac_opencl *cl, const ac_cl_product *product, bool large);
 
-/* How many bytes of workspace an op may spread its operands out in for the unit, given what these
- * take: twice that, within bounds that hold one product of moderate size and what a cache holds.
- * Where the unit is emulated, which is for tests, so few that small operands are cut, too. */
+/* How many bytes of workspace an op may use to spread its operands out for the unit: twice the
+ * bytes of these, but at least enough for one product of moderate size, and at most what a cache
+ * holds. If the unit is emulated, which is for tests, they are so few that small operands are also
+ * cut. */
 int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands);
 
 /* The workspace of an op, given ac_cl_unit_takes_all's answer and what it needs without the unit

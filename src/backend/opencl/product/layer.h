@@ -2,7 +2,7 @@
  *
  *   x, dx [rows, in]    W, dW [in, out], or stored as [out, in]    y, dy [rows, out]
  *
- * In a product that yields dx, dW or dy this is what stands for x, W or y. */
+ * In a product that yields dx, dW or dy, that one is in the place of x, W or y. */
 #ifndef AC_OPENCL_PRODUCT_LAYER_H
 #define AC_OPENCL_PRODUCT_LAYER_H
 

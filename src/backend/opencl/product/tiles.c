@@ -1,22 +1,21 @@
 /* Which tile of cl/gemm.cl multiplies which class of products.
  *
  * A class is: the transposes, the types of A, B and C, and whether the product is large. On a GPU
- * the first product of a class that is prepared starts a short tuning run: every tile of the list
- * multiplies a small product, whose result must have the bits of plain loops on the host, and those
- * that pass are timed on a product of fixed size, for some milliseconds each; compiling them takes
+ * the first product of a class that is prepared starts a short tuning run. Every tile of the list
+ * multiplies a small product, and the result must have the bits of plain loops on the host. Tiles
+ * that pass are timed on a product of fixed size, for a few milliseconds each; compiling them takes
  * longer than that. Classes of mixed types are only checked, the tile of the unmixed class first.
- * The result is kept on disk, under the hash of device, driver, source and class. Since all tiles
- * give the same bits, a choice that comes out differently another time changes nothing but speed.
+ * The result is kept on disk, under the hash of device, driver, source and class. All tiles give
+ * the same bits, so another choice at another time changes only the speed.
  *
- * Where no tile has the bits (a driver that contracts or reorders otherwise), the first is taken if
- * its results are near enough, which is not kept on disk; if not, the class cannot be multiplied. A
- * tile that cannot run is passed over; if the first cannot and no other is exact, it is left to the
- * ordinary preparation to report why.
+ * If no tile has these bits (because a driver contracts or reorders otherwise), the first is used
+ * if its results are near enough, and that is not kept on disk; if they are not, the class cannot
+ * be multiplied. A tile that cannot run is left out. If the first cannot run and no other is exact,
+ * the ordinary preparation reports why.
  *
  * The scratch buffers of a tuning run live as long as the run, which is before a plan's memory is
- * allocated (train/instance.c). On CPU devices, where compiling costs more than there is to gain,
- * the first tile of the list is taken as it is. ACCRUE_TUNE=1 tunes there too, ACCRUE_TUNE=0
- * nowhere. */
+ * allocated (train/instance.c). On CPU devices compiling costs more than tuning saves, so the first
+ * tile of the list is used. ACCRUE_TUNE=1 tunes also on CPUs, ACCRUE_TUNE=0 nowhere. */
 #include "backend/opencl/product/gemm.h"
 
 #include <math.h>
@@ -236,8 +235,8 @@ static bool time_runs(trial *t, ac_cl_tile tile, int runs, double *seconds) {
   return true;
 }
 
-/* The least time of a few passes, each long enough to be told from the queue's own; a tile that is
- * far behind at once is not measured further. */
+/* The least time of a few passes. Each is much longer than the queue's own time. A tile that is far
+ * slower at once is not measured further. */
 static bool time_tile(trial *t, ac_cl_tile tile, double least, double *seconds) {
   enum { PASSES = 4, MOST_RUNS = 16 };
   static const double pass_seconds = 2e-3;
@@ -320,8 +319,8 @@ static int first_exact(trial *t, ac_cl_tiles tiles, int first) {
   return -1;
 }
 
-/* How a class came by its tile. UNCHECKED: there was no room for a trial, or the first tile could
- * not be run in it; should that be so elsewhere, preparing it says why. */
+/* How the tile of a class was found. UNCHECKED: there was no room for a trial, or the first tile
+ * could not run in it; if it cannot run elsewhere either, preparing it says why. */
 typedef enum outcome { UNCHECKED, FOUND, ACCEPTED, REFUSED } outcome;
 
 /* `index` comes with the tile to try first. */

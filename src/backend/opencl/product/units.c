@@ -1,18 +1,18 @@
 /* Matrix units: products of 16-bit operands by the instructions that GPUs have for them
  * (cl/unit_gemm.cl).
  *
- * A unit is looked for where the device's vendor, extensions or name suggest it. It is used only
- * for those classes of products (storage, transposes, the type of C, whether it is images) whose
- * kernels compile here and give near enough what double precision gives, on values near 1 and near
- * the least normal number, in sizes that fill no tile. The first class is tried when the device is
- * opened, others when a product of theirs is first prepared, or when an op asks what to store its
- * factors in. Reading ahead is tried after that and left out where it fails, which changes no bit.
- * A class that is refused is left to the plain kernel; where it is the first, the device says why.
- * So a product's numeric class depends on the device, its driver and the product's class, never on
- * timing.
+ * A unit is tried if the device's vendor, extensions or name suggest it. It is used only for some
+ * classes of products (storage, transposes, the type of C, whether it is images): their kernels
+ * must compile here, and their results must be near those of double precision, on values near 1 and
+ * near the least normal number, in sizes that fill no tile. The first class is tried when the
+ * device is opened. Others are tried when their first product is prepared, or when an op asks what
+ * type to store its factors in. Reading ahead is tried after that and left out if it fails, which
+ * changes no bit. A class that is refused is left to the plain kernel; if it is the first, the
+ * device says why. So a product's numeric class depends on the device, its driver and the product's
+ * class, never on timing.
  *
- * ACCRUE_PRODUCTS=UNIT asks for one by its name; where the device has none, it is emulated, slowly.
- * ACCRUE_PRODUCTS=widened asks for none. */
+ * ACCRUE_PRODUCTS=UNIT asks for a unit by its name; if the device does not have it, it is emulated,
+ * slowly. ACCRUE_PRODUCTS=widened asks for none. */
 #include "backend/opencl/product/gemm.h"
 
 #include <math.h>
@@ -128,7 +128,7 @@ static bool refuse(trial *t) {
   return error == CL_SUCCESS ? false : fail(t, error);
 }
 
-/* A number of any sign and mantissa, whose exponent, as it is stored, is `least` to least + 7. */
+/* A number of any sign and mantissa, with a stored exponent from `least` to least + 7. */
 static uint16_t draw(uint32_t *seed, ac_dtype storage, uint32_t least) {
   *seed = *seed * 1664525u + 1013904223u;
   const uint32_t bits = *seed >> 8, exponent = least + (bits >> 16 & 7);
@@ -158,9 +158,9 @@ static int64_t place_in_c(const ac_cl_product *p, int i, int j) {
   return (PLACE + j) / PIXELS * (M * PIXELS) + i * PIXELS + (PLACE + j) % PIXELS;
 }
 
-/* Sums in f32 of exact products, rounded or cut off at each addition and in any order, are within
- * K 2^-22 of what they are of, and one step of C's type; of bf16, whose products may be subnormal,
- * each may have been taken for zero. */
+/* Sums in f32 of exact products may be rounded or cut off at each addition, in any order. Then they
+ * differ from the exact sum by at most K 2^-22 times the sum of magnitudes, and one step of C's
+ * type. Products of bf16 may be subnormal, and each of these may have become zero. */
 static bool is_near(const trial *t, int i, int j) {
   const ac_cl_product *p = &t->product;
   const ac_dtype storage = t->cl->storage;
@@ -230,8 +230,8 @@ static uint8_t find_class(trial *t) {
              : AC_CL_UNIT_TAKES_NOT_AHEAD;
 }
 
-/* Fails where it cannot be found out: there is no memory, or the device is lost. So a class does
- * not depend on how much memory there is. */
+/* Fails if that cannot be found out: there is no memory, or the device is lost. So a class does not
+ * depend on how much memory there is. */
 static ac_status try_class(ac_opencl *cl, const ac_cl_product *class, uint8_t *found) {
   trial *t = calloc(1, sizeof *t);
   if (!t) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for trying a matrix unit");
