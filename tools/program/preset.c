@@ -71,6 +71,7 @@ int preset_apply(options *o, const char *kind, const char *name, const char *whe
 }
 
 const model_preset *preset_given(const options *o) {
-  const char *name = *(const char *const *)options_find(o, "preset")->value;
+  const option *row = options_find(o, "preset"); /* eval and its like have none */
+  const char *name = row ? *(const char *const *)row->value : NULL;
   return name ? model_preset_find(name) : NULL;
 }
