@@ -23,7 +23,7 @@ extern "C" {
 typedef struct ac_device ac_device;
 
 typedef struct ac_device_info {
-  char id[32];      /* what --device takes: "cpu", "opencl:0", "dry" */
+  char id[32];      /* what ac_device_desc.name takes: "cpu", "opencl:0", "dry" */
   char backend[16]; /* "cpu", "opencl", "dry" */
   char name[128];   /* the hardware's own name */
   char driver[128]; /* OpenCL platform and driver version; BLAS and instruction set on a CPU */

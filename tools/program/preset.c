@@ -51,8 +51,8 @@ static int unknown(const char *kind, const char *name, const char *where) {
     if (d < least) least = d, near = model_presets[i].name;
   }
   list_names(kind, names, sizeof names);
-  return fail_usage("%s--preset %s is unknown%s%s; %s has %s", where, name,
-                    near ? ": did you mean " : "", near ? near : "", kind, names);
+  return fail_usage("%s--preset %s is unknown; %s%s%s%s has %s", where, name,
+                    near ? "did you mean " : "", near ? near : "", near ? "? " : "", kind, names);
 }
 
 int preset_apply(options *o, const char *kind, const char *name, const char *where) {

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define INTEGER(x) json_integer((json_int_t)(x))
 
@@ -48,7 +49,9 @@ int train_json_put(const train_end *end) {
     json_decref(object);
     object = NULL;
   }
-  const bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
+  char *text = object ? json_text_short(object, JSON_INDENT(2)) : NULL;
+  const bool good = text && printf("%s\n", text) > 0;
+  free(text);
   json_decref(object);
   return good ? STATUS_CONTINUE : fail("cannot write the result");
 }

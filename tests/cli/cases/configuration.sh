@@ -32,14 +32,14 @@ SIZES
   grep -q '"layers": 1,' tiny/run.json && grep -q '"width": 64,' tiny/run.json || die "$(cat tiny/run.json)"
   run train --resume --steps 3 --out tiny >/dev/null
   run eval --model tiny --data text >out
-  run plan gpt --preset gpt2-124m --layers 1 --width 48 --data text --device dry --json >out
+  run plan gpt --preset gpt2-124m --layers 1 --width 48 --context 64 --data text --device dry --json >out
   grep -q 'text is text, so the model learns bytes' run.err || die "$(cat run.err)"
-  grep -q '"parameter_count": 89856,' out || die "$(grep count out)" # 256 x 48 + 1024 x 48 + a block + a norm
+  grep -q '"parameter_count": 43728,' out || die "$(grep count out)" # 256 x 48 + 64 x 48 + a block + a norm
   "$FIXTURE" tokens tokens 4000 300
-  run plan gpt --preset gpt2-124m --layers 1 --width 48 --data tokens --device dry --json >out
-  grep -q '"parameter_count": 2489904,' out || die "$(grep count out)"
+  run plan gpt --preset gpt2-124m --layers 1 --width 48 --context 64 --data tokens --device dry --json >out
+  grep -q '"parameter_count": 2443776,' out || die "$(grep count out)"
 
-  refuse 2 '--preset gpt2-124 is unknown: did you mean gpt2-124m?' plan gpt --preset gpt2-124
+  refuse 2 '--preset gpt2-124 is unknown; did you mean gpt2-124m? gpt has gpt2-124m, gpt2-355m' plan gpt --preset gpt2-124
   refuse 2 '--preset nothing is unknown; resnet has resnet18, resnet34' plan resnet --preset nothing
   refuse 2 '--preset resnet18 is a shape of the model resnet, not of gpt' plan gpt --preset resnet18
   refuse 2 '--data is missing' train gpt --preset gpt-tiny
@@ -156,7 +156,7 @@ case_json_results() {
 
   run verify gpt --data text "${tiny[@]}" --micro-batch 2 --json >result.json
   [[ $(field result.json same) == true && $(field result.json different_gradients) == 0 ]] || die "$(cat result.json)"
-  (($(grep -c '"allowed": 1e-05' result.json) >= 16)) || die "$(cat result.json)"
+  (($(grep -c '"allowed": 1e-5' result.json) >= 16)) || die "$(cat result.json)"
   [[ $(head -n 1 result.json)$(tail -n 1 result.json) == '{}' ]] || die "more than an object: $(cat result.json)"
   mkdir pair
   "$FIXTURE" images pair train 60
