@@ -74,7 +74,7 @@ case_help() {
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
   done
-  run train gpt --help >help
+  run train gpt --help all >help
   local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
@@ -92,14 +92,14 @@ case_help() {
     grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
     for flag in steps epochs eval-every eval-samples out metrics tensorboard histograms; do
       for verb in plan verify; do
-        run $verb $command --help >help
+        run $verb $command --help all >help
         offered >offered
         without_effect >without_effect
         ! grep -qx "$flag" offered || die "$verb $command --help offers --$flag"
         grep -qx "$flag" without_effect || die "$verb $command --help lacks --$flag"
       done
     done
-    run train $command --help >help
+    run train $command --help all >help
     ! grep -q 'without effect' help || die "train $command --help has flags without effect"
     grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
     grep -q -- '--fold ' help || die "--fold in the help of $command"

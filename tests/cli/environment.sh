@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$1"
 # Those of the scripts begin with ACCRUE_; variables of CMake are given as -DNAME=VALUE.
 diff <(sed -E 's/-D[A-Z_]+//g' docs/reference/environment.md | grep -oE '`[A-Z_]+(=1)?`' | tr -d '`' | sed 's/=1$//' |
-  grep -E '^(ACCRUE|OMP|GOMP|OPENBLAS|XDG)_|^(HOME|TERM|TMPDIR)$' | sort -u) \
+  grep -E '^(ACCRUE|OMP|GOMP|OPENBLAS|XDG)_|^(COLUMNS|HOME|TERM|TMPDIR)$' | sort -u) \
   <({
     grep -rhoE 'getenv\("[A-Z_]+"' src tools | sed 's/.*"\(.*\)"/\1/'
     grep -hoE '\$\{?ACCRUE_[A-Z_]+' tools/quickstart.sh tools/gpu-check.sh tools/packages.sh | tr -d '${'

@@ -91,13 +91,13 @@ static json_t *value_of(const option *row) {
   return json_null();
 }
 
-bool options_record(const options *o, const char *except, json_t *record) {
+bool options_record(const options *o, bool (*keeps)(const flag_record *r), json_t *record) {
   json_t *flags = json_object(), *given = json_array();
   bool good = json_object_set_new(record, "flags", flags) == 0 &&
               json_object_set_new(record, "given", given) == 0;
   for (int i = 0; i < o->count && good; i++) {
     const option *row = &o->rows[i];
-    if (options_listed(row->name, except)) continue;
+    if (row->record && !keeps(row->record)) continue;
     good = json_object_set_new(flags, row->name, value_of(row)) == 0;
     if (row->given) good = good && json_array_append_new(given, json_string(row->name)) == 0;
   }
@@ -142,15 +142,15 @@ static bool is_empty(const option *row, const json_t *value) {
          (row->kind == OPTION_SWITCH && json_is_false(value) && row->given);
 }
 
-bool options_config(const options *o, int count, const char *except, const char *started,
-                    json_t *file) {
+bool options_config(const options *o, int count, const char *except, json_t *file) {
   json_t *flags = json_object(), *defaults = json_object();
   bool good = json_object_set_new(file, "flags", flags) == 0 &&
               json_object_set_new(file, "defaults", defaults) == 0;
   for (int i = 0; i < count && good; i++) {
     const option *row = &o->rows[i];
     if (options_listed(row->name, except) || is_out_of_range(row)) continue;
-    if (!row->given && options_listed(row->name, started)) continue;
+    const bool starts = row->record && row->record->record == FLAG_RECORD_NEVER;
+    if (starts && !row->given) continue;
     json_t *value = setting_of(row);
     if (is_empty(row, value)) json_decref(value);
     else good = json_object_set_new(row->given ? flags : defaults, row->name, value) == 0;
@@ -262,26 +262,67 @@ static option *find(options *o, const char *name) {
   return NULL;
 }
 
-/* The other one of two flags that exclude each other; NULL: there is none. */
-static const char *opposite(const char *name) {
-  if (!strcmp(name, "steps")) return "epochs";
-  return strcmp(name, "epochs") ? NULL : "steps";
-}
-
-static bool is_replaced(const char *name, int argc, char **argv) {
-  const char *other = opposite(name);
-  return options_named(name, argc, argv) || (other && options_named(other, argc, argv));
-}
-
-/* Whether a flag has no value in a record because its opposite was given. */
-static bool is_without_value(const json_t *record, const char *name) {
-  const char *other = opposite(name);
-  size_t index;
-  json_t *given;
-  json_array_foreach(json_object_get(record, "given"), index, given) {
-    if (other && json_is_string(given) && !strcmp(json_string_value(given), other)) return true;
+/* Whether a flag that excludes this one, or is excluded by it, is named. */
+static bool is_excluded(const options *o, const option *row,
+                        bool (*is_named)(const char *name, const void *by), const void *by) {
+  if (!row->record) return false;
+  for (int i = 0; i < o->count; i++) {
+    const option *other = &o->rows[i];
+    if (!other->record || !is_named(other->name, by)) continue;
+    if (flag_words_have(row->record->excludes, other->name, strlen(other->name)) ||
+        flag_words_have(other->record->excludes, row->name, strlen(row->name)))
+      return true;
   }
   return false;
+}
+
+typedef struct command_line {
+  int argc;
+  char **argv;
+} command_line;
+
+static bool is_typed(const char *name, const void *by) {
+  const command_line *line = by;
+  return options_named(name, line->argc, line->argv);
+}
+
+static bool is_in_record(const char *name, const void *by) {
+  size_t index;
+  json_t *given;
+  json_array_foreach(json_object_get(by, "given"), index, given) {
+    if (json_is_string(given) && !strcmp(json_string_value(given), name)) return true;
+  }
+  return false;
+}
+
+bool options_is_record(const json_t *record) {
+  return json_object_get(record, "given") || json_object_get(record, "id");
+}
+
+/* Where flags come from. */
+typedef struct reading {
+  options *options;
+  const json_t *record;
+  const char *from, *key; /* the file, and the key of the object in it with a dot, or "" */
+  bool given;             /* its flags count as given */
+  bool of_pilot;          /* a run of a pilot, which gives it some flags itself */
+  command_line line;
+} reading;
+
+/* What another run has written stays that run's, unless what it belongs to is asked for. A file
+ * that people write is no run's. */
+static bool stays(const reading *r, const option *row) {
+  const flag_record *f = row->record;
+  if (!f) return false;
+  if (r->of_pilot && (f->pilot == FLAG_PILOT_OWN || flag_words_have(f->ignored_by, "pilot", 5)))
+    return true;
+  if (f->record == FLAG_RECORD_KEPT || !options_is_record(r->record)) return false;
+  if (f->record != FLAG_RECORD_OWN) return true;
+  return is_typed("config", &r->line) && !(f->needs && is_typed(f->needs, &r->line));
+}
+
+static bool is_replaced(const options *o, const option *row, const command_line *line) {
+  return is_typed(row->name, line) || is_excluded(o, row, is_typed, line);
 }
 
 static int unknown_key(const options *o, const char *where, const char *name) {
@@ -293,17 +334,6 @@ static int unknown_key(const options *o, const char *where, const char *name) {
   return fail_usage("%s is not a flag of accrue %s, whose --help lists them", where, o->command);
 }
 
-/* What an object of flags and values is to do. */
-typedef struct reading {
-  options *options;
-  const json_t *record;
-  const char *from, *key; /* the file, and the key of the object in it with a dot, or "" */
-  const char *except;
-  bool given; /* its flags count as given */
-  int argc;
-  char **argv;
-} reading;
-
 enum { WHERE_BYTES = 4600 };
 
 static int read_flag(const reading *r, const char *name, const json_t *value) {
@@ -311,12 +341,13 @@ static int read_flag(const reading *r, const char *name, const json_t *value) {
   option *row = find(r->options, name);
   snprintf(where, sizeof where, "%s: %s%.64s", r->from, r->key, name);
   if (!row) return unknown_key(r->options, where, name);
-  if (options_listed(name, r->except)) return STATUS_CONTINUE;
-  if (is_replaced(name, r->argc, r->argv) || is_without_value(r->record, name))
-    return STATUS_CONTINUE;
+  if (stays(r, row) || is_replaced(r->options, row, &r->line)) return STATUS_CONTINUE;
+  /* It has no value, as the record has another in its place. */
+  if (is_excluded(r->options, row, is_in_record, r->record)) return STATUS_CONTINUE;
   const int status = take(row, value, where);
   if (status != STATUS_CONTINUE) return status;
-  if (r->given && !json_is_null(value) && !json_is_false(value)) row->given = row->recorded = true;
+  if (r->given && !json_is_null(value) && !json_is_false(value))
+    row->given = true, row->recorded = false;
   return STATUS_CONTINUE;
 }
 
@@ -334,10 +365,6 @@ static int read_flags(const reading *r, const json_t *flags) {
   return STATUS_CONTINUE;
 }
 
-bool options_is_record(const json_t *record) {
-  return json_object_get(record, "given") || json_object_get(record, "id");
-}
-
 /* Of a record, which is the program's own, or of a file with flags of their own. */
 static int check_keys(const json_t *record, const char *from) {
   const char *const known = options_is_record(record) ? "" : "model flags defaults $schema";
@@ -351,13 +378,18 @@ static int check_keys(const json_t *record, const char *from) {
   return STATUS_CONTINUE;
 }
 
-int options_restore(options *o, const json_t *record, const char *from, const char *except,
-                    int argc, char **argv) {
+int options_restore(options *o, const json_t *record, const char *from, bool of_pilot, int argc,
+                    char **argv) {
   const json_t *flags = json_object_get(record, "flags"),
                *defaults = json_object_get(record, "defaults");
   const bool plain = !flags && !defaults && !options_is_record(record);
-  reading r = {o,    record, from, plain ? "" : "flags.", except, !options_is_record(record),
-               argc, argv};
+  reading r = {.options = o,
+               .record = record,
+               .from = from,
+               .key = plain ? "" : "flags.",
+               .given = !options_is_record(record),
+               .of_pilot = of_pilot,
+               .line = {argc, argv}};
   int status = plain ? STATUS_CONTINUE : check_keys(record, from);
   if (status == STATUS_CONTINUE && (plain || flags || !defaults))
     status = read_flags(&r, plain ? record : flags);
@@ -369,8 +401,8 @@ int options_restore(options *o, const json_t *record, const char *from, const ch
   json_t *value;
   json_array_foreach(json_object_get(record, "given"), index, value) {
     option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
-    if (!row || options_listed(row->name, except)) continue;
-    if (!is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
+    if (!row || stays(&r, row)) continue;
+    if (!is_replaced(o, row, &r.line)) row->given = row->recorded = true;
   }
   return STATUS_CONTINUE;
 }

@@ -15,12 +15,6 @@ static void list_names(const char *kind, char *text, size_t size) {
                                model_presets[i].name);
 }
 
-void preset_help(const char *kind, char text[PRESET_HELP_BYTES]) {
-  char names[PRESET_HELP_BYTES - 32];
-  list_names(kind, names, sizeof names);
-  snprintf(text, PRESET_HELP_BYTES, "the shape of a known model: %s", names);
-}
-
 /* In the place of the default; what is given on the command line replaces it. */
 static option *propose(options *o, const char *name) {
   option *row = options_find(o, name);
@@ -42,7 +36,7 @@ static void apply_gpt(options *o, const gpt_config *c) {
 }
 
 static int unknown(const char *kind, const char *name, const char *where) {
-  char names[PRESET_HELP_BYTES];
+  char names[256];
   const char *near = NULL;
   int least = 3;
   for (int i = 0; i < model_preset_count; i++) {

@@ -6,11 +6,6 @@
 #include "common/options.h"
 #include "models/presets.h"
 
-enum { PRESET_HELP_BYTES = 256 };
-
-/* The help of the flag, with the names of a kind's presets. */
-void preset_help(const char *kind, char text[PRESET_HELP_BYTES]);
-
 /* Sets the flags of the shape. `where` is for messages: "" or a file with what follows its name. A
  * status of message.h. */
 int preset_apply(options *o, const char *kind, const char *name, const char *where);

@@ -150,18 +150,6 @@ static int check_model(const setup *s) {
                     model ? model : "not a text", s->kind->name);
 }
 
-/* What another run has written stays that run's; of a run that goes on, the folder may have been
- * moved. The runs of a pilot have what the pilot gives them. */
-static const char *not_restored(const setup *s, int argc, char **argv) {
-  const bool lent = options_named("config", argc, argv);
-  const bool of_pilot = !s->words.resumes && !strcmp(s->words.verb, "train");
-  if (of_pilot) return "out seed max-minutes " PILOT_IGNORED;
-  if (!lent) return "out";
-  if (!options_is_record(s->recorded)) return "";
-  return options_named("tensorboard", argc, argv) ? "out metrics tensorboard"
-                                                  : "out metrics tensorboard histograms";
-}
-
 /* What says where flags come from is not itself in a file of flags. */
 static int refuse_nested(const setup *s) {
   static const char *const names[] = {"config", "print-config"};
@@ -192,9 +180,9 @@ static int restore_flags(setup *s, int argc, char **argv) {
   if (status == STATUS_CONTINUE) status = refuse_nested(s);
   if (status == STATUS_CONTINUE && !options_named("preset", argc, argv))
     status = apply_files_preset(s);
+  const bool of_pilot = !s->words.resumes && !strcmp(s->words.verb, "train");
   if (status == STATUS_CONTINUE)
-    status = options_restore(&s->options, s->recorded, s->recorded_path,
-                             not_restored(s, argc, argv), argc, argv);
+    status = options_restore(&s->options, s->recorded, s->recorded_path, of_pilot, argc, argv);
   return status;
 }
 
@@ -207,7 +195,7 @@ static int apply_preset(setup *s, int argc, char **argv) {
 static int print_config(const setup *s, int rows) {
   json_t *file = json_object();
   bool good = json_object_set_new(file, "model", json_string(s->kind->name)) == 0 &&
-              options_config(&s->options, rows, CONFIG_FLAGS, START_FLAGS, file);
+              options_config(&s->options, rows, "config print-config preset", file);
   char *text = good ? json_text_short(file, JSON_INDENT(2)) : NULL;
   if (text) printf("%s\n", text);
   free(text);
@@ -229,7 +217,6 @@ int setup_parse_words(setup *s, const setup_words *words) {
   s->options = (options){.command = s->command, .summary = s->summary};
   train_flags_set_defaults(s);
   train_flags_add(s);
-  train_flags_ignore(&s->options, verb);
   const int rows = s->options.count;
   if (words->more) words->more(&s->options);
   status = restore_flags(s, argc, argv);

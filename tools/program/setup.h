@@ -27,7 +27,7 @@ typedef struct setup {
   const model_kind *kind;
   void *model; /* the kind's struct */
   options options;
-  char command[32], summary[320], preset_help[PRESET_HELP_BYTES];
+  char command[32], summary[320];
   char init[MODEL_PATH_BYTES]; /* the file of --init; of a folder the weights in it */
   train_flags flags;
   train_data data;

@@ -39,9 +39,8 @@
 static struct { bool json; } flags;
 
 static void more_flags(options *o) {
-  const option rows[] = {{"json", NULL, OPTION_SWITCH, &flags.json,
-                          .help = "print what came of the run as a JSON object"}};
-  OPTIONS_ADD(o, "Output", rows);
+  const option rows[] = {FLAG("json", OPTION_SWITCH, &flags.json)};
+  OPTIONS_ADD(o, rows);
 }
 
 typedef struct run {

@@ -30,10 +30,9 @@ static struct {
 } flags;
 
 static void more_flags(options *o) {
-  const option rows[] = {{"updates", "N", OPTION_INTEGER, &flags.updates,
-                          .help = "to make each way", .least = 1, .most = 100},
-                         {"json", NULL, OPTION_SWITCH, &flags.json, .help = "as a JSON object"}};
-  OPTIONS_ADD(o, "Verification", rows);
+  const option rows[] = {FLAG("updates", OPTION_INTEGER, &flags.updates),
+                         FLAG("json", OPTION_SWITCH, &flags.json)};
+  OPTIONS_ADD(o, rows);
 }
 
 typedef enum way { WHOLE, PLANNED, PERTURBED } way;

@@ -9,7 +9,7 @@ man_of() { # WORD...: the command
   local words=("$@") page name child flag title
   name=$(IFS=- && echo "accrue${*:+-$*}")
   run "$@" --help=man >"pages/$name.1"
-  run "$@" --help >help
+  run "$@" --help all >help 2>/dev/null || run "$@" --help >help
   page=pages/$name.1
   plain_page "$page" >plain
   title=$(tr '[:lower:]' '[:upper:]' <<<"$name")
