@@ -55,7 +55,7 @@ refuse() {
 # Cases train into the same folder again and again: run says that this is meant, where the case does not.
 run() {
   local more=()
-  if [[ $1 == train && ! " $* " =~ ' '--(resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
+  if [[ $1 == train && ! " $* " =~ ' '--(help|resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
   "$ACCRUE" "$@" "${more[@]}" 2>run.err || die "accrue $* failed: $(cat run.err)"
 }
 
@@ -171,21 +171,21 @@ case_usage() {
   refuse 2 '--momentum has no meaning' train gpt --data text --momentum 0.9
   refuse 2 '--state-f32 has no meaning' train gpt --data text --state-f32 x
   refuse 2 '--weights bf16 needs --precision bf16' train gpt --data text --weights bf16
-  refuse 2 '--momentum has no meaning for the optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
-  refuse 2 '--beta2 has no meaning for the optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
-  refuse 2 '--muon-scale has no meaning for the optimizer adamw' train gpt --data text --muon-scale original
-  refuse 2 '--no-nesterov has no meaning for the optimizer sgd' train gpt --data text --optimizer sgd --no-nesterov
-  refuse 2 '--adamw-rate has no meaning for the optimizer lion' train gpt --data text --optimizer lion --adamw-rate 0.5
-  refuse 2 '--momentum has no meaning for the optimizer adam-mini' train gpt --data text --optimizer adam-mini --momentum 0.9
+  refuse 2 '--momentum has no meaning with --optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
+  refuse 2 '--beta2 has no meaning with --optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
+  refuse 2 '--muon-scale has no meaning without --optimizer muon' train gpt --data text --muon-scale original
+  refuse 2 '--no-nesterov has no meaning without --optimizer muon' train gpt --data text --optimizer sgd --no-nesterov
+  refuse 2 '--adamw-rate has no meaning without --optimizer muon' train gpt --data text --optimizer lion --adamw-rate 0.5
+  refuse 2 '--momentum has no meaning with --optimizer adam-mini' train gpt --data text --optimizer adam-mini --momentum 0.9
   refuse 2 '8bit is for adamw, sgd and lion, not for adam-mini' plan gpt --data text --optimizer adam-mini --optimizer-state 8bit
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
   local rate=(train gpt --data text)
-  refuse 2 '--min-lr has no meaning for the schedule one-cycle' "${rate[@]}" --schedule one-cycle --min-lr 1e-5
-  refuse 2 '--lr-period has no meaning for the schedule cosine' "${rate[@]}" --lr-period 5
-  refuse 2 '--lr-period-factor has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-period-factor 2
-  refuse 2 '--lr-fall has no meaning for the schedule restarts' "${rate[@]}" --schedule restarts --lr-fall 5
-  refuse 2 '--lr-cycle has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-cycle triangular2
-  refuse 2 '--lr-factor has no meaning for the schedule linear' "${rate[@]}" --schedule linear --lr-factor 0.5
+  refuse 2 '--min-lr has no meaning with --schedule one-cycle' "${rate[@]}" --schedule one-cycle --min-lr 1e-5
+  refuse 2 '--lr-period has no meaning with --schedule cosine' "${rate[@]}" --lr-period 5
+  refuse 2 '--lr-period-factor has no meaning without --schedule restarts' "${rate[@]}" --schedule step --lr-period-factor 2
+  refuse 2 '--lr-fall has no meaning without --schedule cyclic' "${rate[@]}" --schedule restarts --lr-fall 5
+  refuse 2 '--lr-cycle has no meaning without --schedule cyclic' "${rate[@]}" --schedule step --lr-cycle triangular2
+  refuse 2 '--lr-factor has no meaning with --schedule linear' "${rate[@]}" --schedule linear --lr-factor 0.5
   refuse 2 '--lr-factor has no meaning without' "${rate[@]}" --schedule cyclic --lr-factor 0.5
   refuse 2 '--lr-milestones has no meaning' "${rate[@]}" --schedule step --lr-milestones 5
   refuse 2 '--lr-decay has no meaning' "${rate[@]}" --schedule inverse-sqrt --lr-decay 5

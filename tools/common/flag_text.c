@@ -46,7 +46,10 @@ static void add_prose(FILE *out, const char *text, const char *end) {
       text = rest ? rest + 1 : end;
     } else if (*text == '`') code = !code, text++;
     else if (!code && text[0] == '*' && text + 1 < end && text[1] == '*') text += 2;
-    else fputc(*text == '\n' ? ' ' : *text, out), text++;
+    else if (*text == '\n') {
+      fputc(' ', out);
+      text += 1 + strspn(text + 1, " ");
+    } else fputc(*text++, out);
   }
 }
 

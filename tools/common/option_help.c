@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCREEN = 24 }; /* flags that a screen has room for */
+enum { SCREEN = 20 }; /* flags that a screen has room for */
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
@@ -224,11 +224,11 @@ bool option_help_of(const char *word) {
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-static int unknown(const options *o, const char *word) {
+static int unknown(const options *o, const char *word, bool flag) {
   const char *near = NULL;
   const size_t length = strlen(word);
   int least = 3;
-  for (int g = 0; g < flag_group_count; g++) {
+  for (int g = 0; g < flag_group_count && !flag; g++) {
     const char *name = flag_groups[g].name;
     if (!count_in(o, name, false) && !count_in(o, name, true)) continue;
     const int d = suggest_distance(word, length, name);
@@ -258,7 +258,7 @@ static int put_topic(const options *o, const char *word) {
     return STATUS_DONE;
   }
   const option *row = options_find(o, flag ? word + 2 : word);
-  if (!row) return unknown(o, flag ? word + 2 : word);
+  if (!row) return unknown(o, flag ? word + 2 : word, flag);
   if (row->record) {
     put_page(row->record, row);
     return STATUS_DONE;

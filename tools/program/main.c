@@ -81,7 +81,7 @@ static bool is_second_word(const char *command, const char *word) {
  * flag wherever it is. */
 static int help_main(int argc, char **argv) {
   static char asked[] = "--help";
-  if (argc < 3) return put_help(HELP_TEXT);
+  if (argc < 3 || !strcmp(argv[2], "all")) return put_help(HELP_TEXT);
   if (!is_known(argv[2]))
     return option_help_of(argv[2]) ? STATUS_DONE
            : strncmp(argv[2], "--", 2)
