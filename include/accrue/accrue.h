@@ -1,9 +1,12 @@
-/* Accrue trains neural networks inside a memory budget, on any OpenCL device or on a plain CPU.
+/** @file
+ * Accrue trains neural networks inside a memory budget, on any OpenCL device or on a plain CPU.
+ * This header includes all others.
  *
- * Versions below 1.0: a new minor version (0.2) may break programs, and CHANGELOG.md names each
- * break; a patch (0.1.1) breaks none. The exception is what says "May still change.": a function,
- * type or field whose comment ends so, or a whole header whose first comment does. It is recent, or
- * shows how things are made inside, and any version may change or drop it. */
+ * Versions below 1.0: a new minor version (0.2) may break programs. CHANGELOG.md names each break.
+ * A patch (0.1.1) breaks none. There is one exception: a function, type or member may say «May
+ * still change.» It is recent, or it shows how things are made inside. Any version may change or
+ * remove it. If the first comment of a header says so, this holds for the whole header. See
+ * docs/reference/compatibility.md. */
 #ifndef ACCRUE_ACCRUE_H
 #define ACCRUE_ACCRUE_H
 
@@ -18,6 +21,7 @@
 #include <accrue/schedule.h>
 #include <accrue/watch.h>
 #include <accrue/trainer.h>
+#include <accrue/state_file.h>
 #include <accrue/session.h>
 #include <accrue/bench.h>
 

@@ -1,7 +1,10 @@
-/* Schedules of the effective batch: how many samples a window has, by how far a run has come. They
- * follow from the way through the data alone, never from losses, so that samples can be read ahead
- * and a run can go on anywhere. One that grows by itself is written down row by row, for the same
- * reason. */
+/** @file
+ * Schedules of the effective batch: how many samples a window has, depending on how far a run has
+ * come.
+ *
+ * A schedule depends only on the way through the data, never on losses. So samples can be read
+ * ahead, and a run can be resumed anywhere. For the same reason a batch that grows by itself is
+ * recorded row by row. */
 #ifndef ACCRUE_BATCHES_H
 #define ACCRUE_BATCHES_H
 
@@ -11,30 +14,32 @@
 extern "C" {
 #endif
 
-/* What the beginning of a stage is counted in. */
+/** The unit in which the beginning of a stage is counted. */
 typedef enum ac_batch_unit {
-  AC_BATCH_FROM_STEP = 0, /* windows before it, skipped ones included, as in ac_fit_result */
-  AC_BATCH_FROM_EPOCH,    /* epochs before the one that a window begins in */
-  AC_BATCH_FROM_SAMPLE    /* samples of the windows before it */
+  AC_BATCH_FROM_STEP = 0, /**< Windows before it, skipped ones included, as in ac_fit_result. */
+  AC_BATCH_FROM_EPOCH,    /**< Epochs before the one in which a window begins. */
+  AC_BATCH_FROM_SAMPLE    /**< Samples of the windows before it. */
 } ac_batch_unit;
 
-/* One row of a schedule. A window is of the last row that has begun, so units may be mixed. */
+/** One row of a schedule. A window uses the last row that has begun, so units may be mixed. */
 typedef struct ac_batch_stage {
-  int64_t batch; /* samples of a window: from 1 to the plan's batch */
-  ac_batch_unit unit;
-  int64_t from; /* 0 in the first row; in rows of one unit it rises */
+  int64_t batch;      /**< Samples of a window: from 1 to the plan's batch. */
+  ac_batch_unit unit; /**< What `from` counts. */
+  int64_t from; /**< Where the stage begins: 0 in the first row; rising in rows of one unit. */
 } ac_batch_stage;
 
+/** Most rows of a schedule. */
 #define AC_MAX_BATCH_STAGES 32
 
-/* Batches that grow by the gradient noise scale (ac_noise_scale): after an update they double, at
- * most to the plan's batch, if the scale, less its deviation, is at least `factor` times the batch
- * that follows then, and was measured in so many windows since they last grew. Up to the scale
- * larger batches save updates, arXiv 1812.06162, section 2.2. May still change. */
+/** Batches that grow with the gradient noise scale (ac_noise_scale). After an update the batch
+ * doubles, at most to the plan's batch, if two things hold: the scale minus its deviation is at
+ * least `factor` times the doubled batch, and the scale was measured in at least `windows` windows
+ * since the batch last grew. Larger batches save updates up to the noise scale: arXiv 1812.06162,
+ * section 2.2. May still change. */
 typedef struct ac_batch_growth {
-  int64_t from;    /* samples of the first windows, more than a micro-batch; 0: none of this */
-  int64_t windows; /* default 20 */
-  double factor;   /* default 1 */
+  int64_t from;    /**< Samples of the first windows, more than a micro-batch. 0: do not grow. */
+  int64_t windows; /**< Windows with a measurement before the batch grows. Default 20. */
+  double factor;   /**< How large the scale must be, in doubled batches. Default 1. */
 } ac_batch_growth;
 
 #ifdef __cplusplus

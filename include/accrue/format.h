@@ -1,5 +1,6 @@
-/* What files seem to be, for sentences such as «photo.png is a PNG picture, not text». Each reader
- * of the library says so itself of a file that it cannot take. May still change. */
+/** @file
+ * What files seem to be, for sentences such as «photo.png is a PNG picture, not text». Each reader
+ * of the library says this itself about a file that it cannot read. May still change. */
 #ifndef ACCRUE_FORMAT_H
 #define ACCRUE_FORMAT_H
 
@@ -9,10 +10,12 @@
 extern "C" {
 #endif
 
-/* The name of a file's format, such as "a NumPy array" or "text"; NULL where it is not known.
- * `data` holds the first `count` bytes of the file: 4096 are enough for all formats but those
- * without a header, which show better in more. `file_bytes` is the size of the whole file; 0:
- * unknown. */
+/** The name of a file's format, such as "a NumPy array" or "text". NULL if it is not known.
+ *
+ * @param data the first `count` bytes of the file
+ * @param count 4096 are enough for most formats; formats without a header are easier to tell from
+ *        more
+ * @param file_bytes size of the whole file; 0: unknown */
 AC_API const char *ac_format_name(const void *data, size_t count, uint64_t file_bytes);
 
 #ifdef __cplusplus

@@ -1,5 +1,7 @@
-/* Model files in the safetensors format: weights by name, configuration as string metadata. A file
- * is written beside its target, synced and renamed over it, so the old one survives any failure. */
+/** @file
+ * Model files in the safetensors format: weights by name, and metadata, which are pairs of strings.
+ * A new file is written next to its target, synced and renamed over it. So the old file survives
+ * any failure. */
 #ifndef ACCRUE_MODEL_FILE_H
 #define ACCRUE_MODEL_FILE_H
 
@@ -9,51 +11,64 @@
 extern "C" {
 #endif
 
+/** A tensor in a file. */
 typedef struct ac_model_tensor {
-  const char *name;
-  ac_dtype dtype;
-  int rank;
-  int64_t shape[8];
+  const char *name; /**< Its name, in UTF-8. */
+  ac_dtype dtype;   /**< How its elements are stored. */
+  int rank;         /**< Number of dimensions, 0 to 8. 0: one element. */
+  int64_t shape[8]; /**< Its dimensions, row-major. */
 } ac_model_tensor;
 
+/** One entry of a file's metadata. */
 typedef struct ac_metadata {
-  const char *key, *value;
+  const char *key;   /**< Its key, in UTF-8. Each key is used once. */
+  const char *value; /**< Its value, in UTF-8. */
 } ac_metadata;
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Copies tensor `index`'s elements [first, first + count) to `data`: a writer pulls its data in
- * pieces, so no second copy of the model is needed. */
+/** Copies elements [first, first + count) of tensor `index` to `data`. A writer asks for its data
+ * in pieces, so no second copy of the model is needed. */
 typedef ac_status (*ac_model_source)(void *user, int index, int64_t first, int64_t count,
                                      void *data);
 
-/* Writes the tensors in the given order. Names are unique UTF-8; a shape may be empty (rank 0: one
- * element) or hold zeros. On any failure (a disk that fills, a source that fails: its status is
- * returned) what was at `path` is untouched and nothing else is left behind. A symbolic link there
- * is followed; a folder, a pipe, a socket or a device is refused with AC_ERROR_IO. */
+/** Writes a file with the tensors in the given order. Names are unique UTF-8. A shape may be empty
+ * (rank 0: one element) or have zeros.
+ *
+ * On any failure the file that was at `path` stays as it was, and no other file is left. This
+ * includes a disk that fills, and a source that fails; the source's status is returned. A symbolic
+ * link at `path` is followed. A folder, a pipe, a socket or a device is refused with AC_ERROR_IO.
+ */
 AC_API ac_status ac_model_file_write(const char *path, const ac_model_tensor *tensors,
                                      int tensor_count, const ac_metadata *metadata,
                                      int metadata_count, ac_model_source source, void *user);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+/** A model file that is open for reading. */
 typedef struct ac_model_file ac_model_file;
 
-/* Reads and checks the whole header: lengths, dtypes, shapes against byte counts, offsets in range,
- * without holes or overlaps, no duplicate names. Fails with AC_ERROR_FORMAT and what is wrong; a
- * file of another format is called by its name, and a pipe is refused. Tensors of dtypes that
- * Accrue has no use for (int64 masks, say) or does not know, and those of more than 8 dimensions,
- * are checked as far as that goes and skipped; f64 is listed and read as f32. The tensors come in
- * the order of their data. */
+/** Opens a file, and reads and checks its whole header: lengths, dtypes, byte counts, offsets
+ * without holes or overlaps, and names, which must be unique. The tensors are listed in the order
+ * of their data.
+ *
+ * Fails with AC_ERROR_FORMAT and what is wrong. For a file of another format it says which one. A
+ * pipe is refused. Tensors of other dtypes (such as int64) or of more than 8 dimensions are checked
+ * as far as possible and left out. f64 is listed and read as f32. */
 AC_API ac_status ac_model_file_open(ac_model_file **file, const char *path);
+/** Closes a file. */
 AC_API void ac_model_file_close(ac_model_file *file);
 
+/** How many tensors are listed. */
 AC_API int ac_model_file_tensor_count(const ac_model_file *file);
+/** A tensor of the file. Valid while the file is open; NULL if there is none with this index. */
 AC_API const ac_model_tensor *ac_model_file_tensor(const ac_model_file *file, int index);
-AC_API int ac_model_file_find(const ac_model_file *file, const char *name); /* -1: not there */
-AC_API const char *ac_model_file_metadata(const ac_model_file *file, const char *key); /* or NULL */
+/** The index of the tensor with this name. -1 if there is none. */
+AC_API int ac_model_file_find(const ac_model_file *file, const char *name);
+/** The value of a metadata key. Valid while the file is open; NULL if the file lacks the key. */
+AC_API const char *ac_model_file_metadata(const ac_model_file *file, const char *key);
 
-/* Elements [first, first + count) of a float tensor, converted to f32. */
+/** Reads elements [first, first + count) of a float tensor, converted to f32. */
 AC_API ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
                                     float *data);
 

@@ -1,5 +1,6 @@
-/* Sessions: forward-only use of a plan made for AC_EVALUATE or AC_PREDICT, in the memory that
- * takes. */
+/** @file
+ * Sessions: forward passes only, with a plan made for AC_EVALUATE or AC_PREDICT. A session takes
+ * less memory than a trainer. */
 #ifndef ACCRUE_SESSION_H
 #define ACCRUE_SESSION_H
 
@@ -9,33 +10,37 @@
 extern "C" {
 #endif
 
+/** A model that is ready for evaluation or prediction. */
 typedef struct ac_session ac_session;
 
-/* Allocates the plan's total; parameters hold their initial values for `seed`. The plan must
- * outlive it. */
+/** Allocates the plan's total. Parameters have their initial values for `seed`. The plan must
+ * outlive the session. */
 AC_API ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed);
+/** Frees a session. */
 AC_API void ac_session_free(ac_session *session);
 
-/* As ac_trainer_load and ac_trainer_set_parameter. */
+/** Loads all parameters from a model file, like ac_trainer_load. */
 AC_API ac_status ac_session_load(ac_session *session, const char *path,
                                  const char *optional_prefix);
+/** Sets elements [first, first + count) of a parameter, like ac_trainer_set_parameter. */
 AC_API ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                           int64_t count, const float *data);
 
-/* Runs `count` samples (at most the plan's micro_batch) through an AC_PREDICT plan. */
+/** Runs `count` samples (at most the plan's micro_batch) through an AC_PREDICT plan. */
 AC_API ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds,
                                 int feed_count);
 
-/* Elements [first, first + count) of a named output of the last run, as f32. */
+/** Copies elements [first, first + count) of a named output of the last run to `data`, as f32. */
 AC_API ac_status ac_session_output(ac_session *session, const char *name, int64_t first,
                                    int64_t count, float *data);
 
-/* Loss and accuracy of an AC_EVALUATE plan over a dataset. */
+/** Loss and accuracy over a dataset, with an AC_EVALUATE plan. It uses at most `limit` samples (0:
+ * all), from the first on. */
 AC_API ac_status ac_session_evaluate(ac_session *session, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
-/* The same; `stop` (may be NULL) is asked before each micro-batch, so that a program can show how
- * far it is. Once it returns true there is no result, and *stopped is true. What would change or
- * run the session is refused meanwhile with AC_ERROR_STATE. */
+/** Like ac_session_evaluate. `stop` (may be NULL) is asked before each micro-batch, so that a
+ * program can show progress. If it returns true there is no result, and *stopped is true. Calls
+ * that would change or run the session meanwhile are refused with AC_ERROR_STATE. */
 AC_API ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *dataset, int64_t limit,
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
                                            bool *stopped);

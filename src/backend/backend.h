@@ -88,7 +88,7 @@ typedef struct ac_backend {
   ac_status (*prepare)(void *state, const ac_op_args *args);
   ac_status (*run)(void *state, const ac_op_args *args);
   /* Runs all of these, in any order, some of them at once. They share `run`, and what one writes no
-   * other reads or writes, but for workspace. NULL: they are handed to `run`. */
+   * other reads or writes, except for workspace. NULL: they are handed to `run`. */
   ac_status (*run_all)(void *state, const ac_op_args *args, int count);
   ac_status (*finish)(void *state);
 

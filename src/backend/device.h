@@ -20,7 +20,7 @@ struct ac_device {
 /* Through these so that the account is right. */
 ac_status ac_device_allocate(ac_device *device, uint64_t bytes, void **chunk);
 void ac_device_release(ac_device *device, void *chunk, uint64_t bytes);
-/* Of host memory, where the device has memory of its own. */
+/* Allocates host memory, for a device with memory of its own. */
 ac_status ac_device_allocate_host(ac_device *device, uint64_t bytes, ac_host_memory *memory);
 void ac_device_release_host(ac_device *device, ac_host_memory *memory);
 

@@ -97,7 +97,7 @@ static ac_run_state run_of(int64_t batch) {
   return (ac_run_state){.training = true, .seed = 1, .batch = batch, .loss_scale = 1};
 }
 
-/* Of a step that goes element by element the shape does not matter. */
+/* The shape does not matter for a step that works element by element. */
 static ac_operand flat(ac_operand x) {
   return (ac_operand){.dtype = x.dtype, .rank = x.count > 0, .dim = {x.count}, .count = x.count};
 }

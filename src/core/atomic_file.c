@@ -18,7 +18,7 @@
 #define O_DIRECT 0 /* there is none */
 #endif
 
-/* With a piece of a tensor (io/model_file_write.c) 1 MiB. */
+/* Together with a piece of a tensor (io/model_file_write.c) this is 1 MiB. */
 enum { BLOCK_BYTES = 768 << 10 };
 
 /* ---- what is at the path --------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static inline float ac_eight_bit_unit(float position) {
   return position >= 64 ? 1 : unit;
 }
 
-/* Of a position in (0, `one`), where the value is one. */
+/* The value of a position in (0, `one`); position `one` has the value one. */
 static inline float ac_eight_bit_value(float position, float one) {
   const uint32_t parts = ac_float_bits(position) & 0x7f800000u; /* N, a power of two */
   const float reciprocal = ac_float_from_bits(0x7f000000u - parts);
@@ -104,7 +104,8 @@ static inline float ac_eight_bit_position(float x, float half) {
   return whole + (float)((int32_t)most + (x >= 1 - 0.225f / (64 * half)));
 }
 
-/* Of a value in [-1, 1], or [0, 1] if it has no sign; what is beyond counts as its end. */
+/* The code of a value in [-1, 1], or in [0, 1] without signs. A value outside counts as the nearest
+ * end. */
 static inline uint8_t ac_eight_bit_encode(float x, bool is_signed) {
   const float magnitude = fabsf(x), half = is_signed ? 1 : 2;
   const bool some = is_signed ? magnitude >= 1e-6f * 0.275f : ac_float_bits(magnitude) != 0;

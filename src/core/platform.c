@@ -57,7 +57,8 @@ void ac_pages_release(void *memory, size_t bytes) {
 }
 
 bool ac_pages_available(uint64_t bytes) {
-  enum { PIECE = 64 << 20 }; /* no limit of single mappings, as the system may have, is met */
+  /* Smaller than the limit that a system may have for a single mapping. */
+  enum { PIECE = 64 << 20 };
   const uint64_t count = bytes / PIECE + (bytes % PIECE != 0);
   if (count > INT_MAX) return false;
   void **taken = calloc((size_t)count + 1, sizeof *taken);
@@ -253,7 +254,8 @@ static uint64_t own_limits(void) {
   return least;
 }
 
-/* Of the machine and of control groups, whatever the process has already; UINT64_MAX: unknown. */
+/* Memory of the machine and of control groups, including what the process has already; UINT64_MAX:
+ * unknown. */
 static uint64_t machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;

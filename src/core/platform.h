@@ -84,8 +84,8 @@ typedef struct ac_paths {
   char **path;
   size_t count;
 } ac_paths;
-/* Of what lies below a folder only what `takes` (may be NULL: everything) says yes to: of a folder
- * it refuses, nothing. */
+/* Chooses paths below a folder: those that `takes` (may be NULL: all) says yes to. If it refuses a
+ * folder, nothing in that is chosen. */
 typedef struct ac_path_choice {
   bool (*takes)(void *user, const char *path, bool is_folder);
   void *user;

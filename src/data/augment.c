@@ -249,7 +249,7 @@ static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images)
                      "width; give them");
   }
   int64_t elements = whole->fields[*images].elements;
-  /* Divided, as the product may overflow. */
+  /* Divided, because the product may overflow. */
   if (d->channels < 1 || d->height < 1 || d->width < 1 || elements % d->channels ||
       elements / d->channels % d->height || elements / d->channels / d->height != d->width)
     return ac_fail(AC_ERROR_ARGUMENT,

@@ -15,7 +15,7 @@
 
 enum { BLOCK = 1 << 17, START = 4096, GZIP_WINDOW = 15 + 16 };
 
-/* Of gzip data: within a member, or where the next one may begin. */
+/* The place in gzip data: within a member, or where the next one may begin. */
 typedef enum place { PLAIN, MEMBER, BETWEEN } place;
 
 struct ac_byte_file {

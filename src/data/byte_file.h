@@ -23,8 +23,8 @@ ac_status ac_byte_file_open(ac_byte_file **file, const char *path, ac_unzip unzi
 void ac_byte_file_close(ac_byte_file *file); /* NULL: nothing */
 const char *ac_byte_file_path(const ac_byte_file *file);
 
-/* As many of `wanted` bytes as there are, into *got. Coming to the end of gzip data verifies its
- * checksums, and that nothing else follows it. */
+/* Reads `wanted` bytes, or as many as there are; *got: how many. At the end of gzip data it
+ * verifies the checksums, and that nothing else follows. */
 ac_status ac_byte_file_read(ac_byte_file *file, void *data, size_t wanted, size_t *got);
 
 /* Appends until `bytes` holds `limit` of them or the file ends. */

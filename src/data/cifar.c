@@ -88,7 +88,8 @@ static ac_status append_records(const layout *form, const char *path, ac_bytes *
   return check_records(form, path, bytes, first);
 }
 
-/* Those of `names` that the folder holds: the first so and so many of them. */
+/* Appends those of `names` that the folder has. These must be the first ones: none may be missing
+ * between them. */
 static ac_status append_folder(const layout *form, const char *folder, const char *const *names,
                                int count, ac_bytes *bytes) {
   const char *missing = NULL;
@@ -135,7 +136,8 @@ static ac_status load_folder(ac_image_set **set, const layout *form, const char 
   return status;
 }
 
-/* Of the first of these forms that the file has; `path` is read once, as it may be a pipe. */
+/* Loads a file in the first of these forms that fits. `path` is read once, because it may be a
+ * pipe. */
 static ac_status load_file(ac_image_set **set, const layout *const *forms, int count,
                            const char *path) {
   ac_bytes bytes = {0};

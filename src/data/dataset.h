@@ -22,7 +22,7 @@ struct ac_dataset {
   char names[];
 };
 
-/* As ac_dataset_from_callback, for the library's own readers, which several threads may use. */
+/* Like ac_dataset_from_callback, for the library's own readers, which several threads may use. */
 ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc *desc,
                             int64_t classes);
 

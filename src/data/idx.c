@@ -122,7 +122,7 @@ static spellings train_labels = {"train-labels-idx1-ubyte", "train-labels.idx1-u
 static spellings test_images = {"t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte"};
 static spellings test_labels = {"t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte"};
 
-/* Where neither is there, the path is that of the first. */
+/* If no file is there, the path is that of the first. */
 static ac_status find_spelling(ac_file_path path, const char *folder, spellings names,
                                bool *found) {
   AC_TRY(ac_find_file(path, folder, names[0], found));

@@ -47,7 +47,7 @@ struct ac_loader {
   reader *readers; /* the caller, then the threads */
   slot *slots;
 
-  ac_monitor *monitor; /* guards the slots, but for the samples in them, and: */
+  ac_monitor *monitor; /* guards the slots, except for the samples in them, and: */
   int64_t taken;       /* the batch that is the caller's or comes next */
   int64_t filling;     /* the first batch that still has samples to take */
   bool laid;           /* its slot says which they are */

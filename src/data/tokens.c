@@ -229,7 +229,7 @@ int64_t ac_tokens_count(const ac_tokens *tokens) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Of one range of the tokens. */
+/* The windows of one range of the tokens. */
 typedef struct window_range {
   int64_t begin, count; /* count: windows */
   int64_t offsets;      /* the first window may begin at begin + [0, offsets) */

@@ -64,7 +64,7 @@ static ac_place next_epoch(ac_place at) {
   return (ac_place){.epoch = at.epoch + 1, .windows = at.windows, .samples = at.samples};
 }
 
-/* With incomplete windows dropped, one that cannot be filled begins in the next epoch. */
+/* If incomplete windows are dropped, a window that cannot be filled begins in the next epoch. */
 static ac_place skip_rest(const ac_windows *w, ac_place at) {
   if (w->epoch_end != AC_EPOCH_END_DROP || w->count - at.position >= ac_windows_batch(w, at))
     return at;

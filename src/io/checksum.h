@@ -19,7 +19,8 @@ enum { AC_CHECKSUM_DIGITS = 16 };
  * and values are escaped, so nothing else looks like it. */
 char *ac_checksum_digits(char *header, const char *key);
 
-/* Of the 8 bytes before the header and its text of `length` bytes, which ends in a 0. */
+/* The checksum of the 8 bytes before the header and of its text of `length` bytes, which ends in a
+ * 0. */
 uint64_t ac_header_checksum(const unsigned char prefix[8], char *header, size_t length);
 
 #endif

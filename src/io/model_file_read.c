@@ -162,7 +162,7 @@ static ac_status check_entry(const char *path, const char *key, const json_t *in
 
 /* ---- the whole header ------------------------------------------------------------------------ */
 
-/* By position; an empty tensor comes before the one that begins where it lies. */
+/* Compares positions; an empty tensor comes before another that begins at the same place. */
 static int compare_entries(const void *a, const void *b) {
   const tensor_entry *x = a, *y = b;
   if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
@@ -353,6 +353,10 @@ int ac_model_file_find(const ac_model_file *file, const char *name) {
 
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
   return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));
+}
+
+const char *ac_model_file_path(const ac_model_file *file) {
+  return file->path;
 }
 
 const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {

@@ -30,8 +30,8 @@ void ac_swap_to_little_endian(void *data, size_t count, size_t size);
 /* What ac_model_file_write_by does in addition to ac_model_file_write. */
 typedef struct ac_write_rules {
   bool checksums; /* of all that is written (checksum.h) */
-  /* By tensor, NULL: of none: every value of floats has to be finite. The first one that is not
-   * fails with AC_ERROR_NOT_FINITE, and what was at the path stays. */
+  /* For each tensor: all its floats must be finite. NULL: no tensor is checked. At the first value
+   * that is not finite, writing fails with AC_ERROR_NOT_FINITE, and what was at the path stays. */
   const bool *finite;
 } ac_write_rules;
 ac_status ac_model_file_write_by(const ac_write_rules *rules, const char *path,
@@ -47,6 +47,9 @@ int64_t ac_first_not_finite(ac_dtype dtype, const void *data, int64_t count);
  * them, or holds a tensor that ac_model_file_read_stored cannot read: in f64, or of a dtype that is
  * not listed. */
 ac_status ac_model_file_verify(ac_model_file *file);
+
+/* The path that the file was opened by. */
+const char *ac_model_file_path(const ac_model_file *file);
 
 /* The dtype that the file names for a tensor, also for one that is not listed; NULL: none. */
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name);

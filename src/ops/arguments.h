@@ -38,7 +38,7 @@ typedef struct ac_run_state {
   uint32_t sample;  /* position of the micro-batch's first sample in the effective batch */
   int64_t batch;    /* samples in this micro-batch */
   float loss_scale; /* factor of the loss gradient */
-  /* By loss, with its share; NULL: loss_scale is that of all. */
+  /* For each loss, with its share; NULL: loss_scale is for all. */
   const float *loss_scales;
   /* Stores to f16 leave a trace for the op numerics: what is flushed to zero becomes -0, what is
    * zero +0. */
@@ -55,8 +55,8 @@ typedef struct ac_op_args {
   size_t workspace_bytes;
   const ac_run_state *run;
   int loss; /* of a loss's gradient: which of the graph's */
-  /* Of a parameter's step, and of what adds to its gradient: the hash of its name, which keys the
-   * numbers that round by chance. */
+  /* For a parameter's step, and for ops that add to its gradient: the hash of the parameter's name.
+   * It is the key of the random numbers for stochastic rounding. */
   uint64_t name_hash;
   int64_t first; /* of a part of a parameter: its first element, a multiple of 8 */
 } ac_op_args;

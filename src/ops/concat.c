@@ -12,7 +12,7 @@ static bool is_axis(const ac_shape *shape, int axis) {
   return axis >= (shape->batched ? 1 : 0) && axis < shape->rank;
 }
 
-/* Whether the shapes are equal but for the axis. */
+/* Whether the shapes are equal except for the axis. */
 static bool matches(const ac_shape *a, const ac_shape *b, int axis) {
   ac_shape other = *b;
   if (a->rank != b->rank) return false;

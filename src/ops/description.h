@@ -76,10 +76,10 @@ typedef struct ac_op_desc {
    * gradient, and nodes of other phases that use these sums. They run if the node does. NULL:
    * nothing. */
   ac_status (*window)(ac_differentiation *d, const ac_node *node);
-  /* Its attributes are those of the window at hand, which whoever runs it supplies; a node's own
+  /* Its attributes are those of the current window, which whoever runs it supplies; a node's own
    * are an example. */
   bool by_window;
-  /* By element of the first operand; a transcendental function counts as 8. */
+  /* For each element of the first operand; a transcendental function counts as 8. */
   double flops_per_element;
   /* From concrete shapes (data handles unset), where that is not all. */
   double (*flops)(const ac_op_args *args);

@@ -26,7 +26,7 @@ static double gradient_flops(const ac_op_args *args) {
   return (double)args->in[1].count;
 }
 
-/* Of the table only the rows asked for move: their ids, and each row read and written. */
+/* Only the rows of the table that are asked for move: their ids, and each row read and written. */
 static double bytes(const ac_op_args *args) {
   return ac_operand_bytes(&args->in[1]) + 2 * ac_operand_bytes(&args->out[0]);
 }

@@ -67,7 +67,7 @@ static double logits(const ac_op_args *args) {
   return (double)ac_rows(&args->in[0]) * (double)ac_linear_cross_entropy_classes(args);
 }
 
-/* Of a logit as of cross_entropy. */
+/* A logit costs as much as in cross_entropy. */
 static double flops(const ac_op_args *args) {
   return product_flops(args) + 11.0 * logits(args);
 }

@@ -3,8 +3,8 @@
  *
  * A family is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops; F gets
  * its name. X gets an op and two words with a letter for each input and each output. A letter says
- * how an operand is stored, which is the policy of mixed precision; arithmetic is in float, but for
- * factors of Muon (ops/muon.h):
+ * how an operand is stored, which is the policy of mixed precision; arithmetic is in float, except
+ * for factors of Muon (ops/muon.h):
  *   - s: as the plan's precision says: activations, their gradients, weights of products
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts

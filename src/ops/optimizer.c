@@ -17,7 +17,7 @@
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* By parameter: tensors, or -1. */
+/* The tensors of a parameter, or -1. */
 typedef struct tensors {
   int gradient, working;
   int state[AC_MAX_STATES];
@@ -29,7 +29,7 @@ static const ac_adamw_attributes adamw_example = {1,      1e-3f, 0.01f, 0.1f,
                                                   0.001f, 1e-8f, 0.1f,  0.03f};
 static const ac_sgd_attributes sgd_example = {1, 1e-3f, 0.01f, 0.9f, false, false};
 
-/* By op. */
+/* For each op. */
 static const size_t attribute_bytes[AC_OP_COUNT] = {
     [AC_OP_gradient_statistics] = sizeof unscaled,
     [AC_OP_adamw] = sizeof adamw_example,
@@ -48,7 +48,7 @@ static ac_node *append(ac_graph *graph, ac_op op, ac_tensor *gradient) {
   return index < 0 ? NULL : ac_node_at(graph, index);
 }
 
-/* Of a gradient, or of pooled statistics, which must be finite as well. */
+/* Statistics of a gradient, or of pooled statistics, which must also be finite. */
 static ac_status append_statistics(ac_graph *graph, ac_tensor *gradient) {
   static const ac_shape pair = {.rank = 1, .dim = {2}};
   ac_tensor *out = ac_graph_new_tensor(graph, AC_ROLE_STATISTICS, AC_F32, &pair);
@@ -168,7 +168,7 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int in
   return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
-/* Before the steps, which take what it leaves, as a caller's own does in any case. */
+/* Runs before the steps: they use what it leaves, and so does a caller's own step. */
 static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
   if (desc->clipping < AC_CLIP_VALUE && desc->optimizer != AC_OPTIMIZER_CALLBACK) return AC_OK;

@@ -35,7 +35,7 @@ static inline ac_dtype ac_optimizer_factors(const ac_plan_desc *desc) {
  * and the step. */
 ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
 
-/* Of a step: parameter and states are read and written; the copy in 16 bits is written. */
+/* Bytes of a step: parameter and states are read and written; the copy in 16 bits is written. */
 double ac_update_bytes(const ac_op_args *args);
 
 #endif

@@ -7,7 +7,7 @@ typedef struct ac_weight_standardisation_attributes {
   float epsilon;
 } ac_weight_standardisation_attributes;
 
-/* Of [O, ...], what one of the O outputs has. */
+/* The elements of one of the O outputs of [O, ...]. */
 static inline int64_t ac_weight_row(const ac_operand *w) {
   return w->dim[0] ? w->count / w->dim[0] : 0;
 }

@@ -16,9 +16,9 @@ void ac_words_put(ac_words *words, const char *format, ...);
 
 /* ", NAME 2" or ", NAME 2x3", for height and width; nothing if both are the usual. */
 void ac_words_put_pair(ac_words *words, const char *name, const int32_t pair[2], int32_t usual);
-/* Of a weight that is square; where it is not, its shape says it. */
+/* Says the layout of a square weight; the shape of any other weight shows it. */
 void ac_words_put_layout(ac_words *words, ac_layout layout, const ac_operand *weight);
-/* Of what does other work in evaluation. */
+/* For an op that does other work in evaluation. */
 void ac_words_put_evaluation(ac_words *words, const ac_run_state *run);
 
 #endif

@@ -174,7 +174,7 @@ static void fit(ac_cost_model *model, const bench *b, ac_op op) {
     a[size][2] = work.bytes / giga / seconds;
   }
   solve(x, a);
-  /* Where beginning an op hides its work, more work takes longer all the same. */
+  /* If beginning an op hides its work, more work still takes longer. */
   double least = longest / 64;
   model->launch[op] = x[0] * micro;
   model->per_flop[op] = work.flops > 0 ? fmax(x[1] / giga, least / work.flops) : 0;
@@ -259,7 +259,7 @@ static ac_status measure(bench *b, ac_cost_model *model) {
   for (int op = 0; op < AC_OP_COUNT; op++)
     if (isfinite(b->least[op][1])) fit(model, b, (ac_op)op);
   const int estimated = estimate_the_rest(model, b);
-  for (int op = 0; op < AC_OP_COUNT; op++) /* what the device does not run is of no account */
+  for (int op = 0; op < AC_OP_COUNT; op++) /* what the device does not run does not count */
     if (b->wanted[op] && !model->known[op]) model->known[op] = AC_COST_MEASURED;
   char rest[64] = "";
   if (estimated)

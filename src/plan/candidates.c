@@ -98,7 +98,7 @@ static ac_choice choice_of(const ac_candidates *s, const ac_candidate *c) {
                      0};
 }
 
-/* Of the order at hand. */
+/* Adds a candidate of the current order. */
 static ac_status add_way(ac_candidates *s, ac_candidate c) {
   const ac_candidate_size *size = &s->sizes[c.size];
   ac_sequence main = {0}, stepping = {0};
@@ -115,7 +115,7 @@ static ac_status add_way(ac_candidates *s, ac_candidate c) {
   return status;
 }
 
-/* With optimizer state on the device and, where it may be there, on the host. */
+/* Adds candidates with optimizer state on the device and, if it may be there, on the host. */
 static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradients) {
   const ac_problem *problem = s->problem;
   c.gradients = gradients;
@@ -124,7 +124,7 @@ static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradi
   return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
 }
 
-/* Whether the order at hand, of this hash, is that of a candidate before. */
+/* Whether the current order, of this hash, is that of a candidate before. */
 static bool is_known(const ac_candidates *s, int size, uint64_t order) {
   for (int i = s->count - 1; i >= 0 && s->list[i].size == size; i--)
     if (s->list[i].order == order) return true;
@@ -225,7 +225,7 @@ static ac_status add_choices(ac_candidates *s, int size) {
   return AC_OK;
 }
 
-/* Those of least memory. */
+/* Adds the choices of least memory. */
 static ac_status add_guesses(ac_candidates *s, int size) {
   const ac_chain_choice *choices;
   const int count = ac_chain_choices(s->sizes[size].frugal, &choices);
@@ -264,7 +264,8 @@ int ac_plan_search_sizes(int64_t batch, int64_t sizes[AC_SEARCH_SIZES]) {
   return count;
 }
 
-/* Of these, those that leave no op too few samples. The first is the batch, which does not. */
+/* Keeps only sizes that leave every op enough samples. The first is the batch, which always
+ * does. */
 static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES]) {
   const int all = ac_plan_search_sizes(problem->desc.batch, sizes);
   int count = 0;
@@ -284,8 +285,8 @@ static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *co
   return ac_order_create(&s->order, s->problem->stages);
 }
 
-/* Of every size at which the device runs all ops. If it does not at the last, the smallest, the
- * plan is refused. */
+/* Lists candidates of every size at which the device runs all ops. If it does not run them at the
+ * last, which is the smallest, the plan is refused. */
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_moved_byte) {
   int64_t sizes[AC_SEARCH_SIZES];
@@ -377,7 +378,7 @@ static int by_least(const void *a, const void *b) {
   return (x->micro_batch > y->micro_batch) - (x->micro_batch < y->micro_batch);
 }
 
-/* Those of `sizes` at which the device runs all ops, as in ac_candidates_list. */
+/* Bounds for those of `sizes` at which the device runs all ops, as in ac_candidates_list. */
 static ac_status bound_sizes(const ac_problem *problem, const int64_t *sizes, int count,
                              sized list[AC_SEARCH_SIZES], int *listed) {
   *listed = 0;

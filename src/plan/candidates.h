@@ -59,7 +59,7 @@ typedef struct ac_candidates {
   int size_count;
   ac_candidate *list;
   int count;
-  ac_order order; /* of the one at hand */
+  ac_order order; /* of the current one */
 } ac_candidates;
 
 static inline int64_t ac_divide_up(int64_t a, int64_t b) {

@@ -38,8 +38,8 @@
  *   - if z = 1 (as many slots as bytes) nothing is rounded, and it is the fastest persistent one.
  *
  * The least memory has a recurrence of its own, without m (most_frugal(), below), and is exact.
- * More memory than keeping everything by the fastest variants needs is of no use, so the table ends
- * there and its slots are finer.
+ * More memory than keeping everything by the fastest variants needs cannot be used, so the table
+ * ends there and its slots are finer.
  *
  * Cost: O(L^3 (slots + L) + L^2 variants (slots + L)) time in loops over adjacent columns, 4 L^2
  * (slots + L) bytes while solving. No choices are stored: a schedule is read from the costs. */

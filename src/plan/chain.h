@@ -86,8 +86,8 @@ uint64_t ac_chain_least_memory(const ac_chain_solution *solution);
 /* Seconds of the fastest schedule found that needs at most `memory` bytes; INFINITY: none. */
 double ac_chain_seconds(const ac_chain_solution *solution, uint64_t memory);
 
-/* That schedule; it belongs to the solution. Fails with AC_ERROR_BUDGET, naming the least memory.
- */
+/* The schedule for a limit; it belongs to the solution. Fails with AC_ERROR_BUDGET, naming the
+ * least memory. */
 ac_status ac_chain_schedule(const ac_chain_solution *solution, uint64_t memory,
                             const ac_chain_operation **operations, int *count);
 

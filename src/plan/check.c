@@ -80,7 +80,7 @@ static ac_status check_sequence(const ac_plan *plan, const ac_sequence *sequence
   return AC_OK;
 }
 
-/* Of a pass with a backward part. */
+/* Checks a pass with a backward part. */
 static ac_status check_pass(const ac_plan *plan, const ac_sequence *sequence, bool *ran,
                             bool *summed) {
   const ac_graph *graph = plan->graph;

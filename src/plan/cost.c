@@ -143,7 +143,7 @@ static void learn(ac_cost_model *model, const ac_cost_model *other) {
   }
 }
 
-/* Of what is kept already, everything stays: another process may have measured other ops. */
+/* Keeps all that the file has already: another process may have measured other ops. */
 static void keep(const ac_cost_model *model, const ac_cache_file *cache, uint64_t key) {
   ac_cost_model kept;
   if (!load(&kept, cache, key)) ac_cost_guess(&kept);

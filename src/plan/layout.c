@@ -212,7 +212,8 @@ static uint64_t order_key(const ac_value *value, int order) {
 
 enum { ORDERS = 3 };
 
-/* Where the values end; `limit` if that is not below it, as soon as this is known. */
+/* Returns where the values end. If that is not below `limit`, it stops early and returns
+ * `limit`. */
 static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
                           uint64_t base, uint64_t limit, candidate *list, placed *room) {
   ac_value *values = sequence->values;

@@ -48,7 +48,7 @@ static ac_status least_forward(const ac_problem *problem, uint64_t *least, int64
   return status;
 }
 
-/* With working copies or without, if that is less than what it has been so far. */
+/* Tries with or without working copies; keeps the result if it needs less than before. */
 static ac_status try_least(ac_plan_offer *x, const ac_graph *graph, ac_device *device,
                            ac_chain_memo *memo, bool copies) {
   ac_problem other;
@@ -64,7 +64,7 @@ static ac_status try_least(ac_plan_offer *x, const ac_graph *graph, ac_device *d
   return status;
 }
 
-/* As ac_plan_create does it. */
+/* Finds the least bytes in the same way as ac_plan_create. */
 static ac_status find_least(ac_plan_offer *x, const ac_graph *graph, ac_device *device,
                             ac_chain_memo *memo) {
   x->bytes = UINT64_MAX;
@@ -103,7 +103,7 @@ static ac_plan_offer begin(const offers *o, unsigned reliefs) {
 
 /* ---- with the same results ------------------------------------------------------------------- */
 
-/* Where what losses weigh is counted from all of a window, that has to be there at once. */
+/* If the weights of losses are counted over a window, all of the window must be there at once. */
 static void offer_no_read_ahead(offers *o) {
   ac_plan_offer x = begin(o, AC_RELIEF_NO_READ_AHEAD);
   const ac_plan_desc *desc = &o->problem->desc;
@@ -203,7 +203,7 @@ static void offer_precision(offers *o) {
   add(o, &x);
 }
 
-/* In the place of what is set about gradients. */
+/* Replaces the way of gradients. */
 static void offer_folded(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked;
   const ac_optimizer_kind kind = asked->optimizer;

@@ -155,7 +155,7 @@ static int place_of(const pass *p, const ac_node *node) {
   return last > p->known ? last : p->known;
 }
 
-/* Those that touch the same keep their order. */
+/* Nodes that touch the same thing keep their order. */
 static void take_guests(pass *p, const ac_nodes *guests) {
   for (int i = 0; i < guests->count; i++) {
     const ac_node *node = ac_node_at(p->graph, guests->list[i]);

@@ -134,7 +134,8 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
   return ac_op_cost(&args);
 }
 
-/* Where views are copies: those of the part that takes most. States in host memory need none. */
+/* The bytes of views, if they are copies: those of the largest part. States in host memory need
+ * none. */
 static uint64_t callback_bytes(const ac_plan *plan) {
   const ac_problem *problem = &plan->problem;
   uint64_t most = 0;
@@ -193,7 +194,7 @@ static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device)
                  ac_format_bytes(memory, sizeof memory, has));
 }
 
-/* Without a budget: what the device has, but for a quarter on the host, which other programs and
+/* Without a budget: what the device has, except for a quarter on the host, which other programs and
  * the system live on. */
 static uint64_t memory_limit(const ac_plan_desc *desc, const ac_device *device) {
   uint64_t has = device->info.memory_bytes;

@@ -85,7 +85,7 @@ typedef enum ac_write {
   AC_ADD_UNLESS_FIRST /* the first step to write a sum: adds unless the window begins */
 } ac_write;
 
-/* Of a parameter's elements. */
+/* A range of a parameter's elements. */
 typedef struct ac_part {
   int64_t first, count; /* count 0: all of them */
 } ac_part;
@@ -263,7 +263,7 @@ static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t mi
          problem->desc.gradients != AC_GRADIENTS_FOLDED;
 }
 
-/* Host memory for so many batches that are read ahead and the one in hand. */
+/* Host memory for so many batches that are read ahead and the current one. */
 static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batches) {
   return batches ? problem->read_ahead_bytes * (1 + (uint64_t)batches) : 0;
 }
@@ -319,7 +319,7 @@ void ac_node_arguments(int node, const ac_graph *graph, const ac_run_state *run,
 
 /* Whether what an optimizer keeps here may be in host memory. */
 bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor);
-/* Into how many parts a node's step is cut where its state moves, and each of them. */
+/* How many parts a node's step is cut into if its state moves, and each of them. */
 int ac_moves_parts(const ac_graph *graph, const ac_node *node);
 ac_part ac_moves_part(const ac_graph *graph, const ac_node *node, int index, int parts);
 /* Elements of an operand of a step that belong to a part of the parameter, and which is the first.
@@ -399,7 +399,7 @@ ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_seq
                           ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes);
 /* The least bytes of what persists on the device. */
 ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
-/* That of the evaluation's arena. */
+/* The bytes of the evaluation's arena. */
 ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
 
 /* Lays down a choice: sequences, cells, addresses, bytes. What the plan held before is freed. A

@@ -58,8 +58,8 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* Those that the target needs, each once, in creation order and phase by phase. `after` and `folds`
- * (NULL: none of these) receive those of other phases. */
+/* Lists the nodes that the target needs, each once, in creation order and phase by phase. `after`
+ * and `folds` (NULL: none of these) get those of other phases. */
 static ac_status list_nodes(const ac_problem *problem, ac_target target, bool *runs,
                             ac_nodes *nodes, ac_nodes *after, ac_nodes *folds) {
   const ac_graph *graph = problem->graph;
@@ -187,7 +187,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 }
 
 /* The bytes are what ac_loader_bytes says for the inputs that are read, their batches rounded up
- * alike, but for one sample of other fields a thread. */
+ * alike, except for one sample of other fields a thread. */
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {

@@ -325,7 +325,7 @@ void ac_sequence_free(ac_sequence *sequence) {
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Of a node that steps a parameter or adds to its gradient: the hash of its name. */
+/* The hash of a parameter's name, for a node that steps it or adds to its gradient. */
 static uint64_t name_hash(const ac_node *node, const ac_graph *graph) {
   const ac_tensor *out = node->out[0] < 0 ? NULL : ac_tensor_at(graph, node->out[0]);
   if (!out || (out->role != AC_ROLE_PARAMETER && out->role != AC_ROLE_GRADIENT)) return 0;

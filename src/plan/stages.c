@@ -172,8 +172,8 @@ static ac_status set_before(ac_stages *stages) {
   return AC_OK;
 }
 
-/* Activations of the stage that its backward nodes read, but for the boundary that leaves it, which
- * the next stage keeps. Hints decide where there are any. */
+/* Activations of the stage that its backward nodes read, except for the boundary that leaves it,
+ * which the next stage keeps. Hints decide where there are any. */
 static ac_status find_droppable(ac_stages *stages, int s, bool *listed) {
   const ac_graph *graph = stages->graph;
   ac_stage *stage = &stages->stage[s];

@@ -37,7 +37,7 @@ static ac_status exchange_all(ac_instance *instance, float *pieces) {
   return status;
 }
 
-/* By way of a piece of host memory. */
+/* Copies through a piece of host memory. */
 static ac_status copy_all(ac_instance *instance, float *piece) {
   for (int i = 0; i < instance->plan->cell_count; i++) {
     const ac_cell *average = &instance->plan->cells[i];

@@ -21,7 +21,7 @@ typedef struct fit {
   ac_gather gather;
   ac_windows windows;
   ac_loader *loader;          /* NULL: nothing is read ahead */
-  ac_batch batch;             /* in hand; without a loader it has no fields */
+  ac_batch batch;             /* the current one; without a loader it has no fields */
   bool again;                 /* that window runs once more */
   double waited;              /* for samples of this window */
   ac_place next;              /* where the window after it begins */
@@ -35,7 +35,7 @@ typedef struct fit {
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* The window that comes next, unless the one in hand runs again. */
+/* The window that comes next, unless the current one runs again. */
 static ac_status take_window(fit *f) {
   const bool again = f->again;
   f->again = false;
@@ -187,7 +187,7 @@ static bool goes_by_validation(const ac_trainer *trainer) {
   return trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }
 
-/* Of early stopping. */
+/* Counts evaluations for early stopping. */
 static void watch(fit *f, double loss) {
   if (!f->desc->patience) return;
   const bool none = f->watched == 0 || isnan(f->least_loss);
@@ -305,7 +305,7 @@ static ac_status evaluate_finally(fit *f) {
   return evaluate(f, 0, due && partial, due && !partial);
 }
 
-/* Where batches grow, windows are laid anew from the next one on: those that were read ahead are
+/* When a batch grows, windows are laid anew from the next one on: those that were read ahead are
  * read again. */
 static ac_status grow(fit *f, ac_fit_event *event) {
   const ac_fit_desc *desc = f->desc;
@@ -443,7 +443,7 @@ static const ac_epoch_end epoch_ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
                                           [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
                                           [AC_LAST_DROP] = AC_EPOCH_END_DROP};
 
-/* Of those that grow, the plan's. */
+/* If batches grow, the largest is the plan's. */
 static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc) {
   const ac_windows windows = {.batch = trainer->instance.plan->info.batch,
                               .stages = desc->batches,
@@ -451,7 +451,7 @@ static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc)
   return ac_windows_largest(&windows);
 }
 
-/* As a plan refuses a batch in which an op always sees too few samples. */
+/* Refuses stages with a batch in which an op always sees too few samples, as plans do. */
 static ac_status check_stages(const ac_trainer *trainer, const ac_fit_desc *desc) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_plan_info *info = &plan->info;
@@ -581,13 +581,13 @@ static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *de
   return AC_OK;
 }
 
-/* That of a run that goes on stays, unless there is another to take its place. */
+/* A run that continues keeps its fingerprint, unless another is given. */
 static void keep_fingerprint(ac_trainer *trainer, const ac_fit_desc *desc, bool goes_on) {
   if (!goes_on) trainer->fingerprint[0] = 0;
   if (desc->fingerprint && *desc->fingerprint) strcpy(trainer->fingerprint, desc->fingerprint);
 }
 
-/* Where the run begins or goes on. */
+/* Finds where the run begins or continues. */
 static ac_status find_begin(fit *f) {
   ac_trainer *trainer = f->trainer;
   const ac_fit_position *at = &trainer->fit;
@@ -612,7 +612,7 @@ static ac_status find_begin(fit *f) {
   return ac_good_state_find(trainer, f->desc);
 }
 
-/* By how windows are laid alone. */
+/* Depends only on how windows are laid. */
 ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows) {
   AC_REQUIRE(desc, windows);
   const int64_t count = desc->train ? ac_dataset_count(desc->train) : 0;

@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "train/trainer.h"
 
+#include <accrue/state_file.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +38,8 @@ static ac_status check_file(const char *path, int64_t step) {
         status, "%s; the good state of step %s is missing; continue with another policy for spikes",
         why, wanted);
   }
-  const char *found = ac_model_file_metadata(file, "accrue.state.fit.steps");
-  const bool same = found && !strcmp(found, wanted);
+  ac_state_info info;
+  const bool same = ac_state_get_info(file, &info) == AC_OK && info.progress.steps == step;
   ac_model_file_close(file);
   return same ? AC_OK
               : ac_fail(AC_ERROR_ARGUMENT,

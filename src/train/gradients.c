@@ -64,7 +64,7 @@ ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t f
                        (double)trainer->instance.run.loss_scale * trainer->reduced_weight, data);
 }
 
-/* By way of a small buffer. */
+/* Writes through a small buffer. */
 static ac_status write_gradient(ac_instance *instance, int gradient, int64_t first, int64_t count,
                                 const float *data) {
   float piece[4096];

@@ -29,7 +29,7 @@ int ac_groups_clipping(const ac_groups *groups, int parameter);
 /* Whether one of them has a clip. */
 bool ac_groups_clip(const ac_groups *groups);
 
-/* As text, and back: false if it is none of as many groups. */
+/* Writes groups as text, and reads them back: false if the text does not have as many groups. */
 enum { AC_GROUPS_TEXT = AC_MAX_GROUPS * 3 * 32 };
 void ac_groups_put(const ac_groups *groups, char text[AC_GROUPS_TEXT]);
 bool ac_groups_get(ac_groups *groups, const char *text);

@@ -42,7 +42,7 @@ void ac_instance_drop_view(ac_instance *instance, void *handle) {
   if (handle) instance->device->backend->release_view(instance->device->state, handle);
 }
 
-/* Of every cell on the device. */
+/* Makes a view of every cell on the device. */
 static ac_status view_cells(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
   for (int i = 0; i < plan->cell_count; i++) {
@@ -360,8 +360,8 @@ static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared
 }
 #endif
 
-/* In a first run, once those before it are done: a driver may compile an op when it is queued or
- * when it is its turn. */
+/* Announces a step in a first run, after the steps before it are done: a driver may compile an op
+ * when it is queued or when it begins. */
 static ac_status announce_step(const ac_instance *instance, const ac_prepared *prepared, int step) {
   const ac_device *device = instance->device;
   if (prepared->has_run || !device->backend->compiles) return AC_OK;
@@ -371,7 +371,7 @@ static ac_status announce_step(const ac_instance *instance, const ac_prepared *p
   return AC_OK;
 }
 
-/* Whether a step runs: all do, but for those that fold where nothing is folded, and those of an
+/* Whether a step runs: all do, except for those that fold where nothing is folded, and those of an
  * update that the gate is asked about. */
 static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool *runs) {
   const ac_graph *graph = instance->plan->graph;

@@ -122,7 +122,7 @@ ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t byt
 void ac_instance_drop_view(ac_instance *instance, void *handle);
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
-/* Of creating one and all that belongs to it. */
+/* Announces that an instance is created, with all that belongs to it. */
 ac_wait ac_instance_announce(const ac_plan *plan);
 void ac_instance_free(ac_instance *instance);
 

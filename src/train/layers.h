@@ -5,7 +5,7 @@
 
 #include <accrue/trainer.h>
 
-/* Of a parameter; only those that are trained are looked at. */
+/* The layer of a parameter; only trained ones are measured. */
 typedef struct ac_layer {
   int64_t elements, looked_at; /* of its weights; looked_at 0: it is not trained */
   int64_t begin;               /* of those in `before` */
@@ -22,9 +22,9 @@ typedef struct ac_layers {
   int64_t update;
   int count;
   ac_layer *of;          /* by parameter */
-  float *before, *piece; /* weights before the update at hand; what is read at once */
-  /* By output, whether it has had a gradient that was not zero: 1 in an update that was made, 2 in
-   * the one at hand. */
+  float *before, *piece; /* weights before the current update; what is read at once */
+  /* For each output, whether it has had a gradient that was not zero: 1 in an earlier update, 2 in
+   * the current one. */
   unsigned char *alive;
   int64_t outputs; /* of all */
   double *sizes;   /* room for a number for each parameter */
@@ -34,7 +34,7 @@ typedef struct ac_layers {
 ac_status ac_layers_begin(ac_trainer *trainer);
 void ac_layers_release(ac_layers *layers);
 
-/* Whether the update at hand is measured: then what comes before it, and after it. */
+/* Whether the current update is measured: then what comes before it, and after it. */
 bool ac_layers_are_due(const ac_trainer *trainer);
 ac_status ac_layers_before(ac_trainer *trainer);
 ac_status ac_layers_after(ac_trainer *trainer);

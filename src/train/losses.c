@@ -39,7 +39,7 @@ void ac_instance_add_fed_weights(const ac_instance *instance, const void *const 
     fed[k] += ac_instance_fed_weight(instance, k, data, first, count);
 }
 
-/* The device keeps sums in pairs of floats, exact to some 45 bits. */
+/* The device keeps sums in pairs of floats, exact to about 45 bits. */
 ac_status ac_instance_check_weights(const ac_instance *instance, const double fed[AC_MAX_LOSSES]) {
   const double tolerance = 1e-6;
   const ac_graph *graph = instance->plan->graph;

@@ -22,10 +22,10 @@
 
 #include <math.h>
 
-/* Of an average each window leaves so much for the next. The latest 200 windows weigh most. */
+/* Each window keeps this part of an average. The latest 200 windows weigh most. */
 static const double stays = 0.995;
 static const double most_share = 0.01;
-/* Bringing a few numbers to the host lets the device run dry: some ten launches' time. */
+/* Bringing a few numbers to the host lets the device run dry: about ten launches' time. */
 static const double read_back = 20e-6;
 
 /* ---- when ------------------------------------------------------------------------------------ */
@@ -54,7 +54,7 @@ ac_status ac_noise_begin(ac_trainer *trainer) {
   return AC_OK;
 }
 
-/* Of windows of the batch at hand. */
+/* How many updates are between two measurements, with the current batch. */
 static int64_t updates_between(const ac_trainer *trainer) {
   const ac_noise *noise = &trainer->noise;
   if (noise->every) return noise->every;

@@ -11,8 +11,8 @@ typedef struct ac_noise {
   double pass_seconds;    /* predicted, of a micro-batch of the plan's size */
   double end_seconds;     /* of a window's end */
   double measure_seconds; /* of measuring gradients once more */
-  /* Of the first micro-batch of the window in progress, if it was measured: its samples (0: it was
-   * not), what its losses weigh, and the squared norm of its mean loss's gradient. */
+  /* About the first micro-batch of the window in progress, if it was measured: its samples (0: it
+   * was not), the weight of its losses, and the squared norm of its mean loss's gradient. */
   int64_t first_samples;
   double first_weight, first_squares;
   int64_t count; /* windows measured */
@@ -23,7 +23,7 @@ typedef struct ac_noise {
 ac_status ac_noise_begin(ac_trainer *trainer);
 /* After the first micro-batch of a window: measures it if its turn has come. */
 ac_status ac_noise_measure(ac_trainer *trainer);
-/* Where a window is over, or thrown away. */
+/* Call it when a window is over or discarded. */
 void ac_noise_leave(ac_trainer *trainer);
 /* At the end of a window that was stepped, with what it has come to. */
 void ac_noise_take(ac_trainer *trainer, const ac_update *update);

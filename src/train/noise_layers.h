@@ -30,7 +30,7 @@ void ac_noise_layers_release(ac_noise_layers *layers);
 /* Measures after the first micro-batch of a window, when its losses have this weight, and at the
  * end of the window. b and B have the same meaning as in noise.c. */
 void ac_noise_layers_measure(ac_trainer *trainer, double weight);
-/* Where a window is over, or thrown away. */
+/* Call it when a window is over or discarded. */
 void ac_noise_layers_leave(ac_trainer *trainer);
 void ac_noise_layers_take(ac_trainer *trainer, double b, double B);
 

@@ -62,8 +62,8 @@ static bool in_micro_batch(const ac_instance *instance, const ac_step *step) {
   return ac_node_at(instance->plan->graph, step->node)->phase == AC_PHASE_MICRO_BATCH;
 }
 
-/* Of the outputs that a step stores in 16 bits, the n-th. What is computed again or only moved is
- * not counted again; what is moved and added to something is a new value. */
+/* The n-th output that a step stores in 16 bits. Values that are recomputed or only moved are not
+ * counted again; a value that is moved and added to something is a new one. */
 bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
   const ac_op_args *done = &instance->main.args[step];
   const ac_step *planned = &instance->main.sequence->steps[step];

@@ -39,7 +39,7 @@ ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_
   return AC_OK;
 }
 
-/* As a device stores with marks: the sign of a zero tells whether it was one. */
+/* Marks zeros as a device does: the sign of a zero tells whether the value was zero before. */
 static void mark_zeros(uint16_t *half, const float *data, int64_t count) {
   for (int64_t i = 0; i < count; i++)
     if (!(half[i] & 0x7fffu)) half[i] = data[i] == 0 ? 0 : 0x8000;

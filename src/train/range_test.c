@@ -104,7 +104,7 @@ typedef struct range_test {
   double mean, least; /* the running mean, its weight left out, and the least one so far */
 } range_test;
 
-/* Whether the mean of some ten losses is far above the best that it was. */
+/* Whether the mean of about ten losses is far above the best that it was. */
 static bool has_diverged(range_test *t, double loss) {
   const double stays = 0.9;
   t->mean = stays * t->mean + (1 - stays) * loss;
@@ -176,7 +176,7 @@ static double mean_of(const ac_rate_point *points, around a) {
   return sum / (double)(a.end - a.begin);
 }
 
-/* Of the line through the losses by the logarithms of rates, which are a unit apart. */
+/* The slope of a line through the losses over the logarithms of rates, which are one unit apart. */
 static double slope_of(const ac_rate_point *points, around a) {
   const double middle = (double)(a.begin + a.end - 1) / 2, mean = mean_of(points, a);
   double products = 0, squares = 0;

@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "train/trainer.h"
 
-/* A schedule counts from the update at which it begins, which is 0 but for a range test. */
+/* A schedule counts from the update at which it begins, which is 0 except in a range test. */
 static int64_t scheduled_update(const ac_trainer *trainer) {
   return trainer->updates - trainer->schedule_begin;
 }

@@ -1,6 +1,6 @@
 /* Learning rates in closed form. Each kind is a function of t, the updates since the warm-up, and
- * of nothing that came before, reductions on a plateau apart. A one-cycle and a cyclic schedule
- * yield a momentum by the same function, as it goes the same way between other ends. */
+ * of nothing that came before, except reductions on a plateau. A one-cycle and a cyclic schedule
+ * yield a momentum by the same function, because it moves in the same way between other ends. */
 #include "train/schedule.h"
 
 #include "core/error.h"

@@ -21,7 +21,7 @@ ac_plateau ac_plateau_begin(void);
 /* Takes a validation's loss into account. */
 void ac_plateau_observe(ac_plateau *plateau, const ac_schedule *schedule, double loss);
 
-/* As ac_schedule_rate, after so many reductions, of a schedule that was checked. */
+/* Like ac_schedule_rate, after so many reductions, for a schedule that was checked. */
 double ac_schedule_reduced_rate(const ac_schedule *schedule, int64_t reductions, int64_t update);
 
 /* The factor of all rates for windows of so many samples; 1: no scaling. */

@@ -19,7 +19,8 @@ enum {
   MOST_RUN = 8 /* alarms in a row, and the windows without one that make a state good */
 };
 
-/* Of the median, where windows are so alike that any other would be an alarm. */
+/* The least deviation, as a part of the median: if windows are almost equal, every other would be
+ * an alarm. */
 static const double least_deviation = 0.01;
 
 ac_spikes ac_spikes_begin(void) {

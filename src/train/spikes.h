@@ -13,8 +13,8 @@ typedef struct ac_spikes {
   double losses[AC_SPIKE_WINDOWS], norms[AC_SPIKE_WINDOWS]; /* oldest first; norm 0: not known */
   int64_t alarms, run;                                      /* in all, and in a row */
   int64_t calm;                                             /* windows without one since the last */
-  /* Of going back: how often in all and to the good state at hand, what is left of learning rates,
-   * and the last step at which it was so, or at which a good state could not be saved. */
+  /* About going back: how often in all and to the current good state, the factor of learning rates,
+   * and the last step at which this happened, or at which a good state could not be saved. */
   int64_t went_back, again, back_step;
   double rate;
   int64_t has_good, good_step; /* whether there is a good state, and its step of ac_fit */
@@ -33,9 +33,9 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 
 /* ---- good states ----------------------------------------------------------------------------- */
 
-/* Of a fit that begins anew. */
+/* Begins the counts of a new fit. */
 void ac_spikes_begin_fit(ac_spikes *spikes);
-/* Where nobody would go back to it. */
+/* Forgets the good state when nothing would go back to it. */
 void ac_spikes_forget_good(ac_spikes *spikes);
 /* Whether a good state is due after this step: one every `every` steps. At first they come sooner,
  * so that there is one early: the number of steps doubles from one to the next. */
@@ -43,7 +43,7 @@ bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every)
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
 /* It could not be saved: the next is due as late as after going back. */
 void ac_spikes_good_failed(ac_spikes *spikes, int64_t step);
-/* Where a good state was loaded at a step: what stays of `before`. */
+/* After a good state was loaded at a step: restores what stays of `before`. */
 void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spike_desc *desc,
                        int64_t step);
 

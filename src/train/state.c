@@ -7,6 +7,7 @@
 #include "core/platform.h"
 #include "io/safetensors.h"
 #include "train/trainer.h"
+#include <accrue/state_file.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -339,8 +340,8 @@ static ac_status read_cell(void *user, int index, int64_t first, int64_t count, 
   return ac_state_read_cell(&c->trainer->instance, c->tensors[index].cell, first, count, data);
 }
 
-/* Sums of a window in progress may be what they are, as it is judged when it is whole, and what a
- * callback keeps is its own. */
+/* Sums of a window in progress may have any value, because it is judged when it is whole, and what
+ * a callback keeps is its own. */
 static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
@@ -466,6 +467,7 @@ static ac_status read_spikes(const ac_model_file *file, const char *path, record
   return refuse_value(path, "accrue.state.spikes.rate");
 }
 
+/* All but the settings of groups, which only a trainer can read. */
 static ac_status read_record(const ac_model_file *file, const char *path, record *r) {
   r->plateau = ac_plateau_begin();
   r->spikes = ac_spikes_begin();
@@ -489,7 +491,6 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (bad) return refuse_value(path, bad);
   if (needs_group(file, OF_BATCH) && (r->window_batch < 1 || r->window_batch > r->batch))
     return refuse_value(path, "accrue.state.window.batch");
-  AC_TRY(read_groups(file, path, r));
   AC_TRY(read_spikes(file, path, r));
   const char *growth = ac_model_file_metadata(file, GROWTH);
   if (growth && !ac_growth_get(&r->growth, growth, AC_MOST_COUNT, r->noise.count))
@@ -499,6 +500,12 @@ static ac_status read_record(const ac_model_file *file, const char *path, record
   if (!*fingerprint || !ac_fingerprint_may_be(fingerprint)) return refuse_value(path, FINGERPRINT);
   strcpy(r->fingerprint, fingerprint);
   return AC_OK;
+}
+
+static ac_status check_is_state(const ac_model_file *file, const char *path) {
+  return ac_model_file_metadata(file, fields[0].key)
+             ? AC_OK
+             : ac_fail(AC_ERROR_FORMAT, "%s is not the state of a trainer", path);
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
@@ -594,8 +601,8 @@ static ac_status read_contents(const contents *c, ac_model_file *file, void *pie
   return AC_OK;
 }
 
-/* Of the same layers. The text stays in the file, which is open until it is taken. Where a plan
- * keeps gradients and the other did not, what is known begins anew. */
+/* Reads what a state of the same layers has. The text stays in the file, which is open until the
+ * text is used. If the plan keeps gradients and the other did not, the records begin anew. */
 static ac_status read_layers(const ac_trainer *trainer, const ac_model_file *file, const char *path,
                              record *r) {
   if (!trainer->layers.every) return AC_OK;
@@ -627,11 +634,11 @@ static ac_status load_from(ac_trainer *trainer, ac_model_file *file, const char 
                            void *piece) {
   record r = {.groups = trainer->groups};
   contents c;
-  if (!ac_model_file_metadata(file, fields[0].key))
-    return ac_fail(AC_ERROR_FORMAT, "%s is not the state of a trainer", path);
+  AC_TRY(check_is_state(file, path));
   AC_TRY(ac_model_file_verify(file));
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   ac_status read = read_record(file, path, &r);
+  if (read == AC_OK) read = read_groups(file, path, &r);
   ac_plain_numbers_end(&numbers);
   AC_TRY(read);
   AC_TRY(check_record(trainer, path, &r));
@@ -670,4 +677,58 @@ ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path) {
   free(piece);
   ac_model_file_close(file);
   return status;
+}
+
+/* ---- what a file says ------------------------------------------------------------------------ */
+
+/* Whether there is a tensor with a name that begins so; of one dtype, or AC_DTYPE_COUNT: of any. */
+static bool has_tensor(const ac_model_file *file, const char *begins, ac_dtype dtype) {
+  for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
+    const ac_model_tensor *tensor = ac_model_file_tensor(file, i);
+    if (!strncmp(tensor->name, begins, strlen(begins)) &&
+        (dtype == AC_DTYPE_COUNT || tensor->dtype == dtype))
+      return true;
+  }
+  return false;
+}
+
+ac_status ac_state_get_info(const ac_model_file *file, ac_state_info *info) {
+  AC_REQUIRE(file, info);
+  const char *path = ac_model_file_path(file), *fingerprint;
+  record r = {.version = 0};
+  AC_TRY(check_is_state(file, path));
+  const ac_plain_numbers numbers = ac_plain_numbers_begin();
+  const ac_status status = read_record(file, path, &r);
+  ac_plain_numbers_end(&numbers);
+  AC_TRY(status);
+  fingerprint = ac_model_file_metadata(file, FINGERPRINT);
+  const bool small = has_tensor(file, "accrue/state.", AC_U8);
+  *info = (ac_state_info){.progress = {.updates = r.updates,
+                                       .steps = r.fit.steps,
+                                       .skipped = r.fit.skipped,
+                                       .samples = r.fit.samples,
+                                       .epoch = r.fit.next.epoch,
+                                       .position = r.fit.next.position,
+                                       .window_samples = r.samples},
+                          .seed = r.seed,
+                          .optimizer = (ac_optimizer_kind)r.optimizer,
+                          .optimizer_state = small ? AC_STATE_8BIT : AC_STATE_F32,
+                          .precision = (ac_precision)r.precision,
+                          .loss_means = (ac_loss_means)r.loss_means,
+                          .batch = r.batch,
+                          .micro_batch = r.micro_batch,
+                          .window_batch = r.window_batch ? r.window_batch : r.batch,
+                          .averages = has_tensor(file, "accrue/average/", AC_DTYPE_COUNT),
+                          .loss_scaling = (ac_loss_scaling)r.scaling,
+                          .loss_scale = r.scale,
+                          .fitted = r.fit.begun,
+                          .train_samples = r.fit.count,
+                          .fit_seed = r.fit.seed,
+                          .no_shuffle = r.fit.no_shuffle,
+                          .fingerprint = fingerprint ? fingerprint : "",
+                          .spikes = r.spikes.alarms,
+                          .went_back = r.spikes.went_back,
+                          .spike_rate = r.spikes.rate,
+                          .reductions = r.plateau.reductions};
+  return AC_OK;
 }

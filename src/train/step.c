@@ -20,7 +20,7 @@ static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter)
   return sqrt(fmax(1, parameter->matrix == AC_MATRIX_IN_OUT ? rest / first : first / rest));
 }
 
-/* That of its group, or by its rank. */
+/* The decay of its group, or else by its rank. */
 static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter) {
   const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter->parameter);
   if (own && own->weight_decay != 0) return fmax(0, own->weight_decay);
@@ -28,7 +28,8 @@ static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter
   return decays ? trainer->desc.optimizer.weight_decay : 0;
 }
 
-/* That of the update at hand: with its group's, and of what Muon leaves to AdamW. */
+/* The rate of the current update, with the factor of its group, and of AdamW for what Muon leaves
+ * to it. */
 static double rate_of(const ac_trainer *trainer, int index, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_group_settings *own = ac_groups_of(&trainer->groups, index);

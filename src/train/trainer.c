@@ -13,7 +13,7 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* By optimizer. */
+/* For each optimizer. */
 static const struct {
   double lr, beta2;
 } defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
@@ -23,7 +23,7 @@ static const struct {
                                   [AC_MUON] = {1e-3, 0.999},
                                   [AC_ADAM_MINI] = {1e-3, 0.999},
                                   [AC_OPTIMIZER_CALLBACK] = {1e-3, 0.999}};
-/* Those of its author's examples. */
+/* The rates of its author's examples. */
 static const double original_muon_lr = 0.02, original_adamw_rate = 0.015;
 
 static ac_status check_muon(ac_optimizer_desc *o, double *lr) {

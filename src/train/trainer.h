@@ -27,8 +27,8 @@ typedef struct ac_fit_position {
   int64_t count;          /* of the dataset */
   uint64_t seed;          /* of the order */
   int64_t no_shuffle;     /* 1: as they come */
-  /* Of early stopping: evaluations that counted, how many of the last ones were no better, and the
-   * least loss. */
+  /* For early stopping: evaluations that counted, how many of the last ones were not better, and
+   * the least loss. */
   int64_t watched, no_better;
   double least_loss;
 } ac_fit_position;
@@ -47,7 +47,7 @@ typedef enum ac_local_decision {
 struct ac_trainer {
   ac_instance instance;
   ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
-  ac_optimizer_desc optimizer; /* of the update at hand: with the momentum of the schedule */
+  ac_optimizer_desc optimizer; /* of the current update: with the momentum of the schedule */
   ac_scaler scaler;
   ac_groups groups;
   ac_plateau plateau;
@@ -55,7 +55,7 @@ struct ac_trainer {
   ac_spikes spikes;
   ac_layers layers;
   ac_growth growth;
-  double rate;            /* of the update at hand */
+  double rate;            /* of the current update */
   int64_t schedule_begin; /* the update from which the schedule counts */
   int64_t batch;          /* samples of a whole window; rates and the loss scale depend on it */
   int64_t updates; /* made so far; schedules, bias correction and random numbers depend on it */
@@ -66,8 +66,8 @@ struct ac_trainer {
   double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
   double shares[AC_MAX_LOSSES];     /* of each gradient in the sum, in addition to the loss scale */
   float loss_scales[AC_MAX_LOSSES]; /* run.loss_scales */
-  ac_local_decision *decided;       /* by parameter, of the update at hand */
-  int *stepped;                     /* by parameter: how often the update at hand steps it */
+  ac_local_decision *decided;       /* by parameter, of the current update */
+  int *stepped;                     /* by parameter: how often the current update steps it */
   float *views;                     /* what a caller's own optimizer is handed copies in */
   bool handing_over;                /* and it is at work */
   double reduced_weight;            /* of the window that was reduced last; 0: none */
@@ -97,7 +97,7 @@ ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, 
                                   int64_t count);
 /* The optimizer's settings for the update that comes next: with the schedule's momentum. */
 ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer);
-/* The momentum, or beta1, of the update at hand; 0 of an optimizer that has none. */
+/* The momentum, or beta1, of the current update; 0 of an optimizer that has none. */
 double ac_trainer_momentum(const ac_trainer *trainer);
 /* Refuses to go on with a window after a failure, or while an update is being decided. */
 ac_status ac_trainer_check_usable(const ac_trainer *trainer);
@@ -108,7 +108,7 @@ ac_status ac_trainer_check_deciding(const ac_trainer *trainer);
 /* And what may not be done either where a fit asks within a window whether to stop: to change that
  * window. */
 ac_status ac_trainer_check_asking(const ac_trainer *trainer);
-/* As ac_trainer_check_usable, for what only looks at the window. */
+/* Like ac_trainer_check_usable, for functions that only read the window. */
 ac_status ac_trainer_check_whole(const ac_trainer *trainer);
 /* Fails if the plan has no moment at which a caller could decide on an update; the message names
  * `who`. */
@@ -200,20 +200,20 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer);
 /* ---- folded gradients: fold.c ---------------------------------------------------------------- */
 
 /* Each refuses what needs a window's gradients before they change anything. Without folded
- * gradients it does nothing, as the others here. */
+ * gradients it does nothing, like the others here. */
 ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
 ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
 /* Refuses a window if the weight of its loss is not known. */
 ac_status ac_fold_check_window(const ac_trainer *trainer);
-/* Whether nothing of the window in progress is folded, as its losses weigh nothing, or too little
- * to divide by: the update skips it. */
+/* Whether nothing of the window in progress is folded because its losses weigh nothing, or too
+ * little to divide by: the update skips it. */
 bool ac_fold_is_left_out(const ac_trainer *trainer);
 /* What the micro-batch that comes next folds by. */
 void ac_fold_set(ac_trainer *trainer);
 /* Makes of a step by a gradient that by the state into which gradients were folded. */
 void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
-/* After either the trainer is of no use until a state is loaded: when a window in progress, or one
- * that failed, is left; and when it is not finite, or is and weighs nothing, which fails. */
+/* After either the trainer cannot be used until a state is loaded: when a window in progress, or
+ * one that failed, is left; and when it is not finite, or is and weighs nothing, which fails. */
 void ac_fold_leave(ac_trainer *trainer);
 ac_status ac_fold_fail(ac_trainer *trainer, bool finite);
 

@@ -348,7 +348,7 @@ static ac_status look_before(ac_trainer *trainer) {
   return status;
 }
 
-/* With a look at layers on both sides, if that is due. */
+/* Steps, and measures layers before and after, if that is due. */
 static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                ac_update *update) {
   update->layers = ac_layers_are_due(trainer);

@@ -197,7 +197,7 @@ case_usage() {
   refuse 2 '--lr-start-divisor has no meaning' "${rate[@]}" --lr-start-divisor 5
   refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
   refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
-  refuse 2 'meaning for the optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
+  refuse 2 'has no meaning with --optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
   refuse 2 'with --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
   refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
   refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8

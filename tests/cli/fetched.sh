@@ -12,7 +12,7 @@ die() {
   exit 1
 }
 
-# lean BUILD: no more than the library.
+# lean BUILD TYPE: no more than the library, and the build type that the project asks for.
 lean() {
   local target
   cmake --build "$1" --target help >"$work/targets"
@@ -20,17 +20,17 @@ lean() {
   for target in accrue_program test_graph first_model budgets accrue_man; do
     ! grep -qw $target "$work/targets" || die "$target in another project"
   done
-  grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=$' "$1/CMakeCache.txt" || die "a build type that nobody asked for"
+  grep -q "^CMAKE_BUILD_TYPE:[A-Z]*=$2\$" "$1/CMakeCache.txt" || die "a build type that nobody asked for"
   cmake --install "$1" --prefix "$work/prefix" >"$work/out" 2>&1 || die "$(cat "$work/out")"
   [[ ! -d $work/prefix ]] || die "installed with another project: $(find "$work/prefix")"
 }
 
-cmake -S "$source/examples/fetched" -B "$work/fetched" -G "$generator" -DACCRUE_SOURCE="$source" >"$work/out" 2>&1 ||
+cmake -S "$source/examples/template" -B "$work/fetched" -G "$generator" -DACCRUE_SOURCE="$source" >"$work/out" 2>&1 ||
   die "$(cat "$work/out")"
-lean "$work/fetched"
+lean "$work/fetched" Release
 
 mkdir "$work/project"
-cp "$source/examples/consumer/main.c" "$work/project"
+cp "$source/examples/template/main.c" "$work/project"
 cat >"$work/project/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.20)
 project(project LANGUAGES C)
@@ -39,7 +39,7 @@ add_library(alone OBJECT main.c)
 target_include_directories(alone PRIVATE \$<TARGET_PROPERTY:accrue::accrue,INTERFACE_INCLUDE_DIRECTORIES>)
 END
 cmake -S "$work/project" -B "$work/added" -G "$generator" >"$work/out" 2>&1 || die "$(cat "$work/out")"
-lean "$work/added"
+lean "$work/added" ""
 parts=(alone accrue_opened accrue_models)
 ! grep -qw accrue_embedded "$work/targets" || parts+=(accrue_embedded)
 cmake --build "$work/added" --target "${parts[@]}" >"$work/out" 2>&1 || die "$(cat "$work/out")"

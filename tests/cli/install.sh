@@ -16,21 +16,30 @@ for script in bash-completion/completions/accrue zsh/site-functions/_accrue; do
 done
 cmp "$work/prefix/share/accrue/policy.schema.json" "$source/tools/package/policy.schema.json"
 
-cp -r "$source/examples/consumer" "$work/consumer"
-cd "$work/consumer"
-cmake -S . -B build -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
-cmake --build build >/dev/null
-build/consumer
-build/consumer_static
+# uses PROGRAM: it trains, saves, and predicts from the file.
+uses() {
+  rm -f model.safetensors
+  "$1" | grep '^accuracy 0\.9'
+  [[ $("$1" 0.1 -0.2) == inside* && $("$1" -0.9 0.8) == outside* ]] || { echo "$1 predicts wrong" >&2; exit 1; }
+}
 
+# The template, as the program writes it: with the shared library, the static one, and by pkg-config.
+"$work/prefix/bin/accrue" init "$work/template"
+diff -r "$work/prefix/share/doc/accrue/examples/template" "$work/template"
+cd "$work/template"
+for static in OFF ON; do
+  cmake -S . -B build-$static -DCMAKE_PREFIX_PATH="$work/prefix" -DMY_MODEL_STATIC=$static >/dev/null
+  cmake --build build-$static >/dev/null
+  uses build-$static/my_model
+done
 pc=$(find "$work/prefix" -name accrue.pc)
-PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/consumer_pc
-build/consumer_pc
+mkdir build
+PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/my_model
+uses build/my_model
 
 # The examples, as a project of their own. The one in C++ is among them where there is a compiler.
 cd "$work"
 cmake -S "$work/prefix/share/doc/accrue/examples" -B examples -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build examples >/dev/null
-examples/custom_loop >/dev/null
-examples/budgets >/dev/null
+for example in custom_loop budgets embed; do examples/$example >/dev/null; done
 ! command -v c++ >/dev/null || examples/circle >/dev/null

@@ -75,7 +75,7 @@ for compiler in g++ clang++; do command -v $compiler >/dev/null && plus+=("$comp
 ((${#plus[@]})) || { echo "no compiler for C++"; exit 77; }
 
 for compiler in "${plain[@]}"; do
-  check "$compiler" c c17 -I "$source/tools" "$work"/*.c "$source"/examples/*.c "$source"/examples/consumer/*.c
+  check "$compiler" c c17 -I "$source/tools" "$work"/*.c "$source"/examples/*.c "$source"/examples/template/*.c
 done
 for compiler in "${plus[@]}"; do
   for standard in c++11 c++17 c++20; do

@@ -5,15 +5,15 @@
 set -euo pipefail
 cd "$1"
 
-# The include lines of all files, each file once at least, as FILE LINE.
-lines() {
-  find include src tools examples -name '*.[ch]' -o -name '*.cpp' | sort
-
 # The library does not know the flags of the program: no sentence of its own names one.
 if grep -rnE '"([^"\\]|\\.)*--[a-z]' src --include='*.[ch]'; then
   echo "map: a text in src names a flag of the program"
   exit 1
-fi | while read -r file; do
+fi
+
+# The include lines of all files, each file once at least, as FILE LINE.
+lines() {
+  find include src tools examples -name '*.[ch]' -o -name '*.cpp' | sort | while read -r file; do
     awk -v file="$file" 'BEGIN { print file } /^ *# *include / { print file, $0 }' "$file"
   done
 }

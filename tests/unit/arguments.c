@@ -391,6 +391,9 @@ static void model_files(void) {
   REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
   REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
   HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  ac_state_info info;
+  REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
+  REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
   ac_model_file_close(file);
   remove(path);
 }

@@ -360,7 +360,7 @@ static void plans_name_it(void **state) {
   assert_int_equal(local, 1);
   const ac_plan_desc split = {.batch = 8, .micro_batch = 4, .gradients = AC_GRADIENTS_FUSED_LOCAL};
   assert_refused(ac_plan_create(&none, graph, device, &split), AC_ERROR_ARGUMENT,
-                 "gradients that are fused locally are of one micro-batch");
+                 "gradients that are fused locally need a window of one micro-batch");
   ac_graph_free(graph);
   for (int i = 0; i < 3; i++) ac_plan_free(plans[i]);
   ac_device_close(device);

@@ -189,15 +189,18 @@ static void say_what_differs(const setup *s, const ac_model_file *file) {
 static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes) {
   ac_model_file *file;
   if (ac_model_file_open(&file, path) != AC_OK) return fail_library();
-  const int64_t micro_batch = count_of(file, "accrue.state.micro_batch", 0, 0);
+  ac_state_info info;
+  if (ac_state_get_info(file, &info) != AC_OK) {
+    ac_model_file_close(file);
+    return fail_library();
+  }
   say_what_differs(c->setup, file);
-  if (micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
+  if (info.micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
-        micro_batch);
-  const char *seed = ac_model_file_metadata(file, "accrue.state.fit.seed");
-  if (seed && strtoull(seed, NULL, 10) != (unsigned long long)c->setup->flags.seed) {
-    const int status =
-        fail("the run to resume has the seed %s, not %" PRId64, seed, c->setup->flags.seed);
+        info.micro_batch);
+  if (info.fit_seed != (uint64_t)c->setup->flags.seed) {
+    const int status = fail("the run to resume has the seed %" PRIu64 ", not %" PRId64,
+                            info.fit_seed, c->setup->flags.seed);
     ac_model_file_close(file);
     return status;
   }

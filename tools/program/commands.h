@@ -13,5 +13,6 @@ int pilot_main(int argc, char **argv);
 int lr_find_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int sample_main(int argc, char **argv);
+int init_main(int argc, char **argv);
 
 #endif

@@ -23,10 +23,11 @@ static const struct {
   const char *name; /* docs/commands has a file of this name */
   int (*run)(int argc, char **argv);
 } commands[] = {
-    {"devices", devices_main}, {"train", train_main},   {"eval", eval_main},
-    {"predict", predict_main}, {"plan", plan_main},     {"lr-find", lr_find_main},
-    {"pilot", pilot_main},     {"verify", verify_main}, {"bench", bench_main},
-    {"report", report_main},   {"sample", sample_main}, {"completion", completion_main},
+    {"devices", devices_main},       {"train", train_main},   {"eval", eval_main},
+    {"predict", predict_main},       {"plan", plan_main},     {"lr-find", lr_find_main},
+    {"pilot", pilot_main},           {"verify", verify_main}, {"bench", bench_main},
+    {"report", report_main},         {"sample", sample_main}, {"init", init_main},
+    {"completion", completion_main},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

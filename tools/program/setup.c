@@ -253,14 +253,6 @@ static int newest_state(const train_flags *f, ac_model_file **file, char path[RU
   return run_folder_newest(&folder, file, path);
 }
 
-/* A number in a state, within the range of a flag; 0: there is none. */
-static int64_t number_of(const setup *s, const ac_model_file *file, const char *key,
-                         const char *flag) {
-  const char *text = ac_model_file_metadata(file, key);
-  int64_t number = 0;
-  return text && options_read_integer(options_find(&s->options, flag), text, &number) ? number : 0;
-}
-
 /* A run that began with --init has the model's shape in its states; the file may not exist any
  * more. */
 static int open_data(setup *s) {
@@ -441,8 +433,9 @@ static int plan_to_go_on(setup *s) {
   setup_request request = {s, NULL, 0};
   ac_model_file *state;
   int status = newest_state(f, &state, path);
-  if (number_of(s, state, "accrue.state.batch", "batch") == f->batch)
-    request.micro_batch = number_of(s, state, "accrue.state.micro_batch", "micro-batch");
+  ac_state_info info;
+  if (state && ac_state_get_info(state, &info) == AC_OK && info.batch == f->batch)
+    request.micro_batch = info.micro_batch;
   ac_model_file_close(state);
   if (status != STATUS_CONTINUE) return status;
   if (!request.micro_batch || try_plan(&request, &s->plan) == AC_OK) return STATUS_CONTINUE;

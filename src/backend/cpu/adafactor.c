@@ -71,7 +71,7 @@ typedef struct tile_row {
   float gradient, weight;
 } tile_row;
 
-/* Of elements [first, first + count), which lie in one row; adds their squares to the columns'. */
+/* Squares of elements [first, first + count), which lie in one row; adds them to the columns'. */
 static void square_run(const ac_op_args *args, int64_t first, int64_t count, float *columns,
                        tile_row *sum) {
   _Alignas(64) float gradients[AC_CPU_STEPPED], weights[AC_CPU_STEPPED];

@@ -179,7 +179,7 @@ static rows take_rows(const shape *s, const void *x, int64_t ld, int64_t first, 
   return r;
 }
 
-/* Those rows as factors of products. */
+/* Reads those rows as factors of products. */
 static rows read_rows(const shape *s, const void *x, int64_t ld, int64_t first, int64_t count,
                       float **room) {
   rows stored = stored_rows(s, x, ld, first);

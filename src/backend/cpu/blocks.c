@@ -26,7 +26,7 @@
 enum { BLOCK = 2048, SCRATCH = 4 * BLOCK, MOST_OPERANDS = AC_MAX_INPUTS + AC_MAX_OUTPUTS };
 _Static_assert(AC_MAX_OUTPUTS *BLOCK <= SCRATCH, "streamed outputs have whole blocks");
 
-/* Where more than four operands are converted, blocks are shorter. */
+/* If more than four operands are converted, blocks are shorter. */
 static int64_t block_of(int operands) {
   return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
 }
@@ -39,8 +39,8 @@ _Static_assert(MOST_OPERANDS *SHORT_BLOCK <= SCRATCH, "all operands have short b
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
-/* With each line that it writes it asks for one of `input`, some blocks ahead: loads and stores
- * share the buffers between them and memory best if they take turns. */
+/* With each line that it writes it prefetches one of `input`, some blocks ahead: loads and stores
+ * share the buffers to memory best if they take turns. */
 static void stream_bytes(const void *source, void *target, size_t bytes, const char *input) {
   const char *from = source;
   char *to = target, *end = to + bytes;

@@ -94,8 +94,8 @@ typedef struct ac_conv_source {
  * `uses` others for each tap. */
 void ac_conv_patch_plan(ac_conv_patch *patch, int64_t samples, int64_t columns, int64_t uses);
 
-/* Where in a filling the values lie that meet tap k of channel c at output position 0:
- * offset[c * taps + k] for the channels held. Of pairs, where the steps of a filling begin. */
+/* Where in a filling the values lie that meet tap k of channel c at output position 0: offset[c *
+ * taps + k] for the channels held. For pairs it is where the steps of a filling begin. */
 void ac_conv_patch_offsets(const ac_conv_patch *patch, int32_t *offset);
 
 void ac_conv_patch_fill(const ac_conv_patch *patch, const ac_conv_source *source,
@@ -190,8 +190,8 @@ static inline int64_t ac_conv_next(const ac_operand *x, int64_t groups, int64_t 
   return sample + 1 < x->dim[0] ? of_sample : of_group - sample * of_sample;
 }
 
-/* As many of the rows of outputs from `row` to before `last` as meet the same rows of the kernel,
- * in an image that begins at element `image` of the source. */
+/* Takes the rows of outputs from `row` on, before `last`, that meet the same rows of the kernel, in
+ * an image that begins at element `image` of the source. */
 ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *source,
                                int64_t image, int64_t row, int64_t last);
 

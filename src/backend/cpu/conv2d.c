@@ -534,7 +534,7 @@ static int64_t filter_rows(const work *w, int64_t sample, int64_t channel, int64
   return rows.count;
 }
 
-/* Where a group has one channel of the source: without a patch. */
+/* Computes a region without a patch, if a group has one channel of the source. */
 static void filter_region(const work *w, int64_t first, int64_t last) {
   int64_t end = w->region.row + w->region.rows;
   for (int64_t n = w->region.sample; n < w->region.sample + w->region.samples; n++)

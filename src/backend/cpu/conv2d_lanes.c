@@ -116,7 +116,7 @@ static int64_t taps_met(const axis *a, int64_t output) {
   return count;
 }
 
-/* Those of all outputs; and with padding met as well. */
+/* Meetings of all outputs with taps; the second also counts padding. */
 static int64_t meetings(const axis *a) {
   int64_t count = 0;
   for (int64_t i = 0; i < a->outputs; i++) count += taps_met(a, i);
@@ -245,7 +245,8 @@ static int64_t share_floats(const problem *p) {
          2 * whole_blocks(p) + 2 * place_steps(p);
 }
 
-/* Of all numbers of samples up to this one whole lanes are the likeliest to go this way. */
+/* Among all numbers of samples up to this one, whole lanes are the most likely to be computed
+ * here. */
 int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *args) {
   if (!takes(context, args, ac_min(args->in[0].dim[0], LANES))) return 0;
   problem p = problem_of(context, args);
@@ -565,8 +566,8 @@ void ac_conv_lanes_convolve(const ac_cpu_context *context, const ac_op_args *arg
   pack_weights(&p, packed, thread, team);
   ac_cpu_barrier(team);
   ac_dot_begin(p.dot);
-  /* In the order of parts of the channels, groups, samples and rows. There are several parts where
-   * there are fewer images than threads. */
+  /* Ordered by parts of the channels, groups, samples and rows. There are several parts if there
+   * are fewer images than threads. */
   int64_t height = p.axis[0].outputs, sets = ac_ceil_div(p.samples, LANES);
   int64_t images = p.groups * sets, strips = strips_of(p.out);
   int64_t parts = ac_min(ac_ceil_div(team, images), strips);

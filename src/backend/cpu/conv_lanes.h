@@ -12,7 +12,7 @@
  * for bf16, whether there is a class of products (product/dot.h). */
 bool ac_conv_lanes_takes(const ac_cpu_context *context, const ac_op_args *args);
 
-/* Of workspace, for this many samples or fewer; 0 if none of these go this way. */
+/* Floats of workspace, for this many samples or fewer; 0 if none of these are computed here. */
 int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *args);
 
 /* A thread's part, of all threads of the team at once. */

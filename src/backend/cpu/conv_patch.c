@@ -100,7 +100,7 @@ static int64_t spread_rows(const ac_conv_patch *s, int64_t channels) {
   return channels / 2 * taps + channels % 2 * ac_ceil_div(taps, 2);
 }
 
-/* By measurement: a value that is copied takes as long as COPY products with another. */
+/* Measured: to copy a value takes as long as COPY products. */
 static bool should_spread(const ac_conv_patch *s, int64_t uses) {
   enum { COPY = 48 };
   int64_t outputs = s->axis[1].outputs, rows = s->axis[0].outputs;

@@ -56,7 +56,7 @@ INLINE words halves_at(const uint16_t *x, int64_t columns, int64_t step) {
   return (words)_mm512_maskz_loadu_epi16(m, x);
 }
 
-/* Those of row i. */
+/* The pairs of row i. */
 INLINE words pairs_of(const square *s, int i, int64_t columns, int64_t step) {
   const uint16_t *row = (const uint16_t *)s->first + i * s->distance;
   words v = halves_at(row, columns, step);

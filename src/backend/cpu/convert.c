@@ -168,7 +168,7 @@ void ac_cpu_narrow_rows(ac_dtype dtype, bool mark, const float *x, int64_t ldx, 
     ac_cpu_narrow(dtype, mark, x + i * ldx, ac_element(y, dtype, i * ldy), columns);
 }
 
-/* By way of a run of their own: the two must not overlap while they are converted. */
+/* Uses a separate run as buffer: the two must not overlap while they are converted. */
 void ac_cpu_narrow_in_place(ac_dtype dtype, bool mark, float *x, int64_t count) {
   float run[AC_CPU_RUN];
   for (int64_t i = 0; i < count; i += AC_CPU_RUN) {

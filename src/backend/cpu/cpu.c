@@ -104,7 +104,7 @@ static const isa *choose_isa(void) {
   return &isas[first];
 }
 
-/* By the class that is asked for, else the best, unless older instructions are asked for. */
+/* Chooses the class that is asked for, or the best, unless older instructions are asked for. */
 static const ac_dot_class *choose_dot(void) {
   const char *name = getenv("ACCRUE_PRODUCTS"), *limit = getenv("ACCRUE_ISA");
   if (name && *name) return ac_dot_choose(name);

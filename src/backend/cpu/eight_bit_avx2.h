@@ -88,7 +88,7 @@ static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_sign
   }
 }
 
-/* Of a run that will be stored. */
+/* Compares a run that will be stored. */
 static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
   for (int k = 0; k < EIGHT_BIT_RUN; k += EIGHT_BIT_VECTOR)
     r->most = _mm256_max_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(values + k)),
@@ -102,7 +102,7 @@ typedef struct eight_bit_writer {
   __m256 inverse; /* of its scale */
 } eight_bit_writer;
 
-/* Of a block of zeros. */
+/* Ends a block of zeros. */
 static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm256_setzero_ps()};
 }

@@ -88,10 +88,10 @@ static inline void eight_bit_load(const eight_bit_reader *r, int i, bool is_sign
                    _mm512_fmadd_ps(_mm512_permutexvar_ps(exponent, r->slope), position, base));
 }
 
-/* Of VRANGEPS: the larger magnitude, without its sign. */
+/* A mode of VRANGEPS: the larger magnitude, without its sign. */
 enum { LARGER_WITHOUT_SIGN = 0xb };
 
-/* Of a run that will be stored. */
+/* Compares a run that will be stored. */
 static inline void eight_bit_compare(eight_bit_reader *r, const float *values) {
   r->most = _mm512_range_ps(r->most, _mm512_loadu_ps(values), LARGER_WITHOUT_SIGN);
 }
@@ -103,7 +103,7 @@ typedef struct eight_bit_writer {
   __m512 inverse; /* of its scale */
 } eight_bit_writer;
 
-/* Of a block of zeros. */
+/* Ends a block of zeros. */
 static inline eight_bit_writer eight_bit_end_none(uint8_t *block) {
   return (eight_bit_writer){block, 0, _mm512_setzero_ps()};
 }

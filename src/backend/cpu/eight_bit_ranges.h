@@ -4,8 +4,8 @@
 
 #include "core/eight_bit.h"
 
-/* Of magnitudes, ranges are what becomes zero (signed only), seven decades, and what becomes one.
- */
+/* The ranges of magnitudes are: what becomes zero (signed only), seven decades, and what becomes
+ * one. */
 enum { EIGHT_BIT_RANGES = 9, EIGHT_BIT_ONE = EIGHT_BIT_RANGES - 1 };
 
 /* Where a range ends. */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Of a table in f32 for results in 16 bits. */
+/* Gathers from a table in f32 into results in 16 bits. */
 static void gather_rounded(const ac_op_args *args, int64_t first, int64_t last) {
   const float *table = args->in[0].data;
   const int32_t *ids = args->in[1].data;

@@ -51,7 +51,7 @@ static uint64_t scratch(const ac_cpu_context *context, const ac_op_args *args) {
   return ac_cpu_scratch(context, args, r.channels * r.positions);
 }
 
-/* Of dy, and of dy h, over a channel of one sample. */
+/* Sums of dy, and of dy h, over a channel of one sample. */
 typedef struct channel_sums {
   float plain, normalised;
 } channel_sums;

@@ -48,8 +48,8 @@ static inline void *ac_cpu_data(const ac_operand *x) {
   return x->count ? x->data : NULL;
 }
 
-/* Of floats, for loops over elements: selects vectorise, fmaxf and fminf are calls. `a` if one is
- * not a number. */
+/* The larger of two floats, for loops over elements: selects vectorise, but fmaxf and fminf are
+ * calls. It is `a` if one is NaN. */
 static inline float larger(float a, float b) {
   return b > a ? b : a;
 }

@@ -20,7 +20,7 @@
  * is mirrored in squares of TILE. */
 enum { BLOCK = 16384, STRIP = 192, TILE = 32 };
 
-/* Where they lie, for functions of a range, which know the arguments alone. */
+/* Where the parts of the workspace lie, for functions of a range, which only know the arguments. */
 typedef struct space {
   ac_muon_matrix m;
   ac_dtype dtype; /* of the matrices */
@@ -118,7 +118,7 @@ static void *take(char *base, uint64_t *used, uint64_t bytes) {
   return at;
 }
 
-/* Of no workspace the sizes alone. */
+/* Without a workspace it only gives the sizes. */
 static space lay(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_muon_attributes *a = args->attributes;
   space s = {.m = ac_muon_matrix_of(args), .dtype = ac_cpu_factor_dtype(context, a->factors)};
@@ -204,7 +204,7 @@ static void mirror_tile(const ac_gemm *gemm, int64_t row, int64_t column) {
         ((uint16_t *)gemm->c)[i * gemm->ldc + j] = ((const uint16_t *)gemm->c)[j * gemm->ldc + i];
 }
 
-/* Rows of tiles in turn, as the first have most to the right of the diagonal. */
+/* Rows of tiles in turn, because the first have most to the right of the diagonal. */
 static void mirror_share(const ac_gemm *gemm, int thread, int team) {
   for (int64_t row = thread * TILE; row < gemm->m; row += (int64_t)team * TILE)
     for (int64_t column = row; column < gemm->n; column += TILE) mirror_tile(gemm, row, column);

@@ -23,8 +23,8 @@ static inline row_scale large_row_scale(const float *x, int64_t n) {
   return (row_scale){(float)mean, (float)(1.0 / sqrt(squares / (double)n))};
 }
 
-/* Of a row, kept in statistics[0] and [1]. The variance is taken from the centred row, a second
- * pass over what lies in the nearest cache. */
+/* The statistics of a row, kept in statistics[0] and [1]. The variance is computed from the centred
+ * row, in a second pass over what is in the nearest cache. */
 static inline row_scale row_statistics(const float *x, int64_t n, float epsilon,
                                        float *statistics) {
   float mean = row_sum(x, n) / (float)n, squares = row_centred_squares(x, mean, n);

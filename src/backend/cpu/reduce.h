@@ -79,7 +79,7 @@ static inline float row_dot(const float *x, const float *y, int64_t n) {
   return (float)total;
 }
 
-/* Of a row's differences from its mean. */
+/* The sum of squares of a row's differences from its mean. */
 static inline float row_centred_squares(const float *x, float mean, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {

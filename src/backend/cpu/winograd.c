@@ -154,7 +154,7 @@ void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_
   int64_t blocks = ac_ceil_div(depth, VECTOR);
   float taps[TAPS * VECTOR];
   ac_cpu_share(rows, 1, thread, team, &first, &last);
-  /* In the order in which weights are stored. */
+  /* Follows the order in which weights are stored. */
   for (int64_t i = 0; i < blocks * (last - first); i++) {
     int64_t row = first + (turned ? i % (last - first) : i / blocks);
     int64_t k = (turned ? i / (last - first) : i % blocks) * VECTOR;

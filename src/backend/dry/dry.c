@@ -115,7 +115,7 @@ static ac_status dry_copy(void *state, void *destination, const void *source, ui
   return check_range(destination, 0, bytes);
 }
 
-/* Zeros, as all that is here: pages that nothing touches cost nothing. */
+/* Zeros, like all memory here: pages that nothing touches cost nothing. */
 static ac_status dry_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory) {
   (void)state;
   *memory = (ac_host_memory){.data = calloc(bytes, 1), .bytes = bytes};

@@ -30,7 +30,7 @@ static inline float ac_cl_dropout(const ac_op_args *args) {
 /* ---- attention_scores.c ---------------------------------------------------------------------- */
 
 /* Whether the device's matrix unit computes attention, or its gradient, stored in `storage`: found
- * out at any time, as the workspace depends on it. */
+ * out at any time, because the workspace depends on it. */
 ac_status ac_cl_scores_take(ac_opencl *cl, const ac_cl_attention *s, ac_op op, ac_dtype storage,
                             bool *take);
 uint64_t ac_cl_scores_workspace(const ac_opencl *cl, const ac_cl_attention *s, ac_op op);

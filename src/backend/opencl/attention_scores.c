@@ -50,7 +50,7 @@ static int64_t width_of(const ac_cl_attention *s) {
   return s->heads * s->head_size;
 }
 
-/* Of attention qkv and y, of its gradient dy, qkv, y and dqkv. */
+/* Bytes of the operands: qkv and y of attention; dy, qkv, y and dqkv of its gradient. */
 static int64_t operand_bytes(const ac_cl_attention *s, bool gradient) {
   return (int64_t)sizeof(uint16_t) * (gradient ? 8 : 4) * s->samples * s->positions * width_of(s);
 }
@@ -59,7 +59,7 @@ static bool has_blocks(const block *b) {
   return b->most_rows < b->s->positions;
 }
 
-/* Of dk and dv of a head, in elements. */
+/* The size of dk and dv of a head, in elements. */
 static int64_t sums_of_pair(const block *b) {
   return b->gradient && has_blocks(b) ? 2 * b->s->positions * b->s->head_size : 0;
 }

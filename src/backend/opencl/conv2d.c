@@ -199,8 +199,8 @@ static ac_status weight_gradient(ac_opencl *cl, const ac_op_args *args) {
 
 /* ---- what kernels can count ------------------------------------------------------------------ */
 
-/* In 32 bits: the positions of all images and the terms of their sums, which for some of forward
- * pass and gradients are the weights of an output, for others those of an input. */
+/* Whether counts fit in 32 bits: the positions of all images and the terms of their sums. The terms
+ * are the weights of an output, or in some passes those of an input. */
 static bool counts_fit(const ac_operand *image, const ac_operand *weight) {
   for (int i = 0; i < 2 && weight->count; i++)
     if (weight->count / weight->dim[i] > INT32_MAX / 2) return false;

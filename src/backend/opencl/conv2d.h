@@ -26,7 +26,7 @@ typedef struct ac_cl_conv2d {
 /* ---- conv2d_columns.c ------------------------------------------------------------------------ */
 
 /* Whether the device's matrix unit computes y, dx or dW of this convolution, in `storage`: found
- * out at any time, as the workspace depends on it. */
+ * out at any time, because the workspace depends on it. */
 ac_status ac_cl_columns_take(ac_opencl *cl, const ac_cl_conv2d *s, ac_op op, ac_dtype storage,
                              bool *take);
 uint64_t ac_cl_columns_workspace(const ac_opencl *cl, const ac_cl_conv2d *s, ac_op op);

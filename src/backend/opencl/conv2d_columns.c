@@ -71,7 +71,8 @@ typedef struct columns {
   int64_t rows; /* of all groups */
 } columns;
 
-/* Into `workspace` from element `first` on, `blocks` of `length` positions from `begin` on. */
+/* Spreads `blocks` of `length` positions, from `begin` on, into `workspace` from element `first`
+ * on. */
 static ac_status spread(ac_opencl *cl, const columns *c, void *workspace, int64_t first,
                         int64_t blocks, int64_t length, int64_t begin) {
   const char *options = c->of_gradient ? "-DCOLUMNS -DINPUT_GRADIENT" : "-DCOLUMNS";

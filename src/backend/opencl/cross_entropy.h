@@ -23,7 +23,8 @@ ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *res
 /* dlogits, which lie where the logits do and may be these. */
 ac_status ac_cl_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows, void *dlogits,
                               float loss_scale);
-/* Of float logits, with 16 bits of storage: each row's in the first half of its logits. */
+/* Gradients of float logits, with 16 bits of storage: each row's are in the first half of its
+ * logits. */
 ac_status ac_cl_narrowed_row_gradients(ac_opencl *cl, const ac_cl_loss_rows *rows,
                                        float loss_scale);
 

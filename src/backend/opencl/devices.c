@@ -155,7 +155,7 @@ bool ac_cl_has_extension(cl_device_id device, const char *name) {
   return has;
 }
 
-/* Of a device that uses the host's memory, no more than this process may have of that. */
+/* A device's memory; if it uses the host's, at most what this process may have. */
 static uint64_t memory_of(uint64_t memory, const ac_device_info *info) {
   const uint64_t host = info->own_memory ? 0 : ac_physical_memory();
   return host && host < memory ? host : memory;

@@ -71,7 +71,7 @@ static ac_status check_items(const ac_opencl *cl, const ac_cl_kernel *kernel,
       cl->op, kernel->name, grid->global[0]);
 }
 
-/* What the storage type of the op in hand adds to a kernel's options. */
+/* What the storage type of the current op adds to a kernel's options. */
 static const char *storage_options(const ac_opencl *cl) {
   switch (cl->storage) {
   case AC_F16:

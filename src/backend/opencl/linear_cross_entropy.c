@@ -19,7 +19,7 @@
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
 
-/* In floats. */
+/* Sizes in floats. */
 enum {
   RESULTS = 3,    /* of a row: for its sums, */
   EXTENT = 2,     /* and for its gradient */

@@ -19,7 +19,8 @@
 
 enum { MAX_GROUPS = 256, ALIGNMENT = 256 };
 
-/* Where they begin: the sums in floats, the others in elements of theirs. */
+/* Where the parts of the workspace begin: the sums counted in floats, the others in their own
+ * elements. */
 typedef struct space {
   ac_muon_matrix m;
   ac_dtype dtype; /* of the matrices */
@@ -118,7 +119,7 @@ static ac_status choose_dtype(ac_opencl *cl, const ac_op_args *args, ac_dtype *d
   return AC_OK;
 }
 
-/* In the matrices' type, whatever the parameter is stored in. */
+/* Multiplies in the matrices' type, whatever type the parameter is stored in. */
 static ac_status multiply(ac_opencl *cl, const ac_op_args *args, const space *s,
                           const ac_cl_product *p) {
   const ac_dtype storage = cl->storage;
@@ -141,7 +142,7 @@ static uint64_t products_workspace(ac_opencl *cl, const ac_op_args *args, const 
   return ac_align(most, ALIGNMENT);
 }
 
-/* Where the type cannot be found out, f32's, which is more. */
+/* If the type cannot be found out, this is the workspace for f32, which is larger. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_kept_error kept = ac_error_keep();
   ac_dtype dtype = AC_F32;

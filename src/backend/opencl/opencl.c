@@ -31,7 +31,7 @@ static ac_status choose_group(ac_opencl *cl) {
   return AC_OK;
 }
 
-/* Of everything that a driver's update may change. */
+/* A hash of everything that a driver's update may change. */
 static uint64_t identify(cl_platform_id platform, cl_device_id device) {
   const cl_device_info of_device[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
                                       CL_DRIVER_VERSION};
@@ -71,7 +71,8 @@ static bool is_cpu(cl_device_id device) {
   return type & CL_DEVICE_TYPE_CPU;
 }
 
-/* Of a kernel of elements, along a dimension: half of what 32 bits count, or what a test wants. */
+/* Items of a kernel of elements along a dimension: half of what 32 bits can count, or what a test
+ * wants. */
 static int64_t items_wanted(void) {
   const char *choice = getenv("ACCRUE_OPENCL_ITEMS");
   const int64_t most = choice ? strtoll(choice, NULL, 10) : 0;
@@ -393,7 +394,7 @@ static bool are_alike(const ac_op_args *x, const ac_op_args *y) {
   return alike;
 }
 
-/* Where there are more kinds than this, one of them is run to make room, each in turn. */
+/* If there are more kinds than this, one of them is run to make room, each in turn. */
 enum { KINDS = 4 };
 
 static joined *find_kind(joined kinds[KINDS], const ac_op_args *args) {

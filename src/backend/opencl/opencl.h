@@ -55,7 +55,7 @@ typedef struct ac_opencl {
   bool (*distort)(const struct ac_cl_tile *tile, void *result, size_t bytes);
 
   bool preparing;
-  const char *op;    /* in hand, for messages */
+  const char *op;    /* the current one, for messages */
   ac_dtype storage;  /* its storage type, which launches compile kernels for */
   bool mark_flushed; /* ac_run_state's */
 

@@ -9,7 +9,7 @@ typedef struct ac_cl_swap {
   int64_t outer, a, middle, b, run;
 } ac_cl_swap;
 
-/* x and y are handles, of the storage type of the op in hand. */
+/* x and y are handles, of the storage type of the current op. */
 ac_status ac_cl_transpose(ac_opencl *cl, const void *x, void *y, const ac_cl_swap *swap);
 
 #endif

@@ -65,7 +65,7 @@ ac_status ac_cl_update(ac_opencl *cl, const ac_op_args *args, const ac_cl_step *
 /* Whether it is small and its state is not in 8 bits. Of a large one finding the parameter would
  * cost as much as the step. */
 bool ac_cl_update_joins(const ac_opencl *cl, const ac_op_args *args);
-/* Of up to AC_CL_JOINED parameters. */
+/* Steps up to AC_CL_JOINED parameters. */
 ac_status ac_cl_update_each(ac_opencl *cl, const ac_op_args *const *args, int count,
                             const ac_cl_step *step);
 

@@ -27,7 +27,7 @@ case_policy() {
   refuse_policy "refuses --gradients folded" '"max_gradient_norm": 1' --gradients folded --clip 0
   refuse_policy "refuses a run of 3 steps: its max_steps is 2" '"max_steps": 2'
   refuse_policy "its require_validation needs" '"require_validation": true'
-  refuse_policy "its max_eval_every asks" '"max_eval_every": 2'
+  refuse_policy "its max_eval_every needs" '"max_eval_every": 2'
   refuse_policy "refuses --eval-every 3: its max_eval_every is 2" '"max_eval_every": 2' --eval-every 3
   refuse_policy "refuses --seed 3: its seeds do not include it" '"seeds": [1, 2]' --seed 3
   refuse_policy "its max_memory is 4.0 KiB; give --memory" '"max_memory": "4KiB"'

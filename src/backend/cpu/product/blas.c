@@ -42,7 +42,7 @@ static ac_once once;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Of its pool: what 0.3.21 maps on x86-64 and AArch64, with what malloc adds. */
+/* A buffer of its pool: what 0.3.21 maps on x86-64 and AArch64, and what malloc adds. */
 enum { BUFFER = (128 << 20) + (64 << 10) };
 
 uint64_t ac_openblas_bytes(int threads) {
@@ -104,8 +104,8 @@ static void describe_library(const ac_openblas *library) {
   snprintf(blas.core, sizeof blas.core, "%s", library->core ? library->core() : "");
 }
 
-/* With its variables set for that moment. Those of the number of threads are read by its build with
- * threads of its own, and by that with OpenMP. */
+/* Sets its variables while it is opened. Both its builds, with its own threads and with OpenMP,
+ * read those of the number of threads. */
 static bool open_library(ac_openblas *library) {
   const char *user = getenv("OPENBLAS_CORETYPE");
   static char core[64]; /* for whoever reads it late */

@@ -20,8 +20,8 @@ typedef struct ac_dot_lines {
   int64_t distance, across, column, count;
 } ac_dot_lines;
 
-/* Of these a product asks for a few with each of its steps: many at once would keep its own reads
- * waiting. */
+/* A product prefetches a few of these with each of its steps: many at once would delay its own
+ * reads. */
 enum { AC_DOT_LINE = 64 };
 typedef struct ac_dot_fetch {
   ac_dot_lines written, read[2];

@@ -10,9 +10,9 @@
 
 enum { TILE = 16, TILE_BYTES = 64 };
 
-/* Of leaf 7's EDX, of the state components that XCR0 enables, and what Linux is asked for: the
- * registers of tiles belong to a process only after it has asked (Documentation/arch/x86/xstate).
- */
+/* Bits of leaf 7's EDX, of the state components that XCR0 enables, and what Linux is asked for: the
+ * registers of tiles belong to a process only after it has asked
+ * (Documentation/arch/x86/xstate). */
 enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, XCR0_TILES = 3 << 17 };
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 

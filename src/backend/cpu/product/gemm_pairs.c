@@ -62,8 +62,8 @@ static int64_t panel_columns(const blocks *b) {
   return ac_min(PANEL, strips_of(b->columns) * STRIP);
 }
 
-/* With so many elements of a packed block, and strips of sums that wait if k has more than one
- * depth. */
+/* Bytes with so many elements of a packed block, and with the strips of sums that wait if k has
+ * more than one depth. */
 static uint64_t bytes_with(const ac_gemm *g, const blocks *b, int64_t left, int64_t waiting) {
   int64_t panel = strips_of(panel_columns(b)), sums = b->depth < g->k ? waiting : panel;
   return (uint64_t)(left / 2 + panel * packed_strip(b) + sums * SUMS) * sizeof(float);
@@ -228,7 +228,7 @@ static operand panel_of(const work *w, const place *p) {
                          ac_min(w->blocks.depth, w->gemm->k - p->k));
 }
 
-/* Those of the strip of C at (row, column), in the rows that there are. */
+/* The lines of the strip of C at (row, column), in the rows that there are. */
 static ac_dot_lines result_lines(const ac_gemm *g, int64_t row, int64_t column) {
   const int64_t rows = ac_min(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
   const int64_t across = STRIP * bytes / AC_DOT_LINE;

@@ -12,8 +12,8 @@
 /* Whether the device computes this product so: by types alone. */
 bool ac_cpu_gemm_in_pairs(const ac_cpu_context *context, const ac_gemm *gemm);
 
-/* As ac_cpu_gemm_stored, with scratch of at least what a product of one strip takes, and best of
- * what ac_cpu_gemm_pairs_scratch says. */
+/* Like ac_cpu_gemm_stored. Scratch has at least what a product of one strip needs; the best size is
+ * that of ac_cpu_gemm_pairs_scratch. */
 void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                        void *scratch, uint64_t scratch_bytes);
 uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *gemm); /* never less for a larger product */

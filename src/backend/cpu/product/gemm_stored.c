@@ -84,8 +84,9 @@ static uint64_t best_scratch(const ac_cpu_context *context, const ac_gemm *g) {
   return bytes_of(&s);
 }
 
-/* Of all grids that the team could divide the product by (ac_gemm_split takes one of them): the
- * chosen one alone would make scratch shrink where a larger product is divided otherwise. */
+/* The largest scratch of all grids that the team could divide the product by (ac_gemm_split uses
+ * one of them): if only the chosen one counted, a larger product that is divided differently could
+ * need less. */
 uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_gemm *gemm) {
   uint64_t most = 0;
   if (all_floats(gemm)) return 0;

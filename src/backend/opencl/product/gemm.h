@@ -59,7 +59,7 @@ typedef struct ac_cl_tiles {
   int count;
 } ac_cl_tiles;
 
-/* Those that may be best for large or for small products; the first is the one without tuning. */
+/* The tiles that may be best for large or for small products; the first is used without tuning. */
 ac_cl_tiles ac_cl_tiles_for(const ac_opencl *cl, bool large);
 bool ac_cl_product_is_large(const ac_opencl *cl, const ac_cl_product *product);
 

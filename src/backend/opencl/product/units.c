@@ -50,7 +50,7 @@ const ac_cl_unit *ac_cl_unit_at(int index) {
 
 /* ---- what the device suggests ---------------------------------------------------------------- */
 
-/* Of compute capability 8.0 or later. */
+/* True for compute capability 8.0 or later. */
 static bool suggests_mma(cl_device_id device) {
   enum { COMPUTE_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
   cl_uint major = 0;

@@ -1,0 +1,72 @@
+/* `accrue init`: writes a project in C that trains a model with the library, to be changed. It only
+ * writes into a folder that it has made itself, and removes what it has made if anything fails. */
+#include "program/init.h"
+#include "program/commands.h"
+#include "common/message.h"
+#include "common/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_WORDS = 64 };
+
+/* 0, or an errno. */
+static int write_whole(int descriptor, const unsigned char *bytes, size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(descriptor, bytes, size);
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) bytes += written, size -= (size_t)written;
+  }
+  return 0;
+}
+
+static int write_file(int folder, const project_file *file) {
+  const int descriptor = openat(folder, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) return errno;
+  const int error = write_whole(descriptor, file->bytes, file->size);
+  return close(descriptor) != 0 && !error ? errno : error;
+}
+
+static int write_project(const char *path) {
+  if (mkdir(path, 0777) != 0) {
+    if (errno == EEXIST) return fail("%s exists; give the name of a new folder", path);
+    return fail("cannot make the folder %s: %s", path, strerror(errno));
+  }
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int error = folder < 0 ? errno : 0, made = 0;
+  for (; made < project_file_count && !error; made++)
+    error = write_file(folder, &project_files[made]);
+  if (error && folder >= 0)
+    for (int i = 0; i < made; i++) unlinkat(folder, project_files[i].name, 0);
+  if (folder >= 0) close(folder);
+  if (!error) return STATUS_DONE;
+  rmdir(path);
+  return fail("cannot write the project into %s: %s", path, strerror(error));
+}
+
+int init_main(int argc, char **argv) {
+  const char *words[MOST_WORDS];
+  options all = {.command = "init",
+                 .arguments = "DIR",
+                 .words = words,
+                 .summary = "Writes a project in C into the new folder DIR: a program that trains\n"
+                            "a model, saves it, loads it and predicts, and what builds it with an\n"
+                            "installed Accrue or together with Accrue. DIR/README.md says how."};
+  if (argc > MOST_WORDS) return fail_usage("init takes one folder");
+  int status = options_parse(&all, argc, argv);
+  if (status != STATUS_CONTINUE) return status;
+  if (all.word_count != 1 || !*words[0])
+    return fail_usage("init takes one folder, which must be new");
+  status = write_project(words[0]);
+  if (status != STATUS_DONE) return status;
+  message_put(stdout, "%s has a project in C:", words[0]);
+  for (int i = 0; i < project_file_count; i++) printf(" %s", project_files[i].name);
+  printf("\n");
+  message_put(stdout, "Build it: cmake -S %s -B %s/build && cmake --build %s/build\n", words[0],
+              words[0], words[0]);
+  return STATUS_DONE;
+}
