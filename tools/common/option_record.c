@@ -331,7 +331,7 @@ static int unknown_key(const options *o, const char *where, const char *name) {
   if (near)
     return fail_usage("%s is not a flag of accrue %s; did you mean %s?", where, o->command,
                       near->name);
-  return fail_usage("%s is not a flag of accrue %s, whose --help lists them", where, o->command);
+  return fail_usage("%s is not a flag of accrue %s; --help all lists the flags", where, o->command);
 }
 
 enum { WHERE_BYTES = 4600 };
@@ -372,7 +372,7 @@ static int check_keys(const json_t *record, const char *from) {
   json_t *value;
   json_object_foreach((json_t *)record, name, value) {
     if (*known && !options_listed(name, known))
-      return fail_usage("%s: %.64s is unknown beside flags; put it into flags, or take it out",
+      return fail_usage("%s: %.64s is unknown next to flags; put it into flags, or take it out",
                         from, name);
   }
   return STATUS_CONTINUE;

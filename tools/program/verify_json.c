@@ -52,7 +52,7 @@ static json_t *with_both(json_t *row, double whole, double planned) {
   return row;
 }
 
-/* Layers whose result for a sample depends on the rest of its micro-batch. */
+/* Layers that look at all samples of a micro-batch. */
 static json_t *coupled_layers(const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
   json_t *list = json_array();

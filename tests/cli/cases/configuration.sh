@@ -106,7 +106,7 @@ JSON
   bad 'config belongs on the command line' '{"model": "gpt", "config": "other.json"}'
   bad 'model: unknown model gtp; did you mean gpt?' '{"model": "gtp"}'
   bad 'model must be the name of a model' '{"model": 5}'
-  bad 'extra is unknown beside flags' '{"model": "gpt", "flags": {}, "extra": 1}'
+  bad 'extra is unknown next to flags' '{"model": "gpt", "flags": {}, "extra": 1}'
   echo '{"model": "gpt",' >bad.json
   refuse 2 'bad.json is not a configuration or a record of a run: line 2' train --config bad.json
   echo '{"model": "mlp"}' >bad.json
