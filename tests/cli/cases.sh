@@ -198,7 +198,7 @@ case_usage() {
   refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
   refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
   refuse 2 'has no meaning with --optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
-  refuse 2 'with --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
+  refuse 2 'has no meaning without --cycle-momentum on' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
   refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
   refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8
   refuse 2 '--min-momentum 0.92 is above --max-momentum 0.9' "${rate[@]}" --schedule cyclic --min-momentum 0.92

@@ -1,4 +1,4 @@
-/* Flags that contradict each other, or have no meaning beside the values of others, as docs/flags
+/* Flags that contradict each other, or have no meaning with the values of others, as docs/flags
  * says. */
 #ifndef TOOLS_COMMON_FLAG_RULES_H
 #define TOOLS_COMMON_FLAG_RULES_H

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* Words, of which a line takes as many as fit between the columns. The first line begins at column
+/* Writes words. A line takes as many as fit between the columns. The first line begins at column
  * `at`, the others at `indent`. It ends with a line break. A word that is longer than a line is not
  * cut. */
 void flag_text_wrap(FILE *out, const char *text, int at, int indent, int width);

@@ -11,7 +11,8 @@
 
 typedef enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN } help_form;
 
-/* What an argument asks for: --help, -h or --help=TOPIC, of which man is the page of the manual. */
+/* The form that an argument asks for: --help, -h or --help=TOPIC. The topic man is the manual page.
+ */
 help_form help_asked(const char *word);
 
 /* How wide text may be: COLUMNS, or the terminal of the standard output, or 80. */
@@ -34,9 +35,9 @@ typedef struct help {
  * sentence names the page. */
 help help_begin(help_form form, const char *command, const char *arguments, const char *text);
 
-/* A group of flags. `name` is what is typed, `argument` (may be NULL) stands for something; `note`
- * (may be NULL) follows in brackets. A page of the manual has the long text and the facts in place
- * of the short one, if there are any. */
+/* A group of flags. `name` is what is typed, `argument` (may be NULL) is the name of its value;
+ * `note` (may be NULL) follows in brackets. A page of the manual has the long text and the facts in
+ * place of the short one, if there are any. */
 typedef struct help_flag {
   const char *name, *argument, *text, *note, *long_text, *facts;
 } help_flag;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCREEN = 20 }; /* flags that a screen has room for */
+enum { SCREEN = 14 }; /* flags that a screen has room for */
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
@@ -18,6 +18,16 @@ static void put_list(FILE *out, const char *list, const char *dashes) {
   const char *word, *before = "";
   for (size_t length; (length = flag_words_next(&list, &word)); before = ", ")
     fprintf(out, "%s%s%.*s", before, dashes, (int)length, word);
+}
+
+/* Of bench-gemm the command is "bench gemm"; other hyphens are of a name. */
+static void put_commands(FILE *out, const char *list) {
+  const char *word, *before = "";
+  for (size_t length; (length = flag_words_next(&list, &word)); before = ", ") {
+    const bool two = length > 6 && !memcmp(word, "bench-", 6);
+    if (two) fprintf(out, "%sbench %.*s", before, (int)length - 6, word + 6);
+    else fprintf(out, "%s%.*s", before, (int)length, word);
+  }
 }
 
 /* "--schedule step or cyclic, --optimizer sgd" of "schedule=step|cyclic optimizer=sgd". */
@@ -54,7 +64,7 @@ static char *facts_of(const flag_record *r, const option *row) {
   if (r->needs) fputs("It needs ", out), put_needs(out, r->needs), fputs(".\n", out);
   if (r->excludes) fputs("It excludes ", out), put_list(out, r->excludes, "--"), fputs(".\n", out);
   if (r->ignored_by)
-    fputs("It is accepted without effect by ", out), put_list(out, r->ignored_by, ""),
+    fputs("It is accepted without effect by ", out), put_commands(out, r->ignored_by),
         fputs(".\n", out);
   if (r->see) fputs("See also ", out), put_list(out, r->see, "--"), fputs(".\n", out);
   free(fallback);
@@ -140,7 +150,7 @@ static void put_all(help *h, const options *o) {
 }
 
 static void put_groups(help *h, const options *o) {
-  fputs("\nGroups, of which --help GROUP lists the flags:\n", h->out);
+  fputs("\nGroups; --help GROUP lists the flags of one:\n", h->out);
   const flag_group *group;
   for (int at = 0; (group = next_group(&at));) {
     if (!count_in(o, group->name, false) && !count_in(o, group->name, true)) continue;
@@ -193,7 +203,7 @@ static void put_page(const flag_record *r, const option *row) {
     printf("Group: %s.\n", group ? group->name : r->group);
   } else {
     fputs("Commands: ", stdout);
-    put_list(stdout, r->commands, "");
+    put_commands(stdout, r->commands);
     if (r->models) fputs("; models: ", stdout), put_list(stdout, r->models, "");
     printf(". Group: %s.\n", r->group);
   }

@@ -9,7 +9,7 @@
  * STATUS_USAGE after one sentence. */
 int option_help(const options *o, char **argv, int argc);
 
-/* Of a flag whose command is not known: every flag of that name, or a group. False: there is none,
+/* Prints every flag of that name, by whichever command, or a group. False: there is none,
  * and nothing is printed. */
 bool option_help_of(const char *word);
 

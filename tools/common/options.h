@@ -55,7 +55,7 @@ typedef struct option {
   bool recorded;             /* given in a record alone */
 } option;
 
-/* FLAG("lr", OPTION_REAL, &flags.lr), or with more members behind the variable. */
+/* FLAG("lr", OPTION_REAL, &flags.lr), or with more members after the variable. */
 #define FLAG(flag_name, flag_kind, ...) \
   { .name = flag_name, .kind = flag_kind, .value = __VA_ARGS__ }
 

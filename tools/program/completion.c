@@ -134,7 +134,7 @@ static void put_quoted(const char *text) {
   }
 }
 
-/* "auto|none|X" as words, without those that stand for something. */
+/* "auto|none|X" as words, without the X: only what can be typed. */
 static void put_values(const flag_record *r) {
   if (!r->value) {
     putchar('-');

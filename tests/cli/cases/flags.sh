@@ -91,7 +91,7 @@ case_flag_rules() {
   refuse 2 '--vocab and --binary contradict each other' train gpt --data text --vocab 300 --binary
   refuse 2 '--auto and --json contradict each other' devices --auto --json
   run plan gpt --data text --precision f16 --replay >/dev/null # its scale is dynamic
-  # A flag of a recorded run is not the mistake of whoever gives another.
+  # A flag that only the recorded run gave is not refused: another flag made it useless.
   train --steps 2 --schedule step --lr-period 1 --out first >/dev/null
   run train --config first/run.json --schedule constant --out second >/dev/null
   run train --config first/run.json --epochs 1 --max-bytes 500 --out third >/dev/null
