@@ -53,7 +53,7 @@ static int check_flags(pilot *p) {
 /* The words that every run takes from the command line: all but what the pilot sets itself. */
 static bool is_own(const option *row) {
   const flag_record *r = row->record;
-  return row->ignored || !r || r->pilot == FLAG_PILOT_OWN ||
+  return row->ignored || !r || r->pilot == FLAG_PILOT_OWN || !strcmp(r->group, "output") ||
          !flag_words_have(r->commands, "train", 5);
 }
 
