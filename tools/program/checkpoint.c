@@ -198,7 +198,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   if (info.micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
         info.micro_batch);
-  if (info.fit_seed != (uint64_t)c->setup->flags.seed) {
+  if (info.fitted && info.fit_seed != (uint64_t)c->setup->flags.seed) {
     const int status = fail("the run to resume has the seed %" PRIu64 ", not %" PRId64,
                             info.fit_seed, c->setup->flags.seed);
     ac_model_file_close(file);

@@ -124,6 +124,8 @@ case_completion() {
   completes --labels accrue train mlp --lab
   completes 'sgd' accrue train gpt --optimizer s
   completes 'sgd' accrue train gpt --optimizer = s
+  completes 'f32 8bit' accrue train gpt --optimizer-state ''
+  completes 'resnet18 resnet110' accrue train resnet --preset resnet1
   completes 'none dynamic' accrue verify gpt --loss-scale ''
   completes '--size' accrue bench gemm --siz
   completes 'learning-rate limits' accrue train gpt --help l
@@ -131,6 +133,10 @@ case_completion() {
   touch folder/file
   completes folder accrue train gpt --data fol
   completes folder/file accrue train gpt --data folder/
+  mkdir 'my data'
+  touch 'my data/a book.txt'
+  [[ $(complete_words accrue report my) == 'my data' ]] || die "a folder with a space is completed to two words"
+  [[ $(complete_words accrue train gpt --data 'my data/') == 'my data/a book.txt' ]] || die "so is a file"
   completes 'bash zsh' accrue completion ''
   refuse 2 'unknown shell fish' completion fish
   # Every command is completed.
