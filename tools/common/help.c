@@ -45,10 +45,11 @@ int help_width(void) {
 
 /* The first sentence without its full stop, as the line of a catalogue. */
 static void put_brief(FILE *out, const char *text) {
-  const size_t length = strcspn(text, ".\n");
+  const size_t length = strcspn(text, ".");
   char brief[256];
   snprintf(brief, sizeof brief, "%.*s", (int)length, text);
   brief[0] = (char)tolower((unsigned char)brief[0]);
+  for (char *end = brief; (end = strchr(end, '\n'));) *end = ' ';
   roff_put(out, brief);
 }
 

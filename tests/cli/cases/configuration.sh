@@ -134,6 +134,8 @@ case_names() {
   grep -qE '^transformer.h.0.mlp.c_fc.weight .* adamw, 8 bits$' out || die "$(cat out)"
   run "${flags[@]}" --precision bf16 --weights bf16 --json >out
   (($(grep -c '"name": "transformer' out) == 28 && $(grep -c '"dtype": "bf16"' out) > 8)) || die "$(cat out)"
+  run "${flags[@]}" --group $'*.bias,\xff:decay=0' --json >out
+  (($(grep -c '"name": "transformer' out) == 28)) || die "a group that is not UTF-8 loses parameters: $(cat out)"
 }
 
 case_json_results() {
