@@ -74,6 +74,11 @@ case_flags() {
   refuse 2 'no such group or flag; accrue train gpt --help lists' train gpt --help something-else
   COLUMNS=50 run train gpt --help all >help
   narrow 50 help
+  for page in --help 'train --help' 'train gpt --help'; do
+    # shellcheck disable=SC2086
+    COLUMNS=50 run $page >help
+    narrow 50 help
+  done
   COLUMNS=200 run train gpt --help >wide
   awk 'length($0) > 80 { found = 1 } END { exit !found }' wide || die "COLUMNS is not heeded"
 }
