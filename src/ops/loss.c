@@ -32,7 +32,7 @@ static bool mark(ac_graph *graph, const int *operands) {
 static void mark_head(ac_graph *graph, const ac_node *loss) {
   for (const ac_node *node = loss; !mark(graph, node->in);) {
     const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
-    if (node != loss && !ac_op_describe(node->op)->moves) return;
+    if (node != loss && !ac_op_describe(node->op)->copies_values) return;
     node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
     if (!node) return;
   }

@@ -74,7 +74,7 @@ static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_opti
   ac_fold_attributes fold = {
       .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
   const bool first = trainer->window_samples == 0;
-  fold.moves = first && op != AC_OP_sgd;
+  fold.is_average = first && op != AC_OP_sgd;
   if (op == AC_OP_adamw) {
     fold.take1 = (float)(1 - o->beta1);
     fold.take2 = (float)(1 - o->beta2);
