@@ -1,4 +1,4 @@
-/* Counts bad numbers: after each op of a training step that stores its results in 16 bits, the op
+/* Counts bad numbers: after each op of training that stores its results in 16 bits, the op
  * `numerics` counts the stored values that are not finite and, for f16, those that were flushed to
  * zero (ac_run_state.mark_flushed). The device counts over a window, and the host adds up the
  * counts at its end. */

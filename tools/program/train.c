@@ -56,8 +56,8 @@ typedef struct run {
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  int64_t step;          /* the last that is done */
-  int64_t updates;       /* during the steps that are done */
+  int64_t step;          /* the last update that is done, or skipped */
+  int64_t updates;       /* updates that were not skipped */
   int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
   int save_status;       /* of saving models; STATUS_DONE: the last one is not saved yet */
