@@ -349,10 +349,10 @@ ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
   AC_CREATES(train);
   AC_CREATES(validation);
   AC_REQUIRE(tokens);
-  AC_TRY(ac_fold_check(fold, folds, tokens->count, "tokens"));
+  AC_TRY(ac_kfold_check(fold, folds, tokens->count, "tokens"));
   AC_TRY(check_context(context));
-  const int64_t begin = ac_fold_begin(tokens->count, folds, fold - 1);
-  const int64_t end = ac_fold_begin(tokens->count, folds, fold);
+  const int64_t begin = ac_kfold_begin(tokens->count, folds, fold - 1);
+  const int64_t end = ac_kfold_begin(tokens->count, folds, fold);
   const span_range own = lay_spans(begin, end, context, false);
   const span_range rest[] = {lay_spans(0, begin, context, true),
                              lay_spans(end, tokens->count, context, true)};

@@ -151,7 +151,7 @@ void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double r
   factor = set_clip(trainer, index, factor, &attributes->clip);
   set_step(trainer, tensors, factor, rate_of(trainer, index, rate), attributes);
   if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
-    ac_fold_set_step(tensors->step, attributes);
+    ac_folded_set_step(tensors->step, attributes);
 }
 
 /* ---- refused --------------------------------------------------------------------------------- */
