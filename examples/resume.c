@@ -75,12 +75,17 @@ static ac_status second_part(const ac_plan *plan, ac_dataset *data, const char *
   ac_trainer *trainer = NULL;
   ac_model_file *file = NULL;
   ac_progress progress;
+  ac_state_info saved;
   ac_status status = ac_model_file_open(&file, path);
   if (status != AC_OK) return status;
+  /* What the file says, before there is a trainer. */
   const char *comment = ac_model_file_metadata(file, "comment");
-  printf("the state says: %s\n", comment ? comment : "(nothing)");
+  status = ac_state_get_info(file, &saved);
+  if (status == AC_OK)
+    printf("the state of update %lld, batch %lld, says: %s\n", (long long)saved.progress.updates,
+           (long long)saved.batch, comment ? comment : "(nothing)");
   ac_model_file_close(file);
-  status = new_trainer(&trainer, plan);
+  if (status == AC_OK) status = new_trainer(&trainer, plan);
   if (status == AC_OK) status = ac_trainer_load_state(trainer, path);
   if (status == AC_OK) status = ac_trainer_get_progress(trainer, &progress);
   if (status == AC_OK)

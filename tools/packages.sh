@@ -40,7 +40,7 @@ static_packages=(g++)
 
 # What the tests also need: a mock framework, an OpenCL implementation on the CPU, a
 # checker of kernels, a program that draws plans, one that formats manual pages, a fuzzer, a program that reads the
-# comments of the public headers, and one that compares binary interfaces.
+# comments of the public headers, one that compares binary interfaces, and Python, also for tests/docs.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox groff-base clang libclang-rt-14-dev
   doxygen python3 abigail-tools
   "${static_packages[@]}")

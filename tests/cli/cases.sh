@@ -55,7 +55,7 @@ refuse() {
 # Cases train into the same folder again and again: run says that this is meant, where the case does not.
 run() {
   local more=()
-  if [[ $1 == train && ! " $* " =~ ' '--(resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
+  if [[ $1 == train && ! " $* " =~ ' '--(help|resume|resume-or-start|overwrite)' ' ]]; then more=(--overwrite); fi
   "$ACCRUE" "$@" "${more[@]}" 2>run.err || die "accrue $* failed: $(cat run.err)"
 }
 
@@ -74,7 +74,7 @@ case_help() {
     run $command --help >help
     [[ -s help && ! -s run.err ]] || die "no help on stdout for '$command'"
   done
-  run train gpt --help >help
+  run train gpt --help all >help
   local flag verb
   for flag in data layers heads width context vocab dropout lr min-lr warmup schedule optimizer beta1 beta2 \
     weight-decay momentum clip batch micro-batch memory steps epochs eval-every seed threads device \
@@ -92,14 +92,14 @@ case_help() {
     grep -q '^Compares training' help || die "verify $command --help: $(head -n 5 help)"
     for flag in steps epochs eval-every eval-samples out metrics tensorboard histograms; do
       for verb in plan verify; do
-        run $verb $command --help >help
+        run $verb $command --help all >help
         offered >offered
         without_effect >without_effect
         ! grep -qx "$flag" offered || die "$verb $command --help offers --$flag"
         grep -qx "$flag" without_effect || die "$verb $command --help lacks --$flag"
       done
     done
-    run train $command --help >help
+    run train $command --help all >help
     ! grep -q 'without effect' help || die "train $command --help has flags without effect"
     grep -q '^Trains' help || die "train $command --help: $(head -n 5 help)"
     grep -q -- '--fold ' help || die "--fold in the help of $command"
@@ -171,21 +171,21 @@ case_usage() {
   refuse 2 '--momentum has no meaning' train gpt --data text --momentum 0.9
   refuse 2 '--state-f32 has no meaning' train gpt --data text --state-f32 x
   refuse 2 '--weights bf16 needs --precision bf16' train gpt --data text --weights bf16
-  refuse 2 '--momentum has no meaning for the optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
-  refuse 2 '--beta2 has no meaning for the optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
-  refuse 2 '--muon-scale has no meaning for the optimizer adamw' train gpt --data text --muon-scale original
-  refuse 2 '--no-nesterov has no meaning for the optimizer sgd' train gpt --data text --optimizer sgd --no-nesterov
-  refuse 2 '--adamw-rate has no meaning for the optimizer lion' train gpt --data text --optimizer lion --adamw-rate 0.5
-  refuse 2 '--momentum has no meaning for the optimizer adam-mini' train gpt --data text --optimizer adam-mini --momentum 0.9
+  refuse 2 '--momentum has no meaning with --optimizer lion' train gpt --data text --optimizer lion --momentum 0.9
+  refuse 2 '--beta2 has no meaning with --optimizer adafactor' train gpt --data text --optimizer adafactor --beta2 0.9
+  refuse 2 '--muon-scale has no meaning without --optimizer muon' train gpt --data text --muon-scale original
+  refuse 2 '--no-nesterov has no meaning without --optimizer muon' train gpt --data text --optimizer sgd --no-nesterov
+  refuse 2 '--adamw-rate has no meaning without --optimizer muon' train gpt --data text --optimizer lion --adamw-rate 0.5
+  refuse 2 '--momentum has no meaning with --optimizer adam-mini' train gpt --data text --optimizer adam-mini --momentum 0.9
   refuse 2 '8bit is for adamw, sgd and lion, not for adam-mini' plan gpt --data text --optimizer adam-mini --optimizer-state 8bit
   refuse 2 '--min-lr has no meaning' train gpt --data text --schedule constant --min-lr 0.1
   local rate=(train gpt --data text)
-  refuse 2 '--min-lr has no meaning for the schedule one-cycle' "${rate[@]}" --schedule one-cycle --min-lr 1e-5
-  refuse 2 '--lr-period has no meaning for the schedule cosine' "${rate[@]}" --lr-period 5
-  refuse 2 '--lr-period-factor has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-period-factor 2
-  refuse 2 '--lr-fall has no meaning for the schedule restarts' "${rate[@]}" --schedule restarts --lr-fall 5
-  refuse 2 '--lr-cycle has no meaning for the schedule step' "${rate[@]}" --schedule step --lr-cycle triangular2
-  refuse 2 '--lr-factor has no meaning for the schedule linear' "${rate[@]}" --schedule linear --lr-factor 0.5
+  refuse 2 '--min-lr has no meaning with --schedule one-cycle' "${rate[@]}" --schedule one-cycle --min-lr 1e-5
+  refuse 2 '--lr-period has no meaning with --schedule cosine' "${rate[@]}" --lr-period 5
+  refuse 2 '--lr-period-factor has no meaning without --schedule restarts' "${rate[@]}" --schedule step --lr-period-factor 2
+  refuse 2 '--lr-fall has no meaning without --schedule cyclic' "${rate[@]}" --schedule restarts --lr-fall 5
+  refuse 2 '--lr-cycle has no meaning without --schedule cyclic' "${rate[@]}" --schedule step --lr-cycle triangular2
+  refuse 2 '--lr-factor has no meaning with --schedule linear' "${rate[@]}" --schedule linear --lr-factor 0.5
   refuse 2 '--lr-factor has no meaning without' "${rate[@]}" --schedule cyclic --lr-factor 0.5
   refuse 2 '--lr-milestones has no meaning' "${rate[@]}" --schedule step --lr-milestones 5
   refuse 2 '--lr-decay has no meaning' "${rate[@]}" --schedule inverse-sqrt --lr-decay 5
@@ -197,8 +197,8 @@ case_usage() {
   refuse 2 '--lr-start-divisor has no meaning' "${rate[@]}" --lr-start-divisor 5
   refuse 2 'at least 1' "${rate[@]}" --schedule one-cycle --lr-end-divisor 0.5
   refuse 2 '--cycle-momentum has no meaning' "${rate[@]}" --cycle-momentum off
-  refuse 2 'meaning for the optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
-  refuse 2 'with --cycle-momentum off' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
+  refuse 2 'has no meaning with --optimizer adafactor' "${rate[@]}" --schedule cyclic --optimizer adafactor --max-momentum 0.9
+  refuse 2 'has no meaning without --cycle-momentum on' "${rate[@]}" --schedule cyclic --cycle-momentum off --min-momentum 0.5
   refuse 2 '--beta1 has no meaning where the schedule moves it' "${rate[@]}" --schedule one-cycle --beta1 0.8
   refuse 2 '--momentum has no meaning where' "${rate[@]}" --schedule cyclic --optimizer sgd --momentum 0.8
   refuse 2 '--min-momentum 0.92 is above --max-momentum 0.9' "${rate[@]}" --schedule cyclic --min-momentum 0.92

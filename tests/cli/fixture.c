@@ -1,11 +1,14 @@
 /* Makes the files that the tests of the command line need.
  *
  *   fixture images FOLDER SET COUNT   SET-images-idx3-ubyte and SET-labels-idx1-ubyte: 6 x 6
- * pixels, ten classes fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB fixture
- * bare IN OUT               a model file without "transformer." before its names, without metadata
- *   fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH bytes
- *   fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves out
- * a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
+ * pixels, ten classes
+ *   fixture digits FOLDER SET COUNT   the same, 28 x 28: drawn digits, moved and noisy
+ *   fixture text FILE BYTES           sentences of English words
+ *   fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB
+ *   fixture bare IN OUT               a model file without "transformer." before its names, without
+ * metadata fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH
+ * bytes fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves
+ * out a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
  * number fixture formats FOLDER    a file of each format of tests/formats.h fixture list their
  * names, what they are called and which reader reads them */
 #include "formats.h"
@@ -23,6 +26,85 @@ static FILE *create(const char *folder, const char *set, const char *rest) {
 
 static void put_be32(FILE *file, uint32_t x) {
   for (int shift = 24; shift >= 0; shift -= 8) fputc((int)(x >> shift & 255), file);
+}
+
+static uint32_t next_random(uint32_t *state) {
+  *state = *state * 1664525 + 1013904223;
+  return *state >> 16;
+}
+
+/* The bars of a display of seven bars that digit `digit` lights: top, upper left, upper right,
+ * middle, lower left, lower right, bottom. */
+static const char *const bars[10] = {"1110111", "0010010", "1011101", "1011011", "0111010",
+                                     "1101011", "1101111", "1010010", "1111111", "1111011"};
+
+static bool is_lit(int digit, int x, int y) {
+  enum { LEFT = 0, RIGHT = 9, TOP = 0, MIDDLE = 8, BOTTOM = 16, THICK = 2 };
+  const char *lit = bars[digit];
+  const bool across = x >= LEFT && x <= RIGHT + THICK, upper = y >= TOP && y <= MIDDLE + THICK,
+             lower = y >= MIDDLE && y <= BOTTOM + THICK;
+  const bool left = x >= LEFT && x <= LEFT + THICK, right = x >= RIGHT && x <= RIGHT + THICK;
+  return (across && ((lit[0] == '1' && y >= TOP && y <= TOP + THICK) ||
+                     (lit[3] == '1' && y >= MIDDLE && y <= MIDDLE + THICK) ||
+                     (lit[6] == '1' && y >= BOTTOM && y <= BOTTOM + THICK))) ||
+         (left && ((lit[1] == '1' && upper) || (lit[4] == '1' && lower))) ||
+         (right && ((lit[2] == '1' && upper) || (lit[5] == '1' && lower)));
+}
+
+static int write_digits(const char *folder, const char *set, int count) {
+  enum { SIDE = 28 };
+  FILE *images = create(folder, set, "-images-idx3-ubyte");
+  FILE *labels = create(folder, set, "-labels-idx1-ubyte");
+  if (!images || !labels) return 1;
+  put_be32(images, 0x803);
+  put_be32(images, (uint32_t)count);
+  put_be32(images, SIDE);
+  put_be32(images, SIDE);
+  put_be32(labels, 0x801);
+  put_be32(labels, (uint32_t)count);
+  uint32_t random = (uint32_t)set[1]; /* "train" and "t10k" differ */
+  for (int i = 0; i < count; i++) {
+    const int digit = (int)(next_random(&random) % 10);
+    const int left = 6 + (int)(next_random(&random) % 4), top = 3 + (int)(next_random(&random) % 4);
+    fputc(digit, labels);
+    for (int pixel = 0; pixel < SIDE * SIDE; pixel++) {
+      const bool lit = is_lit(digit, pixel % SIDE - left, pixel / SIDE - top);
+      const int noise = (int)(next_random(&random) % 128);
+      fputc(next_random(&random) % 16 == 0 ? noise : lit ? 127 + noise : noise / 4, images);
+    }
+  }
+  return (fclose(images) | fclose(labels)) != 0;
+}
+
+/* Sentences of a subject, a verb and an object, some joined by a conjunction. */
+static int write_text(const char *path, int bytes) {
+  static const char *const starts[] = {"The",     "A",       "Every",
+                                       "The old", "A young", "It was late when the"};
+  static const char *const nouns[] = {"captain", "river",   "ship",     "letter",
+                                      "garden",  "winter",  "horse",    "window",
+                                      "street",  "morning", "stranger", "lamp"};
+  static const char *const verbs[] = {"found",   "could not see", "remembered",    "followed",
+                                      "carried", "waited for",    "had forgotten", "loved"};
+  static const char *const ends[] = {"the house on the hill", "a small boat", "what was lost",
+                                     "the road to the sea",   "another day",  "the sound of rain"};
+  static const char *const joins[] = {". ", ". ", ", and ", ". ", ", but ", ".\n"};
+  FILE *file = fopen(path, "wb");
+  if (!file) return 1;
+  uint32_t random = 1;
+  bool opens = true;
+  char sentence[256];
+  for (int left = bytes; left > 0;) {
+    const char *start = starts[next_random(&random) % 6], *noun = nouns[next_random(&random) % 12];
+    const char *verb = verbs[next_random(&random) % 8], *end = ends[next_random(&random) % 6];
+    const char *join = joins[next_random(&random) % 6];
+    int length = snprintf(sentence, sizeof sentence, "%s %s %s %s%s", start, noun, verb, end, join);
+    if (!opens) sentence[0] |= 0x20; /* a small letter */
+    opens = join[0] == '.';
+    if (length > left) length = left;
+    fwrite(sentence, 1, (size_t)length, file);
+    left -= length;
+  }
+  return fclose(file) != 0;
 }
 
 /* Class c lights up the pixels that are c modulo ten, on a noisy ground. */
@@ -167,6 +249,8 @@ int main(int argc, char **argv) {
   if (argc == 5 && !strcmp(what, "images")) return write_images(argv[2], argv[3], atoi(argv[4]));
   if (argc == 5 && !strcmp(what, "tokens"))
     return write_tokens(argv[2], atoi(argv[3]), atoi(argv[4]));
+  if (argc == 5 && !strcmp(what, "digits")) return write_digits(argv[2], argv[3], atoi(argv[4]));
+  if (argc == 4 && !strcmp(what, "text")) return write_text(argv[2], atoi(argv[3]));
   if (argc == 4 && !strcmp(what, "bare")) return write_bare(argv[2], argv[3]);
   if (argc >= 4 && !strcmp(what, "model")) return write_model(argv[2], argv[3], argc - 4, argv + 4);
   if (argc == 3 && !strcmp(what, "formats")) return !formats_write(argv[2]);

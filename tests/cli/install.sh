@@ -11,6 +11,9 @@ cmake --install "$build" --prefix "$work/prefix" >/dev/null
 for page in accrue accrue-train accrue-train-gpt accrue-bench-all; do
   grep -q '^\.TH ACCRUE' "$work/prefix/share/man/man1/$page.1" || { echo "no page $page.1" >&2; exit 1; }
 done
+for script in bash-completion/completions/accrue zsh/site-functions/_accrue; do
+  grep -q 'completion for accrue' "$work/prefix/share/$script" || { echo "no $script" >&2; exit 1; }
+done
 cmp "$work/prefix/share/accrue/policy.schema.json" "$source/tools/package/policy.schema.json"
 
 # uses PROGRAM: it trains, saves, and predicts from the file.

@@ -39,7 +39,7 @@ static void run(const uint8_t *data, size_t bytes) {
       {"choice", "red|green", OPTION_CHOICE, &choice, .help = ""},
   };
   options all = {.command = "fuzz", .summary = ""};
-  OPTIONS_ADD(&all, "All", rows);
+  OPTIONS_ADD(&all, rows);
   char words[1024], *argv[128];
   int argc = 0;
   if (bytes >= sizeof words) bytes = sizeof words - 1;

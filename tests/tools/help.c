@@ -1,6 +1,7 @@
 /* Text that roff would take for commands comes out of a manual page unchanged. */
 #include "unit/check.h"
 
+#include "common/flag_text.h"
 #include "common/help.h"
 
 #include <stdlib.h>
@@ -40,9 +41,43 @@ static void test_roff(void **state) {
 
 static void test_text(void **state) {
   (void)state;
-  char *text = put(HELP_TEXT, &(help_flag){"--data", "PATH", ".a\\b", "none"});
-  assert_string_equal(text, "  --data PATH                      .a\\b (none)\n");
+  char *text =
+      put(HELP_TEXT,
+          &(help_flag){.name = "--data", .argument = "PATH", .text = ".a\\b", .note = "none"});
+  assert_string_equal(text, "  --data PATH              .a\\b (none)\n");
   free(text);
+}
+
+static const char text[] =
+    "First **line** of\n`--flag` and [a page](../page.md).\n\n- one\n- two that is\n  long\n\n"
+    "```\n.so /etc/passwd\n```\nLast.\n\n    accrue -h\n\n    more\n";
+
+static char *marked(int width, const char *next) {
+  char *result;
+  size_t size;
+  FILE *out = open_memstream(&result, &size);
+  if (next) flag_text_put_roff(out, text, next);
+  else flag_text_put(out, text, 2, width);
+  fclose(out);
+  return result;
+}
+
+static void test_marks(void **state) {
+  (void)state;
+  char *wide = marked(80, NULL), *narrow = marked(16, NULL), *page = marked(0, ".IP");
+  assert_string_equal(wide,
+                      "  First line of --flag and a page.\n\n  - one\n  - two that is long\n\n"
+                      "      .so /etc/passwd\n\n  Last.\n\n      accrue -h\n\n      more\n");
+  assert_string_equal(
+      narrow, "  First line of\n  --flag and a\n  page.\n\n  - one\n  - two that is\n    long\n\n"
+              "      .so /etc/passwd\n\n  Last.\n\n      accrue -h\n\n      more\n");
+  assert_string_equal(
+      page, "First line of \\-\\-flag and a page.\n.RS\n.IP \\(bu 2\none\n.RE\n.RS\n.IP \\(bu 2\n"
+            "two that is long\n.RE\n.RS\n.nf\n\\&.so /etc/passwd\n.fi\n.RE\n.IP\nLast.\n"
+            ".RS\n.nf\naccrue \\-h\n\nmore\n.fi\n.RE\n");
+  free(wide);
+  free(narrow);
+  free(page);
 }
 
 static void test_forms(void **state) {
@@ -50,11 +85,12 @@ static void test_forms(void **state) {
   assert_int_equal(help_asked("--help"), HELP_TEXT);
   assert_int_equal(help_asked("-h"), HELP_TEXT);
   assert_int_equal(help_asked("--help=man"), HELP_MAN);
-  assert_int_equal(help_asked("--help=html"), HELP_NONE);
+  assert_int_equal(help_asked("--help=lr"), HELP_TEXT);
+  assert_int_equal(help_asked("--helpful"), HELP_NONE);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_roff), cmocka_unit_test(test_text),
-                                     cmocka_unit_test(test_forms)};
+                                     cmocka_unit_test(test_forms), cmocka_unit_test(test_marks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "bench/memory.h"
 #include "bench/svg.h"
 #include "common/device_choice.h"
+#include "common/flag_rules.h"
 #include "common/gnuplot.h"
 #include "common/help.h"
 #include "common/json_text.h"
@@ -56,86 +57,67 @@ typedef struct bench {
 static void add_model_flags(bench *b) {
   bench_setting *setting = &b->wish.setting;
   const option rows[] = {
-      {"model", bench_model_names(b->models, sizeof b->models), OPTION_CHOICE, &b->model,
-       .help = "what to train",
-       .fallback = b->what == ALL   ? "all but convolutions and elementwise"
-                   : b->what == OPS ? "gpt2-124m and resnet18"
-                                    : NULL},
-      {"batch", "N", OPTION_INTEGER, &setting->batch, .help = "samples a window",
-       .fallback = "by model", .least = 1, .most = 1 << 20},
-      {"micro-batch", "N", OPTION_INTEGER, &setting->micro_batch, .help = "samples at a time",
-       .fallback = b->what == OPS ? "the batch" : "planned", .least = 1, .most = 1 << 20},
-      {"context", "N", OPTION_INTEGER, &setting->context, .help = "tokens a sample",
-       .fallback = "64", .least = 1, .most = 1 << 20},
-      {"recompute", "auto|none|all", OPTION_CHOICE, &b->recompute,
-       .help = "activations in the backward pass"},
+      FLAG("model", OPTION_CHOICE, &b->model,
+           .argument = bench_model_names(b->models, sizeof b->models),
+           .fallback = b->what == ALL   ? "all but convolutions and elementwise"
+                       : b->what == OPS ? "gpt2-124m and resnet18"
+                                        : NULL),
+      FLAG("batch", OPTION_INTEGER, &setting->batch),
+      FLAG("micro-batch", OPTION_INTEGER, &setting->micro_batch,
+           .fallback = b->what == OPS ? "the batch" : "planned"),
+      FLAG("context", OPTION_INTEGER, &setting->context),
+      FLAG("recompute", OPTION_CHOICE, &b->recompute),
   };
   const option memory[] = {
-      {"memory", "SIZE", OPTION_SIZE, &setting->memory, .help = "budget",
-       .fallback = "what it has"},
+      FLAG("memory", OPTION_SIZE, &setting->memory),
   };
   const option precision[] = {
-      {"precision", "f32|f16|bf16", OPTION_CHOICE, &b->precision, .help = "storage of activations",
-       .fallback = b->what == GEMM ? "all that the device has" : NULL},
+      FLAG("precision", OPTION_CHOICE, &b->precision,
+           .fallback = b->what == GEMM ? "all that the device has" : NULL),
   };
   const option size[] = {
-      {"size", "N", OPTION_INTEGER, &b->wish.size, .help = "rows and columns of products",
-       .fallback = "256, 512, 1024 and 2048", .least = 1, .most = 16384},
+      FLAG("size", OPTION_INTEGER, &b->wish.size),
   };
-  if (b->what == GEMM || b->what == ALL) OPTIONS_ADD(&b->options, "What", size);
-  if (b->what != GEMM) OPTIONS_ADD(&b->options, "What", rows);
-  if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, "What", memory);
-  OPTIONS_ADD(&b->options, "What", precision);
+  if (b->what == GEMM || b->what == ALL) OPTIONS_ADD(&b->options, size);
+  if (b->what != GEMM) OPTIONS_ADD(&b->options, rows);
+  if (b->what != GEMM && b->what != OPS) OPTIONS_ADD(&b->options, memory);
+  OPTIONS_ADD(&b->options, precision);
   if (b->what != GEMM && b->what != ALL) storage_add_options(&setting->storage, &b->options);
 }
 
 static void add_measuring_flags(bench *b) {
   const option rows[] = {
-      {"filter", "TEXT", OPTION_TEXT, &b->wish.filter, .help = "only rows that contain it",
-       .fallback = "all"},
-      {"device", "NAME", OPTION_LIST, &b->devices,
-       .help = "as for accrue train; several are compared", .fallback = "auto"},
-      OPTION_THREADS(&b->threads),
-      {"seconds", "X", OPTION_REAL, &b->seconds, .help = "after which a noisy row is left as it is",
-       .fallback = "2, of a step 20", .least = 1e-3, .most = 3600},
-      {"samples", "N", OPTION_INTEGER, &b->samples, .help = "in a round of measuring", .least = 5,
-       .most = 1000},
-      {"footprint", "SIZE", OPTION_SIZE, &b->footprint, .help = "of memory that runs go round in",
-       .fallback = "twice the cache"},
+      FLAG("filter", OPTION_TEXT, &b->wish.filter), FLAG("device", OPTION_LIST, &b->devices),
+      FLAG("threads", OPTION_INTEGER, &b->threads), FLAG("seconds", OPTION_REAL, &b->seconds),
+      FLAG("samples", OPTION_INTEGER, &b->samples), FLAG("footprint", OPTION_SIZE, &b->footprint),
   };
   const option quick[] = {
-      {"quick", NULL, OPTION_SWITCH, &b->quick,
-       .help = "a first look within a minute: gpt-small, small products, one short visit a row"},
+      FLAG("quick", OPTION_SWITCH, &b->quick),
   };
   const option visits[] = {
-      {"visits", "N", OPTION_INTEGER, &b->visits,
-       .help = "of each row, spread over the run; the spread tells their difference", .least = 1,
-       .most = AC_BENCH_MOST_VISITS},
+      FLAG("visits", OPTION_INTEGER, &b->visits),
   };
   const option output[] = {
-      {"json", "FILE", OPTION_TEXT, &b->json, .help = "write everything as JSON", .fallback = ""},
-      {"baseline", "FILE", OPTION_TEXT, &b->baseline,
-       .help = "say what got slower than in this earlier --json", .fallback = ""},
+      FLAG("json", OPTION_TEXT, &b->json),
+      FLAG("baseline", OPTION_TEXT, &b->baseline),
   };
   const option picture[] = {
-      {"svg", "FILE", OPTION_TEXT, &b->svg, .help = "draw ops under the roofs, by gnuplot",
-       .fallback = ""},
+      FLAG("svg", OPTION_TEXT, &b->svg),
   };
-  OPTIONS_ADD(&b->options, "Run", quick);
-  OPTIONS_ADD(&b->options, "Run", rows);
-  if (b->what != STEP) OPTIONS_ADD(&b->options, "Run", visits); /* steps take long anyway */
-  OPTIONS_ADD(&b->options, "Output", output);
-  if (b->what != STEP) OPTIONS_ADD(&b->options, "Output", picture); /* the picture has no steps */
+  OPTIONS_ADD(&b->options, quick);
+  OPTIONS_ADD(&b->options, rows);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, visits); /* steps take long as it is */
+  OPTIONS_ADD(&b->options, output);
+  if (b->what != STEP) OPTIONS_ADD(&b->options, picture); /* steps have no place in it */
 }
 
 static void add_memory_flags(bench *b) {
   const option rows[] = {
-      {"device", "NAME", OPTION_TEXT, &b->device, .help = "as for accrue train"},
-      OPTION_THREADS(&b->threads),
-      {"repeat", "N", OPTION_INTEGER, &b->steps, .help = "steps to train", .least = 1,
-       .most = 1000},
+      FLAG("device", OPTION_TEXT, &b->device),
+      FLAG("threads", OPTION_INTEGER, &b->threads),
+      FLAG("repeat", OPTION_INTEGER, &b->steps),
   };
-  OPTIONS_ADD(&b->options, "Run", rows);
+  OPTIONS_ADD(&b->options, rows);
 }
 
 /* Checks --micro-batch against the batch of every model that will be measured. */
@@ -175,7 +157,9 @@ static int parse(bench *b, int argc, char **argv) {
   bench_wish *wish = &b->wish;
   wish->setting.precision = (ac_precision)b->precision;
   wish->setting.recompute = (ac_recompute)b->recompute;
-  status = storage_check(&wish->setting.storage, &b->options, wish->setting.precision);
+  status = flag_rules_check(&b->options);
+  if (status == STATUS_CONTINUE)
+    status = storage_check(&wish->setting.storage, wish->setting.precision);
   if (status != STATUS_CONTINUE) return status;
   wish->every_precision = !options_given(&b->options, "precision");
   if (b->what == STEP || b->what == MEMORY || options_given(&b->options, "model"))

@@ -1,67 +1,23 @@
 #include "common/help.h"
 
+#include "common/command_record.h"
+#include "common/flag_text.h"
+#include "common/roff.h"
+#include "common/terminal.h"
+
 #include <accrue/accrue.h>
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char exit_statuses[] =
     "0 done, 1 failed while running, 2 wrong usage, 128 + N stopped by signal N.";
 
 help_form help_asked(const char *word) {
   if (!strcmp(word, "--help") || !strcmp(word, "-h")) return HELP_TEXT;
-  return strcmp(word, "--help=man") ? HELP_NONE : HELP_MAN;
-}
-
-/* ---- roff ------------------------------------------------------------------------------------ */
-
-/* roff may turn a plain `-` into a hyphen and a quote into a curly one, and then they cannot be
- * copied to a command line. A choice of many words may break after each word. */
-static void put_roff_character(FILE *out, char c) {
-  switch (c) {
-  case '\\':
-    fputs("\\e", out);
-    break;
-  case '-':
-    fputs("\\-", out);
-    break;
-  case '\'':
-    fputs("\\(aq", out);
-    break;
-  case '"':
-    fputs("\\(dq", out);
-    break;
-  case '`':
-    fputs("\\(ga", out);
-    break;
-  case '^':
-    fputs("\\(ha", out);
-    break;
-  case '~':
-    fputs("\\(ti", out);
-    break;
-  case '|':
-    fputs("|\\:", out);
-    break;
-  default:
-    fputc(c, out);
-  }
-}
-
-/* At the beginning of a line a point would be a command of roff. Line breaks in the text only
- * belong to the source; the page fills its lines itself. */
-static void put_roff(FILE *out, const char *text) {
-  bool begins = true;
-  for (; *text; text++) {
-    if (begins && (*text == '.' || *text == '\'')) fputs("\\&", out);
-    put_roff_character(out, *text);
-    begins = *text == '\n';
-  }
-}
-
-static void put_font(FILE *out, char font, const char *text) {
-  fprintf(out, "\\f%c", font);
-  put_roff(out, text);
-  fputs("\\fR", out);
+  if (!strcmp(word, "--help=man")) return HELP_MAN;
+  return strncmp(word, "--help=", 7) ? HELP_NONE : HELP_TEXT;
 }
 
 /* "accrue-train-gpt" of "train gpt". */
@@ -70,12 +26,19 @@ static void put_page_name(FILE *out, const char *command, size_t length, bool ca
   if (length) fputs("\\-", out);
   for (size_t i = 0; i < length; i++) {
     const char c = command[i];
-    put_roff_character(out, c == ' ' ? '-' : capitals ? (char)toupper((unsigned char)c) : c);
+    roff_put_character(out, c == ' ' ? '-' : capitals ? (char)toupper((unsigned char)c) : c);
   }
 }
 
 static void put_section(FILE *out, const char *title) {
   fprintf(out, ".SH %s\n", title);
+}
+
+int help_width(void) {
+  const char *columns = getenv("COLUMNS");
+  const int number = columns ? atoi(columns) : 0;
+  if (number >= 20 && number <= 1000) return number;
+  return isatty(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 80;
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
@@ -86,7 +49,7 @@ static void put_brief(FILE *out, const char *text) {
   char brief[256];
   snprintf(brief, sizeof brief, "%.*s", (int)length, text);
   brief[0] = (char)tolower((unsigned char)brief[0]);
-  put_roff(out, brief);
+  roff_put(out, brief);
 }
 
 static void begin_page(help *h, const char *arguments, const char *text) {
@@ -101,19 +64,22 @@ static void begin_page(help *h, const char *arguments, const char *text) {
   put_section(h->out, "SYNOPSIS");
   fputs("\\fBaccrue", h->out);
   if (*h->command) fputc(' ', h->out);
-  put_roff(h->out, h->command);
+  roff_put(h->out, h->command);
   fputs("\\fR ", h->out);
-  put_roff(h->out, arguments);
+  roff_put(h->out, arguments);
   fputc('\n', h->out);
   put_section(h->out, "DESCRIPTION");
-  put_roff(h->out, text);
+  roff_put(h->out, text);
   fputc('\n', h->out);
 }
 
 help help_begin(help_form form, const char *command, const char *arguments, const char *text) {
-  help h = {.out = stdout, .form = form, .command = command};
+  help h = {.out = stdout, .form = form, .command = command, .width = help_width()};
   if (form == HELP_MAN) begin_page(&h, arguments, text);
-  else fprintf(h.out, "accrue %s%s%s\n\n%s\n", command, *command ? " " : "", arguments, text);
+  else {
+    fprintf(h.out, "accrue %s%s%s\n\n", command, *command ? " " : "", arguments);
+    flag_text_wrap(h.out, text, 0, 0, h.width);
+  }
   return h;
 }
 
@@ -131,40 +97,72 @@ void help_group(help *h, const char *title) {
 
 static void put_entry_of_page(help *h, const help_flag *f) {
   fputs(".TP\n", h->out);
-  put_font(h->out, 'B', f->name);
+  roff_put_font(h->out, 'B', f->name);
   if (f->argument) {
     fputc(' ', h->out);
-    put_font(h->out, 'I', f->argument);
+    roff_put_font(h->out, 'I', f->argument);
   }
   fputc('\n', h->out);
-  put_roff(h->out, f->text);
+  if (f->long_text) {
+    flag_text_put_roff(h->out, f->long_text, ".IP");
+    if (f->facts && *f->facts) {
+      fputs(".IP\n", h->out);
+      roff_put(h->out, f->facts);
+    }
+    return;
+  }
+  roff_put(h->out, f->text);
   if (f->note) {
     fputs(" (", h->out);
-    put_roff(h->out, f->note);
+    roff_put(h->out, f->note);
     fputc(')', h->out);
   }
   fputc('\n', h->out);
 }
 
+/* The value's name; choices that are too many for a line go on in the next. */
+static int put_argument(help *h, const char *argument, int at, int width) {
+  enum { INDENT = 6 };
+  for (fputc(' ', h->out), at++; *argument;) {
+    const int length = (int)strcspn(argument, "|") + (argument[strcspn(argument, "|")] == '|');
+    if (at > INDENT && at + length > width) fprintf(h->out, "\n%*s", at = INDENT, "");
+    fprintf(h->out, "%.*s", length, argument);
+    at += length;
+    argument += length;
+  }
+  return at;
+}
+
 void help_put_flag(help *h, const help_flag *f) {
-  enum { COLUMN = 35 };
   if (h->form == HELP_MAN) {
     put_entry_of_page(h, f);
     return;
   }
-  const int width =
-      fprintf(h->out, "  %s%s%s", f->name, f->argument ? " " : "", f->argument ? f->argument : "");
-  if (width > COLUMN - 1) fprintf(h->out, "\n%*s", COLUMN, "");
-  else fprintf(h->out, "%*s", COLUMN - width, "");
-  fputs(f->text, h->out);
-  if (f->note) fprintf(h->out, " (%s)", f->note);
-  fputc('\n', h->out);
+  const int width = h->width ? h->width : 80, column = width < 60 ? 8 : 27;
+  int used = fprintf(h->out, "  %s", f->name);
+  if (f->argument) used = put_argument(h, f->argument, used, width);
+  char text[512];
+  snprintf(text, sizeof text, "%s%s%s%s", f->text, f->note ? " (" : "", f->note ? f->note : "",
+           f->note ? ")" : "");
+  if (used > column - 1) fprintf(h->out, "\n%*s", column, "");
+  else fprintf(h->out, "%*s", column - used, "");
+  flag_text_wrap(h->out, text, column, column, width);
 }
 
-void help_put_names(help *h, const char *lines) {
-  if (h->form == HELP_MAN) put_roff(h->out, lines + strspn(lines, " "));
-  else fputs(lines, h->out);
-  fputc('\n', h->out);
+void help_put_names(help *h, const char *names) {
+  if (h->form == HELP_MAN) {
+    roff_put(h->out, names);
+    fputc('\n', h->out);
+    return;
+  }
+  fputs("  ", h->out);
+  flag_text_wrap(h->out, names, 2, 2, h->width);
+}
+
+static void put_marked_section(help *h, const char *title, const char *text) {
+  if (!text) return;
+  put_section(h->out, title);
+  flag_text_put_roff(h->out, text, ".PP");
 }
 
 void help_commands(help *h, const char *title) {
@@ -180,11 +178,12 @@ void help_put_command(help *h, const char *name, const char *text) {
 
 void help_paragraph(help *h, const char *text) {
   if (h->form == HELP_TEXT) {
-    fprintf(h->out, "\n%s\n", text);
+    fputc('\n', h->out);
+    flag_text_wrap(h->out, text, 0, 0, h->width);
     return;
   }
   fputs(".PP\n", h->out);
-  put_roff(h->out, text);
+  roff_put(h->out, text);
   fputc('\n', h->out);
 }
 
@@ -208,7 +207,7 @@ static void put_reference(help *h, const char *command, size_t length, const cha
   put_page_name(h->out, command, length, false);
   if (own) {
     fputs("\\-", h->out);
-    put_roff(h->out, own);
+    roff_put(h->out, own);
   }
   fputs("\\fR(1)", h->out);
 }
@@ -230,13 +229,24 @@ static void put_see_also(help *h) {
 static void put_help_flag(help *h) {
   if (h->form == HELP_MAN) help_group(h, "Help");
   else fputc('\n', h->out);
-  help_put_flag(
-      h, &(help_flag){.name = "--help", .text = "this text; --help=man: as a page of the manual"});
+  help_put_flag(h, &(help_flag){.name = "--help",
+                                .argument = "[GROUP|FLAG|all]",
+                                .text = "this text, or more; --help=man: a page of the manual"});
+}
+
+/* What the command's file of docs/commands says. */
+static void put_sections(help *h) {
+  const command_record *r = command_record_find(h->command);
+  if (!r) return;
+  put_marked_section(h, "EXAMPLES", r->examples);
+  put_marked_section(h, "FILES", r->files);
+  put_marked_section(h, "ENVIRONMENT", r->environment);
 }
 
 void help_end(help *h) {
   if (h->of_flags) put_help_flag(h);
   if (h->form != HELP_MAN) return;
+  put_sections(h);
   if (!h->exit_told) help_exit_status(h);
   put_see_also(h);
 }

@@ -11,8 +11,12 @@
 
 typedef enum help_form { HELP_NONE, HELP_TEXT, HELP_MAN } help_form;
 
-/* The form that an argument asks for: --help, -h or --help=man. */
+/* The form that an argument asks for: --help, -h or --help=TOPIC. The topic man is the manual page.
+ */
 help_form help_asked(const char *word);
+
+/* How wide text may be: COLUMNS, or the terminal of the standard output, or 80. */
+int help_width(void);
 
 enum { HELP_MOST_PAGES = 16 };
 
@@ -22,7 +26,8 @@ typedef struct help {
   const char *command;                /* "train gpt"; "": the program itself */
   const char *pages[HELP_MOST_PAGES]; /* of the command's own commands */
   int page_count;
-  bool of_flags; /* set by the caller: the page ends with the flag --help */
+  int width;
+  bool of_flags; /* the page ends with the flag --help; set by the caller */
   bool flags_begun, exit_told;
 } help;
 
@@ -31,14 +36,15 @@ typedef struct help {
 help help_begin(help_form form, const char *command, const char *arguments, const char *text);
 
 /* A group of flags. `name` is what is typed, `argument` (may be NULL) is the name of its value;
- * `note` (may be NULL) follows in brackets. */
+ * `note` (may be NULL) follows in brackets. A page of the manual has the long text and the facts in
+ * place of the short one, if there are any. */
 typedef struct help_flag {
-  const char *name, *argument, *text, *note;
+  const char *name, *argument, *text, *note, *long_text, *facts;
 } help_flag;
 void help_group(help *h, const char *title);
 void help_put_flag(help *h, const help_flag *flag);
-/* Lines of names without any explanation. */
-void help_put_names(help *h, const char *lines);
+/* Names, and nothing else of them. */
+void help_put_names(help *h, const char *names);
 
 /* The command's own commands, each with a page of its own; `title` is the page's for them. */
 void help_commands(help *h, const char *title);

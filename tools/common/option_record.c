@@ -89,13 +89,13 @@ static json_t *value_of(const option *row) {
   return json_null();
 }
 
-bool options_record(const options *o, const char *except, json_t *record) {
+bool options_record(const options *o, bool (*keeps)(const flag_record *r), json_t *record) {
   json_t *flags = json_object(), *given = json_array();
   bool good = json_object_set_new(record, "flags", flags) == 0 &&
               json_object_set_new(record, "given", given) == 0;
   for (int i = 0; i < o->count && good; i++) {
     const option *row = &o->rows[i];
-    if (options_listed(row->name, except)) continue;
+    if (row->record && !keeps(row->record)) continue;
     good = json_object_set_new(flags, row->name, value_of(row)) == 0;
     if (row->given) good = good && json_array_append_new(given, json_string(row->name)) == 0;
   }
@@ -198,30 +198,53 @@ static option *find(options *o, const char *name) {
   return NULL;
 }
 
-/* The other one of two flags that exclude each other; NULL: there is none. */
-static const char *opposite(const char *name) {
-  if (!strcmp(name, "steps")) return "epochs";
-  return strcmp(name, "epochs") ? NULL : "steps";
-}
-
-static bool is_replaced(const char *name, int argc, char **argv) {
-  const char *other = opposite(name);
-  return options_named(name, argc, argv) || (other && options_named(other, argc, argv));
-}
-
-/* Whether a flag has no value in a record because its opposite was given. */
-static bool is_without_value(const json_t *record, const char *name) {
-  const char *other = opposite(name);
-  size_t index;
-  json_t *given;
-  json_array_foreach(json_object_get(record, "given"), index, given) {
-    if (other && json_is_string(given) && !strcmp(json_string_value(given), other)) return true;
+/* Whether a flag that excludes this one, or is excluded by it, is named. */
+static bool is_excluded(const options *o, const option *row,
+                        bool (*is_named)(const char *name, const void *by), const void *by) {
+  if (!row->record) return false;
+  for (int i = 0; i < o->count; i++) {
+    const option *other = &o->rows[i];
+    if (!other->record || !is_named(other->name, by)) continue;
+    if (flag_words_have(row->record->excludes, other->name, strlen(other->name)) ||
+        flag_words_have(other->record->excludes, row->name, strlen(row->name)))
+      return true;
   }
   return false;
 }
 
-int options_restore(options *o, const json_t *record, const char *from, const char *except,
-                    int argc, char **argv) {
+typedef struct command_line {
+  int argc;
+  char **argv;
+} command_line;
+
+static bool is_typed(const char *name, const void *by) {
+  const command_line *line = by;
+  return options_named(name, line->argc, line->argv);
+}
+
+static bool is_in_record(const char *name, const void *by) {
+  size_t index;
+  json_t *given;
+  json_array_foreach(json_object_get(by, "given"), index, given) {
+    if (json_is_string(given) && !strcmp(json_string_value(given), name)) return true;
+  }
+  return false;
+}
+
+/* What another run has written stays that run's, unless what it belongs to is asked for. */
+static bool stays(const option *row, const command_line *line) {
+  const flag_record *r = row->record;
+  if (!r || r->record == FLAG_RECORD_KEPT) return false;
+  if (r->record != FLAG_RECORD_OWN) return true;
+  return is_typed("config", line) && !(r->needs && is_typed(r->needs, line));
+}
+
+static bool is_replaced(const options *o, const option *row, const command_line *line) {
+  return is_typed(row->name, line) || is_excluded(o, row, is_typed, line);
+}
+
+int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv) {
+  const command_line line = {argc, argv};
   const json_t *flags = json_object_get(record, "flags");
   if (!json_is_object(flags)) return fail_usage("%s holds no flags of a run", from);
   const char *name;
@@ -229,15 +252,16 @@ int options_restore(options *o, const json_t *record, const char *from, const ch
   json_object_foreach((json_t *)flags, name, value) {
     const option *row = find(o, name);
     if (!row) return fail_usage("%s has the unknown flag --%.64s", from, name);
-    if (options_listed(name, except)) continue;
-    if (is_replaced(name, argc, argv) || is_without_value(record, name)) continue;
+    if (stays(row, &line) || is_replaced(o, row, &line)) continue;
+    /* It has no value, as the record has another in its place. */
+    if (is_excluded(o, row, is_in_record, record)) continue;
     if (!take(row, value)) return fail_usage("%s has a wrong value for --%s", from, row->name);
   }
   size_t index;
   json_array_foreach(json_object_get(record, "given"), index, value) {
     option *row = json_is_string(value) ? find(o, json_string_value(value)) : NULL;
-    if (!row || options_listed(row->name, except)) continue;
-    if (!is_replaced(row->name, argc, argv)) row->given = row->recorded = true;
+    if (!row || stays(row, &line)) continue;
+    if (!is_replaced(o, row, &line)) row->given = row->recorded = true;
   }
   return STATUS_CONTINUE;
 }

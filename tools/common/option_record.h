@@ -8,15 +8,14 @@
 
 #include <jansson.h>
 
-/* Adds both to an object. `except` names flags that are left out, separated by single spaces.
- * False: there is no memory. */
-bool options_record(const options *o, const char *except, json_t *record);
+/* Adds both to an object, of flags without a file of docs/flags and those that `keeps` says. False
+ * for want of memory. */
+bool options_record(const options *o, bool (*keeps)(const flag_record *r), json_t *record);
 
-/* Before options_parse: sets the flags of such a record, except flags of the command line and flags
- * in `except`, separated by single spaces. The record must outlive the flags. `from` is for
- * messages. Returns a status of message.h. */
-int options_restore(options *o, const json_t *record, const char *from, const char *except,
-                    int argc, char **argv);
+/* Before options_parse: sets the flags of such a record, which must outlive them, but for those
+ * that the command line names or contradicts, and those that stay the recorded run's own. `from` is
+ * for messages. Returns a status of message.h. */
+int options_restore(options *o, const json_t *record, const char *from, int argc, char **argv);
 
 /* Whether the command line names a flag, and its value; NULL: it does not, or the flag has no
  * value. */

@@ -2,6 +2,7 @@
 
 #include "common/help.h"
 #include "common/message.h"
+#include "common/option_help.h"
 #include "common/suggest.h"
 #include "common/text.h"
 
@@ -14,11 +15,26 @@
 #include <string.h>
 #include <strings.h>
 
-void options_add(options *o, const char *group, const option *rows, int count) {
+/* What the file says, where the row does not. */
+static void complete(option *row, const flag_record *r, const char *command) {
+  row->record = r;
+  if (!r) return;
+  if (!row->argument) row->argument = r->value;
+  if (!row->help) row->help = r->brief;
+  if (!row->fallback) row->fallback = r->fallback;
+  row->ignored = flag_record_is_ignored(r, command);
+  if (!r->ranged) return;
+  row->least = r->least;
+  row->most = r->most;
+  row->above_least = r->above_least;
+  row->below_most = r->below_most;
+}
+
+void options_add(options *o, const option *rows, int count) {
   assert(o->count + count <= OPTION_ROWS);
   for (int i = 0; i < count; i++) {
     o->rows[o->count] = rows[i];
-    o->rows[o->count++].group = group;
+    complete(&o->rows[o->count++], flag_record_find(rows[i].name, o->command), o->command);
   }
 }
 
@@ -27,15 +43,6 @@ static option *find(const options *o, const char *name, size_t length) {
     if (strlen(o->rows[i].name) == length && !memcmp(o->rows[i].name, name, length))
       return (option *)&o->rows[i];
   return NULL;
-}
-
-void options_ignore(options *o, const char *names) {
-  while (*names) {
-    const size_t length = strcspn(names, " ");
-    option *row = find(o, names, length);
-    if (row) row->ignored = true;
-    names += length + (names[length] == ' ');
-  }
 }
 
 option *options_find(const options *o, const char *name) {
@@ -51,11 +58,6 @@ bool options_given_now(const options *o, const char *name) {
   return options_given(o, name) && !options_find(o, name)->recorded;
 }
 
-int options_exclude(const options *o, const char *a, const char *b) {
-  if (!options_given(o, a) || !options_given(o, b)) return STATUS_CONTINUE;
-  return fail_usage("--%s and --%s contradict each other", a, b);
-}
-
 const char *option_choice_name(const char *choices, int index, int *length) {
   for (; index > 0 && choices; index--) {
     choices = strchr(choices, '|');
@@ -65,7 +67,7 @@ const char *option_choice_name(const char *choices, int index, int *length) {
   return choices ? choices : "";
 }
 
-/* ---- help ------------------------------------------------------------------------------------ */
+/* ---- values as text -------------------------------------------------------------------------- */
 
 static void print_value(FILE *out, const option *row) {
   int length;
@@ -114,9 +116,7 @@ static bool has_value(const option *row) {
   }
 }
 
-/* The default in brackets that follows the text of a flag; NULL: none is shown, or memory is
- * missing. Free it. */
-static char *default_of(const option *row) {
+char *options_default(const option *row) {
   if (row->fallback ? !*row->fallback : !has_value(row)) return NULL;
   char *text = NULL;
   size_t size;
@@ -129,41 +129,14 @@ static char *default_of(const option *row) {
   return NULL;
 }
 
-static void put_ignored(help *h, const options *o) {
-  enum { COLUMNS = 90, ROOM = OPTION_ROWS * 32 };
-  char names[ROOM] = " ";
-  int used = 1, begin = 1;
-  for (int i = 0; i < o->count; i++) {
-    if (!o->rows[i].ignored) continue;
-    if (used - begin > COLUMNS) {
-      begin = used + 1;
-      used += snprintf(names + used, ROOM - (size_t)used, "\n ");
-    }
-    used += snprintf(names + used, ROOM - (size_t)used, " --%s", o->rows[i].name);
-  }
-  if (used == 1) return;
-  help_group(h, "Accepted, as accrue train has them, but without effect");
-  help_put_names(h, names);
-}
-
-static void put_help(const options *o, help_form form) {
-  char arguments[64];
-  snprintf(arguments, sizeof arguments, "%s%s[flags]", o->arguments ? o->arguments : "",
-           o->arguments ? " " : "");
-  help h = help_begin(form, o->command, arguments, o->summary);
-  const char *group = NULL;
-  for (int i = 0; i < o->count; i++) {
-    const option *row = &o->rows[i];
-    if (row->ignored) continue;
-    if (!group || strcmp(group, row->group)) help_group(&h, group = row->group);
-    char name[64], *fallback = default_of(row);
-    snprintf(name, sizeof name, "--%s", row->name);
-    help_put_flag(&h, &(help_flag){name, row->argument, row->help, fallback});
-    free(fallback);
-  }
-  put_ignored(&h, o);
-  h.of_flags = true;
-  help_end(&h);
+void options_value_text(const option *row, char *text, size_t size) {
+  *text = 0;
+  FILE *out = has_value(row) ? fmemopen(text, size, "w") : NULL;
+  if (out) {
+    print_value(out, row);
+    fclose(out);
+    text[size - 1] = 0;
+  } else if (row->implied) snprintf(text, size, "%s", row->implied);
 }
 
 enum { SETTINGS_COLUMN = 35 }; /* where values begin */
@@ -427,14 +400,7 @@ static int unexpected(const options *o, const char *word) {
 int options_parse(options *o, int argc, char **argv) {
   for (int i = 0; i < argc; i++) {
     const char *word = argv[i];
-    const help_form form = help_asked(word);
-    if (form) {
-      put_help(o, form);
-      return STATUS_DONE;
-    }
-    if (!strncmp(word, "--help=", 7))
-      return fail_usage("--help=%s is unknown: use --help, or --help=man for a page of the manual",
-                        word + 7);
+    if (help_asked(word)) return option_help(o, argv + i, argc - i);
     if (strncmp(word, "--", 2) && o->words) {
       o->words[o->word_count++] = word;
       continue;

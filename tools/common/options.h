@@ -1,10 +1,13 @@
 /* Command-line flags from a table: the rows parse the flags, check their values and print --help.
+ * A row has a name and a variable; all else that is said of a flag is in its file of docs/flags.
  *
  * Flags are long and take their value as `--name value` or `--name=value`; one that is
  * given twice is refused, unless it is a list. A row points to the variable it sets, which holds
  * the default beforehand, so the help cannot disagree with the program. */
 #ifndef TOOLS_COMMON_OPTIONS_H
 #define TOOLS_COMMON_OPTIONS_H
+
+#include "common/flag_record.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,21 +34,29 @@ typedef struct option_list {
   int count;
 } option_list;
 
+/* Rows have a name, a kind and a variable. All else is as the flag's file of docs/flags says,
+ * unless the row itself says it: what depends on a state, and flags that have no file. */
 typedef struct option {
   const char *name; /* without the dashes */
-  const char *argument;
+  const char
+      *argument; /* what --help calls the value; of a choice all of them, "constant|cosine" */
   option_kind kind;
   void *value;
   const char *help;
-  const char *fallback; /* the default in words, if the value does not tell; "" shows none */
-  double least, most;   /* of integers and reals, inclusive; most <= least: no upper limit */
-  bool above_least;     /* `least` itself is out of range */
-  bool below_most;      /* so is `most` */
-  const char *group;    /* set by options_add */
-  bool given;           /* set by options_parse, or by a record */
-  bool recorded;        /* given only in a record */
-  bool ignored;         /* set by options_ignore */
+  const char *fallback;      /* the default in words, if the value does not tell; "" shows none */
+  double least, most;        /* of integers and reals, inclusive; most <= least: no upper limit */
+  bool above_least;          /* `least` itself is out of range */
+  bool below_most;           /* so is `most` */
+  const flag_record *record; /* set by options_add; NULL: there is no file */
+  bool ignored;              /* set by options_add: accepted without effect */
+  const char *implied;       /* a value that is meant where none is given, for flag_rules_check */
+  bool given;                /* set by options_parse, or as it was in a record */
+  bool recorded;             /* given in a record alone */
 } option;
+
+/* FLAG("lr", OPTION_REAL, &flags.lr), or with more members after the variable. */
+#define FLAG(flag_name, flag_kind, ...) \
+  { .name = flag_name, .kind = flag_kind, .value = __VA_ARGS__ }
 
 enum { OPTION_ROWS = 128 };
 
@@ -60,24 +71,8 @@ typedef struct options {
   int count;
 } options;
 
-/* Rows that several commands have. */
-#define OPTION_DEVICE(to)                                                        \
-  {                                                                              \
-    "device", "NAME", OPTION_TEXT, to,                                           \
-        .help = "auto, cpu, opencl, opencl:N or opencl:TEXT; see accrue devices" \
-  }
-#define OPTION_THREADS(to)                                                                   \
-  {                                                                                          \
-    "threads", "N", OPTION_INTEGER, to, .help = "of the CPU", .fallback = "all", .least = 1, \
-                                        .most = 1024                                         \
-  }
-
-#define OPTIONS_ADD(o, group, rows) options_add(o, group, rows, (int)(sizeof rows / sizeof *rows))
-void options_add(options *o, const char *group, const option *rows, int count);
-
-/* These flags, separated by single spaces, are parsed and checked as before, but the help lists
- * them under "without effect". Unknown names are ignored. */
-void options_ignore(options *o, const char *names);
+#define OPTIONS_ADD(o, rows) options_add(o, rows, (int)(sizeof rows / sizeof *rows))
+void options_add(options *o, const option *rows, int count);
 
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */
@@ -104,8 +99,11 @@ bool options_read_size(const char *text, uint64_t *bytes);
  * The caller frees it; NULL for want of memory. */
 char *options_settings(const options *o);
 
-/* STATUS_CONTINUE, or STATUS_USAGE if both flags were given. */
-int options_exclude(const options *o, const char *a, const char *b);
+/* The value as it would be typed, or what it is implied to be; "" if it has none. */
+void options_value_text(const option *row, char *text, size_t size);
+
+/* The default as --help shows it; NULL: none is shown, or there is no memory for it. Free it. */
+char *options_default(const option *row);
 
 /* The word for a choice's value. The string is `argument`'s, `*length` bytes of it. */
 const char *option_choice_name(const char *choices, int index, int *length);

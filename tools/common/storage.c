@@ -8,44 +8,29 @@ static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
     [AC_ADAMW] = "adamw",         [AC_SGD] = "sgd",   [AC_LION] = "lion",
     [AC_ADAFACTOR] = "adafactor", [AC_MUON] = "muon", [AC_ADAM_MINI] = "adam-mini"};
 
-static const char all_gradients[] = "auto|buffer|fused|fused-local|folded|bf16";
-
 const char *storage_optimizer_name(int optimizer) {
   return optimizers[optimizer];
 }
 
 const char *storage_gradients_name(int gradients, int *length) {
-  return option_choice_name(all_gradients, gradients, length);
+  return option_choice_name(flag_record_find("gradients", "train")->value, gradients, length);
 }
 
 void storage_add_options(storage_flags *f, options *o) {
   const option rows[] = {
-      {"optimizer", "adamw|sgd|lion|adafactor|muon|adam-mini", OPTION_CHOICE, &f->optimizer,
-       .help = "update rule"},
-      {"weights", "f32|bf16", OPTION_CHOICE, &f->weights,
-       .help = "storage of weights; bf16: no originals in f32, rounded by chance"},
-      {"working-copies", "auto|keep|none", OPTION_CHOICE, &f->working_copies,
-       .help = "of weights in 16 bits; none: rounded anew before each op that reads them, the same "
-               "bits in fewer bytes; auto: where nothing faster fits"},
-      {"gradients", all_gradients, OPTION_CHOICE, &f->gradients,
-       .help = "fused: none are kept, and the backward pass of a batch at once runs twice; "
-               "fused-local: once, and each weight is clipped and stepped by itself; folded: into "
-               "the momentum of sgd or muon, or the moments of adamw, other results (AdamA); bf16: "
-               "half of the bytes, rounded by chance"},
-      {"optimizer-state", "f32|8bit", OPTION_CHOICE, &f->optimizer_state,
-       .help = "storage of what it keeps; 8bit: a quarter of the bytes, other results"},
-      {"state-f32", "PATTERN", OPTION_TEXT, &f->state_f32,
-       .help = "of 8bit, names of parameters that stay in f32; '': none", .fallback = "embeddings"},
-      {"optimizer-state-in", "auto|device|host", OPTION_CHOICE, &f->state_space,
-       .help = "where it is; host: moved to the device while weights are updated"},
-      {"host-memory", "SIZE", OPTION_SIZE, &f->host_memory,
-       .help = "of the host, for optimizer state that --memory has no room for",
-       .fallback = "none"},
+      FLAG("optimizer", OPTION_CHOICE, &f->optimizer),
+      FLAG("weights", OPTION_CHOICE, &f->weights),
+      FLAG("working-copies", OPTION_CHOICE, &f->working_copies),
+      FLAG("gradients", OPTION_CHOICE, &f->gradients),
+      FLAG("optimizer-state", OPTION_CHOICE, &f->optimizer_state),
+      FLAG("state-f32", OPTION_TEXT, &f->state_f32),
+      FLAG("optimizer-state-in", OPTION_CHOICE, &f->state_space),
+      FLAG("host-memory", OPTION_SIZE, &f->host_memory),
   };
-  OPTIONS_ADD(o, "Storage", rows);
+  OPTIONS_ADD(o, rows);
 }
 
-int storage_check(const storage_flags *f, const options *o, ac_precision precision) {
+int storage_check(const storage_flags *f, ac_precision precision) {
   if (f->optimizer_state == AC_STATE_8BIT && f->optimizer > AC_LION)
     return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
                       optimizers[f->optimizer]);
@@ -53,8 +38,6 @@ int storage_check(const storage_flags *f, const options *o, ac_precision precisi
     return fail_usage("--weights bf16 needs --precision bf16");
   if (f->working_copies && precision == AC_PRECISION_F32)
     return fail_usage("--working-copies has no meaning at --precision f32");
-  if (f->optimizer_state != AC_STATE_8BIT && options_given(o, "state-f32"))
-    return fail_usage("--state-f32 has no meaning without --optimizer-state 8bit");
   if (f->state_space == AC_STATE_ON_DEVICE && f->host_memory)
     return fail_usage("--host-memory has no meaning with --optimizer-state-in device");
   return STATUS_CONTINUE;

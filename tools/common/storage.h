@@ -24,7 +24,7 @@ typedef struct storage_flags {
 void storage_add_options(storage_flags *f, options *o);
 
 /* STATUS_CONTINUE, or STATUS_USAGE if flags contradict each other. */
-int storage_check(const storage_flags *f, const options *o, ac_precision precision);
+int storage_check(const storage_flags *f, ac_precision precision);
 
 /* Sets the fields of `plan` that the flags are about. */
 void storage_describe(const storage_flags *f, ac_plan_desc *plan);

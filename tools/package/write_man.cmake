@@ -1,4 +1,5 @@
-# Has PROGRAM (with an emulator before it, perhaps) write its page and those of COMMANDS into FOLDER.
+# Has PROGRAM (with an emulator before it, perhaps) write its page and those of COMMANDS into FOLDER, and the scripts for
+# completion into the files BASH and ZSH.
 file(MAKE_DIRECTORY ${FOLDER})
 foreach(command accrue ${COMMANDS})
   string(REPLACE " " ";" words "${command}")
@@ -10,5 +11,15 @@ foreach(command accrue ${COMMANDS})
   execute_process(COMMAND ${PROGRAM} ${words} --help=man OUTPUT_FILE ${FOLDER}/${page}.1 RESULT_VARIABLE status)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "accrue ${words} --help=man failed: ${status}")
+  endif()
+endforeach()
+
+foreach(shell bash zsh)
+  string(TOUPPER ${shell} file)
+  get_filename_component(folder ${${file}} DIRECTORY)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${PROGRAM} completion ${shell} OUTPUT_FILE ${${file}} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "accrue completion ${shell} failed: ${status}")
   endif()
 endforeach()

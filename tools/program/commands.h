@@ -5,6 +5,7 @@
 
 int eval_main(int argc, char **argv);
 int predict_main(int argc, char **argv);
+int completion_main(int argc, char **argv);
 int devices_main(int argc, char **argv);
 int train_main(int argc, char **argv);
 int plan_main(int argc, char **argv);

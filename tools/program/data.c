@@ -135,24 +135,15 @@ static int open_folder(train_data *data, const char *folder, bool coarse) {
 
 void data_add_image_options(image_data_flags *flags, options *o) {
   const option rows[] = {
-      {"data", "PATH", OPTION_TEXT, &flags->path,
-       .help =
-           "folder with the file names of MNIST or of CIFAR-10 or -100, or one of CIFAR's files",
-       .fallback = ""},
-      {"coarse", NULL, OPTION_SWITCH, &flags->coarse,
-       .help = "take CIFAR-100's 20 coarse classes, not its 100 fine ones"},
-      {"images", "FILE", OPTION_TEXT, &flags->images,
-       .help = "IDX images, plain or gzip; the last tenth validates", .fallback = ""},
-      {"labels", "FILE", OPTION_TEXT, &flags->labels, .help = "IDX labels of --images",
-       .fallback = ""},
+      FLAG("data", OPTION_TEXT, &flags->path),
+      FLAG("coarse", OPTION_SWITCH, &flags->coarse),
+      FLAG("images", OPTION_TEXT, &flags->images),
+      FLAG("labels", OPTION_TEXT, &flags->labels),
   };
-  OPTIONS_ADD(o, "Data", rows);
+  OPTIONS_ADD(o, rows);
 }
 
-int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o) {
-  int status = options_exclude(o, "data", "images");
-  if (status == STATUS_CONTINUE) status = options_exclude(o, "data", "labels");
-  if (status != STATUS_CONTINUE) return status;
+int data_open_image_flags(train_data *data, const image_data_flags *flags) {
   if (flags->images && !flags->labels && !data->unlabelled)
     return fail_usage("--images needs --labels as well");
   if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");

@@ -1,5 +1,6 @@
 /* `accrue devices`: the devices that can train. */
 #include "program/commands.h"
+#include "common/flag_rules.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/options.h"
@@ -59,14 +60,13 @@ int devices_main(int argc, char **argv) {
   bool json = false, only_auto = false;
   options o = {.command = "devices", .summary = "Lists the devices a model can train on."};
   const option rows[] = {
-      {"json", NULL, OPTION_SWITCH, &json, .help = "as a JSON array"},
-      {"auto", NULL, OPTION_SWITCH, &only_auto,
-       .help = "print only the name of the device that --device auto takes"},
+      FLAG("json", OPTION_SWITCH, &json),
+      FLAG("auto", OPTION_SWITCH, &only_auto),
   };
-  OPTIONS_ADD(&o, "Output", rows);
+  OPTIONS_ADD(&o, rows);
   int status = options_parse(&o, argc, argv);
+  if (status == STATUS_CONTINUE) status = flag_rules_check(&o);
   if (status != STATUS_CONTINUE) return status;
-  if (json && only_auto) return fail_usage("--json and --auto contradict each other");
   if (only_auto) return print_auto();
 
   int count = 0, capacity;

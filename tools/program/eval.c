@@ -28,15 +28,12 @@ typedef struct evaluation {
 
 static void more_options(saved_model *m, options *o) {
   const option rows[] = {
-      {"model", "FILE", OPTION_TEXT, &m->model,
-       .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
-      {"split", "validation|train|all", OPTION_CHOICE, &m->split,
-       .help = "which part of the data; all: of one file of images"},
-      {"json", NULL, OPTION_SWITCH, &m->json, .help = "as a JSON object"},
-      {"fold", "I/K", OPTION_TEXT, &m->setup.flags.fold,
-       .help = "the parts are those of training with this --fold", .fallback = ""},
+      FLAG("model", OPTION_TEXT, &m->model),
+      FLAG("split", OPTION_CHOICE, &m->split),
+      FLAG("json", OPTION_SWITCH, &m->json),
+      FLAG("fold", OPTION_TEXT, &m->setup.flags.fold),
   };
-  OPTIONS_ADD(o, "Evaluation", rows);
+  OPTIONS_ADD(o, rows);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -36,34 +36,18 @@ static void add_options(void *self, options *o) {
   gpt_model *model = self;
   gpt_config *c = &model->config;
   const option data[] = {
-      {"data", "PATH", OPTION_TEXT, &model->data,
-       .help = "text file or folder, learned as bytes; its last tenth validates",
-       .fallback = "required"},
-      {"max-bytes", "SIZE", OPTION_SIZE, &model->max_bytes, .help = "of text, from the start",
-       .fallback = "all"},
-      {"binary", NULL, OPTION_SWITCH, &model->binary,
-       .help = "learn the bytes of files of any kind, which otherwise have to be text"},
-      {"vocab", "N", OPTION_INTEGER, &c->vocab,
-       .help = "PATH is a file of little-endian uint16 tokens below N", .fallback = "text",
-       .least = 1, .most = GPT_MOST_VOCAB},
+      FLAG("data", OPTION_TEXT, &model->data),
+      FLAG("max-bytes", OPTION_SIZE, &model->max_bytes),
+      FLAG("binary", OPTION_SWITCH, &model->binary),
+      FLAG("vocab", OPTION_INTEGER, &c->vocab),
   };
   const option shape[] = {
-      {"layers", "N", OPTION_INTEGER, &c->layers, .help = "transformer blocks", .least = 1,
-       .most = GPT_MOST_LAYERS},
-      {"heads", "N", OPTION_INTEGER, &c->heads, .help = "attention heads; must divide the width",
-       .least = 1, .most = GPT_MOST_HEADS},
-      {"width", "N", OPTION_INTEGER, &c->width, .help = "of the residual stream", .least = 1,
-       .most = GPT_MOST_WIDTH},
-      {"context", "N", OPTION_INTEGER, &c->context,
-       .help =
-           "tokens a sample; of --init at most as many positions as it has, and the first are kept",
-       .least = 1, .most = GPT_MOST_CONTEXT},
-      {"dropout", "P", OPTION_REAL, &c->dropout,
-       .help = "of embeddings, attention weights and both branches of a block", .least = 0,
-       .most = 1, .below_most = true},
+      FLAG("layers", OPTION_INTEGER, &c->layers), FLAG("heads", OPTION_INTEGER, &c->heads),
+      FLAG("width", OPTION_INTEGER, &c->width),   FLAG("context", OPTION_INTEGER, &c->context),
+      FLAG("dropout", OPTION_REAL, &c->dropout),
   };
-  OPTIONS_ADD(o, "Data", data);
-  OPTIONS_ADD(o, "Model", shape);
+  OPTIONS_ADD(o, data);
+  OPTIONS_ADD(o, shape);
 }
 
 /* The shape comes from the file, unless a flag says otherwise. */
@@ -105,9 +89,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
                    train_data *data) {
   gpt_model *model = self;
   gpt_config *config = &model->config;
-  int status = options_exclude(o, "vocab", "max-bytes");
-  if (status == STATUS_CONTINUE) status = options_exclude(o, "vocab", "binary");
-  if (status != STATUS_CONTINUE) return status;
+  int status = STATUS_CONTINUE;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a text file or a folder to learn from");
   if (init && (status = adopt(config, o, init, init_path)) != STATUS_CONTINUE) return status;

@@ -45,52 +45,32 @@ static void mobilenet_defaults(void *self, train_flags *flags) {
   flags->out = "accrue-mobilenet";
 }
 
-static void add_options(void *self, options *o, const char *depth_help) {
+static void add_options(void *self, options *o) {
   image_model *model = self;
   image_net *net = &model->net;
   const option shape[] = {
-      {"depth", "N", OPTION_INTEGER, &net->depth, .help = depth_help, .least = 1, .most = 1202},
-      {"width", "N", OPTION_INTEGER, &net->base, .help = "channels of the first stage", .least = 1,
-       .most = 4096},
-      {"norm", "group|layer|instance|batch", OPTION_CHOICE, &net->norm,
-       .help = "what the norms are taken over"},
-      {"classes", "N", OPTION_INTEGER, &net->classes, .help = "labels are below N",
-       .fallback = "as the data has", .least = 2, .most = 1 << 20},
+      FLAG("depth", OPTION_INTEGER, &net->depth),
+      FLAG("width", OPTION_INTEGER, &net->base),
+      FLAG("norm", OPTION_CHOICE, &net->norm),
+      FLAG("classes", OPTION_INTEGER, &net->classes, .fallback = "as the data has"),
   };
   data_add_image_options(&model->data, o);
-  OPTIONS_ADD(o, "Model", shape);
+  OPTIONS_ADD(o, shape);
 }
 
 static void add_training_options(void *self, options *o) {
   image_model *model = self;
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
-      {"label-smoothing", "X", OPTION_REAL, &model->net.smoothing,
-       .help = "share of the target spread over all classes; not in validation", .least = 0,
-       .most = 1, .below_most = true},
+      FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
   };
   const option augmentation[] = {
-      {"shift", "N", OPTION_INTEGER, &a->shift, .help = "pixels, in any direction", .least = 0,
-       .most = 1 << 16},
-      {"flip", NULL, OPTION_SWITCH, &a->flip,
-       .help = "mirror images, each with probability one half"},
-      {"rotation", "X", OPTION_REAL, &a->rotation, .help = "degrees, either way", .least = 0,
-       .most = 180},
-      {"scaling", "X", OPTION_REAL, &a->scaling, .help = "from 1 - X to 1 + X", .least = 0,
-       .most = 1, .below_most = true},
-      {"erase", "P", OPTION_REAL, &a->erase_probability, .help = "that a rectangle is erased",
-       .least = 0, .most = 1},
+      FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
+      FLAG("rotation", OPTION_REAL, &a->rotation),       FLAG("scaling", OPTION_REAL, &a->scaling),
+      FLAG("erase", OPTION_REAL, &a->erase_probability),
   };
-  OPTIONS_ADD(o, "Loss", loss);
-  OPTIONS_ADD(o, "Augmentation", augmentation);
-}
-
-static void resnet_options(void *self, options *o) {
-  add_options(self, o, "layers: 6 n + 2, 18 or 34");
-}
-
-static void mobilenet_options(void *self, options *o) {
-  add_options(self, o, "depthwise separable blocks");
+  OPTIONS_ADD(o, loss);
+  OPTIONS_ADD(o, augmentation);
 }
 
 /* ---- data and files -------------------------------------------------------------------------- */
@@ -136,7 +116,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   image_model *model = self;
   image_net *net = &model->net;
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
-  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data, o);
+  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   int64_t shape[3];
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
@@ -190,7 +170,7 @@ const model_kind resnet_kind = {
     .what = "a residual network that classifies images",
     .size = sizeof(image_model),
     .defaults = resnet_defaults,
-    .add_options = resnet_options,
+    .add_options = add_options,
     .add_training_options = add_training_options,
     .prepare = prepare_resnet,
     .build = build_resnet,
@@ -203,7 +183,7 @@ const model_kind mobilenet_kind = {
     .what = "a network of depthwise separable convolutions that classifies images",
     .size = sizeof(image_model),
     .defaults = mobilenet_defaults,
-    .add_options = mobilenet_options,
+    .add_options = add_options,
     .add_training_options = add_training_options,
     .prepare = prepare,
     .build = build_mobilenet,

@@ -17,7 +17,9 @@ void loss_scale_defaults(loss_scale_flags *flags);
 void loss_scale_add_options(loss_scale_flags *flags, options *o);
 
 /* After the flags were parsed. A status of message.h. */
-int loss_scale_resolve(const loss_scale_flags *flags, const options *o, ac_precision precision,
+int loss_scale_resolve(const loss_scale_flags *flags, ac_precision precision,
                        ac_loss_scaling_desc *desc);
+/* What --loss-scale means where it is not given. */
+const char *loss_scale_implied(ac_precision precision);
 
 #endif

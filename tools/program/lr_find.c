@@ -23,22 +23,14 @@ static struct {
 
 static void more_flags(options *o) {
   const option rows[] = {
-      {"least-lr", "X", OPTION_REAL, &flags.least, .help = "where the rate begins", .least = 0,
-       .above_least = true},
-      {"most-lr", "X", OPTION_REAL, &flags.most,
-       .help = "where it ends, by the same factor each "
-               "update",
-       .least = 0, .above_least = true},
-      {"updates", "N", OPTION_INTEGER, &flags.updates, .help = "of the whole test", .least = 10,
-       .most = 100000},
-      {"divergence", "X", OPTION_REAL, &flags.divergence,
-       .help = "the test ends where the loss is so many times its least", .least = 1,
-       .above_least = true},
-      {"json", NULL, OPTION_SWITCH, &flags.json, .help = "as a JSON object, with every point"},
-      {"svg", "FILE", OPTION_TEXT, &flags.svg, .help = "draw the curve, by gnuplot",
-       .fallback = ""},
+      FLAG("least-lr", OPTION_REAL, &flags.least),
+      FLAG("most-lr", OPTION_REAL, &flags.most),
+      FLAG("updates", OPTION_INTEGER, &flags.updates),
+      FLAG("divergence", OPTION_REAL, &flags.divergence),
+      FLAG("json", OPTION_SWITCH, &flags.json),
+      FLAG("svg", OPTION_TEXT, &flags.svg),
   };
-  OPTIONS_ADD(o, "Range test", rows);
+  OPTIONS_ADD(o, rows);
 }
 
 typedef struct finder {

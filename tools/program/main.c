@@ -2,8 +2,11 @@
  * nothing else. */
 #include "bench/bench.h"
 #include "program/commands.h"
+#include "common/command_record.h"
+#include "common/flag_record.h"
 #include "common/help.h"
 #include "common/message.h"
+#include "common/option_help.h"
 #include "common/suggest.h"
 #include "report/report.h"
 
@@ -17,21 +20,14 @@
 #include <unistd.h>
 
 static const struct {
-  const char *name, *summary;
+  const char *name; /* docs/commands has a file of this name */
   int (*run)(int argc, char **argv);
 } commands[] = {
-    {"devices", "list the devices a model can train on", devices_main},
-    {"train", "train a model: gpt, mlp, resnet or mobilenet", train_main},
-    {"eval", "say how well a saved model does", eval_main},
-    {"predict", "tell the classes of images by a saved model", predict_main},
-    {"plan", "say what training would take, before it takes it", plan_main},
-    {"lr-find", "try learning rates, and say which one suits", lr_find_main},
-    {"pilot", "compare settings by short runs: grids, seeds, folds, ablations", pilot_main},
-    {"verify", "compare training as planned with training on whole batches", verify_main},
-    {"bench", "measure devices: gemm, ops, step, all or memory", bench_main},
-    {"report", "write a page about runs: curves, results, memory, settings", report_main},
-    {"sample", "write text with a trained gpt", sample_main},
-    {"init", "write a project in C that uses the library", init_main},
+    {"devices", devices_main},       {"train", train_main},   {"eval", eval_main},
+    {"predict", predict_main},       {"plan", plan_main},     {"lr-find", lr_find_main},
+    {"pilot", pilot_main},           {"verify", verify_main}, {"bench", bench_main},
+    {"report", report_main},         {"sample", sample_main}, {"init", init_main},
+    {"completion", completion_main},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -41,7 +37,10 @@ static int put_help(help_form form) {
                       "Trains neural networks inside a memory budget, on a CPU or any OpenCL "
                       "device.");
   help_commands(&h, "COMMANDS");
-  for (int i = 0; i < COMMANDS; i++) help_put_command(&h, commands[i].name, commands[i].summary);
+  for (int i = 0; i < COMMANDS; i++) {
+    const command_record *r = command_record_find(commands[i].name);
+    help_put_command(&h, commands[i].name, r ? r->brief : "");
+  }
   help_paragraph(&h, "accrue COMMAND --help lists a command's flags; --version tells the version.\n"
                      "With --help=man any help is a page of the manual.");
   help_exit_status(&h);
@@ -62,23 +61,48 @@ static int unknown_command(const char *name) {
 
 static int dispatch(int argc, char **argv);
 
-/* `accrue help train gpt` is `accrue train gpt --help`. */
+static bool is_known(const char *name) {
+  for (int i = 0; i < COMMANDS; i++)
+    if (!strcmp(name, commands[i].name)) return true;
+  return false;
+}
+
+/* Whether a word is of a command's name, as the model or what a bench measures. */
+static bool is_second_word(const char *command, const char *word) {
+  char whole[64];
+  snprintf(whole, sizeof whole, "%s-%s", command, word);
+  for (int i = 0; i < flag_record_count; i++)
+    if (flag_words_have(flag_records[i].models, word, strlen(word)) ||
+        flag_words_have(flag_records[i].commands, whole, strlen(whole)))
+      return true;
+  return false;
+}
+
+/* `accrue help train gpt lr` is `accrue train gpt --help lr`, and `accrue help lr` tells of the
+ * flag wherever it is. */
 static int help_main(int argc, char **argv) {
   static char asked[] = "--help";
-  if (argc < 3) return put_help(HELP_TEXT);
-  for (int i = 1; i < argc - 1; i++) argv[i] = argv[i + 1];
-  argv[argc - 1] = asked;
+  if (argc < 3 || !strcmp(argv[2], "all")) return put_help(HELP_TEXT);
+  if (!is_known(argv[2]))
+    return option_help_of(argv[2]) ? STATUS_DONE
+           : strncmp(argv[2], "--", 2)
+               ? dispatch(argc - 1, argv + 1)
+               : fail_usage("unknown flag %s; accrue help lists the commands", argv[2]);
+  const int words = argc > 3 && is_second_word(argv[2], argv[3]) ? 3 : 2;
+  for (int i = 1; i < words; i++) argv[i] = argv[i + 1];
+  argv[words] = asked;
   return dispatch(argc, argv);
 }
 
 static int dispatch(int argc, char **argv) {
   if (argc < 2) return fail_usage("a command is missing; accrue --help lists them");
   const char *name = argv[1];
-  if (help_asked(name)) return put_help(help_asked(name));
-  if (!strcmp(name, "help")) return help_main(argc, argv);
-  if (!strncmp(name, "--help=", 7))
+  if (!strncmp(name, "--help=", 7) && help_asked(name) != HELP_MAN)
     return fail_usage("--help=%s is unknown: use --help, or --help=man for a page of the manual",
                       name + 7);
+  if (help_asked(name) && argc > 2) return help_main(argc, argv);
+  if (help_asked(name)) return put_help(help_asked(name));
+  if (!strcmp(name, "help")) return help_main(argc, argv);
   if (!strcmp(name, "--version") || !strcmp(name, "version")) {
     printf("accrue %s\n", ac_version());
     return STATUS_DONE;

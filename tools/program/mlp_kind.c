@@ -32,15 +32,12 @@ static void defaults(void *self, train_flags *flags) {
 static void add_options(void *self, options *o) {
   mlp_model *model = self;
   const option shape[] = {
-      {"hidden", "N,N,...", OPTION_TEXT, &model->hidden,
-       .help = "widths of the hidden layers, or none"},
-      {"dropout", "P", OPTION_REAL, &model->config.dropout, .help = "of what enters each layer",
-       .least = 0, .most = 1, .below_most = true},
-      {"classes", "N", OPTION_INTEGER, &model->config.classes, .help = "labels are below N",
-       .least = 2, .most = 1 << 20},
+      FLAG("hidden", OPTION_TEXT, &model->hidden),
+      FLAG("dropout", OPTION_REAL, &model->config.dropout),
+      FLAG("classes", OPTION_INTEGER, &model->config.classes),
   };
   data_add_image_options(&model->data, o);
-  OPTIONS_ADD(o, "Model", shape);
+  OPTIONS_ADD(o, shape);
 }
 
 static bool parse_widths(mlp_config *config, const char *text) {
@@ -88,7 +85,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   if (!parse_widths(&model->config, model->hidden))
     return fail_usage("--hidden %s is not a list of at most %d widths such as 256,128",
                       model->hidden, MLP_MOST_HIDDEN);
-  status = data_open_image_flags(data, &model->data, o);
+  status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   model->config.inputs = data_field_elements(data->train, "images");
   return data_check_labels(data, model->config.classes);

@@ -20,41 +20,24 @@ static char out[64];
 
 static void more_flags(options *o) {
   const option rows[] = {
-      {"grid", "FLAG=V,V,...", OPTION_LIST, &flags.grid,
-       .help = "values of a flag to try; each more makes an axis. Where values have commas: V;V",
-       .fallback = ""},
-      {"ablate", "FLAG[=V]", OPTION_LIST, &flags.ablate,
-       .help = "a setting to switch off, one at a time, besides all of them on", .fallback = ""},
-      {"seeds", "N", OPTION_INTEGER, &flags.seeds, .help = "runs a cell, from --seed on",
-       .least = 1, .most = 1000},
-      {"folds", "K", OPTION_INTEGER, &flags.folds,
-       .help = "runs a cell and seed, each validated on another of K parts of the training data",
-       .fallback = "none", .least = 2, .most = 1000},
-      {"target-loss", "X", OPTION_REAL, &flags.target,
-       .help = "tell what it took to come to this validation loss", .fallback = "none",
-       .above_least = true},
-      {"halving", "R", OPTION_INTEGER, &flags.halving,
-       .help = "successive halving: after a part of the steps one in R cells goes on, and so on",
-       .fallback = "none", .least = 2, .most = 64},
-      {"json", NULL, OPTION_SWITCH, &flags.json, .help = "as a JSON object"},
-      {"svg", "FILE", OPTION_TEXT, &flags.svg, .help = "draw the losses, by gnuplot",
-       .fallback = ""},
+      FLAG("grid", OPTION_LIST, &flags.grid),
+      FLAG("ablate", OPTION_LIST, &flags.ablate),
+      FLAG("seeds", OPTION_INTEGER, &flags.seeds),
+      FLAG("folds", OPTION_INTEGER, &flags.folds),
+      FLAG("target-loss", OPTION_REAL, &flags.target),
+      FLAG("halving", OPTION_INTEGER, &flags.halving),
+      FLAG("json", OPTION_SWITCH, &flags.json),
+      FLAG("svg", OPTION_TEXT, &flags.svg),
   };
-  OPTIONS_ADD(o, "Pilot", rows);
+  OPTIONS_ADD(o, rows);
   option *folder = options_find(o, "out");
   snprintf(out, sizeof out, "%s-pilot", *(const char **)folder->value);
   *(const char **)folder->value = out;
-  folder->help = "folder for the record of the pilot and the metrics of its runs";
 }
 
 static int check_flags(pilot *p) {
-  const options *o = &p->setup.options;
-  int status = options_exclude(o, "folds", "fold");
-  if (status != STATUS_CONTINUE) return status;
   if (p->setup.flags.seed > INT64_MAX - p->flags.seeds)
     return fail_usage("--seed %" PRId64 " leaves no room for more seeds", p->setup.flags.seed);
-  if (p->flags.halving && !options_given(o, "steps"))
-    return fail_usage("--halving needs --steps, to make parts of it");
   for (int i = 0; i < p->grid.axis_count; i++) {
     const char *name = p->grid.axes[i].name;
     if (p->flags.halving && (!strcmp(name, "steps") || !strcmp(name, "epochs")))
@@ -69,11 +52,9 @@ static int check_flags(pilot *p) {
 
 /* The words that every run takes from the command line: all but what the pilot sets itself. */
 static bool is_own(const option *row) {
-  static const char *const names[] = {"out", "seed", "max-minutes"};
-  if (row->ignored || !strcmp(row->group, "Pilot")) return true;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(row->name, names[i])) return true;
-  return false;
+  const flag_record *r = row->record;
+  return row->ignored || !r || r->pilot == FLAG_PILOT_OWN ||
+         !flag_words_have(r->commands, "train", 5);
 }
 
 static int take_base(pilot *p, int argc, char **argv) {

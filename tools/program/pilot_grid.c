@@ -6,25 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Flags that a pilot sets itself, or that are the same for all its runs. */
-static bool is_reserved(const char *name) {
-  static const char *const names[] = {"seed", "out", "config", "policy", "max-minutes", "quiet"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (!strcmp(names[i], name)) return true;
-  return false;
-}
-
 /* The flag of an axis or an ablation; NULL, after a message, if there is none. */
 static const option *find_flag(const options *o, const char *own, const char *name) {
   const option *row = options_find(o, name);
-  if (!row || row->ignored || !strcmp(row->group, "Pilot")) {
-    const char *known = row ? NULL : suggest_flag(name, strlen(name));
-    fail_usage("--%s %s: accrue train has no such flag for a grid%s%s%s", own, name,
-               known ? "; did you mean " : "", known ? known : "", known ? "?" : "");
+  const flag_record *r = row ? row->record : NULL;
+  if (r && !row->ignored && r->pilot == FLAG_PILOT_AXIS) return row;
+  if (r && !row->ignored &&
+      (r->pilot == FLAG_PILOT_OWN || flag_words_have(r->commands, "train", 5))) {
+    fail_usage("--%s %s: that is the same in all runs, or set by the pilot", own, name);
     return NULL;
   }
-  if (!is_reserved(name)) return row;
-  fail_usage("--%s %s: that is the same in all runs, or set by the pilot", own, name);
+  const char *known = row ? NULL : suggest_flag(name, strlen(name));
+  fail_usage("--%s %s: accrue train has no such flag for a grid%s%s%s", own, name,
+             known ? "; did you mean " : "", known ? known : "", known ? "?" : "");
   return NULL;
 }
 

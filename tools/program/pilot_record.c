@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A pilot stays the same if only this changes: how results are shown, how often they are saved, how
- * long it may take, and the paths of inputs, as fingerprints of the inputs are compared. */
-#define NOT_COMPARED                                                                    \
-  "out json svg config resume resume-or-start overwrite save-every save-minutes grace " \
-  "max-minutes policy metrics tensorboard data images labels init quiet"
+/* How results are shown, how often they are saved and how long it may take make no other pilot. Nor
+ * do the paths of what is read: fingerprints of the data are compared. */
+static bool is_compared(const flag_record *r) {
+  return !r->not_compared;
+}
 
 static json_t *list_of(const option_list *list) {
   json_t *array = json_array();
@@ -25,7 +25,7 @@ static json_t *list_of(const option_list *list) {
 
 static int make_settings(pilot *p, json_t *data) {
   json_t *s = p->settings = json_object();
-  const bool good = options_record(&p->setup.options, NOT_COMPARED, s) &&
+  const bool good = options_record(&p->setup.options, is_compared, s) &&
                     json_object_del(s, "given") == 0 &&
                     json_object_set_new(s, "model", json_string(p->setup.kind->name)) == 0 &&
                     json_object_set(s, "data", data) == 0;

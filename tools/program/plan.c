@@ -22,11 +22,10 @@ static struct {
 
 static void more_flags(options *o) {
   const option rows[] = {
-      {"json", NULL, OPTION_SWITCH, &flags.json, .help = "as a JSON object"},
-      {"svg", "FILE", OPTION_TEXT, &flags.svg, .help = "draw memory over one window, by gnuplot",
-       .fallback = ""},
+      FLAG("json", OPTION_SWITCH, &flags.json),
+      FLAG("svg", OPTION_TEXT, &flags.svg),
   };
-  OPTIONS_ADD(o, "Output", rows);
+  OPTIONS_ADD(o, rows);
 }
 
 /* How the operands of an op are stored: "f16, f32". */

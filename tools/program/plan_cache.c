@@ -2,22 +2,14 @@
 
 #include "common/json_text.h"
 #include "common/option_record.h"
-#include "program/rate.h"
-#include "program/watch_flags.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* These flags change neither a plan nor the graph that it is made for. A flag that is not here
- * belongs to the key. */
-#define FREE_FLAGS                                                                        \
-  "steps epochs lr " RATE_SCHEDULE_FLAGS                                                  \
-  " beta1 beta2 no-nesterov muon-scale adamw-rate weight-decay clip group eval-every "    \
-  "eval-samples patience patience-gain seed fold rank loss-scale loss-scale-init "        \
-  "loss-scale-growth loss-scale-interval loss-scale-backoff loss-scale-floor replay "     \
-  "loader-threads shift flip rotation scaling erase out metrics tensorboard noise-scale " \
-  "resume save-every save-minutes keep keep-best grace config max-minutes "               \
-  "max-tokens policy quiet " WATCH_FLAGS
+/* A flag that a plan may depend on belongs to the key. */
+static bool is_of_key(const flag_record *r) {
+  return !r->plan_free;
+}
 
 ac_device *plan_cache_device(const plan_cache *c, const char *name, int64_t threads) {
   const bool same = c->device && c->threads == threads && !strcmp(c->device_name, name);
@@ -34,7 +26,7 @@ bool plan_cache_add_device(plan_cache *c, ac_device *device, const char *name, i
 /* The values of flags, and which of them were given. */
 static char *key_of(const options *o) {
   json_t *record = json_object();
-  char *key = options_record(o, FREE_FLAGS, record)
+  char *key = options_record(o, is_of_key, record)
                   ? json_text(record, JSON_COMPACT | JSON_SORT_KEYS)
                   : NULL;
   json_decref(record);

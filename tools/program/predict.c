@@ -26,15 +26,12 @@ static int64_t top_flag;
 
 static void more_options(saved_model *m, options *o) {
   const option rows[] = {
-      {"model", "FILE", OPTION_TEXT, &m->model,
-       .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
-      {"split", "validation|train|all", OPTION_CHOICE, &m->split, .help = "which part of the data",
-       .fallback = "all of a file, validation of a folder"},
-      {"top", "N", OPTION_INTEGER, &top_flag, .help = "likeliest classes to tell of each image",
-       .least = 1, .most = 1 << 20},
-      {"json", NULL, OPTION_SWITCH, &m->json, .help = "as a JSON object"},
+      FLAG("model", OPTION_TEXT, &m->model),
+      FLAG("split", OPTION_CHOICE, &m->split, .fallback = "all of a file, validation of a folder"),
+      FLAG("top", OPTION_INTEGER, &top_flag),
+      FLAG("json", OPTION_SWITCH, &m->json),
   };
-  OPTIONS_ADD(o, "Prediction", rows);
+  OPTIONS_ADD(o, rows);
 }
 
 /* ---- an image -------------------------------------------------------------------------------- */

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the order of ac_schedule_kind. */
-#define SCHEDULES                                                                    \
-  "constant|cosine|linear|restarts|one-cycle|cyclic|step|multistep|exponential|wsd|" \
-  "inverse-sqrt|plateau"
-
 void rate_defaults(rate_flags *f) {
   *f = (rate_flags){.min_lr = -1,
                     .warmup = -1,
@@ -26,61 +21,33 @@ void rate_defaults(rate_flags *f) {
 
 void rate_add_options(rate_flags *f, options *o) {
   const option rows[] = {
-      {"lr", "X", OPTION_REAL, &f->lr, .help = "learning rate, the highest of a schedule"},
-      {"schedule", SCHEDULES, OPTION_CHOICE, &f->schedule,
-       .help = "of the learning rate after the warm-up"},
-      {"min-lr", "X", OPTION_REAL, &f->min_lr, .help = "the lowest",
-       .fallback = "lr / 10; 0 of schedules with a factor and of inverse-sqrt"},
-      {"warmup", "N", OPTION_INTEGER, &f->warmup, .help = "updates of linear warm-up",
-       .fallback = "a tenth of the run, at most 100; one-cycle, cyclic: none"},
-      {"lr-period", "N", OPTION_INTEGER, &f->period,
-       .help = "updates: restarts' first cycle, cyclic's way up, step's distance",
-       .fallback = "a quarter, a tenth, a third of the run", .least = 1, .most = INT32_MAX},
-      {"lr-period-factor", "N", OPTION_INTEGER, &f->period_factor,
-       .help = "restarts: each cycle is so many times as long as the one before", .least = 1,
-       .most = 1000},
-      {"lr-fall", "N", OPTION_INTEGER, &f->fall, .help = "cyclic: updates of the way down",
-       .fallback = "as up", .least = 1, .most = INT32_MAX},
-      {"lr-cycle", "triangular|triangular2|exp-range", OPTION_CHOICE, &f->cycle,
-       .help = "cyclic: each as high, half as high as the one before, by lr-factor an update"},
-      {"lr-factor", "X", OPTION_REAL, &f->gamma,
-       .help = "of each step, milestone, plateau, or of each update of exponential and exp-range",
-       .fallback = "0.1; exponential: to a hundredth; exp-range: 0.9999", .least = 0,
-       .above_least = true},
-      {"lr-milestones", "N,N,...", OPTION_TEXT, &f->milestones, .help = "multistep: updates",
-       .fallback = "a half and three quarters of the run"},
-      {"lr-decay", "N", OPTION_INTEGER, &f->decay, .help = "wsd: last updates, in which it falls",
-       .fallback = "a tenth of the run", .least = 1},
-      {"lr-anneal", "default|cosine|linear|sqrt", OPTION_CHOICE, &f->anneal,
-       .help = "the way of one-cycle (cosine) and of wsd's decay (linear)"},
-      {"lr-rise", "X", OPTION_REAL, &f->rise, .help = "one-cycle: part of the run that rises",
-       .least = 0, .most = 1},
-      {"lr-start-divisor", "X", OPTION_REAL, &f->start_divisor,
-       .help = "one-cycle: the first rate is lr / X", .least = 1},
-      {"lr-end-divisor", "X", OPTION_REAL, &f->end_divisor,
-       .help = "one-cycle: the last rate is the first / X", .least = 1},
-      {"lr-phases", "two|three", OPTION_CHOICE, &f->phases,
-       .help = "one-cycle; three: down as long as up, then to the last rate"},
-      {"cycle-momentum", "on|off", OPTION_CHOICE, &f->keep_momentum,
-       .help = "one-cycle, cyclic: move momentum or beta1 against the rate"},
-      {"min-momentum", "X", OPTION_REAL, &f->min_momentum, .help = "where the rate is highest",
-       .fallback = "one-cycle: 0.85, cyclic: 0.8", .least = 0, .most = 1, .below_most = true},
-      {"max-momentum", "X", OPTION_REAL, &f->max_momentum, .help = "where the rate is lowest",
-       .fallback = "one-cycle: 0.95, cyclic: 0.9", .least = 0, .most = 1, .below_most = true},
-      {"lr-patience", "N", OPTION_INTEGER, &f->patience,
-       .help = "plateau: validations that may be no better", .least = 0},
-      {"lr-cooldown", "N", OPTION_INTEGER, &f->cooldown,
-       .help = "plateau: validations after a reduction that do not count", .least = 0},
-      {"lr-threshold", "X", OPTION_REAL, &f->threshold,
-       .help = "plateau: by which a better validation loss is lower", .least = 0},
-      {"lr-threshold-kind", "relative|absolute", OPTION_CHOICE, &f->threshold_kind,
-       .help = "plateau: part of the loss, or nats"},
-      {"lr-scaling", "none|linear|sqrt", OPTION_CHOICE, &f->scaling,
-       .help = "multiply the rate by batch / lr-base-batch, or its square root"},
-      {"lr-base-batch", "N", OPTION_INTEGER, &f->base_batch, .help = "the batch that --lr is for",
-       .fallback = "", .least = 1, .most = 1 << 30},
+      FLAG("lr", OPTION_REAL, &f->lr),
+      FLAG("schedule", OPTION_CHOICE, &f->schedule),
+      FLAG("min-lr", OPTION_REAL, &f->min_lr),
+      FLAG("warmup", OPTION_INTEGER, &f->warmup),
+      FLAG("lr-period", OPTION_INTEGER, &f->period),
+      FLAG("lr-period-factor", OPTION_INTEGER, &f->period_factor),
+      FLAG("lr-fall", OPTION_INTEGER, &f->fall),
+      FLAG("lr-cycle", OPTION_CHOICE, &f->cycle),
+      FLAG("lr-factor", OPTION_REAL, &f->gamma),
+      FLAG("lr-milestones", OPTION_TEXT, &f->milestones),
+      FLAG("lr-decay", OPTION_INTEGER, &f->decay),
+      FLAG("lr-anneal", OPTION_CHOICE, &f->anneal),
+      FLAG("lr-rise", OPTION_REAL, &f->rise),
+      FLAG("lr-start-divisor", OPTION_REAL, &f->start_divisor),
+      FLAG("lr-end-divisor", OPTION_REAL, &f->end_divisor),
+      FLAG("lr-phases", OPTION_CHOICE, &f->phases),
+      FLAG("cycle-momentum", OPTION_CHOICE, &f->keep_momentum),
+      FLAG("min-momentum", OPTION_REAL, &f->min_momentum),
+      FLAG("max-momentum", OPTION_REAL, &f->max_momentum),
+      FLAG("lr-patience", OPTION_INTEGER, &f->patience),
+      FLAG("lr-cooldown", OPTION_INTEGER, &f->cooldown),
+      FLAG("lr-threshold", OPTION_REAL, &f->threshold),
+      FLAG("lr-threshold-kind", OPTION_CHOICE, &f->threshold_kind),
+      FLAG("lr-scaling", OPTION_CHOICE, &f->scaling),
+      FLAG("lr-base-batch", OPTION_INTEGER, &f->base_batch),
   };
-  OPTIONS_ADD(o, "Learning rate", rows);
+  OPTIONS_ADD(o, rows);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -88,64 +55,22 @@ void rate_add_options(rate_flags *f, options *o) {
 #define OF(kind) (1u << AC_SCHEDULE_##kind)
 enum { MOMENTUM = 1 << AC_SCHEDULE_ONE_CYCLE | 1 << AC_SCHEDULE_CYCLIC };
 
-/* For each flag the schedules that use it. */
-static const struct {
-  const char *flag;
-  unsigned schedules;
-} relevant[] = {
-    {"min-lr", ~(OF(CONSTANT) | OF(ONE_CYCLE))},
-    {"lr-period", OF(COSINE_RESTARTS) | OF(CYCLIC) | OF(STEP)},
-    {"lr-period-factor", OF(COSINE_RESTARTS)},
-    {"lr-fall", OF(CYCLIC)},
-    {"lr-cycle", OF(CYCLIC)},
-    {"lr-factor", OF(CYCLIC) | OF(STEP) | OF(MULTISTEP) | OF(EXPONENTIAL) | OF(PLATEAU)},
-    {"lr-milestones", OF(MULTISTEP)},
-    {"lr-decay", OF(STABLE_DECAY)},
-    {"lr-anneal", OF(ONE_CYCLE) | OF(STABLE_DECAY)},
-    {"lr-rise", OF(ONE_CYCLE)},
-    {"lr-start-divisor", OF(ONE_CYCLE)},
-    {"lr-end-divisor", OF(ONE_CYCLE)},
-    {"lr-phases", OF(ONE_CYCLE)},
-    {"cycle-momentum", MOMENTUM},
-    {"min-momentum", MOMENTUM},
-    {"max-momentum", MOMENTUM},
-    {"lr-patience", OF(PLATEAU)},
-    {"lr-cooldown", OF(PLATEAU)},
-    {"lr-threshold", OF(PLATEAU)},
-    {"lr-threshold-kind", OF(PLATEAU)},
-};
-
 static bool has_factor(const rate_flags *f) {
   return f->schedule != AC_SCHEDULE_CYCLIC || f->cycle == AC_CYCLE_EXP_RANGE;
 }
 
 static int check_relevance(const rate_flags *f, const options *o) {
-  int length;
-  const char *name = option_choice_name(SCHEDULES, f->schedule, &length);
-  for (size_t i = 0; i < sizeof relevant / sizeof *relevant; i++)
-    if (options_given(o, relevant[i].flag) && !(relevant[i].schedules >> f->schedule & 1))
-      return fail_usage("--%s has no meaning for the schedule %.*s", relevant[i].flag, length,
-                        name);
   if (!has_factor(f) && options_given(o, "lr-factor"))
     return fail_usage("--lr-factor has no meaning without --lr-cycle exp-range");
-  if (f->base_batch && !f->scaling)
-    return fail_usage("--lr-base-batch has no meaning without --lr-scaling");
   if (f->scaling && !f->base_batch)
     return fail_usage("--lr-scaling needs --lr-base-batch: the batch that --lr is for");
   return STATUS_CONTINUE;
 }
 
 /* A schedule that moves the momentum replaces the one that was given. */
-static int check_momentum(const rate_flags *f, const options *o, ac_optimizer_kind optimizer) {
-  static const char *const moving[] = {"cycle-momentum", "min-momentum", "max-momentum"};
+static int check_momentum(const rate_flags *f, const options *o) {
   static const char *const moved[] = {"momentum", "beta1"};
   if (!((unsigned)MOMENTUM >> f->schedule & 1)) return STATUS_CONTINUE;
-  for (size_t i = 0; i < sizeof moving / sizeof *moving; i++)
-    if (options_given(o, moving[i]) && optimizer == AC_ADAFACTOR)
-      return fail_usage("--%s has no meaning for the optimizer adafactor", moving[i]);
-  for (size_t i = 1; i < sizeof moving / sizeof *moving; i++)
-    if (options_given(o, moving[i]) && f->keep_momentum)
-      return fail_usage("--%s has no meaning with --cycle-momentum off", moving[i]);
   for (size_t i = 0; i < sizeof moved / sizeof *moved; i++)
     if (options_given(o, moved[i]) && !f->keep_momentum)
       return fail_usage("--%s has no meaning where the schedule moves it; --cycle-momentum off "
@@ -176,9 +101,9 @@ static int check_values(const rate_flags *f) {
   return STATUS_CONTINUE;
 }
 
-int rate_check(const rate_flags *f, const options *o, ac_optimizer_kind optimizer) {
+int rate_check(const rate_flags *f, const options *o) {
   int status = check_relevance(f, o);
-  if (status == STATUS_CONTINUE) status = check_momentum(f, o, optimizer);
+  if (status == STATUS_CONTINUE) status = check_momentum(f, o);
   return status == STATUS_CONTINUE ? check_values(f) : status;
 }
 

@@ -24,19 +24,12 @@ typedef struct rate_flags {
   int64_t base_batch; /* 0: not given */
 } rate_flags;
 
-/* All of them but --lr, for options_ignore. */
-#define RATE_SCHEDULE_FLAGS                                                             \
-  "schedule min-lr warmup lr-period lr-period-factor lr-fall lr-cycle lr-factor "       \
-  "lr-milestones lr-decay lr-anneal lr-rise lr-start-divisor lr-end-divisor lr-phases " \
-  "cycle-momentum min-momentum max-momentum lr-patience lr-cooldown lr-threshold "      \
-  "lr-threshold-kind lr-scaling lr-base-batch"
-
 void rate_defaults(rate_flags *flags);
 void rate_add_options(rate_flags *flags, options *o);
 
-/* Refuses flags that contradict each other, or that the schedule or the optimizer would ignore. A
- * status of message.h. */
-int rate_check(const rate_flags *flags, const options *o, ac_optimizer_kind optimizer);
+/* Refuses flags that contradict each other, or that schedule and optimizer would ignore. A status
+ * of message.h. */
+int rate_check(const rate_flags *flags, const options *o);
 
 /* The schedule of a run of so many updates of a batch. A status of message.h. */
 int rate_schedule(const rate_flags *flags, int64_t updates, ac_schedule *schedule);

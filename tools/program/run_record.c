@@ -15,8 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Flags of this start of the program, which say nothing about the run. */
-#define NOT_RECORDED "config resume resume-or-start overwrite quiet"
+static bool is_kept(const flag_record *r) {
+  return r->record != FLAG_RECORD_NEVER;
+}
 
 int run_record_read(json_t **record, const char *path) {
   json_error_t error;
@@ -134,7 +135,7 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
-  if (!options_record(&s->options, NOT_RECORDED, root) || !is_complete(root, *origin->id) ||
+  if (!options_record(&s->options, is_kept, root) || !is_complete(root, *origin->id) ||
       !add_origin(root, origin))
     return fail("out of memory");
   return STATUS_CONTINUE;

@@ -144,21 +144,16 @@ static int parse(sampler *s, int argc, char **argv) {
       .summary =
           "Continues a prompt with a gpt that learned bytes, and writes the bytes to stdout."};
   const option model[] = {
-      {"model", "FILE", OPTION_TEXT, &s->model,
-       .help = "model.safetensors, or the folder it lies in", .fallback = "required"},
-      {"prompt", "TEXT", OPTION_TEXT, &s->prompt,
-       .help = "what to continue; not repeated in the output", .fallback = "a newline"},
-      {"bytes", "N", OPTION_INTEGER, &s->bytes, .help = "to write"},
-      {"temperature", "X", OPTION_REAL, &s->temperature, .help = "0: always the likeliest byte"},
-      {"top-k", "N", OPTION_INTEGER, &s->top_k, .help = "draw among the N likeliest; 0: all"},
-      {"seed", "N", OPTION_INTEGER, &s->seed, .help = "of the draw"},
+      FLAG("model", OPTION_TEXT, &s->model),    FLAG("prompt", OPTION_TEXT, &s->prompt),
+      FLAG("bytes", OPTION_INTEGER, &s->bytes), FLAG("temperature", OPTION_REAL, &s->temperature),
+      FLAG("top-k", OPTION_INTEGER, &s->top_k), FLAG("seed", OPTION_INTEGER, &s->seed),
   };
   const option run[] = {
-      OPTION_DEVICE(&s->device),
-      OPTION_THREADS(&s->threads),
+      FLAG("device", OPTION_TEXT, &s->device),
+      FLAG("threads", OPTION_INTEGER, &s->threads),
   };
-  OPTIONS_ADD(&o, "Sampling", model);
-  OPTIONS_ADD(&o, "Run", run);
+  OPTIONS_ADD(&o, model);
+  OPTIONS_ADD(&o, run);
   int status = options_parse(&o, argc, argv);
   if (status != STATUS_CONTINUE) return status;
   if (!s->model)

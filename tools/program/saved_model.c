@@ -1,6 +1,7 @@
 #include "program/saved_model.h"
 
 #include "common/device_choice.h"
+#include "common/flag_rules.h"
 #include "common/json_file.h"
 #include "common/message.h"
 #include "common/waiting.h"
@@ -53,17 +54,15 @@ static int check_kind(const saved_model *m) {
 static void add_run_options(saved_model *m, options *o) {
   train_flags *f = &m->setup.flags;
   const option run[] = {
-      OPTION_DEVICE(&f->device),
-      OPTION_THREADS(&f->threads),
-      {"memory", "SIZE", OPTION_SIZE, &f->memory, .help = "budget for everything on the device",
-       .fallback = "what the model's training took, or what the device has"},
-      {"batch", "N", OPTION_INTEGER, &m->batch, .help = "samples at a time, at most", .least = 1,
-       .most = 1 << 20},
-      {"precision", "f32|f16|bf16", OPTION_CHOICE, &f->precision,
-       .help = "storage of activations and weights"},
-      {"quiet", NULL, OPTION_SWITCH, &f->quiet, .help = "show no progress"},
+      FLAG("device", OPTION_TEXT, &f->device),
+      FLAG("threads", OPTION_INTEGER, &f->threads),
+      FLAG("memory", OPTION_SIZE, &f->memory,
+           .fallback = "what the model's training took, or what the device has"),
+      FLAG("batch", OPTION_INTEGER, &m->batch),
+      FLAG("precision", OPTION_CHOICE, &f->precision),
+      FLAG("quiet", OPTION_SWITCH, &f->quiet),
   };
-  OPTIONS_ADD(o, "Run", run);
+  OPTIONS_ADD(o, run);
 }
 
 static int parse(saved_model *m, int argc, char **argv, void (*more)(saved_model *m, options *o)) {
@@ -76,7 +75,8 @@ static int parse(saved_model *m, int argc, char **argv, void (*more)(saved_model
   s->kind->add_options(s->model, &s->options);
   more(m, &s->options);
   add_run_options(m, &s->options);
-  return options_parse(&s->options, argc, argv);
+  const int status = options_parse(&s->options, argc, argv);
+  return status == STATUS_CONTINUE ? flag_rules_check(&s->options) : status;
 }
 
 static int put_general_help(const saved_command *command, help_form form) {

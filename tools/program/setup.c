@@ -124,14 +124,7 @@ static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
   if (!model || strcmp(model, s->kind->name) != 0)
     return fail_usage("the run that is recorded is of the model %s, not %s",
                       model ? model : "of no name", s->kind->name);
-  /* Outputs of another run must not be taken over from its record. The folder of a run that is
-   * resumed may have been moved. */
-  const bool lent = options_named("config", argc, argv);
-  const char *except = !lent ? "out"
-                       : options_named("tensorboard", argc, argv)
-                           ? "out metrics tensorboard"
-                           : "out metrics tensorboard histograms";
-  return options_restore(&s->options, s->recorded, "the run's record", except, argc, argv);
+  return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
 }
 
 int setup_parse_words(setup *s, const setup_words *words) {
@@ -148,7 +141,6 @@ int setup_parse_words(setup *s, const setup_words *words) {
   s->options = (options){.command = s->command, .summary = s->summary};
   train_flags_set_defaults(s);
   train_flags_add(s);
-  train_flags_ignore(&s->options, verb);
   if (words->more) words->more(&s->options);
   status = restore_flags(s, words->resumes, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);

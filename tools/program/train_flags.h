@@ -8,8 +8,6 @@
 void train_flags_set_defaults(setup *s);
 /* With the flags of the setup's kind. */
 void train_flags_add(setup *s);
-/* Flags without effect on a verb are accepted all the same. */
-void train_flags_ignore(options *o, const char *verb);
 
 /* Settles what follows from flags alone, also of the loss scale and the schedule. Returns
  * STATUS_CONTINUE, or a status of message.h. */

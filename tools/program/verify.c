@@ -27,9 +27,8 @@ enum { LEAST_ROUNDED = 4096 };
 static struct { int64_t updates; } flags;
 
 static void more_flags(options *o) {
-  const option rows[] = {{"updates", "N", OPTION_INTEGER, &flags.updates,
-                          .help = "to make each way", .least = 1, .most = 100}};
-  OPTIONS_ADD(o, "Verification", rows);
+  const option rows[] = {FLAG("updates", OPTION_INTEGER, &flags.updates)};
+  OPTIONS_ADD(o, rows);
 }
 
 typedef enum way { WHOLE, PLANNED, PERTURBED } way;

@@ -12,33 +12,18 @@ void watch_defaults(watch_flags *flags) {
 
 void watch_add_options(watch_flags *f, options *o) {
   const option rows[] = {
-      {"on-spike", "off|tell|skip|back", OPTION_CHOICE, &f->on_spike,
-       .help = "where a batch's loss or gradient is far beyond those before it: say so, skip the "
-               "update too, or go back to the last good state at a smaller rate"},
-      {"spike-deviations", "K", OPTION_REAL, &f->spike_deviations,
-       .help = "robust deviations above the median of the last 64 batches that make a spike",
-       .above_least = true},
-      {"spike-rate", "X", OPTION_REAL, &f->spike_rate,
-       .help = "what going back multiplies rates by, for good", .most = 1, .above_least = true},
-      {"good-every", "N", OPTION_INTEGER, &f->good_every,
-       .help = "updates between good states to go back to", .least = 1},
-      {"layers-every", "K", OPTION_INTEGER, &f->layers_every,
-       .help = "updates between measurements of each layer: norms of gradients and weights, and "
-               "what an update changes; at the end hints on dead layers",
-       .fallback = "none", .least = 1},
+      FLAG("on-spike", OPTION_CHOICE, &f->on_spike),
+      FLAG("spike-deviations", OPTION_REAL, &f->spike_deviations),
+      FLAG("spike-rate", OPTION_REAL, &f->spike_rate),
+      FLAG("good-every", OPTION_INTEGER, &f->good_every),
+      FLAG("layers-every", OPTION_INTEGER, &f->layers_every),
   };
-  OPTIONS_ADD(o, "Watching", rows);
+  OPTIONS_ADD(o, rows);
 }
 
-int watch_check(const watch_flags *f, const options *o, ac_gradients gradients) {
+int watch_check(const watch_flags *f, ac_gradients gradients) {
   const bool folded = gradients == AC_GRADIENTS_FOLDED,
              local = gradients == AC_GRADIENTS_FUSED_LOCAL;
-  if (options_given_now(o, "spike-deviations") && f->on_spike == AC_SPIKE_IGNORE)
-    return fail_usage("--spike-deviations has no meaning without --on-spike");
-  if (options_given_now(o, "spike-rate") && f->on_spike != AC_SPIKE_BACK)
-    return fail_usage("--spike-rate has no meaning without --on-spike back");
-  if (options_given_now(o, "good-every") && f->on_spike != AC_SPIKE_BACK)
-    return fail_usage("--good-every has no meaning without --on-spike back");
   if (f->on_spike == AC_SPIKE_SKIP && (folded || local))
     return fail_usage("--on-spike skip has nothing to skip with --gradients %s: its updates begin "
                       "before all of a batch is known; give back or tell",

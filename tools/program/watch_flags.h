@@ -13,13 +13,10 @@ typedef struct watch_flags {
   int64_t layers_every;
 } watch_flags;
 
-#define WATCH_FLAGS "on-spike spike-deviations spike-rate good-every layers-every"
-
 void watch_defaults(watch_flags *flags);
 void watch_add_options(watch_flags *flags, options *o);
-/* Refuses flags that would have no effect, and a policy that is not possible with this way to keep
- * gradients. A status of message.h. */
-int watch_check(const watch_flags *flags, const options *o, ac_gradients gradients);
+/* Refuses a policy that this way to keep gradients cannot follow, with a status of message.h. */
+int watch_check(const watch_flags *flags, ac_gradients gradients);
 void watch_describe(const watch_flags *flags, ac_trainer_desc *trainer);
 
 /* Says how a window was a spike, and what followed. */

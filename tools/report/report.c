@@ -26,11 +26,9 @@ typedef struct report {
 
 static int parse(report *r, int argc, char **argv) {
   const option rows[] = {
-      {"out", "FILE", OPTION_TEXT, &r->out, .help = "the page"},
-      {"title", "TEXT", OPTION_TEXT, &r->title, .help = "its heading",
-       .fallback = "what it is about"},
-      {"log", NULL, OPTION_SWITCH, &r->log,
-       .help = "losses and gradient norms on a logarithmic scale"},
+      FLAG("out", OPTION_TEXT, &r->out),
+      FLAG("title", OPTION_TEXT, &r->title),
+      FLAG("log", OPTION_SWITCH, &r->log),
   };
   r->folders = calloc((size_t)argc + 1, sizeof *r->folders);
   if (!r->folders) return fail("out of memory");
@@ -42,7 +40,7 @@ static int parse(report *r, int argc, char **argv) {
                  "settings that differ. A RUN is a folder that accrue train wrote (--out), and\n"
                  "curves need its metrics. A classifier's confusion matrix is taken from\n"
                  "RUN/eval.json, which is what accrue eval --json prints. gnuplot draws."};
-  OPTIONS_ADD(&all, "Page", rows);
+  OPTIONS_ADD(&all, rows);
   int status = options_parse(&all, argc, argv);
   r->count = all.word_count;
   if (status != STATUS_CONTINUE) return status;

@@ -2,14 +2,14 @@
 
 # The pages that a page refers to.
 named_pages() { awk '/^\.SH "SEE ALSO"/ {inside = 1; next} inside' "$1" | sed 's/\\-/-/g; s/\\f[BR]//g; s/(1),\{0,1\}$//'; }
-plain_page() { sed 's/\\-/-/g; s/\\f[BIR]//g; s/|\\:/|/g; s/\\(aq/'\''/g; s/\\&//g' "$1"; }
+plain_page() { sed 's/\\-/-/g; s/\\f[BIR]//g; s/|\\:/|/g; s/\\(aq/'\''/g; s/\\(dq/"/g; s/\\(ti/~/g; s/\\(ha/^/g; s/\\&//g' "$1"; }
 
 # Every command is reached from the page before it, and says in its page what it says on a terminal.
 man_of() { # WORD...: the command
   local words=("$@") page name child flag title
   name=$(IFS=- && echo "accrue${*:+-$*}")
   run "$@" --help=man >"pages/$name.1"
-  run "$@" --help >help
+  run "$@" --help all >help
   page=pages/$name.1
   plain_page "$page" >plain
   title=$(tr '[:lower:]' '[:upper:]' <<<"$name")
@@ -20,10 +20,16 @@ man_of() { # WORD...: the command
   done
   # What is typed must come out as it is typed.
   ! grep -v '^\.' "$page" | grep -E '(^|[^\])-' || die "$name has hyphens that are not minus signs"
-  # Sentences must also come out so: points, quotes and backslashes as they are.
-  sed -nE 's/^  --[^ ]+ .{0,40}  +([^(]*)( \(.*)?$/\1/p' help | while read -r flag; do
-    grep -qF -- "$flag" plain || die "$name lacks the words '$flag'"
-  done
+  # And the beginning of its text, of one of its meanings.
+  offered | sort -u >names
+  awk -F '\t' 'FILENAME == "plain" { page = page $0 "\n" }
+    FILENAME == "titles" { title[$1, ++meanings[$1]] = $2 }
+    FILENAME == "names" {
+      found = 0
+      for (i = 1; i <= meanings[$1]; i++) if (index(page, title[$1, i])) found = 1
+      if (!found) print $1
+    }' plain titles names >lacking
+  [[ ! -s lacking ]] || die "$name lacks the texts of: $(cat lacking)"
   if command -v groff >/dev/null; then
     groff -man -ww -z -Tutf8 "$page" 2>groff.err || die "groff: $name"
     [[ ! -s groff.err ]] || die "groff on $name: $(cat groff.err)"
@@ -36,6 +42,11 @@ man_of() { # WORD...: the command
 
 case_man() {
   mkdir pages
+  # Names of flags, and how their texts begin, without the marks.
+  awk 'FNR == 1 { keys = 2 } /^---$/ { keys--; next } keys && /^name: / { name = substr($0, 7) }
+    !keys && NF && !(FILENAME in seen) { seen[FILENAME]; print name "\t" $0 }' "$flag_folder"/[a-z]*.md |
+    sed 's/[«»]/"/g; s/`//g; s/\*\*//g; s/\[\([^]]*\)\]([^)]*)/\1/g' >titles
+  (($(wc -l <titles) > 100)) || die "only $(wc -l <titles) texts"
   man_of
   [[ -s pages/accrue-train-gpt.1 && -s pages/accrue-eval-mlp.1 && -s pages/accrue-bench-gemm.1 ]] ||
     die "the pages are $(ls pages)"

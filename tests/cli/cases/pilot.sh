@@ -143,7 +143,7 @@ case_pilot_refused() {
   refuse_pilot 2 'learning rates 1e+39' --grid lr=1e-3,1e39 --steps 2 --out never
   refuse_pilot 2 'does not tell what switched off means' --ablate data
   refuse_pilot 2 'it is not switched on' --ablate replay
-  refuse_pilot 2 '--halving needs --steps' --halving 2 --grid lr=1,2
+  refuse_pilot 2 '--halving has no meaning without --steps' --halving 2 --grid lr=1,2
   refuse_pilot 2 '--halving stops cells by their steps' --halving 2 --steps 4 --grid steps=1,2
   refuse_pilot 2 '--folds and --fold contradict' --folds 2 --fold 1/2
   refuse_pilot 2 '--svg draws a grid' --svg x.svg

@@ -1,4 +1,4 @@
-# The commands of the README and of docs/start, exactly as written there, and the flags in docs/flags.md.
+# The commands of the README and of docs/start, exactly as written there.
 
 # page_commands FILE: the lines of its indented blocks without their comments, and the commands within its sentences.
 page_commands() {
@@ -60,16 +60,4 @@ case_readme() {
   cd "$work/README.md"
   "$METRICS" check model/metrics.jsonl
   grep -q 'total .* of 64.0 MiB' <(accrue plan gpt --data book.txt --memory 64MiB) || die "the plan is not for 64 MiB"
-
-  local model flag
-  for model in gpt mlp resnet mobilenet; do
-    accrue train $model --help | grep -oE '^  --[a-z0-9-]+' | tr -d ' '
-  done | sort -u >flags
-  (($(wc -l <flags) > 100)) || die "only $(wc -l <flags) flags were found"
-  while read -r flag; do
-    [[ $flag == --help ]] || grep -q -- "^| .*$flag[ \`].* | .* |\$" "$here/../../docs/flags.md" || die "docs/flags.md lacks $flag"
-  done <flags
-  # And no flags that are not.
-  grep '^| `' "$here/../../docs/flags.md" | grep -oE '`--[a-z0-9-]+' | tr -d '`' | sort -u >named
-  [[ ! $(comm -13 flags named) ]] || die "docs/flags.md has flags that nothing takes: $(comm -13 flags named)"
 }

@@ -53,7 +53,7 @@ case_spikes() {
   run train --resume --steps "$step" --policy limit.json --out limited >/dev/null
   grep -q "^step $step: a spike: .*; back to the state" run.err || die "no spike within the policy: $(cat run.err)"
 
-  refuse 2 '--spike-deviations has no meaning without --on-spike' train gpt --data text --spike-deviations 3
+  refuse 2 '--spike-deviations has no meaning with --on-spike off; it is for tell, skip or back' train gpt --data text --spike-deviations 3
   refuse 2 '--good-every has no meaning without --on-spike back' train gpt --data text --good-every 3 --on-spike skip
   refuse 2 '--spike-rate has no meaning without --on-spike back' train gpt --data text --spike-rate 0.3
   refuse 2 '--on-spike skip has nothing to skip with --gradients folded' train gpt --data text --on-spike skip \

@@ -189,7 +189,7 @@ case_without_effect() {
     echo '{"model": "'$model'", "flags": {"optimizer": "sgd", "recompute": "all"}}' >recorded.json
     [[ $model != gpt ]] || base+=(--data text --layers 1 --heads 2 --width 16 --context 16)
     for verb in plan verify; do
-      run $verb $model --help >help
+      run $verb $model --help all >help
       without_effect >names
       (($(wc -l <names) > 10)) || die "$verb $model --help lists hardly any flag: $(cat names)"
       while read -r name; do
