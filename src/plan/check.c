@@ -338,7 +338,7 @@ ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   return AC_OK;
 }
 
-/* ---- transfers ----------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Checks one operand of a step that transfers state, between the steps before and after it that do
  * state. */
