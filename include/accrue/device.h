@@ -27,7 +27,7 @@ typedef struct ac_device ac_device;
 
 /** What a device is and can do. */
 typedef struct ac_device_info {
-  char id[32];      /**< What --device takes: "cpu", "opencl:0", "dry". */
+  char id[32];      /**< For ac_device_desc.name: "cpu", "opencl:0", "dry". */
   char backend[16]; /**< "cpu", "opencl" or "dry". */
   char name[128];   /**< The hardware's own name. */
   char driver[128]; /**< OpenCL: platform and driver version. CPU: BLAS and instruction set. */

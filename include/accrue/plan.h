@@ -434,6 +434,20 @@ typedef struct ac_plan_alternative {
 AC_API ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                       int *count);
 
+/** A parameter and what a plan keeps for it, for reports. May still change. */
+typedef struct ac_plan_parameter {
+  ac_tensor_info tensor; /**< Name and shape. The type is that in which the weights are stored. */
+  bool frozen;           /**< It is frozen: by ac_plan_desc.frozen, or by its own description. */
+  bool trained;         /**< Updates step it. A parameter that no loss depends on is not trained. */
+  const char *step;     /**< The op that steps it, such as "adamw". "" if none does. */
+  ac_dtype state;       /**< How the optimizer's state is stored. AC_U8: in 8 bits. */
+  uint64_t bytes;       /**< Bytes of the weights and of their working copy. */
+  uint64_t state_bytes; /**< Bytes that the optimizer keeps, on the device or on the host. */
+} ac_plan_parameter;
+/** Describes a parameter. The index is in [0, ac_graph_parameter_count) of the plan's graph, and in
+ * the same order. May still change. */
+AC_API ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_parameter *result);
+
 #ifdef __cplusplus
 }
 #endif

@@ -837,6 +837,9 @@ typedef struct ac_rate_test {
 AC_API ac_status ac_trainer_test_rates(ac_trainer *trainer, const ac_rate_test_desc *desc,
                                        ac_rate_point *points, ac_rate_test *result);
 
+/** Whether a name matches one of a group's patterns. May still change. */
+AC_API bool ac_parameter_group_matches(const ac_parameter_group *group, const char *name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -349,6 +349,33 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
   return AC_OK;
 }
 
+ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_parameter *result) {
+  AC_REQUIRE(plan, result);
+  ac_tensor_info info;
+  AC_TRY(ac_graph_parameter(plan->graph, index, &info));
+  const ac_tensor *tensor = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
+  const ac_parameter_tensors *own = &plan->problem.parameters[index];
+  const bool trained = own->gradient >= 0;
+  *result = (ac_plan_parameter){.tensor = info,
+                                .frozen = tensor->desc.frozen,
+                                .trained = trained,
+                                .step = trained ? ac_op_name(own->step) : "",
+                                .state = AC_F32};
+  bool original = false;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->owner != index) continue;
+    const bool state = cell->role == AC_ROLE_STATE;
+    if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_WORKING)
+      result->bytes += cell->bytes;
+    if (cell->role == AC_ROLE_PARAMETER) original = true, result->tensor.dtype = cell->dtype;
+    if (cell->role == AC_ROLE_WORKING && !original) result->tensor.dtype = cell->dtype;
+    if (state) result->state_bytes += cell->bytes;
+    if (state && cell->dtype == AC_U8) result->state = AC_U8;
+  }
+  return AC_OK;
+}
+
 static ac_status add_alternative(const ac_plan *plan, const ac_plan_desc *desc,
                                  ac_plan_alternative *list, int capacity, int *count,
                                  uint64_t *total) {

@@ -27,6 +27,10 @@ ac_status ac_groups_set(ac_groups *groups, int group, const ac_group_settings *s
   return AC_OK;
 }
 
+bool ac_parameter_group_matches(const ac_parameter_group *group, const char *name) {
+  return group && group->patterns && name && ac_patterns_match(group->patterns, name);
+}
+
 static ac_status find_members(ac_groups *groups, const ac_graph *graph, const char *patterns,
                               int group) {
   char pattern[AC_PATTERN_BYTES];

@@ -107,7 +107,7 @@ case_help() {
   run bench ops --help >help
   local choices
   choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //')
-  grep -qF -- "--model $choices" help || die "the help of bench cuts '$choices'"
+  tr -d ' \n' <help | grep -qF -- "--model$choices" || die "the help of bench cuts '$choices'"
   run devices | grep -q '^cpu' || die "devices does not list the CPU"
   run devices --json | grep -q '"id": "cpu"' || die "devices --json"
 }

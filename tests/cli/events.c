@@ -167,6 +167,85 @@ static void check_beginning(const event_list *list) {
            (const char *)settings->tensor->string_val[0].data);
 }
 
+/* ---- plugins --------------------------------------------------------------------------------- */
+
+/* The only value with this tag; NULL: there is none, or several. */
+static const Tb__Summary__Value *find_value(const event_list *list, const char *tag) {
+  const Tb__Summary__Value *found = NULL;
+  for (int i = 0; i < list->count; i++) {
+    const Tb__Summary__Value *value = event_value(list->events[i]);
+    if (!value || strcmp(value->tag, tag)) continue;
+    if (found) fail("there are two values", tag);
+    found = value;
+  }
+  if (!found) fail("there is no value", tag);
+  return found;
+}
+
+/* Of the plugin hparams; NULL: there is none. */
+static Tb__HParams *find_hparams(const event_list *list, const char *tag,
+                                 Tb__HParams__DataCase kind) {
+  const Tb__Summary__Value *value = find_value(list, tag);
+  if (!value || !value->metadata || strcmp(value->metadata->plugin_data->plugin_name, "hparams")) {
+    fail("not of the plugin hparams:", tag);
+    return NULL;
+  }
+  const ProtobufCBinaryData content = value->metadata->plugin_data->content;
+  Tb__HParams *message = tb__hparams__unpack(NULL, content.len, content.data);
+  if (message && message->data_case == kind) return message;
+  fail("another message:", tag);
+  return NULL;
+}
+
+/* "hparam NAME VALUE", and a star behind those that are shown at once. */
+static void print_hparams(const event_list *list) {
+  Tb__HParams *all = find_hparams(list, "_hparams_/experiment", TB__HPARAMS__DATA_EXPERIMENT),
+              *start = find_hparams(list, "_hparams_/session_start_info",
+                                    TB__HPARAMS__DATA_SESSION_START_INFO),
+              *end = find_hparams(list, "_hparams_/session_end_info",
+                                  TB__HPARAMS__DATA_SESSION_END_INFO);
+  if (!all || !start || !end) return;
+  if (all->experiment->n_hparam_infos != start->session_start_info->n_hparams)
+    fail("the table has other settings than", "the run");
+  for (size_t i = 0; i < start->session_start_info->n_hparams; i++) {
+    const Tb__SessionStart__Entry *entry = start->session_start_info->hparams[i];
+    const Tb__HParamInfo *info = all->experiment->hparam_infos[i];
+    const Tb__Setting *value = entry->value;
+    if (strcmp(info->name, entry->key)) fail("another setting:", entry->key);
+    printf("hparam %s ", entry->key);
+    if (value->kind_case == TB__SETTING__KIND_NUMBER_VALUE) printf("%g", value->number_value);
+    else if (value->kind_case == TB__SETTING__KIND_BOOL_VALUE)
+      printf("%s", value->bool_value ? "true" : "false");
+    else printf("%s", value->string_value);
+    printf("%s\n", info->differs ? " *" : "");
+  }
+  for (size_t i = 0; i < all->experiment->n_metric_infos; i++)
+    printf("metric %s\n", all->experiment->metric_infos[i]->name->tag);
+  printf("end %d\n", (int)end->session_end_info->status);
+  tb__hparams__free_unpacked(all, NULL);
+  tb__hparams__free_unpacked(start, NULL);
+  tb__hparams__free_unpacked(end, NULL);
+}
+
+/* "chart CATEGORY TITLE TAG..." */
+static void print_layout(const event_list *list) {
+  const Tb__Summary__Value *value = find_value(list, "custom_scalars__config__");
+  if (!value || !value->tensor || value->tensor->n_string_val != 1) {
+    fail("the layout", "is not a text");
+    return;
+  }
+  const ProtobufCBinaryData content = value->tensor->string_val[0];
+  Tb__Layout *layout = tb__layout__unpack(NULL, content.len, content.data);
+  for (size_t c = 0; layout && c < layout->n_category; c++)
+    for (size_t i = 0; i < layout->category[c]->n_chart; i++) {
+      const Tb__Layout__Chart *chart = layout->category[c]->chart[i];
+      printf("chart %s: %s", layout->category[c]->title, chart->title);
+      for (size_t k = 0; k < chart->multiline->n_tag; k++) printf(" %s", chart->multiline->tag[k]);
+      printf("\n");
+    }
+  if (layout) tb__layout__free_unpacked(layout, NULL);
+}
+
 /* ---- weights --------------------------------------------------------------------------------- */
 
 static void compare_tensor(const Tb__Summary__Value *value, ac_model_file *file, int index) {
@@ -212,7 +291,8 @@ int main(int argc, char **argv) {
   if (argc < 4) return 2;
   if (!event_list_read_folder(&list, argv[2])) return 1;
   if (argc == 5 && !strcmp(argv[1], "compare"))
-    check_beginning(&list), compare(&list, argv[3], atoll(argv[4]));
+    check_beginning(&list), print_hparams(&list), print_layout(&list),
+        compare(&list, argv[3], atoll(argv[4]));
   else if (argc == 4 && !strcmp(argv[1], "weights")) compare_weights(&list, argv[3]);
   else failures = 2;
   event_list_free(&list);

@@ -228,6 +228,9 @@ static void plans(void) {
   HARMLESS(ac_plan_get_info, plan, !ac_plan_get_info(NULL));
   REFUSED(ac_plan_get_step, plan, ac_plan_get_step(NULL, 0, &step));
   REFUSED(ac_plan_get_step, result, ac_plan_get_step(plan, 0, NULL));
+  ac_plan_parameter parameter;
+  REFUSED(ac_plan_get_parameter, plan, ac_plan_get_parameter(NULL, 0, &parameter));
+  REFUSED(ac_plan_get_parameter, result, ac_plan_get_parameter(plan, 0, NULL));
   ac_plan_offer offer;
   REFUSED(ac_plan_offers, graph, ac_plan_offers(NULL, device, NULL, &offer, 1, &count));
   REFUSED(ac_plan_offers, device, ac_plan_offers(graph, NULL, NULL, &offer, 1, &count));
@@ -462,6 +465,9 @@ static void trainer_rates(void) {
 }
 
 static void trainers(void) {
+  const ac_parameter_group group = {.patterns = "*"};
+  HARMLESS(ac_parameter_group_matches, group, !ac_parameter_group_matches(NULL, "w"));
+  HARMLESS(ac_parameter_group_matches, name, !ac_parameter_group_matches(&group, NULL));
   REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
   NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
   ac_trainer *t;

@@ -1,8 +1,7 @@
 #include "bench/models.h"
 
 #include "common/message.h"
-#include "models/gpt.h"
-#include "models/image_net.h"
+#include "models/presets.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,36 +10,16 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-enum { GPT2_VOCAB = 50257, BYTES = 256, CLASSES = 10 };
+enum { GPT2_VOCAB = 50257, BYTES = PRESET_BYTE_VOCAB, CLASSES = 10 };
 
-static void build_gpt2_124m(ac_graph *graph, int64_t context) {
-  const gpt_config config = {12, 12, 768, context, GPT2_VOCAB, 0};
-  gpt_build(graph, &config, true);
-}
-
-static void build_gpt_small(ac_graph *graph, int64_t context) {
-  const gpt_config config = {4, 4, 128, context, BYTES, 0};
-  gpt_build(graph, &config, true);
-}
-
-/* Images as CIFAR's: 3 x 32 x 32. */
-static const image_net small_images = {
-    .channels = 3, .height = 32, .width = 32, .classes = CLASSES};
-
-static void build_resnet18(ac_graph *graph, int64_t context) {
-  (void)context;
-  image_net net = small_images;
-  net.depth = 18;
-  net.base = 64;
-  resnet_build(graph, &net);
-}
-
-static void build_mobilenet(ac_graph *graph, int64_t context) {
-  (void)context;
-  image_net net = small_images;
-  net.depth = 6;
-  net.base = 24;
-  mobilenet_build(graph, &net);
+/* A model without a function of its own has the shape of the preset of its name. */
+static void build_preset(const char *name, ac_graph *graph, int64_t context) {
+  const model_preset *preset = model_preset_find(name);
+  gpt_config gpt = preset->gpt;
+  gpt.context = context;
+  if (!strcmp(preset->kind, "gpt")) gpt_build(graph, &gpt, true);
+  else if (!strcmp(preset->kind, "resnet")) resnet_build(graph, &preset->net);
+  else mobilenet_build(graph, &preset->net);
 }
 
 /* The convolutions that papers time, at 64 channels of 56 x 56: 3 x 3 and depthwise. The first of
@@ -73,12 +52,15 @@ static void build_elementwise(ac_graph *graph, int64_t context) {
 }
 
 const bench_model bench_models[] = {
-    {"gpt2-124m", 4, 64, GPT2_VOCAB, true, true, build_gpt2_124m},
-    {"gpt-small", 12, 64, BYTES, false, true, build_gpt_small},
-    {"resnet18", 32, 0, CLASSES, true, true, build_resnet18},
-    {"mobilenet", 32, 0, CLASSES, false, true, build_mobilenet},
+    {"gpt2-124m", 4, 64, GPT2_VOCAB, true, true, NULL},
+    {"gpt-small", 12, 64, BYTES, false, true, NULL},
+    {"resnet18", 32, 0, CLASSES, true, true, NULL},
+    {"mobilenet", 32, 0, CLASSES, false, true, NULL},
     {"convolutions", 16, 0, CLASSES, false, false, build_convolutions},
     {"elementwise", 128, 1024, GPT2_VOCAB, false, false, build_elementwise},
+    {"gpt2-355m", 4, 64, GPT2_VOCAB, false, false, NULL},
+    {"gpt2-774m", 4, 64, GPT2_VOCAB, false, false, NULL},
+    {"gpt2-1.5b", 4, 64, GPT2_VOCAB, false, false, NULL},
 };
 const int bench_model_count = sizeof bench_models / sizeof *bench_models;
 
@@ -158,7 +140,8 @@ ac_status bench_planned_open(bench_planned *p, const bench_model *model,
   if (model->context) p->context = setting->context ? setting->context : model->context;
   ac_status status = ac_graph_create(&p->graph);
   if (status != AC_OK) return status;
-  model->build(p->graph, p->context);
+  if (model->build) model->build(p->graph, p->context);
+  else build_preset(model->name, p->graph, p->context);
   ac_plan_desc desc = {.batch = p->batch,
                        .micro_batch = setting->micro_batch,
                        .memory = setting->memory,

@@ -1,5 +1,5 @@
-/* The models that `accrue bench` measures: their ops and training steps. A model is one line of the
- * table in models.c. */
+/* The models whose ops and training steps `accrue bench` measures. A model is one line of the table
+ * in models.c; what is not there for its ops alone has the shape of a preset (models/presets.h). */
 #ifndef TOOLS_BENCH_MODELS_H
 #define TOOLS_BENCH_MODELS_H
 
@@ -13,7 +13,8 @@ typedef struct bench_model {
   int64_t context; /* tokens of a sample; 0: samples are not text */
   int64_t limit;   /* the limit of its integer inputs: tokens or classes */
   bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
-  void (*build)(ac_graph *graph, int64_t context); /* with its loss */
+  /* With its loss; NULL: the preset of this name. */
+  void (*build)(ac_graph *graph, int64_t context);
 } bench_model;
 
 extern const bench_model bench_models[];

@@ -99,10 +99,25 @@ static void write_line(const char *prefix, const char *format, va_list arguments
   fputc('\n', stderr);
 }
 
+static const char *place; /* NULL: the command line */
+
+const char *message_where(const char *where) {
+  const char *before = place;
+  place = where;
+  return before;
+}
+
+/* What went wrong, and where that was said to be. */
+static void write_failure(const char *format, va_list arguments) {
+  if (!is_silent) fputs("accrue: ", stderr);
+  if (!is_silent && place) message_put(stderr, "%s: ", place);
+  write_line("", format, arguments);
+}
+
 int fail(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line("accrue: ", format, arguments);
+  write_failure(format, arguments);
   va_end(arguments);
   return STATUS_FAILED;
 }
@@ -110,7 +125,7 @@ int fail(const char *format, ...) {
 int fail_usage(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line("accrue: ", format, arguments);
+  write_failure(format, arguments);
   va_end(arguments);
   return STATUS_USAGE;
 }

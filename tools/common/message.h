@@ -33,6 +33,10 @@ int fail_library(void); /* the library's last error */
  * an argument is refused, that is wrong usage. */
 int fail_setup(ac_status status);
 
+/* Says where the next values to check are from: "FILE: KEY". Failures then begin with it. NULL: the
+ * command line. Returns the text before. */
+const char *message_where(const char *where);
+
 /* With true these functions write nothing, for attempts. Returns the value before. */
 bool message_silence(bool silent);
 

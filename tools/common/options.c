@@ -344,7 +344,7 @@ static int add_item(const option *row, const char *value) {
   return STATUS_CONTINUE;
 }
 
-static int set(option *row, const char *value) {
+int options_set(option *row, const char *value) {
   if (row->given && !row->recorded && row->kind != OPTION_LIST)
     return fail_usage("--%s is given twice; give it once", row->name);
   row->given = true;
@@ -374,7 +374,7 @@ static int set(option *row, const char *value) {
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
-static int unknown_flag(const options *o, const char *name, size_t length) {
+const option *options_near(const options *o, const char *name, size_t length) {
   const char *known = suggest_flag(name, length);
   const option *near = known ? options_find(o, known) : NULL;
   int least = near ? 0 : 3;
@@ -382,6 +382,11 @@ static int unknown_flag(const options *o, const char *name, size_t length) {
     int d = suggest_distance(name, length, o->rows[i].name);
     if (d < least) least = d, near = &o->rows[i];
   }
+  return near;
+}
+
+static int unknown_flag(const options *o, const char *name, size_t length) {
+  const option *near = options_near(o, name, length);
   if (near)
     return fail_usage("unknown flag --%.*s; did you mean --%s?", (int)length, name, near->name);
   return fail_usage("unknown flag --%.*s; accrue %s --help lists the flags", (int)length, name,
@@ -419,7 +424,7 @@ int options_parse(options *o, int argc, char **argv) {
         return fail_usage("--%s needs a value", row->name);
       value = argv[++i];
     }
-    int status = set(row, value);
+    int status = options_set(row, value);
     if (status != STATUS_CONTINUE) return status;
   }
   return STATUS_CONTINUE;

@@ -10,6 +10,7 @@
 #include "common/flag_record.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef enum option_kind {
@@ -78,8 +79,14 @@ void options_add(options *o, const option *rows, int count);
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);
 
-/* A whole number as the flag takes it, and in its range: also for numbers in files. False: it is
- * not such a number, and *number is left alone. */
+/* Sets a flag to what the command line, or a text for it, says. A status of message.h. */
+int options_set(option *row, const char *value);
+
+/* The flag that somebody may have meant; NULL: none comes near. */
+const option *options_near(const options *o, const char *name, size_t length);
+
+/* A whole number as the flag takes it, and in its range: also for what files say. False: it is not
+ * such a number, and *number is left alone. */
 bool options_read_integer(const option *row, const char *text, int64_t *number);
 
 /* Of integers and reals. */

@@ -1,5 +1,6 @@
 #include "common/suggest.h"
 
+#include <ctype.h>
 #include <string.h>
 
 typedef struct pair {
@@ -83,6 +84,20 @@ static const pair commands[] = {
     {"sweep", "pilot"},     {"test", "eval"},        {"validate", "eval"},
 };
 
+/* Small letters. */
+static const pair models[] = {
+    {"cnn", "resnet"},
+    {"convnet", "resnet"},
+    {"dense", "mlp"},
+    {"gpt-2", "gpt"},
+    {"gpt2", "gpt"},
+    {"llm", "gpt"},
+    {"mobilenetv1", "mobilenet"},
+    {"nanogpt", "gpt"},
+    {"perceptron", "mlp"},
+    {"transformer", "gpt"},
+};
+
 static const char *find(const pair *pairs, size_t count, const char *word, size_t length) {
   for (size_t i = 0; i < count; i++)
     if (strlen(pairs[i].theirs) == length && !memcmp(pairs[i].theirs, word, length))
@@ -100,6 +115,18 @@ const char *suggest_value(const char *value) {
 
 const char *suggest_command(const char *name) {
   return find(commands, sizeof commands / sizeof *commands, name, strlen(name));
+}
+
+const char *suggest_model(const char *name) {
+  static const char *const ours[] = {"gpt", "mlp", "resnet", "mobilenet"};
+  char small[32];
+  size_t length = 0;
+  for (; name[length] && length < sizeof small - 1; length++)
+    small[length] = (char)tolower((unsigned char)name[length]);
+  small[length] = 0;
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+    if (!strcmp(small, ours[i])) return ours[i];
+  return find(models, sizeof models / sizeof *models, small, length);
 }
 
 int suggest_distance(const char *a, size_t a_length, const char *b) {

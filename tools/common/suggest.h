@@ -19,4 +19,7 @@ const char *suggest_value(const char *value);
 /* The same for a command: "sample" for "generate". */
 const char *suggest_command(const char *name);
 
+/* Likewise a model, in letters of any case: "gpt" for "GPT2". */
+const char *suggest_model(const char *name);
+
 #endif

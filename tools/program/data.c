@@ -143,6 +143,10 @@ void data_add_image_options(image_data_flags *flags, options *o) {
   OPTIONS_ADD(o, rows);
 }
 
+bool data_image_flags_given(const options *o) {
+  return options_given(o, "data") || options_given(o, "images") || options_given(o, "labels");
+}
+
 int data_open_image_flags(train_data *data, const image_data_flags *flags) {
   if (flags->images && !flags->labels && !data->unlabelled)
     return fail_usage("--images needs --labels as well");

@@ -45,6 +45,7 @@ typedef struct image_data_flags {
   bool coarse;
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
+bool data_image_flags_given(const options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags);
 
 /* Refuses labels that are not below `classes`, of images that train or validate. */

@@ -2,9 +2,13 @@
  * nanoGPT's published setting for small CPUs. */
 #include "program/gpt_config.h"
 #include "common/message.h"
+#include "program/preset.h"
 
+#include <accrue/format.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct gpt_model {
   gpt_config config;
@@ -85,10 +89,39 @@ static int adopt(gpt_config *config, const options *o, const ac_model_file *init
   return STATUS_CONTINUE;
 }
 
+/* Whether a path is of text: a folder always is. */
+static bool is_text(const char *path) {
+  unsigned char start[4096];
+  struct stat info;
+  if (stat(path, &info) != 0 || S_ISFIFO(info.st_mode)) return false;
+  if (S_ISDIR(info.st_mode)) return true;
+  FILE *file = fopen(path, "rb");
+  const size_t count = file ? fread(start, 1, sizeof start, file) : 0;
+  if (file) fclose(file);
+  const char *name = ac_format_name(start, count, (uint64_t)info.st_size);
+  return name && (!strcmp(name, "text") || !strcmp(name, "JSON") || !strncmp(name, "gzip", 4));
+}
+
+/* A preset's vocabulary is that of tokens. Text has to be learned as bytes all the same. */
+static void leave_preset_vocab(gpt_model *model, const options *o) {
+  static bool told; /* once for all runs of a pilot */
+  const model_preset *preset = preset_given(o);
+  const bool proposed = options_given(o, "vocab") && !options_given_now(o, "vocab");
+  if (!preset || !proposed || model->config.vocab != preset->gpt.vocab) return;
+  const bool bytes = options_given(o, "max-bytes") || options_given(o, "binary");
+  if (!bytes && !(model->data && is_text(model->data))) return;
+  options_find(o, "vocab")->given = false;
+  if (model->data && !told)
+    say("%s is text, so the model learns bytes, with a vocabulary of %d instead of %" PRId64,
+        model->data, BYTE_VOCAB, preset->gpt.vocab);
+  told = true;
+}
+
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
                    train_data *data) {
   gpt_model *model = self;
   gpt_config *config = &model->config;
+  leave_preset_vocab(model, o);
   int status = STATUS_CONTINUE;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a text file or a folder to learn from");

@@ -3,6 +3,7 @@
 #include "models/image_net.h"
 #include "common/message.h"
 #include "program/model_kind.h"
+#include "program/preset.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -111,11 +112,24 @@ static int adopt(image_model *model, const options *o, const ac_model_file *init
   return status;
 }
 
+/* Without data, images are those that the preset is for. */
+static void assume_images(image_net *net, const options *o, bool known, const image_net *preset) {
+  net->channels = preset->channels;
+  net->height = preset->height;
+  net->width = preset->width;
+  if (!options_given(o, "classes") && !known) net->classes = preset->classes;
+}
+
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
                    train_data *data) {
   image_model *model = self;
   image_net *net = &model->net;
+  const model_preset *preset = preset_given(o);
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE && preset && data->optional && !data_image_flags_given(o)) {
+    assume_images(net, o, init, &preset->net);
+    return STATUS_CONTINUE;
+  }
   if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   int64_t shape[3];

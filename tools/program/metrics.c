@@ -340,6 +340,7 @@ void metrics_finish(metrics *m, const metrics_end *end) {
                 INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
                 number(fit->data_wait_seconds), "seconds", number(end->seconds));
   write_line(m, with_batches(line, end->batches));
+  tensorboard_end(m->tensorboard, !fit->stopped && !fit->paused);
 }
 
 static int close_file(metrics *m) {

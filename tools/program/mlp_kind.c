@@ -2,6 +2,7 @@
 #include "common/message.h"
 #include "models/mlp.h"
 #include "program/model_kind.h"
+#include "program/preset.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -85,6 +86,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   if (!parse_widths(&model->config, model->hidden))
     return fail_usage("--hidden %s is not a list of at most %d widths such as 256,128",
                       model->hidden, MLP_MOST_HIDDEN);
+  const model_preset *preset = preset_given(o);
+  if (preset && data->optional && !data_image_flags_given(o)) {
+    model->config.inputs = preset->net.channels * preset->net.height * preset->net.width;
+    return STATUS_CONTINUE;
+  }
   status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   model->config.inputs = data_field_elements(data->train, "images");

@@ -47,7 +47,9 @@ typedef struct train_flags {
   bool resume;                /* also by resume_or_start */
   bool resume_or_start;       /* if the folder holds no run, it begins one */
   bool overwrite;             /* the run that the folder holds is replaced */
-  const char *config;         /* run.json of the run to repeat */
+  const char *config;         /* file with flags, or run.json of a run to repeat */
+  bool print_config;          /* as such a file, and no more */
+  const char *preset;         /* NULL: none */
   int64_t save_every, keep;   /* updates; states */
   double save_minutes, grace; /* grace in seconds */
   double max_minutes;         /* of this start of the program; 0: no limit */

@@ -53,7 +53,7 @@ static int check_flags(pilot *p) {
 /* The words that every run takes from the command line: all but what the pilot sets itself. */
 static bool is_own(const option *row) {
   const flag_record *r = row->record;
-  return row->ignored || !r || r->pilot == FLAG_PILOT_OWN ||
+  return row->ignored || !r || r->pilot == FLAG_PILOT_OWN || !strcmp(r->group, "output") ||
          !flag_words_have(r->commands, "train", 5);
 }
 
@@ -131,11 +131,36 @@ static int make_runs(pilot *p) {
   return p->runs && p->last_rung ? STATUS_CONTINUE : fail("out of memory");
 }
 
+/* A pilot goes on by its whole command: its record has the settings, but not the command. */
+static int check_resume(const pilot *p) {
+  const options *o = &p->setup.options;
+  const bool resumes = options_given(o, "resume") || options_given(o, "resume-or-start");
+  if (!resumes || options_given(o, "data") || options_given(o, "images")) return STATUS_CONTINUE;
+  return fail_usage("a pilot goes on without --resume: repeat the whole command that began it, "
+                    "with its --data, --grid and --out, and it takes what %s has",
+                    p->setup.flags.out);
+}
+
+/* What makes the grid is not for each run. */
+static int check_file(const pilot *p) {
+  const setup *s = &p->setup;
+  const json_t *flags = json_object_get(s->recorded, "flags");
+  for (int i = 0; i < s->options.count; i++) {
+    const flag_record *r = s->options.rows[i].record;
+    if (r && !strcmp(r->group, "pilot") && json_object_get(flags ? flags : s->recorded, r->name))
+      return fail_usage("%s: %s belongs on the command line of accrue pilot", s->recorded_path,
+                        r->name);
+  }
+  return STATUS_CONTINUE;
+}
+
 static int prepare(pilot *p, int argc, char **argv) {
   int status = setup_parse(&p->setup, "pilot", argc, argv, more_flags);
   p->flags = flags;
   if (status == STATUS_CONTINUE && (argc < 1 || !strncmp(argv[0], "--", 2)))
     status = fail_usage("a model is missing; accrue pilot --help lists them");
+  if (status == STATUS_CONTINUE) status = check_file(p);
+  if (status == STATUS_CONTINUE) status = check_resume(p);
   if (status == STATUS_CONTINUE)
     status = grid_make(&p->grid, &p->setup.options, &flags.grid, &flags.ablate);
   if (status == STATUS_CONTINUE) status = check_flags(p);

@@ -3,6 +3,7 @@
 #include "program/commands.h"
 #include "common/json_text.h"
 #include "common/message.h"
+#include "program/plan_names.h"
 #include "program/plan_svg.h"
 #include "program/plan_table.h"
 #include "program/setup.h"
@@ -16,13 +17,14 @@
 static const char *const policies[] = {"auto", "none", "all"};
 
 static struct {
-  bool json;
+  bool json, names;
   const char *svg;
 } flags;
 
 static void more_flags(options *o) {
   const option rows[] = {
       FLAG("json", OPTION_SWITCH, &flags.json),
+      FLAG("names", OPTION_SWITCH, &flags.names),
       FLAG("svg", OPTION_TEXT, &flags.svg),
   };
   OPTIONS_ADD(o, rows);
@@ -156,7 +158,8 @@ static json_t *storage_array(const report *r) {
   return list;
 }
 
-static int print_json(const report *r, const ac_device_info *device) {
+static int print_json(const report *r, const setup *s) {
+  const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *i = r->info;
   json_t *list = json_array();
   for (int k = 0; k < r->count; k++) {
@@ -184,6 +187,7 @@ static int print_json(const report *r, const ac_device_info *device) {
       "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
       r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
+  if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the plan");
@@ -215,10 +219,10 @@ int plan_main(int argc, char **argv) {
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
   if (status == STATUS_CONTINUE && flags.svg) status = plan_svg(r.plan, flags.svg);
   if (status == STATUS_CONTINUE) {
-    const ac_device_info *device = ac_device_get_info(s.device);
-    if (flags.json) status = print_json(&r, device);
+    if (flags.json) status = print_json(&r, &s);
+    else if (flags.names) status = plan_names_print(&s);
     else {
-      print_text(&r, device);
+      print_text(&r, ac_device_get_info(s.device));
       status = STATUS_DONE;
     }
   }

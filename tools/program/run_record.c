@@ -6,6 +6,7 @@
 #include "common/option_record.h"
 #include "common/run_id.h"
 #include "program/fingerprint.h"
+#include "program/train_flags.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,8 +31,12 @@ int run_record_read(json_t **record, const char *path) {
   *record = NULL;
   if (!parsed && json_error_code(&error) == json_error_cannot_open_file)
     return fail("%s", error.text);
-  return fail_usage("%s is not a record of a run: %s", path,
-                    parsed ? "it is not an object of JSON" : error.text);
+  if (parsed)
+    return fail_usage("%s is not a configuration or a record of a run: it is not an "
+                      "object of JSON",
+                      path);
+  return fail_usage("%s is not a configuration or a record of a run: line %d: %s", path, error.line,
+                    error.text);
 }
 
 /* UTC, as in ISO 8601. */

@@ -2,7 +2,9 @@
 
 #include "common/device_choice.h"
 #include "common/message.h"
+#include "common/json_text.h"
 #include "common/option_record.h"
+#include "common/suggest.h"
 #include "common/waiting.h"
 #include "program/noise_words.h"
 #include "program/run_outputs.h"
@@ -80,25 +82,51 @@ static bool resumes(int argc, char **argv) {
 
 /* The record that --config names, or the record of a run to resume in its folder. */
 static int read_record(setup *s, int argc, char **argv) {
-  char path[RUN_PATH_BYTES];
   const char *config = options_value("config", argc, argv), *out = options_value("out", argc, argv);
   if (config && access(config, R_OK) != 0)
     return fail("cannot read %s: %s", config, strerror(errno));
   if (!config && !resumes(argc, argv)) return STATUS_CONTINUE;
-  snprintf(path, sizeof path, "%s/run.json", out ? out : s->flags.out ? s->flags.out : "");
-  return run_record_read(&s->recorded, config ? config : path);
+  if (config) snprintf(s->recorded_path, sizeof s->recorded_path, "%s", config);
+  else
+    snprintf(s->recorded_path, sizeof s->recorded_path, "%s/run.json",
+             out            ? out
+             : s->flags.out ? s->flags.out
+                            : "");
+  return run_record_read(&s->recorded, s->recorded_path);
 }
 
 /* No word and no record names the model. */
 static int lack_model(const setup *s, const char *verb, int argc, char **argv) {
   const char *out = options_value("out", argc, argv);
-  const bool by_folder = !s->recorded && !strcmp(verb, "train") && resumes(argc, argv) &&
-                         !options_named("config", argc, argv);
-  if (by_folder && !out)
+  if (json_object_get(s->recorded, "model"))
+    return fail_usage("%s: model must be the name of a model", s->recorded_path);
+  const bool by_folder =
+      !s->recorded && resumes(argc, argv) && !options_named("config", argc, argv);
+  if (by_folder && !strcmp(verb, "pilot"))
+    return fail_usage("accrue pilot goes on with what its folder has, without --resume: repeat the "
+                      "whole command that began it");
+  if (!by_folder || strcmp(verb, "train") != 0)
+    return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  if (!out)
     return fail_usage("--resume needs --out DIR, the folder of the run to resume, or the name "
                       "of its model");
-  if (by_folder) return fail_usage("%s holds no run to resume: there is no %s/run.json", out, out);
-  return fail_usage("a model is missing; accrue %s --help lists them", verb);
+  return fail_usage("%s holds no run to resume: there is no %s/run.json", out, out);
+}
+
+static int unknown_model(const setup *s, const char *name, const char *verb, bool named) {
+  const char *near = suggest_model(name), *preset = model_preset_find(name) ? name : NULL;
+  int least = near ? 0 : 3;
+  char where[RUN_PATH_BYTES + 16] = "";
+  for (int i = 0; model_kinds[i]; i++) {
+    const int d = suggest_distance(name, strlen(name), model_kinds[i]->name);
+    if (d < least) least = d, near = model_kinds[i]->name;
+  }
+  if (!named) snprintf(where, sizeof where, "%s: model: ", s->recorded_path);
+  if (preset)
+    return fail_usage("%sunknown model %s; did you mean %s --preset %s?", where, name,
+                      model_preset_find(name)->kind, preset);
+  if (near) return fail_usage("%sunknown model %s; did you mean %s?", where, name, near);
+  return fail_usage("%sunknown model %s; accrue %s --help lists the models", where, name, verb);
 }
 
 /* The model's name is the first word, or comes from a record. */
@@ -108,23 +136,71 @@ static int choose_kind(setup *s, const char *verb, int *argc, char ***argv) {
   if (status != STATUS_CONTINUE) return status;
   const char *name = named ? (*argv)[0] : json_string_value(json_object_get(s->recorded, "model"));
   if (!name) return lack_model(s, verb, *argc, *argv);
-  if (!(s->kind = find_kind(name)))
-    return fail_usage("unknown model %s; accrue %s --help lists the models", name, verb);
+  if (!(s->kind = find_kind(name))) return unknown_model(s, name, verb, named);
   *argc -= named;
   *argv += named;
   return STATUS_CONTINUE;
 }
 
-/* Takes flags of the record, except those that are given anew. */
-static int restore_flags(setup *s, bool resumes, int argc, char **argv) {
-  if (!resumes && !options_named("config", argc, argv)) return STATUS_CONTINUE;
+static int check_model(const setup *s) {
+  const json_t *value = json_object_get(s->recorded, "model");
+  const char *model = json_string_value(value);
+  if (!value || (model && !strcmp(model, s->kind->name))) return STATUS_CONTINUE;
+  return fail_usage("%s: model is %s, but the command is for %s", s->recorded_path,
+                    model ? model : "not a text", s->kind->name);
+}
+
+/* What says where flags come from is not itself in a file of flags. */
+static int refuse_nested(const setup *s) {
+  static const char *const names[] = {"config", "print-config"};
+  const json_t *flags = json_object_get(s->recorded, "flags");
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (json_object_get(flags ? flags : s->recorded, names[i]))
+      return fail_usage("%s: %s%s belongs on the command line", s->recorded_path,
+                        flags ? "flags." : "", names[i]);
+  return STATUS_CONTINUE;
+}
+
+/* Of a file that people write. The record of a run has the shape itself. */
+static int apply_files_preset(setup *s) {
+  char where[RUN_PATH_BYTES + 32];
+  const json_t *flags = json_object_get(s->recorded, "flags");
+  const char *name = json_string_value(json_object_get(flags ? flags : s->recorded, "preset"));
+  if (!name || options_is_record(s->recorded)) return STATUS_CONTINUE;
+  snprintf(where, sizeof where, "%s: %spreset: ", s->recorded_path, flags ? "flags." : "");
+  return preset_apply(&s->options, s->kind->name, name, where);
+}
+
+/* Flags of a file or a record, but for those that are given anew. */
+static int restore_flags(setup *s, int argc, char **argv) {
+  if (!s->words.resumes && !options_named("config", argc, argv)) return STATUS_CONTINUE;
   int status = s->recorded ? STATUS_CONTINUE : read_record(s, argc, argv);
   if (status != STATUS_CONTINUE || !s->recorded) return status;
-  const char *model = json_string_value(json_object_get(s->recorded, "model"));
-  if (!model || strcmp(model, s->kind->name) != 0)
-    return fail_usage("the run that is recorded is of the model %s, not %s",
-                      model ? model : "of no name", s->kind->name);
-  return options_restore(&s->options, s->recorded, "the run's record", argc, argv);
+  status = check_model(s);
+  if (status == STATUS_CONTINUE) status = refuse_nested(s);
+  if (status == STATUS_CONTINUE && !options_named("preset", argc, argv))
+    status = apply_files_preset(s);
+  const bool of_pilot = !s->words.resumes && !strcmp(s->words.verb, "train");
+  if (status == STATUS_CONTINUE)
+    status = options_restore(&s->options, s->recorded, s->recorded_path, of_pilot, argc, argv);
+  return status;
+}
+
+static int apply_preset(setup *s, int argc, char **argv) {
+  const char *name = options_value("preset", argc, argv);
+  return name ? preset_apply(&s->options, s->kind->name, name, "") : STATUS_CONTINUE;
+}
+
+/* As a file that --config takes. */
+static int print_config(const setup *s, int rows) {
+  json_t *file = json_object();
+  bool good = json_object_set_new(file, "model", json_string(s->kind->name)) == 0 &&
+              options_config(&s->options, rows, "config print-config preset", file);
+  char *text = good ? json_text_short(file, JSON_INDENT(2)) : NULL;
+  if (text) printf("%s\n", text);
+  free(text);
+  json_decref(file);
+  return text ? STATUS_DONE : fail("out of memory");
 }
 
 int setup_parse_words(setup *s, const setup_words *words) {
@@ -141,8 +217,10 @@ int setup_parse_words(setup *s, const setup_words *words) {
   s->options = (options){.command = s->command, .summary = s->summary};
   train_flags_set_defaults(s);
   train_flags_add(s);
+  const int rows = s->options.count;
   if (words->more) words->more(&s->options);
-  status = restore_flags(s, words->resumes, argc, argv);
+  status = restore_flags(s, argc, argv);
+  if (status == STATUS_CONTINUE) status = apply_preset(s, argc, argv);
   if (status == STATUS_CONTINUE) status = options_parse(&s->options, argc, argv);
   if (status == STATUS_CONTINUE) status = train_flags_check(s);
   if (status == STATUS_CONTINUE && s->flags.init) {
@@ -155,6 +233,7 @@ int setup_parse_words(setup *s, const setup_words *words) {
   if (status == STATUS_CONTINUE && strcmp(verb, "plan") != 0) status = refuse_dry(s);
   if (status == STATUS_CONTINUE && strcmp(verb, "verify") != 0)
     status = train_flags_check_gradients(s);
+  if (status == STATUS_CONTINUE && s->flags.print_config) status = print_config(s, rows);
   return status;
 }
 
@@ -295,15 +374,28 @@ static ac_status try_plan(const setup_request *request, ac_plan **plan) {
   return status;
 }
 
-/* Prints the library's message, with the flag that accepts its proposal, and what would need less
- * memory if the plan is too large. */
+/* Whether a batch that a norm keeps whole is all that is in the way. Budgets are looked at by the
+ * offers. */
+static bool norm_is_in_the_way(const setup_request *request, const ac_graph *graph,
+                               ac_status status) {
+  ac_plan_desc desc = setup_describe(request, request->setup);
+  ac_plan *plan = NULL;
+  if (status == AC_ERROR_BUDGET || desc.micro_batch_norm) return false;
+  desc.micro_batch_norm = true;
+  const bool does = ac_plan_create(&plan, graph, request->setup->device, &desc) == AC_OK;
+  ac_plan_free(plan);
+  return does;
+}
+
+/* What the library says, with the flag that would help, and what would need less memory. */
 static int refuse_plan(const setup_request *request, ac_status status) {
   ac_graph *graph = NULL;
   const int failed = fail_setup(status);
-  if (strstr(ac_last_error(), "accept the statistics of micro-batches"))
-    say("--batch-norm micro accepts the statistics of micro-batches");
-  if (status == AC_ERROR_BUDGET && build_graph(request->setup, &graph) == AC_OK)
-    setup_print_offers(request, graph);
+  if (build_graph(request->setup, &graph) == AC_OK) {
+    if (norm_is_in_the_way(request, graph, status))
+      say("--batch-norm micro accepts the statistics of micro-batches");
+    if (status == AC_ERROR_BUDGET) setup_print_offers(request, graph);
+  }
   ac_graph_free(graph);
   return failed;
 }
@@ -376,10 +468,9 @@ static int check_counting(const setup *s) {
                     (long long)info->batch);
 }
 
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+int setup_open(setup *s, const setup_words *words, plan_cache *cache,
                int (*check)(const train_flags *f)) {
-  const setup_words words = {verb, !cache, argc, argv, NULL};
-  int status = setup_parse_words(s, &words);
+  int status = setup_parse_words(s, words);
   s->cache = cache;
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE && check) status = check(&s->flags);

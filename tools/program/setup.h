@@ -8,6 +8,8 @@
 #include "program/model_kind.h"
 #include "program/plan_cache.h"
 #include "program/policy.h"
+#include "program/preset.h"
+#include "program/run_folder.h"
 
 #include <jansson.h>
 
@@ -37,17 +39,18 @@ typedef struct setup {
   int64_t steps; /* updates of the whole run */
   ac_trainer_desc trainer;
   json_t *recorded; /* where flags come from: --config, or the run to resume; NULL: none */
+  char recorded_path[RUN_PATH_BYTES];
 } setup;
 
 /* For `accrue VERB --help`: lists the kinds of model. */
 help_form setup_wants_help(int argc, char **argv);
 int setup_help(const char *verb, help_form form);
 
-/* argv[0] is the model's kind, flags follow; `verb` is the command ("train"). Returns a status of
- * message.h; setup_close is needed in any case. `cache` (may be NULL) lends device and plan, and
- * stores those that it lacks; with a cache, a resumed run reads flags from argv only, not from its
- * record. `check` (may be NULL) decides before data are read whether the flags are accepted. */
-int setup_open(setup *s, const char *verb, int argc, char **argv, plan_cache *cache,
+/* The words begin with the model's kind, flags follow. Returns a status of message.h; setup_close
+ * is needed in any case. `cache` (may be NULL) lends device and plan, and stores
+ * those that it lacks. `check` (may be NULL) decides before data are read whether the flags are
+ * accepted. */
+int setup_open(setup *s, const setup_words *words, plan_cache *cache,
                int (*check)(const train_flags *f));
 
 /* Parses the flags only: nothing is opened. `more` (may be NULL) adds flags of the command's own.

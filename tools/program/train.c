@@ -9,6 +9,7 @@
 #include "program/carry.h"
 #include "program/checkpoint.h"
 #include "program/good_state.h"
+#include "program/hyperparameters.h"
 #include "program/layer_words.h"
 #include "program/metrics.h"
 #include "program/noise_words.h"
@@ -19,6 +20,7 @@
 #include "program/run_owner.h"
 #include "program/run_record.h"
 #include "program/setup.h"
+#include "program/train_json.h"
 #include "program/train_run.h"
 #include "common/text.h"
 
@@ -33,6 +35,13 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+static struct { bool json; } flags;
+
+static void more_flags(options *o) {
+  const option rows[] = {FLAG("json", OPTION_SWITCH, &flags.json)};
+  OPTIONS_ADD(o, rows);
+}
 
 typedef struct run {
   const train_wish *wish;
@@ -60,6 +69,7 @@ typedef struct run {
   int64_t updates;       /* updates that were not skipped */
   int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
+  double loss;           /* of the last update; NAN: there is none yet */
   int save_status;       /* of saving models; STATUS_DONE: the last one is not saved yet */
   int state_status;      /* of the last state */
   int policy_status;     /* of the last window */
@@ -294,6 +304,7 @@ static void on_step(run *r, const ac_fit_event *event) {
         event->step, ac_last_error());
   }
   r->updates += !event->update.skipped;
+  if (!event->update.skipped) r->loss = event->update.loss;
   r->window_seconds = event->seconds;
   on_growth(r, event);
   const int64_t every = r->setup.flags.noise_layers;
@@ -428,6 +439,9 @@ static int open_metrics(run *r) {
   char *settings = options_settings(&r->setup.options);
   if (settings) tensorboard_text(r->metrics.tensorboard, "settings", settings);
   free(settings);
+  json_t *table = hyperparameters(r->record.root, ac_plan_get_info(r->setup.plan));
+  tensorboard_settings(r->metrics.tensorboard, table, json_object_get(r->record.root, "given"));
+  json_decref(table);
   return status;
 }
 
@@ -691,14 +705,20 @@ static bool is_out_of_tokens(const run *r) {
   return r->result.paused && most && r->result.samples >= most;
 }
 
+static const char *outcome_of(const run *r) {
+  const ac_fit_result *fit = &r->result;
+  return r->diverged           ? "diverged"
+         : fit->stopped        ? "stopped"
+         : is_out_of_tokens(r) ? "out of tokens"
+         : fit->paused         ? "paused"
+         : fit->ended_early    ? "out of patience"
+                               : "done";
+}
+
 /* The outcome in one line on stdout. */
 static void print_result(const run *r) {
   const ac_fit_result *fit = &r->result;
-  const char *end = fit->stopped          ? "stopped"
-                    : is_out_of_tokens(r) ? "out of tokens"
-                    : fit->paused         ? "paused"
-                    : fit->ended_early    ? "out of patience"
-                                          : "done";
+  const char *end = outcome_of(r);
   printf("%s after %s update%s", end, text_count(fit->updates).text, fit->updates == 1 ? "" : "s");
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
@@ -740,9 +760,32 @@ static int finish(run *r) {
   if (status == STATUS_CONTINUE) status = leave_best(r);
   if (status == STATUS_CONTINUE) remove_replaced(r);
   metrics_finish(&r->metrics, &end);
-  if (status == STATUS_CONTINUE && !is_quiet(r)) print_result(r);
+  if (status != STATUS_CONTINUE) r->save_status = status;
+  if (status == STATUS_CONTINUE && !is_quiet(r) && !flags.json) print_result(r);
   if (status == STATUS_CONTINUE) status = r->state_status;
   return status == STATUS_CONTINUE ? r->policy_status : status;
+}
+
+/* Of a run that has begun to train. What could not be saved, or anything else that failed, makes
+ * it "failed". */
+static int put_json(const run *r, int status) {
+  char state[RUN_PATH_BYTES], weights[RUN_PATH_BYTES];
+  const bool saved = r->updates && r->save_status == STATUS_CONTINUE && !r->diverged;
+  run_folder_state(&r->folder, r->checkpoint.saved_step, state);
+  run_folder_path(&r->folder, "model.safetensors", weights);
+  const bool failed = status != STATUS_DONE && !r->diverged;
+  const train_end end = {.setup = &r->setup,
+                         .fit = &r->result,
+                         .outcome = failed ? "failed" : outcome_of(r),
+                         .folder = r->folder.path,
+                         .run = run_record_id(&r->record),
+                         .weights = saved ? weights : NULL,
+                         .state = r->checkpoint.saved_step >= 0 ? state : NULL,
+                         .step = r->step,
+                         .loss = r->loss,
+                         .seconds = progress_clock() - r->began};
+  const int put = train_json_put(&end);
+  return status == STATUS_DONE && put != STATUS_CONTINUE ? put : status;
 }
 
 int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
@@ -751,9 +794,12 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .state_status = STATUS_CONTINUE,
            .policy_status = STATUS_CONTINUE,
            .window_seconds = INFINITY,
+           .loss = NAN,
            .lost_best = INFINITY,
            .folder = {.lock = -1}};
-  int status = setup_open(&r.setup, "train", argc, argv, wish->cache, run_owner_check);
+  flags.json = false;
+  const setup_words words = {"train", !wish->cache, argc, argv, wish->cache ? NULL : more_flags};
+  int status = setup_open(&r.setup, &words, wish->cache, run_owner_check);
   /* Ctrl-C may end the reader of a pipe first: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
@@ -763,6 +809,7 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
+  if (flags.json && r.began > 0) status = put_json(&r, status);
   const bool stopped = r.result.stopped || r.result.paused;
   const bool whole = status == STATUS_DONE && r.trainer && !stopped;
   if (r.record.written || whole)

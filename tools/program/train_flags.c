@@ -90,6 +90,7 @@ static void add_state(train_flags *f, options *o) {
       FLAG("keep-best", OPTION_SWITCH, &f->keep_best),
       FLAG("grace", OPTION_REAL, &f->grace),
       FLAG("config", OPTION_TEXT, &f->config),
+      FLAG("print-config", OPTION_SWITCH, &f->print_config),
   };
   OPTIONS_ADD(o, rows);
 }
@@ -107,6 +108,8 @@ void train_flags_add(setup *s) {
   options *o = &s->options;
   train_flags *f = &s->flags;
   s->kind->add_options(s->model, o);
+  const option preset[] = {FLAG("preset", OPTION_TEXT, &f->preset)};
+  OPTIONS_ADD(o, preset);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, o);
   add_training(f, o);
   storage_add_options(&f->storage, o);

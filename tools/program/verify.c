@@ -9,7 +9,7 @@
 #include "common/message.h"
 #include "program/setup.h"
 #include "common/text.h"
-#include "program/verify_judge.h"
+#include "program/verify_json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,10 +24,14 @@ enum { PIECE = 1 << 16, DRAWS = 4 };
  */
 enum { LEAST_ROUNDED = 4096 };
 
-static struct { int64_t updates; } flags;
+static struct {
+  int64_t updates;
+  bool json;
+} flags;
 
 static void more_flags(options *o) {
-  const option rows[] = {FLAG("updates", OPTION_INTEGER, &flags.updates)};
+  const option rows[] = {FLAG("updates", OPTION_INTEGER, &flags.updates),
+                         FLAG("json", OPTION_SWITCH, &flags.json)};
   OPTIONS_ADD(o, rows);
 }
 
@@ -367,6 +371,7 @@ static int make_plan(setup *s, void (*change)(ac_plan_desc *desc), const char *n
   int status = setup_plan(s, change, plan);
   if (status != STATUS_CONTINUE) return status;
   const ac_plan_info *info = ac_plan_get_info(*plan);
+  if (flags.json) return STATUS_CONTINUE;
   printf("%-8s %" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again, %s\n", name,
          info->accumulation_steps, info->micro_batch, info->recomputed_ops,
          text_bytes(info->bytes.total).text);
@@ -383,6 +388,13 @@ static bool allocate_blocks(verification *v) {
   return true;
 }
 
+static void print_text(const verification *v, const verify_end *end) {
+  verify_print(&v->layout, &v->record, &v->planned, ac_plan_get_info(v->plan)->precision,
+               end->spread);
+  print_coupled(v->plan);
+  verify_print_verdict(&v->layout, &end->verdict);
+}
+
 /* If the plain tolerances do not explain a difference, measures how far rounding reaches in this
  * network. */
 static int judge(verification *v) {
@@ -394,9 +406,16 @@ static int judge(verification *v) {
     if (status != STATUS_CONTINUE) return status;
   }
   if (spread) verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, spread);
-  verify_print(&v->layout, &v->record, &v->planned, precision, spread);
-  print_coupled(v->plan);
-  verify_print_verdict(&v->layout, &verdict);
+  const verify_end end = {.whole = v->whole_plan,
+                          .planned = v->plan,
+                          .layout = &v->layout,
+                          .record = &v->record,
+                          .distances = &v->planned,
+                          .spread = spread,
+                          .verdict = verdict};
+  const int put = flags.json ? verify_json_put(&end) : STATUS_CONTINUE;
+  if (!flags.json) print_text(v, &end);
+  if (put != STATUS_CONTINUE) return put;
   return verdict_same(&verdict) ? STATUS_DONE : STATUS_FAILED;
 }
 
@@ -416,6 +435,8 @@ int verify_main(int argc, char **argv) {
   const help_form help = setup_wants_help(argc, argv);
   if (help) return setup_help("verify", help);
   flags.updates = 3;
+  flags.json = false;
+  setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each line at once */
   setup s;
   int status = setup_open_model(&s, "verify", argc, argv, more_flags);
   if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");

@@ -182,6 +182,35 @@ static bool explained(const layout *l, const record *r, const distances *d, ac_p
          median(d->share + i, r->windows, l->parameters) <= share;
 }
 
+gradient_row verify_gradient(const layout *l, const record *r, const distances *d,
+                             ac_precision precision, const spread *s, int i) {
+  gradient_row row = {.allowed = gradient_tolerance, .allowed_share = noise_tolerance};
+  if (s) {
+    row.allowed = granted(row.allowed, s->gradient[i], excuse[precision].gradient);
+    row.allowed_share = granted(row.allowed_share, s->share[i], excuse[precision].noise);
+  }
+  row.difference = median(d->gradient + i, r->windows, l->parameters);
+  row.unexplained = median(d->unexplained + i, r->windows, l->parameters);
+  row.share = median(d->share + i, r->windows, l->parameters);
+  row.same = explained(l, r, d, precision, s, i);
+  return row;
+}
+
+window_row verify_windows(const record *r, const distances *d, ac_precision precision,
+                          const spread *s) {
+  window_row row = {.allowed_weight = weight_tolerance,
+                    .allowed_loss = loss_tolerance,
+                    .allowed_updates = moved_tolerance};
+  if (s) row.allowed_loss = granted(loss_tolerance, s->loss, excuse[precision].loss);
+  for (int64_t u = 0; u < r->windows; u++) {
+    const ac_update *whole = &r->updates[u], *other = &d->updates[u];
+    row.weight = fmax(row.weight, fabs(other->weight - whole->weight) / whole->weight);
+    row.loss = fmax(row.loss, loss_distance(whole->loss, other->loss));
+    row.updates = fmax(row.updates, d->moved[u]);
+  }
+  return row;
+}
+
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
                      const spread *s) {
   verdict v = {0};

@@ -60,6 +60,26 @@ static inline bool verdict_same(const verdict *v) {
 /* `s` NULL: not known. */
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
                      const spread *s);
+/* What one gradient's verdict rests on: medians over the windows, and what is allowed of them. A
+ * difference within either is explained, unless one window alone is far beyond both. */
+typedef struct gradient_row {
+  double difference; /* of its own norm, as measured */
+  double unexplained, allowed;
+  double share, allowed_share; /* of the norm of all gradients */
+  bool same;
+} gradient_row;
+gradient_row verify_gradient(const layout *l, const record *r, const distances *d,
+                             ac_precision precision, const spread *s, int i);
+
+/* What else is compared: the largest difference in any window, and what is allowed. */
+typedef struct window_row {
+  double weight, allowed_weight; /* of the window's weight itself */
+  double loss, allowed_loss;
+  double updates, allowed_updates; /* of how far an update moved the weights */
+} window_row;
+window_row verify_windows(const record *r, const distances *d, ac_precision precision,
+                          const spread *s);
+
 void verify_print(const layout *l, const record *r, const distances *d, ac_precision precision,
                   const spread *s);
 void verify_print_verdict(const layout *l, const verdict *v);

@@ -4,6 +4,7 @@
 #include "common/message.h"
 #include "tensorboard/event_file.h"
 #include "tensorboard/histogram.h"
+#include "tensorboard/plugins.h"
 
 #include <errno.h>
 #include <event.pb-c.h> /* made of event.proto */
@@ -77,6 +78,48 @@ static void add_text(tensorboard *t, int64_t step, const char *tag, const char *
   value.value_case = TB__SUMMARY__VALUE__VALUE_TENSOR;
   value.tensor = &tensor;
   add_value(t, step, &value);
+}
+
+/* A message of a plugin, which is freed; `in_tensor`: as a text, and not beside the tag. */
+static void add_plugin(tensorboard *t, const char *tag, const char *name, plugin_content content,
+                       bool in_tensor) {
+  Tb__SummaryMetadata__PluginData plugin = TB__SUMMARY_METADATA__PLUGIN_DATA__INIT;
+  Tb__SummaryMetadata metadata = TB__SUMMARY_METADATA__INIT;
+  Tb__Tensor tensor = TB__TENSOR__INIT;
+  Tb__Summary__Value value = TB__SUMMARY__VALUE__INIT;
+  ProtobufCBinaryData bytes = {content.bytes, content.data};
+  if (!content.data && !t->file.error) t->file.error = ENOMEM;
+  if (!content.data) return;
+  plugin.plugin_name = (char *)name;
+  metadata.plugin_data = &plugin;
+  value.tag = (char *)tag;
+  value.metadata = &metadata;
+  if (in_tensor) {
+    tensor.dtype = TB__TENSOR__DATA_TYPE__STRING;
+    tensor.n_string_val = 1;
+    tensor.string_val = &bytes;
+    value.value_case = TB__SUMMARY__VALUE__VALUE_TENSOR;
+    value.tensor = &tensor;
+  } else plugin.content = bytes;
+  add_value(t, 0, &value);
+  free(content.data);
+}
+
+void tensorboard_settings(tensorboard *t, const json_t *settings, const json_t *given) {
+  if (!t) return;
+  const double now = wall_time();
+  add_plugin(t, "_hparams_/experiment", "hparams", plugin_experiment(settings, given, now), false);
+  add_plugin(t, "_hparams_/session_start_info", "hparams", plugin_session_start(settings, now),
+             false);
+  add_plugin(t, "custom_scalars__config__", "custom_scalars", plugin_layout(), true);
+  event_file_flush(&t->file);
+}
+
+void tensorboard_end(tensorboard *t, bool success) {
+  if (!t) return;
+  add_plugin(t, "_hparams_/session_end_info", "hparams", plugin_session_end(success, wall_time()),
+             false);
+  event_file_flush(&t->file);
 }
 
 void tensorboard_text(tensorboard *t, const char *tag, const char *text) {

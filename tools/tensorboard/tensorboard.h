@@ -36,6 +36,13 @@ void tensorboard_line(tensorboard *t, const json_t *line);
 /* Markdown. */
 void tensorboard_text(tensorboard *t, const char *tag, const char *text);
 
+/* What the run is set to: numbers, texts and booleans by name, for the table of hyperparameters,
+ * and the names of those that were given. Also which curves belong together. Once for each file. */
+void tensorboard_settings(tensorboard *t, const json_t *settings, const json_t *given);
+
+/* The run has ended, with success or stopped. */
+void tensorboard_end(tensorboard *t, bool success);
+
 /* An ac_decide; `user` is a `tensorboard`. Writes histograms when it is time to. */
 void tensorboard_decide(void *user, ac_trainer *trainer, ac_decision *decision);
 

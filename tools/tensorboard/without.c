@@ -26,6 +26,14 @@ void tensorboard_text(tensorboard *t, const char *tag, const char *text) {
   (void)t, (void)tag, (void)text;
 }
 
+void tensorboard_settings(tensorboard *t, const json_t *settings, const json_t *given) {
+  (void)t, (void)settings, (void)given;
+}
+
+void tensorboard_end(tensorboard *t, bool success) {
+  (void)t, (void)success;
+}
+
 void tensorboard_decide(void *user, ac_trainer *trainer, ac_decision *decision) {
   (void)user, (void)trainer, (void)decision;
 }

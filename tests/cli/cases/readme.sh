@@ -1,8 +1,11 @@
 # The commands of the README and of docs/start, exactly as written there.
 
-# page_commands FILE: the lines of its indented blocks without their comments, and the commands within its sentences.
+# page_commands FILE: the lines of its indented blocks without their comments, the commands of its consoles, and those within its
+# sentences.
 page_commands() {
-  awk '/^```/ { fenced = !fenced } !fenced && /^    [^ ]/ { sub(/^ +/, ""); sub(/ +# .*/, ""); print }' "$1"
+  awk '/^```/ { fenced = !fenced }
+    fenced && /^\$ accrue train / { print substr($0, 3) }
+    !fenced && /^    [^ ]/ { sub(/^ +/, ""); sub(/ +# .*/, ""); print }' "$1"
   awk '/^```/ { fenced = !fenced; next } !fenced && !/^    /' "$1" | tr '\n' ' ' |
     grep -oE '`(accrue|cmake|tools/[a-z0-9-]+\.sh) [^`]*`' | tr -d '`' || true
 }
@@ -20,11 +23,11 @@ run_page() {
       [[ -x $source/$line ]] || die "$1 names $line"
       continue # by hand: they install packages, build and test
       ;;
-    'apt-get install '* | 'cmake --preset release && cmake --build --preset release' | 'cmake --install build/release --prefix DIR')
+    'apt-get install '* | 'cmake '*)
       continue # configure.sh and install.sh
       ;;
     'cc '* | './first_model mnist') continue ;; # tests/cli/readme.sh
-    'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '*) ;;
+    'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '* | 'accrue init '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
     'accrue pilot mlp '*) more='--epochs 1 --hidden 8' ;;

@@ -437,37 +437,37 @@ case_hostile_record() {
     refuse 2 "$1" train gpt --config edited.json --data text --metrics m
   }
   for edit in 'batch 0' 'batch 1.5' 'batch "6"' 'batch null' 'batch [6]' 'lr -1' 'lr "0.1"' 'min-lr -0.5' 'dropout 1' \
-    'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'schedule "square"' 'schedule 1' 'schedule null' \
+    'warmup -2' 'seed -1' 'keep 1001' 'threads -1' 'memory -1' 'memory 0.5' 'memory "5 parsecs"' 'schedule "square"' 'schedule 1' 'schedule null' \
     'keep-best 1' 'keep-best null' 'device null' 'init true' 'group 5' 'group null'; do
-    bad "the run's record has a wrong value for --${edit%% *}" "${edit%% *}" "${edit#* }"
+    bad "edited.json: flags.${edit%% *}: " "${edit%% *}" "${edit#* }"
   done
-  bad 'is not a record of a run: too big integer' batch 99999999999999999999
-  bad 'is not a record of a run: real number overflow' lr 1e999
+  bad 'is not a configuration or a record of a run: line ' batch 99999999999999999999
+  bad 'real number overflow' lr 1e999
   bad '--micro-batch 7 is larger than the batch of 6' micro-batch 7
   bad '--min-lr 5 is larger than the learning rate' min-lr 5
   bad '--warmup 9 is longer than the run' warmup 9
   sed 's/"batch":/"bath":/' $record >edited.json
-  refuse 2 "the run's record has the unknown flag --bath" train --config edited.json
+  refuse 2 "edited.json: flags.bath is not a flag of accrue train gpt; did you mean batch?" train --config edited.json
   sed 's/"model": "gpt"/"model": "mlp"/' $record >edited.json
-  refuse 2 'is of the model mlp, not gpt' train gpt --config edited.json
+  refuse 2 'edited.json: model is mlp, but the command is for gpt' train gpt --config edited.json
   sed 's/"model": "gpt"/"model": "tree"/' $record >edited.json
   refuse 2 'unknown model tree' train --config edited.json
 
   local text
   for text in '' '{' '[]' '5' 'null' '{"model": "gpt", "model": "gpt"}' '{"model": "gp' $'{"model": "\xff"}' '{} {}'; do
     printf '%s' "$text" >edited.json
-    refuse 2 'edited.json is not a record of a run: ' train gpt --config edited.json
+    refuse 2 'edited.json is not a configuration or a record of a run: ' train gpt --config edited.json
     ! grep -q ': $' refuse.err || die "no reason: $(cat refuse.err)"
     cp edited.json model/run.json
-    refuse 2 'model/run.json is not a record of a run: ' train gpt --data text --out model --resume
+    refuse 2 'model/run.json is not a configuration or a record of a run: ' train gpt --data text --out model --resume
   done
-  for text in '{"model": "gpt"}' '{"model": "gpt", "flags": []}' '{"model": "gpt", "flags": null}'; do
+  for text in '{"model": "gpt", "flags": []}' '{"model": "gpt", "flags": null}' '{"model": "gpt", "id": "1"}'; do
     echo "$text" >edited.json
-    refuse 2 "the run's record holds no flags" train --config edited.json
+    refuse 2 'edited.json: flags must be an object' train --config edited.json
   done
   echo '{"flags": {}}' >edited.json
   refuse 2 'a model is missing' train --config edited.json
-  refuse 2 'is of the model of no name' train gpt --config edited.json
+  refuse 2 '--data is missing' train gpt --config edited.json
   refuse 1 'nowhere.json' train gpt --config nowhere.json
   [[ $(echo *) == 'edited.json model refuse.err refuse.out run.err text' ]] || die "files that remain: $(echo *)"
 }
@@ -531,7 +531,7 @@ TABLE
   fails 1 'the run to resume has the seed [0-9]*, not 88' train gpt --steps 5 --resume --out model --seed 88
   fails 1 'cannot write the metrics to none/m' train gpt --steps 5 --resume --out model --metrics none/m
   diff -r before model || die "a run that was refused has changed the folder"
-  refuse 2 'is of the model gpt, not mlp' train mlp --resume --out model
+  refuse 2 'model/run.json: model is gpt, but the command is for mlp' train mlp --resume --out model
   train --steps 3 --resume --out model --dropout 0.1 --lr 0.5 >/dev/null # what may change
   said 'going on after step 2'
 }

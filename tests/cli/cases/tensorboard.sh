@@ -8,6 +8,17 @@ case_tensorboard() {
   "$EVENTS" compare runs/a m1 3 >settings
   grep -qE '^ +--steps +7$' settings || die "the settings lack --steps: $(cat settings)"
   grep -qE '^ +--min-lr +lr / 10; 0 of' settings || die "the settings lack --min-lr: $(cat settings)"
+  # The table of hyperparameters, with those that were given shown at once, and the layout with losses first.
+  local line
+  for line in 'hparam model gpt' 'hparam steps 7 *' 'hparam lr 0.001' 'hparam batch 6 *' 'metric validation/loss' \
+    'metric validation/accuracy' 'end 1'; do
+    grep -qxF "$line" settings || die "no '$line': $(cat settings)"
+  done
+  ! grep -qE '^hparam (out|metrics|tensorboard|keep|device|data) ' settings || die "more than settings: $(cat settings)"
+  [[ $(grep -m1 '^chart' settings) == 'chart Loss: loss ^train/loss$ ^validation/loss$ ^average/loss$' ]] || die "$(grep chart settings)"
+  for line in $(sed -n 's/^chart [^^]*//p' settings | tr -d '^$' | grep -v '^average'); do
+    [[ $line == average/* ]] || grep -q "\"${line#*/}\":" m1 || die "the layout has $line, which no run has"
+  done
   # A reader changes nothing.
   "$METRICS" compare 0 m m1
   cmp plain/model.safetensors model/model.safetensors

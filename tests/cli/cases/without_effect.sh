@@ -127,6 +127,9 @@ resnet read-ahead 32 | --memory 480KiB
 * max-tokens 1G
 * policy none.json
 * config recorded.json
+* print-config
+* preset nothing
+* names
 * tensorboard events
 * noise-scale on
 * noise-layers 1
@@ -163,6 +166,7 @@ changes() {
   local given beside device=cpu
   [[ $1 != plan ]] || device=dry
   flag_given "$2" "$3"
+  [[ $1$3 != plangroup ]] || beside+=(--names)
   local flags=("$1" "$2" "${base[@]}" --device $device "${beside[@]}")
   outcome with "${flags[@]}" "--$3" "${given[@]}"
   if [[ ${without_flags:-} != "${flags[*]}" ]]; then # most flags are given with the same others
