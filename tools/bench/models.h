@@ -1,4 +1,4 @@
-/* The models whose ops and updates `accrue bench` measures. A model is one line of the table
+/* Models: `accrue bench` measures their ops and updates. A model is one line of the table
  * in models.c; what is not there for its ops alone has the shape of a preset (models/presets.h). */
 #ifndef TOOLS_BENCH_MODELS_H
 #define TOOLS_BENCH_MODELS_H
