@@ -127,7 +127,7 @@ void flag_text_put_roff(FILE *out, const char *text, const char *next) {
   for (char *block; (block = next_block(&text, &kind)); free(block), before = kind) {
     if (kind == PARAGRAPH && before != NOTHING) fprintf(out, "%s\n", next);
     if (kind == ITEM) fputs(".RS\n.IP \\(bu 2\n", out);
-    if (kind == CODE) fputs(".PP\n.RS\n.nf\n" + (strcmp(next, ".PP") ? 4 : 0), out);
+    if (kind == CODE) fputs(strcmp(next, ".PP") ? ".RS\n.nf\n" : ".PP\n.RS\n.nf\n", out);
     roff_put(out, block);
     if (kind != CODE) fputc('\n', out);
     if (kind == CODE) fputs(".fi\n", out);

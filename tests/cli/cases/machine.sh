@@ -52,7 +52,7 @@ case_auto_device() {
   [[ $device == cpu || $device == opencl:* ]] || die "--auto says '$device'"
   run devices --json >list
   if grep -q '"gpu": true' list; then [[ $device == opencl:* ]]; else [[ $device == cpu ]]; fi || die "$device of $(<list)"
-  refuse 2 '--json and --auto contradict' devices --json --auto
+  refuse 2 '--auto and --json contradict' devices --json --auto
   [[ $device == cpu && $opencl != 0 ]] || exit 77
 
   local brief=(train gpt --data text "${small[@]}" --steps 5)

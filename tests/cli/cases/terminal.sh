@@ -65,7 +65,7 @@ case_words() {
   refuse 2 'unexpected argument more; accrue train gpt takes flags only' train gpt --data text more
   refuse 2 'has no such flag for a grid; did you mean lr?' pilot gpt "${data[@]}" --grid learning-rate=1,2
   refuse 2 'what to measure is missing' bench --quick
-  refuse 2 '--help json: there is no such group or flag' train gpt --help=json
+  refuse 2 '--help yaml: there is no such group or flag' train gpt --help=yaml
   refuse 2 '--help=json is unknown: use --help' --help=json
   local words
   for words in help 'help train gpt' version; do
