@@ -105,7 +105,7 @@ const char *pilot_cell_name(const pilot *p, int cell, char *text, size_t size) {
 }
 
 /* One in `halving` cells of a rung goes on to the next rung, which has `halving` times as many
- * steps; the last rung is the end of the run. Rungs of less than one step are left out. */
+ * updates; the last rung is the end of the run. Rungs of less than one update are left out. */
 static void make_rungs(pilot *p) {
   int64_t steps = p->setup.flags.steps, backwards[PILOT_MOST_RUNGS];
   p->rungs = 1;
