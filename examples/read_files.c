@@ -55,14 +55,14 @@ static bool takes(void *user, const char *path, bool is_folder) {
   return is_folder || (end && strcmp(end, ".txt") == 0);
 }
 
-/* The first fold of three validates, and no window reaches from one range into another. */
+/* The first fold of three validates, and no span reaches from one range into another. */
 static ac_status texts(void) {
   ac_tokens *text = NULL, *bytes = NULL, *tokens = NULL;
   ac_dataset *train = NULL, *validation = NULL;
   ac_status status = ac_tokens_from_text_where(&text, folder, 0, takes, NULL);
   if (status == AC_OK) status = ac_dataset_fold_tokens(&train, &validation, text, 1, 3, 4);
   if (status == AC_OK)
-    printf("texts: %lld bytes; windows of 4: %lld train, %lld validate\n",
+    printf("texts: %lld bytes; spans of 4: %lld train, %lld validate\n",
            (long long)ac_tokens_count(text), (long long)ac_dataset_count(train),
            (long long)ac_dataset_count(validation));
   if (status == AC_OK) status = ac_tokens_from_bytes(&bytes, folder, 100, NULL, NULL);

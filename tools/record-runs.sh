@@ -6,8 +6,8 @@
 #
 # DATA is a folder with tinyshakespeare.txt (any text) and MNIST's t10k files. FOLDER keeps the calibration of devices between
 # the two, since plans under a budget follow from it. A line is a run: model, optimizer, precision, recomputation or
-# budget, device; the plan's micro-batch, steps run again and bytes; a hash of the losses and gradient norms of all
-# steps and of the validation; a hash of the model's bytes.
+# budget, device; the plan's micro-batch, ops run again and bytes; a hash of the losses and gradient norms of all
+# updates and of the validation; a hash of the model's bytes.
 set -euo pipefail
 (($# == 3)) || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 program=$(realpath "$1") data=$(realpath "$2") folder=$3
@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 
 hash() { sha256sum | cut -c 1-16; }
 
-# run NAME FLAGS...: of a training of a few steps.
+# run NAME FLAGS...: of a training of a few updates.
 run() {
   local name=$1 metrics="$work/metrics.jsonl"
   shift

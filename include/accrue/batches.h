@@ -16,7 +16,7 @@ extern "C" {
 
 /** The unit in which the beginning of a stage is counted. */
 typedef enum ac_batch_unit {
-  AC_BATCH_FROM_STEP = 0, /**< Windows before it, skipped ones included, as in ac_fit_result. */
+  AC_BATCH_FROM_STEP = 0, /**< Updates before it, skipped ones included: ac_fit_result.steps. */
   AC_BATCH_FROM_EPOCH,    /**< Epochs before the one in which a window begins. */
   AC_BATCH_FROM_SAMPLE    /**< Samples of the windows before it. */
 } ac_batch_unit;

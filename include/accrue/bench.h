@@ -5,7 +5,7 @@
  * How it measures: a sample is a number of runs that are queued one after another and then waited
  * for. Its time is divided by that number. The result is the median of the samples. The runs of an
  * op use several copies of its operands in turn. Together the copies are larger than a cache, so
- * each run finds its operands in memory, as in a training step of a model that is larger than the
+ * each run finds its operands in memory, as in an update of a model that is larger than the
  * cache. If the copies of an op do not fill a cache, the op is marked `cached`.
  *
  * May still change. */

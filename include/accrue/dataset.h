@@ -152,10 +152,10 @@ AC_API int64_t ac_tokens_count(const ac_tokens *tokens);
 AC_API ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens,
                                         int64_t begin, int64_t end, int64_t context, bool jitter);
 
-/** Cross-validation on a sequence of tokens. Neighbours in a sequence are alike, so a fold is one
- * contiguous range. Fold `fold` of 1 to `folds` validates, without jitter. The ranges on both sides
- * train, with jitter. No span crosses from one range into another, so no token is used for both.
- * The lengths of the folds differ by at most one token.
+/** K-fold cross-validation on a sequence of tokens. Neighbours in a sequence are alike, so a fold
+ * is one contiguous range. Fold `fold` of 1 to `folds` validates, without jitter. The ranges on
+ * both sides train, with jitter. No span crosses from one range into another, so no token is used
+ * for both. The lengths of the folds differ by at most one token.
  *
  * Fails with AC_ERROR_ARGUMENT like ac_dataset_fold. Fails as well if a fold is shorter than
  * context + 1, or if the longer one of the two ranges next to it is. */
@@ -223,10 +223,10 @@ AC_API ac_status ac_dataset_cifar100_folder(ac_dataset **train, ac_dataset **val
 AC_API ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begin,
                                   int64_t end);
 
-/** Cross-validation: fold `fold` of 1 to `folds` validates, and the others train. The folds are a
- * fixed split of the shuffled samples, the same in every run. Their sizes differ by at most one.
- * `whole` must outlive both datasets. Fails with AC_ERROR_ARGUMENT on fewer than two folds, on a
- * fold that does not exist, and on more folds than samples. */
+/** K-fold cross-validation: fold `fold` of 1 to `folds` validates, and the others train. The folds
+ * are a fixed split of the shuffled samples, the same in every run. Their sizes differ by at most
+ * one. `whole` must outlive both datasets. Fails with AC_ERROR_ARGUMENT on fewer than two folds, on
+ * a fold that does not exist, and on more folds than samples. */
 AC_API ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_dataset *whole,
                                  int64_t fold, int64_t folds);
 

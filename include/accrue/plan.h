@@ -94,8 +94,8 @@ typedef enum ac_state_space {
   AC_STATE_ON_HOST    /**< In host memory. */
 } ac_state_space;
 
-/** How optimizer state is stored. The step itself is f32, and rounding is to nearest, so the same
- * seed still gives the same bits. Results differ between the two. May still change. */
+/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
+ * same seed still gives the same bits. Results differ between the two. May still change. */
 typedef enum ac_optimizer_state {
   AC_STATE_F32 = 0, /**< In f32. */
   /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
@@ -157,9 +157,9 @@ typedef enum ac_weights {
   AC_WEIGHTS_F32 = 0, /**< In f32. */
   /** In bf16 only, without an original in f32. Needs AC_PRECISION_BF16; not for
    * AC_OPTIMIZER_CALLBACK. An update is computed in f32, with weight decay, and rounded at random
-   * with the right average (stochastic rounding). So steps far below a weight's last bit are not
-   * lost: they are taken now and then. The random numbers are Philox's, from seed, name, update and
-   * element, so the same seed gives the same bits. */
+   * with the right average (stochastic rounding). So updates far below a weight's last bit are
+   * not lost: they are made now and then. The random numbers are Philox's, from seed, name, update
+   * and element, so the same seed gives the same bits. */
   AC_WEIGHTS_BF16
 } ac_weights;
 

@@ -40,7 +40,7 @@ typedef enum ac_schedule_kind {
    * total, decay, anneal. */
   AC_SCHEDULE_STABLE_DECAY,
   /** lr sqrt((warmup + 1) / (u + 1)) at update u; arXiv 1706.03762. This is Noam's schedule with a
-   * warm-up of warmup + 1 steps and its peak at lr. */
+   * warm-up of warmup + 1 updates and its peak at lr. */
   AC_SCHEDULE_INVERSE_SQRT,
   /** lr gamma^n after validation has stopped improving n times [ReduceLROnPlateau]. Uses: gamma,
    * patience, cooldown, threshold. */

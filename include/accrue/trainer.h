@@ -33,10 +33,11 @@ extern "C" {
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/** How long Muon's steps are. Its update X of a matrix [out, in] has singular values of about one.
+/** How large Muon's updates are. Its update X of a matrix [out, in] has singular values of about
+ * one.
  */
 typedef enum ac_muon_scale {
-  /** 0.2 sqrt(max(out, in)) X, as long as AdamW's steps (arXiv 2502.16982). AdamW's rates and
+  /** 0.2 sqrt(max(out, in)) X, as large as AdamW's updates (arXiv 2502.16982). AdamW's rates and
    * weight decay suit both. */
   AC_MUON_MATCH_ADAMW = 0,
   AC_MUON_ORIGINAL /**< sqrt(max(1, out / in)) X, as its author does; the rate is about 0.02. */
@@ -49,9 +50,9 @@ typedef enum ac_muon_scale {
  * dimension by the rest.
  *
  * Adafactor (arXiv 1804.04235) is PyTorch's, with its constants and without momentum: t^-0.8 for
- * the decay of its second moments; updates clipped at a root mean square of 1; a step relative to
- * the root mean square of the parameter, at least 1e-3; and a rate of at most 1 / sqrt(t) at update
- * t. In a tensor of higher rank the first dimension is rows, and the rest is columns. */
+ * the decay of its second moments; updates clipped at a root mean square of 1; an update relative
+ * to the root mean square of the parameter, at least 1e-3; and a rate of at most 1 / sqrt(t) at
+ * update t. In a tensor of higher rank the first dimension is rows, and the rest is columns. */
 typedef struct ac_optimizer_desc {
   /** AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9. Lion, arXiv 2302.06675:
    * 0.9. */
@@ -62,7 +63,7 @@ typedef struct ac_optimizer_desc {
   double momentum;       /**< SGD as in PyTorch, no dampening: default 0.9. Muon: 0.95. */
   bool nesterov;         /**< Nesterov's momentum for SGD. */
   bool muon_no_nesterov; /**< Muon without Nesterov's momentum. */
-  ac_muon_scale muon_scale; /**< How long Muon's steps are. */
+  ac_muon_scale muon_scale; /**< How large Muon's updates are. */
   /** Learning rate of parameters that Muon leaves to AdamW, as a part of the schedule's rate.
    * Default 1; with AC_MUON_ORIGINAL 0.015. */
   double adamw_rate;
@@ -488,8 +489,8 @@ AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state,
 
 /** Sets how many updates were made so far (ac_progress.updates). The learning rate of the next
  * update, its random numbers, and the bias correction of AdamW and Adam-mini depend on it. So set
- * it if you set moments of another run. Otherwise they are corrected as in a first update, and the
- * step is far too large or too small.
+ * it if you set moments of another run. Otherwise they are corrected as in a first update, which is
+ * far too large or too small.
  *
  * If no update was made before, averages (ac_plan_desc.average) begin as copies of the parameters;
  * so set parameters first. AC_ERROR_ARGUMENT: below 0, or above INT64_MAX / 2. AC_ERROR_STATE with
@@ -552,7 +553,7 @@ AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
  * change. */
 typedef struct ac_progress {
   int64_t updates;        /**< Updates made, those of ac_trainer_update included. */
-  int64_t steps;          /**< As in ac_fit_result. */
+  int64_t steps;          /**< As in ac_fit_result: updates, skipped ones included. */
   int64_t skipped;        /**< As in ac_fit_result. */
   int64_t samples;        /**< As in ac_fit_result. */
   int64_t epoch;          /**< Epoch of the window that comes next, or is in progress. */
@@ -562,8 +563,8 @@ typedef struct ac_progress {
 /** How far ac_fit has come. May still change. */
 AC_API ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress);
 
-/** The schedule of batches so far, if batches grow (ac_batch_growth), in rows by steps. *count is 0
- * for other runs. May still change. */
+/** The schedule of batches so far, if batches grow (ac_batch_growth), in rows by updates. *count is
+ * 0 for other runs. May still change. */
 AC_API ac_status ac_trainer_get_growth(const ac_trainer *trainer,
                                        ac_batch_stage stages[AC_MAX_BATCH_STAGES], int *count);
 
@@ -605,7 +606,7 @@ typedef enum ac_last_window {
 
 /** What an event of ac_fit is about. */
 typedef enum ac_fit_event_kind {
-  AC_FIT_STEP = 0,   /**< A window has ended. */
+  AC_FIT_STEP = 0,   /**< A window has ended: an update was made or skipped. */
   AC_FIT_EVALUATION, /**< An evaluation has ended. */
   /** No more windows follow. Only the final evaluation remains: time to save. May still change. */
   AC_FIT_TRAINED,
@@ -617,9 +618,9 @@ typedef enum ac_fit_event_kind {
 /** What a callback of ac_fit is told. */
 typedef struct ac_fit_event {
   ac_fit_event_kind kind; /**< What it is about. */
-  int64_t step;           /**< Windows ended so far, this one and skipped ones included. */
+  int64_t step;           /**< Updates so far, this one and skipped ones included. */
   int64_t epoch;          /**< The epoch, from 0 on. */
-  /** The window was skipped and begins again. Another event of the same step follows. */
+  /** The window was skipped and begins again. Another event with the same `step` follows. */
   bool replayed;
   int64_t samples; /**< Samples in this window. */
   /** AC_FIT_STEP: the batch that follows, if the batch has grown; else 0. May still change. */
@@ -628,10 +629,10 @@ typedef struct ac_fit_event {
   double seconds;
   double data_wait_seconds; /**< How many of these it waited for samples. */
   ac_update update;         /**< AC_FIT_STEP: the update. */
-  /** With AC_SPIKE_BACK: this window was a spike. After it the trainer is as it was after step
+  /** With AC_SPIKE_BACK: this window was a spike. After it the trainer is as it was after update
    * `back_to`, except for its rate. May still change. */
   bool went_back;
-  int64_t back_to; /**< With `went_back`: the step of the good state. May still change. */
+  int64_t back_to; /**< With `went_back`: `step` of the good state. May still change. */
   /** A good state could not be written; ac_last_error says why. Training continues with the one
    * before. The next one is due after good_every windows. May still change. */
   bool good_state_failed;
@@ -656,7 +657,7 @@ typedef bool (*ac_fit_callback)(void *user, const ac_fit_event *event);
 typedef struct ac_fit_desc {
   ac_dataset *train;      /**< Training data. */
   ac_dataset *validation; /**< Validation data. May be NULL. */
-  int64_t steps;          /**< Windows, skipped ones included. 0: use `epochs`. */
+  int64_t steps;          /**< Updates, skipped ones included. 0: use `epochs`. */
   int64_t epochs;         /**< Epochs. 0: use `steps`. One of the two is needed. */
   /** Windows between evaluations. 0: only at the end. AC_SCHEDULE_PLATEAU uses these evaluations.
    */
@@ -673,10 +674,10 @@ typedef struct ac_fit_desc {
    * `epochs` count from the beginning of the run, and so do the results. A window in progress is
    * completed.
    *
-   * If there are more steps than before, and an evaluation was due after the last window, it comes
-   * first, as in a run that had them from the beginning. It is left out if the final one had the
-   * same samples. The data and the order must be the same. If the library sees that they are not,
-   * it fails with AC_ERROR_ARGUMENT. May still change. */
+   * If there are more updates than before, and an evaluation was due after the last window, it
+   * comes first, as in a run that had them from the beginning. It is left out if the final one had
+   * the same samples. The data and the order must be the same. If the library sees that they are
+   * not, it fails with AC_ERROR_ARGUMENT. May still change. */
   bool resume;
   /** Which data `train` is, in the caller's words, such as a hash or a version. The library cannot
    * know it for callbacks and memory. Printable ASCII, at most AC_MAX_FINGERPRINT; copied. It is
@@ -687,7 +688,7 @@ typedef struct ac_fit_desc {
    * possible if the plan keeps its gradients in the arena. A plan that folds gradients always keeps
    * it. May still change. */
   bool keep_window;
-  /** Pause after this many steps, counted like `steps`. 0: do not. A paused call ends as usual,
+  /** Pause after this many updates, counted like `steps`. 0: do not. A paused call ends as usual,
    * with AC_FIT_TRAINED, the final evaluation, and `paused`. Order and rates are those of the whole
    * run. A fit with `resume` continues it, with the bits of a run without a pause. May still
    * change. */
@@ -752,10 +753,10 @@ typedef struct ac_fit_desc {
 
 /** What a fit did. */
 typedef struct ac_fit_result {
-  int64_t steps;    /**< Windows, skipped ones included. */
+  int64_t steps;    /**< Updates, skipped ones included: one for each window. */
   int64_t epochs;   /**< Epochs completed. */
   int64_t samples;  /**< Samples of these windows. */
-  int64_t updates;  /**< Windows except those that were skipped or had no weight. */
+  int64_t updates;  /**< Updates that were made: not skipped, and not of a window without weight. */
   int64_t skipped;  /**< Windows that were not finite. Each replay counts again. */
   bool stopped;     /**< `callback` or `stop` stopped it. */
   bool paused;      /**< More windows are to come. */
@@ -772,12 +773,13 @@ typedef struct ac_fit_result {
 
 /** Trains on a dataset. `result` may be NULL.
  *
- * A step is a window of samples, whether or not it led to an update. It counts the way through the
- * data. A window that is not finite is skipped and counts. If it is replayed it counts once, when
- * it is over. The learning-rate schedule counts updates, so skipped windows do not move it.
+ * `step` and `steps` in these types count updates, one for each window, skipped ones included. They
+ * say how far the run is in its data. (Steps of a plan are something else. The members keep these
+ * names because programs use them.) If a window is replayed it counts once, when it is over. The
+ * learning-rate schedule counts only updates that were made, so skipped ones do not move it.
  *
  * If a window is not finite, and `ac_update.stuck` says that no loss scale helps, the fit ends with
- * AC_ERROR_NOT_FINITE. The error names the step and the first op, and the parameters are those of
+ * AC_ERROR_NOT_FINITE. The error names the update and the first op, and the parameters are those of
  * the last good update. When no more windows follow, the parameters are read once, and
  * AC_ERROR_NOT_FINITE names the first one that is not finite after the last update. */
 AC_API ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *result);

@@ -17,12 +17,12 @@ enum { AC_BACKEND_VERSION = 1 };
 /* Queues run at the same time; each keeps the order of its calls. */
 typedef enum ac_queue {
   AC_QUEUE_RUN, /* everything but: */
-  AC_QUEUE_IN,  /* move_in */
-  AC_QUEUE_OUT, /* move_out */
+  AC_QUEUE_IN,  /* transfer_in */
+  AC_QUEUE_OUT, /* transfer_out */
   AC_QUEUE_COUNT
 } ac_queue;
 
-/* Host memory that moves to and from a device while it computes. */
+/* Transfers of host memory to and from a device while it computes. */
 typedef struct ac_host_memory {
   void *data;
   uint64_t bytes;
@@ -65,14 +65,14 @@ typedef struct ac_backend {
   ac_status (*zero)(void *state, void *handle, uint64_t bytes);
   ac_status (*copy)(void *state, void *destination, const void *source, uint64_t bytes);
 
-  /* For a device with memory of its own (info.own_memory): host memory of this size, and moving it
-   * to a view and back. A queue waits for another one only if `order` says so: what is queued in
-   * `then` from now on waits for all that is queued in `first`, and for what that queue was told to
-   * wait for. */
+  /* For a device with memory of its own (info.own_memory): host memory of this size, and its
+   * transfer to a view and back. A queue waits for another one only if `order` says so: what is
+   * queued in `then` from now on waits for all that is queued in `first`, and for what that queue
+   * was told to wait for. */
   ac_status (*allocate_host)(void *state, uint64_t bytes, ac_host_memory *memory);
   void (*release_host)(void *state, ac_host_memory *memory);
-  ac_status (*move_in)(void *state, void *handle, const void *data, uint64_t bytes);
-  ac_status (*move_out)(void *state, const void *handle, void *data, uint64_t bytes);
+  ac_status (*transfer_in)(void *state, void *handle, const void *data, uint64_t bytes);
+  ac_status (*transfer_out)(void *state, const void *handle, void *data, uint64_t bytes);
   ac_status (*order)(void *state, ac_queue first, ac_queue then);
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */

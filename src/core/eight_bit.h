@@ -14,7 +14,7 @@
  *
  * so values are the middles of N equal parts of each decade, as in the paper. A value is rounded to
  * the nearest one. Unsigned values are denominators, so they become zero only if they are zero when
- * divided by the scale: if a second moment were lost, the next step would be too large.
+ * divided by the scale: if a second moment were lost, the next update would be too large.
  *
  * Loops over these functions vectorise: nothing in them branches. */
 #ifndef AC_CORE_EIGHT_BIT_H

@@ -31,10 +31,11 @@ ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc
 ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, int64_t count,
                                  ac_read_sample read, void (*close)(void *user), void *user);
 
-/* Whether there is fold `fold` of 1 .. `folds` of so many samples or tokens, none of them empty. */
-ac_status ac_fold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what);
+/* K-fold cross-validation. Whether there is fold `fold` of 1 .. `folds` of so many samples or
+ * tokens, none of them empty. */
+ac_status ac_kfold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what);
 /* Where piece i of `pieces` begins. The sizes of pieces differ by at most one. */
-int64_t ac_fold_begin(int64_t count, int64_t pieces, int64_t i);
+int64_t ac_kfold_begin(int64_t count, int64_t pieces, int64_t i);
 
 /* ac_dataset_read on behalf of `owner`: whoever has the samples written to its buffers, and must
  * not be used meanwhile. */

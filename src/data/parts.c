@@ -1,5 +1,5 @@
-/* Parts of a dataset: slices, folds for cross-validation, shards for several processes. Each maps
- * its own indices to those of the whole, in constant memory and time. */
+/* Parts of a dataset: slices, folds for k-fold cross-validation, shards for several processes. Each
+ * maps its own indices to those of the whole, in constant memory and time. */
 #include "core/error.h"
 #include "data/dataset.h"
 
@@ -44,12 +44,12 @@ ac_status ac_dataset_slice(ac_dataset **dataset, ac_dataset *whole, int64_t begi
   return make_part(dataset, &(part){.whole = whole, .begin = begin, .stride = 1}, end - begin);
 }
 
-int64_t ac_fold_begin(int64_t count, int64_t pieces, int64_t i) {
+int64_t ac_kfold_begin(int64_t count, int64_t pieces, int64_t i) {
   int64_t larger = count % pieces;
   return count / pieces * i + (i < larger ? i : larger);
 }
 
-ac_status ac_fold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what) {
+ac_status ac_kfold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what) {
   if (folds < 2)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "dataset: %lld folds; at least two are needed to train and validate",
@@ -68,9 +68,9 @@ ac_status ac_dataset_fold(ac_dataset **train, ac_dataset **validation, ac_datase
   AC_CREATES(train);
   AC_CREATES(validation);
   AC_REQUIRE(whole);
-  AC_TRY(ac_fold_check(fold, folds, whole->count, "samples"));
-  int64_t begin = ac_fold_begin(whole->count, folds, fold - 1);
-  int64_t held = ac_fold_begin(whole->count, folds, fold) - begin;
+  AC_TRY(ac_kfold_check(fold, folds, whole->count, "samples"));
+  int64_t begin = ac_kfold_begin(whole->count, folds, fold - 1);
+  int64_t held = ac_kfold_begin(whole->count, folds, fold) - begin;
   const part rest = {
       .whole = whole, .stride = 1, .gap = begin, .gap_length = held, .shuffled = true};
   const part own = {.whole = whole, .begin = begin, .stride = 1, .shuffled = true};

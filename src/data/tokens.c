@@ -1,4 +1,4 @@
-/* Sequences of tokens (bytes of text, or uint16 of a file) and the windows a language model
+/* Sequences of tokens (bytes of text, or uint16 of a file) and the spans a language model
  * learns from. A sequence is held in memory as it is in its files, one or two bytes a token. */
 #include "data/dataset.h"
 
@@ -227,27 +227,27 @@ int64_t ac_tokens_count(const ac_tokens *tokens) {
   return tokens ? tokens->count : 0;
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
-/* The windows of one range of the tokens. */
-typedef struct window_range {
-  int64_t begin, count; /* count: windows */
-  int64_t offsets;      /* the first window may begin at begin + [0, offsets) */
-} window_range;
+/* The spans of one range of the tokens. */
+typedef struct span_range {
+  int64_t begin, count; /* count: spans */
+  int64_t offsets;      /* the first span may begin at begin + [0, offsets) */
+} span_range;
 
 enum { MOST_RANGES = 2 };
 
-typedef struct window_rule {
+typedef struct span_rule {
   const ac_tokens *tokens;
   int64_t context;
-  window_range ranges[MOST_RANGES]; /* one after another */
+  span_range ranges[MOST_RANGES]; /* one after another */
   int range_count;
-} window_rule;
+} span_rule;
 
 /* Counter word 3; apart from the streams of dropout and of shuffling, which share the key. */
 #define OFFSET_STREAM 0x4F460000u
 
-static int64_t first_window(const window_range *range, const ac_sample_key *key) {
+static int64_t first_span(const span_range *range, const ac_sample_key *key) {
   if (range->offsets == 1) return range->begin;
   uint64_t epoch = (uint64_t)key->epoch;
   ac_philox_block random =
@@ -256,34 +256,34 @@ static int64_t first_window(const window_range *range, const ac_sample_key *key)
   return range->begin + (int64_t)(bits % (uint64_t)range->offsets);
 }
 
-static int64_t window_begin(const window_rule *windows, const ac_sample_key *key) {
-  const window_range *range = windows->ranges;
+static int64_t span_begin(const span_rule *spans, const ac_sample_key *key) {
+  const span_range *range = spans->ranges;
   int64_t index = key->index;
   for (; index >= range->count; range++) index -= range->count;
-  return first_window(range, key) + index * windows->context;
+  return first_span(range, key) + index * spans->context;
 }
 
-static ac_status read_window(void *user, const ac_sample_key *key, void *const *fields) {
-  const window_rule *windows = user;
-  const ac_tokens *tokens = windows->tokens;
-  const int64_t start = window_begin(windows, key);
+static ac_status read_span(void *user, const ac_sample_key *key, void *const *fields) {
+  const span_rule *spans = user;
+  const ac_tokens *tokens = spans->tokens;
+  const int64_t start = span_begin(spans, key);
   for (int64_t f = 0; f < 2; f++) {
     int32_t *out = fields[f];
     if (tokens->bytes)
-      for (int64_t i = 0; i < windows->context; i++) out[i] = tokens->bytes[start + f + i];
+      for (int64_t i = 0; i < spans->context; i++) out[i] = tokens->bytes[start + f + i];
     else
-      for (int64_t i = 0; i < windows->context; i++) out[i] = tokens->words[start + f + i];
+      for (int64_t i = 0; i < spans->context; i++) out[i] = tokens->words[start + f + i];
   }
   return AC_OK;
 }
 
-/* The last target of the last window is token offset + count * context of the range. It must be
- * below length for the largest offset, context - 1. If a range has no room for a window at that
- * offset, one fits at all offsets below length - context. If it has no room for any window, the
+/* The last target of the last span is token offset + count * context of the range. It must be
+ * below length for the largest offset, context - 1. If a range has no room for a span at that
+ * offset, one fits at all offsets below length - context. If it has no room for any span, the
  * count is 0. */
-static window_range lay_windows(int64_t begin, int64_t end, int64_t context, bool jitter) {
+static span_range lay_spans(int64_t begin, int64_t end, int64_t context, bool jitter) {
   const int64_t length = end - begin;
-  window_range range = {.begin = begin, .offsets = 1};
+  span_range range = {.begin = begin, .offsets = 1};
   if (length - 1 < context) return range;
   range.count = (length - 1) / context;
   if (jitter && length / context >= 2) {
@@ -295,16 +295,16 @@ static window_range lay_windows(int64_t begin, int64_t end, int64_t context, boo
   return range;
 }
 
-/* Ranges without a window are left out. */
-static ac_status make_windows(ac_dataset **dataset, const ac_tokens *tokens, int64_t context,
-                              const window_range *ranges, int range_count) {
-  window_rule *made = malloc(sizeof *made);
+/* Ranges without a span are left out. */
+static ac_status make_spans(ac_dataset **dataset, const ac_tokens *tokens, int64_t context,
+                            const span_range *ranges, int range_count) {
+  span_rule *made = malloc(sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "tokens: no memory for a description");
-  *made = (window_rule){.tokens = tokens, .context = context};
+  *made = (span_rule){.tokens = tokens, .context = context};
   ac_callback_dataset_desc desc = {
       .field_count = 2,
       .fields = {{"tokens", AC_I32, context}, {"targets", AC_I32, context}},
-      .read = read_window,
+      .read = read_span,
       .close = free,
       .user = made};
   for (int i = 0; i < range_count; i++) {
@@ -338,9 +338,9 @@ ac_status ac_dataset_from_tokens(ac_dataset **dataset, const ac_tokens *tokens, 
     return ac_fail(AC_ERROR_ARGUMENT, "tokens: [%lld, %lld) is not a part of %lld tokens",
                    (long long)begin, (long long)end, (long long)tokens->count);
   AC_TRY(check_context(context));
-  const window_range range = lay_windows(begin, end, context, jitter);
+  const span_range range = lay_spans(begin, end, context, jitter);
   if (!range.count) return too_few(end - begin, context);
-  return make_windows(dataset, tokens, context, &range, 1);
+  return make_spans(dataset, tokens, context, &range, 1);
 }
 
 ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
@@ -349,19 +349,19 @@ ac_status ac_dataset_fold_tokens(ac_dataset **train, ac_dataset **validation,
   AC_CREATES(train);
   AC_CREATES(validation);
   AC_REQUIRE(tokens);
-  AC_TRY(ac_fold_check(fold, folds, tokens->count, "tokens"));
+  AC_TRY(ac_kfold_check(fold, folds, tokens->count, "tokens"));
   AC_TRY(check_context(context));
-  const int64_t begin = ac_fold_begin(tokens->count, folds, fold - 1);
-  const int64_t end = ac_fold_begin(tokens->count, folds, fold);
-  const window_range own = lay_windows(begin, end, context, false);
-  const window_range rest[] = {lay_windows(0, begin, context, true),
-                               lay_windows(end, tokens->count, context, true)};
+  const int64_t begin = ac_kfold_begin(tokens->count, folds, fold - 1);
+  const int64_t end = ac_kfold_begin(tokens->count, folds, fold);
+  const span_range own = lay_spans(begin, end, context, false);
+  const span_range rest[] = {lay_spans(0, begin, context, true),
+                             lay_spans(end, tokens->count, context, true)};
   if (!own.count) return too_few(end - begin, context);
   if (!rest[0].count && !rest[1].count)
     return too_few(begin > tokens->count - end ? begin : tokens->count - end, context);
   ac_dataset *training;
-  AC_TRY(make_windows(&training, tokens, context, rest, 2));
-  ac_status status = make_windows(validation, tokens, context, &own, 1);
+  AC_TRY(make_spans(&training, tokens, context, rest, 2));
+  ac_status status = make_spans(validation, tokens, context, &own, 1);
   if (status == AC_OK) *train = training;
   else ac_dataset_free(training);
   return status;

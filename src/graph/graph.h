@@ -66,7 +66,7 @@ struct ac_tensor {
 
 struct ac_node {
   ac_op op;
-  ac_phase phase; /* the op's, but where a fold gathers an average */
+  ac_phase phase; /* the op's, but where the op `fold` gathers an average */
   bool backward;  /* of AC_PHASE_MICRO_BATCH: appended by differentiation */
   int forward; /* the forward node that this one was added for by its rules; its own index if there
                   is none */

@@ -79,19 +79,19 @@ static ac_status slice_gradient(ac_differentiation *d, const ac_node *node) {
 static const ac_concat_attributes sampled = {1, 0};
 
 const ac_op_desc ac_op_desc_concat = {
-    .moves = true,
+    .copies_values = true,
     .gradient = concat_gradient,
     .sample = {{"8kSS", "8kSS"}, {"8KSS"}, &sampled},
 };
 const ac_op_desc ac_op_desc_slice = {
     .can_add = 1,
-    .moves = true,
+    .copies_values = true,
     .gradient = slice_gradient,
     .sample = {{"8KSS"}, {"8kSS"}, &sampled},
 };
 const ac_op_desc ac_op_desc_slice_gradient = {
     .can_add = 1,
-    .moves = true,
+    .copies_values = true,
     .backward = true,
     .sample = {{"8kSS"}, {"8KSS"}, &sampled},
 };

@@ -60,8 +60,8 @@ typedef struct ac_op_desc {
   bool couples_samples;
   /* The least samples of a micro-batch in training, by arguments for one sample; NULL: 1. */
   int64_t (*least_samples)(const ac_op_args *args);
-  /* Its results are values of its inputs as they are stored, moved or picked out. */
-  bool moves;
+  /* Its results are values of its inputs as they are stored, copied or picked out. */
+  bool copies_values;
   /* Output 0 is input 0, changed: a gradient on its way to its step. */
   bool rewrites;
   /* What it does to one element of its operands has to do with no other: it may run in parts. */

@@ -47,7 +47,7 @@ static int64_t gradient_id_limit(const ac_op_args *args) {
 }
 
 const ac_op_desc ac_op_desc_embedding = {
-    .moves = true,
+    .copies_values = true,
     .gradient = gradient,
     .bytes = bytes,
     .ids = 1,

@@ -12,7 +12,7 @@ void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *
   if (attributes->ignore) ac_words_put(words, ", some ignored");
 }
 
-/* A row is an index of the leading dimension, into which samples may be folded. */
+/* A row is an index of the leading dimension, which may have several rows for each sample. */
 ac_loss_rows ac_sample_loss_rows(const ac_op_args *args) {
   return (ac_loss_rows){.weights = args->in[2].count ? 2 : -1, .per_sample = args->in[0].dim[0]};
 }
@@ -32,7 +32,7 @@ static bool mark(ac_graph *graph, const int *operands) {
 static void mark_head(ac_graph *graph, const ac_node *loss) {
   for (const ac_node *node = loss; !mark(graph, node->in);) {
     const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
-    if (node != loss && !ac_op_describe(node->op)->moves) return;
+    if (node != loss && !ac_op_describe(node->op)->copies_values) return;
     node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
     if (!node) return;
   }

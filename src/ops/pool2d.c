@@ -1,8 +1,8 @@
-/* Pooling over windows of K = kh kw positions, for each sample and channel:
- *   max      y[i,j] = the largest x of the window; padding never is. A NaN is larger than anything.
- *            dx[h,w] = sum of dy over the windows that have their first largest element here
- *   average  y[i,j] = sum over the window / K, padding counting as zeros
- *            dx[h,w] = sum of dy over the windows that contain it / K
+/* Pooling over patches of K = kh kw positions, for each sample and channel:
+ *   max      y[i,j] = the largest x of the patch; padding never is. A NaN is larger than anything.
+ *            dx[h,w] = sum of dy over the patches that have their first largest element here
+ *   average  y[i,j] = sum over the patch / K, padding counting as zeros
+ *            dx[h,w] = sum of dy over the patches that contain it / K
  * Where the largest element lies is found again from x, so no indices are kept. */
 #include "ops/pool2d.h"
 
@@ -68,17 +68,17 @@ static ac_status average_gradient(ac_differentiation *d, const ac_node *node) {
                           sizeof(ac_pool2d_attributes), 1, &dy, 1, &node->in[0]);
 }
 
-static double window_flops(const ac_op_args *args, const ac_operand *y) {
+static double patch_flops(const ac_op_args *args, const ac_operand *y) {
   const ac_pool2d_attributes *a = args->attributes;
   return (double)y->count * (double)a->kernel[0] * (double)a->kernel[1];
 }
 
 static double flops(const ac_op_args *args) {
-  return window_flops(args, &args->out[0]);
+  return patch_flops(args, &args->out[0]);
 }
 
 static double gradient_flops(const ac_op_args *args) {
-  return window_flops(args, &args->in[0]);
+  return patch_flops(args, &args->in[0]);
 }
 
 static void words(ac_words *words, const ac_op_args *args) {
@@ -91,7 +91,7 @@ static void words(ac_words *words, const ac_op_args *args) {
 static const ac_pool2d_attributes sampled = {{2, 2}, {2, 2}, {0, 0}};
 
 const ac_op_desc ac_op_desc_max_pool2d = {
-    .moves = true,
+    .copies_values = true,
     .gradient = max_gradient,
     .flops = flops,
     .words = words,

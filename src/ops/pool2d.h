@@ -4,12 +4,12 @@
 #include "ops/arguments.h"
 
 /* Height first, then width, all resolved. A padding is at most half of its kernel, so that no
- * window lies outside of the image. */
+ * patch lies outside of the image. */
 typedef struct ac_pool2d_attributes {
   int32_t kernel[2], stride[2], padding[2];
 } ac_pool2d_attributes;
 
-/* Whether each plane of x has one window, which is the plane: without padding, that is, which would
+/* Whether each plane of x has one patch, which is the plane: without padding, that is, which would
  * shift it. */
 static inline bool ac_pool2d_is_of_planes(const ac_pool2d_attributes *a, const ac_operand *x,
                                           const ac_operand *y) {

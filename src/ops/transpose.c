@@ -38,7 +38,7 @@ static void words(ac_words *words, const ac_op_args *args) {
 static const ac_transpose_attributes sampled = {0, 1};
 
 const ac_op_desc ac_op_desc_transpose = {
-    .moves = true,
+    .copies_values = true,
     .gradient = gradient,
     .words = words,
     .sample = {{"RC"}, {"CR"}, &sampled},

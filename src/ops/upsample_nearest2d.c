@@ -33,7 +33,7 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 static const ac_upsample_nearest2d_attributes sampled = {2};
 
 const ac_op_desc ac_op_desc_upsample_nearest2d = {
-    .moves = true,
+    .copies_values = true,
     .gradient = gradient,
     .sample = {{"8kss"}, {"8kSS"}, &sampled},
 };

@@ -35,12 +35,13 @@ static double after_seconds(const ac_candidates *s, const ac_sequence *sequence)
  * addition the first way in and the last way out, when no step runs. */
 static double moving_seconds(const ac_candidates *s, const ac_sequence *sequence, double seconds) {
   uint64_t all = 0, most = 0;
-  for (int i = ac_moves_next(sequence, -1); i >= 0; i = ac_moves_next(sequence, i)) {
-    const uint64_t bytes = ac_moves_bytes(sequence, s->problem->graph, &sequence->steps[i]);
+  for (int i = ac_transfers_next(sequence, -1); i >= 0; i = ac_transfers_next(sequence, i)) {
+    const uint64_t bytes = ac_transfers_bytes(sequence, s->problem->graph, &sequence->steps[i]);
     all += bytes;
     if (bytes > most) most = bytes;
   }
-  return fmax(seconds, (double)all * s->per_moved_byte) + 2 * (double)most * s->per_moved_byte;
+  return fmax(seconds, (double)all * s->per_transferred_byte) +
+         2 * (double)most * s->per_transferred_byte;
 }
 
 /* A second pass is of the one micro-batch. */
@@ -121,7 +122,7 @@ static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradi
   c.gradients = gradients;
   if (problem->desc.state_space != AC_STATE_ON_HOST) AC_TRY(add_way(s, c));
   c.host_state = true;
-  return ac_problem_may_move(problem) ? add_way(s, c) : AC_OK;
+  return ac_problem_may_transfer(problem) ? add_way(s, c) : AC_OK;
 }
 
 /* Whether the current order, of this hash, is that of a candidate before. */
@@ -288,10 +289,11 @@ static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *co
 /* Lists candidates of every size at which the device runs all ops. If it does not run them at the
  * last, which is the smallest, the plan is refused. */
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
-                             const ac_cost_model *costs, double per_moved_byte) {
+                             const ac_cost_model *costs, double per_transferred_byte) {
   int64_t sizes[AC_SEARCH_SIZES];
   int count;
-  *s = (ac_candidates){.problem = problem, .costs = costs, .per_moved_byte = per_moved_byte};
+  *s = (ac_candidates){
+      .problem = problem, .costs = costs, .per_transferred_byte = per_transferred_byte};
   AC_TRY(begin(s, sizes, &count));
   for (int i = 0; i < count; i++) {
     ac_status status = ac_problem_check_support(problem, sizes[i]);

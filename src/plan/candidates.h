@@ -7,7 +7,7 @@
  * what fits with these orders fits whatever is measured, so a refusal can name them before costs
  * are measured. If a window is one micro-batch, each order makes two candidates: gradients are
  * kept, or the pass runs twice (passes.c). If the caller asks for one way by name, there is only
- * that one. If optimizer state may be in host memory (moves.c), there are twice as many. The
+ * that one. If optimizer state may be in host memory (transfers.c), there are twice as many. The
  * families depend on graph, device and batch alone, never on the budget. */
 #ifndef AC_PLAN_CANDIDATES_H
 #define AC_PLAN_CANDIDATES_H
@@ -52,9 +52,9 @@ void ac_chain_memo_free(ac_chain_memo *memo);
 typedef struct ac_candidates {
   ac_chain_memo *memo; /* only the least bytes are looked for, and no seconds; NULL: all is */
   const ac_problem *problem;
-  const ac_cost_model *costs; /* NULL: unknown, and no candidate depends on them */
-  ac_cost_model guess;        /* of costs */
-  double per_moved_byte;      /* seconds of the way in, while as much goes out */
+  const ac_cost_model *costs;  /* NULL: unknown, and no candidate depends on them */
+  ac_cost_model guess;         /* of costs */
+  double per_transferred_byte; /* seconds of the way in, while as much goes out */
   ac_candidate_size sizes[AC_SEARCH_SIZES];
   int size_count;
   ac_candidate *list;
@@ -69,7 +69,7 @@ static inline int64_t ac_divide_up(int64_t a, int64_t b) {
 /* `costs` NULL: only candidates that do not depend on costs; their seconds mean nothing. Call
  * ac_candidates_free, also after a failure. */
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
-                             const ac_cost_model *costs, double per_moved_byte);
+                             const ac_cost_model *costs, double per_transferred_byte);
 void ac_candidates_free(ac_candidates *s);
 
 /* `limit`: as that of a choice. */

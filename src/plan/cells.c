@@ -5,7 +5,7 @@
  *   parameters, working copies | gradients, pooled statistics | optimizer state, averages |
  *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
  *
- * Optimizer state that moves is on the host instead.
+ * Optimizer state that is transferred is on the host instead.
  *
  * The control block is one range, so that one read-back brings all of it to the host. */
 #include "plan/plan.h"
@@ -144,7 +144,7 @@ static ac_status place(const ac_problem *problem, ac_address_space *space, ac_ce
 
 static bool may_move(const ac_problem *problem, const ac_cell *cell) {
   return cell->tensor >= 0 &&
-         ac_moves_tensor(problem->graph, ac_tensor_at(problem->graph, cell->tensor));
+         ac_transfers_tensor(problem->graph, ac_tensor_at(problem->graph, cell->tensor));
 }
 
 uint64_t ac_cells_host_bytes(const ac_problem *problem) {

@@ -10,8 +10,9 @@
  *     losses are known, and what depends on no gradient moves after all that depends on one;
  *     folded: it is final when it becomes part of its own parameter's state, once a micro-batch,
  *     and nothing else in the micro-batch touches that state;
- *   - state that moves is in host memory, and steps find it in values as large as their parts,
- *     alive from the step before to the step after; parts follow one another to the last element;
+ *   - state that is transferred is in host memory, and steps find it in values as large as their
+ * parts, alive from the step before to the step after; parts follow one another to the last
+ * element;
  *   - what persists does not overlap, and values lie after it, within the plan's bytes; values that
  *     are alive at the same step do not overlap; none straddles two chunks; if a value lives in the
  *     memory of another, that other is alive as long.
@@ -337,14 +338,14 @@ ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   return AC_OK;
 }
 
-/* ---- what moves ---------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Checks one operand of a step that moves state, between the steps before and after it that move
+/* Checks one operand of a step that transfers state, between the steps before and after it that do
  * state. */
-static ac_status check_moved(const ac_plan *plan, const ac_sequence *sequence, const ac_step *step,
-                             ac_slot slot, int first, int last) {
+static ac_status check_transfer(const ac_plan *plan, const ac_sequence *sequence,
+                                const ac_step *step, ac_slot slot, int first, int last) {
   const ac_tensor *tensor = ac_tensor_at(plan->graph, slot.tensor);
-  const int64_t part = ac_moves_range(tensor->dtype, step->part).count;
+  const int64_t part = ac_transfers_range(tensor->dtype, step->part).count;
   const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATE, tensor->parameter, tensor->state);
   if (!cell || (cell->space == AC_SPACE_HOST) != (slot.value >= 0))
     return broken(plan, step, "would not find what is kept for its parameter");
@@ -354,20 +355,20 @@ static ac_status check_moved(const ac_plan *plan, const ac_sequence *sequence, c
   if (value->shares != slot.value || value->bytes < bytes)
     return broken(plan, step, "would move more than there is room for");
   if (value->first <= first && value->last >= last) return AC_OK;
-  return broken(plan, step, "would find that other values are where its state moves");
+  return broken(plan, step, "would find that other values are where its state is transferred");
 }
 
-static ac_status check_moves(const ac_plan *plan, const ac_sequence *sequence) {
-  int before = -1, next = ac_moves_next(sequence, -1);
+static ac_status check_transfers(const ac_plan *plan, const ac_sequence *sequence) {
+  int before = -1, next = ac_transfers_next(sequence, -1);
   for (int i = 0; i < sequence->step_count; i++) {
     const ac_step *step = &sequence->steps[i];
-    if (next >= 0 && next <= i) next = ac_moves_next(sequence, i);
+    if (next >= 0 && next <= i) next = ac_transfers_next(sequence, i);
     const int first = ac_sequence_point(sequence, before < 0 ? i : before);
     const int last = ac_sequence_point(sequence, next < 0 ? i : next);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (step->out[j].tensor >= 0 && role_of(plan, step->out[j].tensor) == AC_ROLE_STATE)
-        AC_TRY(check_moved(plan, sequence, step, step->out[j], first, last));
-    if (step->moves) before = i;
+        AC_TRY(check_transfer(plan, sequence, step, step->out[j], first, last));
+    if (step->transfers) before = i;
   }
   return AC_OK;
 }
@@ -515,8 +516,8 @@ ac_status ac_plan_check(const ac_plan *plan) {
   if (status == AC_OK) status = check_all_phases(plan);
   if (status == AC_OK) status = check_guests(plan, summed);
   if (status == AC_OK) status = ac_plan_check_update(plan, stepped);
-  if (status == AC_OK) status = check_moves(plan, &plan->main);
-  if (status == AC_OK) status = check_moves(plan, &plan->stepping);
+  if (status == AC_OK) status = check_transfers(plan, &plan->main);
+  if (status == AC_OK) status = check_transfers(plan, &plan->stepping);
   if (status == AC_OK) status = check_memory(plan);
   free(ran);
   free(summed);

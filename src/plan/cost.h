@@ -31,7 +31,7 @@ typedef struct ac_cost_account {
   ac_cost_model *models[AC_DTYPE_COUNT]; /* by storage type; NULL until asked for */
   double (*clock)(void);                 /* ac_clock; another in tests of what measures time */
   double spent;                          /* seconds that measuring took, without compiling */
-  double per_moved_byte;                 /* 0 until asked for */
+  double per_transferred_byte;           /* 0 until asked for */
 } ac_cost_account;
 
 /* The device's, made when first asked for and freed with the device; NULL: there is no memory. */
@@ -68,7 +68,7 @@ void ac_cost_guess(ac_cost_model *model);
 
 /* Seconds that a byte takes from host memory to a device with its own, while another goes back:
  * measured once for an open device, with 16 MiB on either side. */
-ac_status ac_cost_of_moving(double *seconds, ac_device *device);
+ac_status ac_cost_of_transfers(double *seconds, ac_device *device);
 
 /* ---- calibrate.c --------------------------------------------------------------------------------
  */

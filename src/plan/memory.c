@@ -84,7 +84,7 @@ ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64
     ac_address_space space = new_space(problem);
     ac_control_block control;
     ac_plan_bytes classes = {0};
-    const ac_placing how = {micro_batch, 0, moved && ac_problem_may_move(problem)};
+    const ac_placing how = {micro_batch, 0, moved && ac_problem_may_transfer(problem)};
     status = ac_cells_place(problem, &how, &space, NULL, &control, &classes);
     if (status == AC_OK && space.end < *bytes) *bytes = space.end;
   }

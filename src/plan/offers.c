@@ -143,7 +143,7 @@ static void offer_no_copies(offers *o) {
 static void offer_host(offers *o) {
   const ac_problem *problem = o->problem;
   ac_plan_offer x = begin(o, AC_RELIEF_HOST_MEMORY);
-  if (!problem->device->info.own_memory || ac_problem_may_move(problem) ||
+  if (!problem->device->info.own_memory || ac_problem_may_transfer(problem) ||
       ac_state_must_stay(problem->desc.gradients))
     return;
   x.desc.host_memory = ac_cells_host_bytes(problem);

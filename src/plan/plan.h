@@ -21,7 +21,7 @@
  * values of a micro-batch, alive until they are folded.
  *
  * Optimizer state may be in host memory, as cells of that space. It is then in values of the
- * sequence while its parameter is stepped (moves.c).
+ * sequence while its parameter is stepped (transfers.c).
  *
  * A problem is what the caller asks for. The search turns it into a choice, and the plan is made by
  * laying down the choice; neither changes the problem. */
@@ -43,7 +43,7 @@ typedef enum ac_space {
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
                       each pass, and nobody else's */
   AC_SPACE_HOST    /* an allocation of its own on the host: where samples are gathered before they
-                      are uploaded; optimizer state that moves */
+                      are uploaded; optimizer state that is transferred */
 } ac_space;
 
 typedef struct ac_cell {
@@ -62,7 +62,7 @@ typedef struct ac_cell {
 
 /* Lifetimes are counted in points: each step of the micro-batch is one, and all that follows it is
  * one more, since the host may look at what is alive between the phases; but where optimizer state
- * moves, each step of the update is one. */
+ * is transferred, each step of the update is one. */
 typedef struct ac_value {
   int tensor;      /* storage it fills; -1: workspace */
   int64_t count;   /* elements of it that it holds; 0: all */
@@ -93,8 +93,8 @@ typedef struct ac_part {
 typedef struct ac_step {
   int node;
   bool recomputed;
-  bool moves;   /* state that it steps is in host memory, and in values while it does */
-  ac_part part; /* that it steps; other steps with the node follow for the rest */
+  bool transfers; /* state that it steps is in host memory, and in values while it does */
+  ac_part part;   /* that it steps; other steps with the node follow for the rest */
   ac_slot in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
   ac_write write[AC_MAX_OUTPUTS];
   ac_slot copy;  /* copied to output 0 before the op adds to it; tensor -1: nothing to copy */
@@ -269,7 +269,7 @@ static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batc
 }
 
 /* Whether a choice may have optimizer state in host memory. */
-bool ac_problem_may_move(const ac_problem *problem);
+bool ac_problem_may_transfer(const ac_problem *problem);
 bool ac_state_must_stay(ac_gradients gradients);
 
 /* Batches that are read ahead in any case, and what the budget has to cover with so many bytes on
@@ -315,22 +315,24 @@ void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_
                        ac_op_args *args);
 void ac_node_arguments(int node, const ac_graph *graph, const ac_run_state *run, ac_op_args *args);
 
-/* ---- moves.c --------------------------------------------------------------------------------- */
+/* ---- transfers.c
+ * --------------------------------------------------------------------------------- */
 
 /* Whether what an optimizer keeps here may be in host memory. */
-bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor);
-/* How many parts a node's step is cut into if its state moves, and each of them. */
-int ac_moves_parts(const ac_graph *graph, const ac_node *node);
-ac_part ac_moves_part(const ac_graph *graph, const ac_node *node, int index, int parts);
+bool ac_transfers_tensor(const ac_graph *graph, const ac_tensor *tensor);
+/* How many parts a node's step is cut into if its state is transferred, and each of them. */
+int ac_transfers_parts(const ac_graph *graph, const ac_node *node);
+ac_part ac_transfers_part(const ac_graph *graph, const ac_node *node, int index, int parts);
 /* Elements of an operand of a step that belong to a part of the parameter, and which is the first.
  */
-ac_part ac_moves_range(ac_dtype dtype, ac_part part);
-/* Sets the lifetimes of values that hold what moves. */
-void ac_moves_set_lifetimes(ac_sequence *sequence, const ac_graph *graph);
-/* The next step after this one (-1: the first of all) that moves state; -1: there is none. */
-int ac_moves_next(const ac_sequence *sequence, int step);
-/* Bytes that a step moves each way. */
-uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, const ac_step *step);
+ac_part ac_transfers_range(ac_dtype dtype, ac_part part);
+/* Sets the lifetimes of values that hold what is transferred. */
+void ac_transfers_set_lifetimes(ac_sequence *sequence, const ac_graph *graph);
+/* The next step after this one (-1: the first of all) that transfers state; -1: there is none. */
+int ac_transfers_next(const ac_sequence *sequence, int step);
+/* Bytes that a step transfers each way. */
+uint64_t ac_transfers_bytes(const ac_sequence *sequence, const ac_graph *graph,
+                            const ac_step *step);
 
 /* ---- passes.c -------------------------------------------------------------------------------- */
 
@@ -359,8 +361,8 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
 ac_status ac_layout_check(const ac_address_space *space, const ac_sequence *sequence);
 
 /* The largest sums of bytes alive at one step or after the last: of all values, which every layout
- * needs at least; of values that are neither workspace nor state that moves; and of those without
- * gradients. */
+ * needs at least; of values that are neither workspace nor state that is transferred; and of those
+ * without gradients. */
 typedef struct ac_layout_sums {
   uint64_t all, tensors, activations;
 } ac_layout_sums;

@@ -205,7 +205,7 @@ bool ac_state_must_stay(ac_gradients gradients) {
   return gradients == AC_GRADIENTS_FOLDED || gradients == AC_GRADIENTS_FUSED_LOCAL;
 }
 
-bool ac_problem_may_move(const ac_problem *problem) {
+bool ac_problem_may_transfer(const ac_problem *problem) {
   const ac_plan_desc *desc = &problem->desc;
   if (ac_state_must_stay(desc->gradients)) return false;
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
@@ -236,7 +236,7 @@ static ac_status settle_state_space(ac_problem *problem) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: there is no optimizer state to be moved to host memory: none is kept for "
                    "a parameter of 4096 elements or more");
-  if (ac_problem_may_move(problem)) return AC_OK;
+  if (ac_problem_may_transfer(problem)) return AC_OK;
   char need[32], have[32];
   return ac_fail(AC_ERROR_BUDGET,
                  "plan: optimizer state in host memory takes %s (%llu bytes) there, and the budget "

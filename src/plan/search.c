@@ -57,9 +57,10 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
   ac_nodes_mark_ops(&problem->folds, problem->graph, ops);
   AC_TRY(ac_cost_model_get(&costs, problem->device, ac_plan_storage(&problem->desc), ops));
   const int read_ahead = ac_plan_must_read_ahead(&problem->desc);
-  double per_moved_byte = 0;
-  if (ac_problem_may_move(problem)) AC_TRY(ac_cost_of_moving(&per_moved_byte, problem->device));
-  ac_status status = ac_candidates_list(&s, problem, costs, per_moved_byte);
+  double per_transferred_byte = 0;
+  if (ac_problem_may_transfer(problem))
+    AC_TRY(ac_cost_of_transfers(&per_transferred_byte, problem->device));
+  ac_status status = ac_candidates_list(&s, problem, costs, per_transferred_byte);
   if (status == AC_OK) status = choose(&s, plan, read_ahead, limit, &fits);
   if (status == AC_OK && !fits) status = ac_plan_refuse(&s, plan, limit);
   if (status == AC_OK) plan->info.read_ahead = read_ahead_of(plan, limit);

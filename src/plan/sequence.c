@@ -139,15 +139,15 @@ static bool is_value(const builder *b, int storage) {
   return b->sequence->whole_window || tensor->folded;
 }
 
-/* Optimizer state that moves is in a value of its own for each step. */
+/* Optimizer state that is transferred is in a value of its own for each step. */
 static bool write_state(builder *b, ac_step *step, int point, int j, int storage) {
-  if (!b->sequence->host_state || !ac_moves_tensor(b->graph, ac_tensor_at(b->graph, storage)))
+  if (!b->sequence->host_state || !ac_transfers_tensor(b->graph, ac_tensor_at(b->graph, storage)))
     return true;
   const int value = step->out[j].value = add_value(b->sequence, storage, point);
   if (value < 0) return false;
   b->sequence->values[value].count =
-      ac_moves_range(ac_tensor_at(b->graph, storage)->dtype, step->part).count;
-  return step->moves = true;
+      ac_transfers_range(ac_tensor_at(b->graph, storage)->dtype, step->part).count;
+  return step->transfers = true;
 }
 
 static ac_slot read_slot(builder *b, int tensor, int step) {
@@ -260,7 +260,7 @@ static void keep_outputs(builder *b) {
 
 /* How many steps a node becomes. */
 static int parts_of(const ac_sequence *sequence, const ac_graph *graph, int node) {
-  return sequence->host_state ? ac_moves_parts(graph, ac_node_at(graph, node)) : 1;
+  return sequence->host_state ? ac_transfers_parts(graph, ac_node_at(graph, node)) : 1;
 }
 
 /* `seen` marks nodes that have run. */
@@ -269,7 +269,7 @@ static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) 
   for (int i = 0; nodes && i < nodes->count; i++) {
     const int node = nodes->list[i], parts = parts_of(b->sequence, b->graph, node);
     for (int k = 0; k < parts; k++) {
-      const ac_part part = ac_moves_part(b->graph, ac_node_at(b->graph, node), k, parts);
+      const ac_part part = ac_transfers_part(b->graph, ac_node_at(b->graph, node), k, parts);
       if (!lay_step(b, index++, node, seen[node], part)) return false;
     }
     seen[node] = true;
@@ -309,7 +309,7 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
   if (good) {
     if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
     share_memory(sequence, graph);
-    if (storage.host_state) ac_moves_set_lifetimes(sequence, graph);
+    if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
   free(seen);
   free(b.current);
@@ -335,7 +335,7 @@ static uint64_t name_hash(const ac_node *node, const ac_graph *graph) {
 static void cut_operand(ac_operand *x, ac_part part) {
   if (!x->count) return;
   x->rank = 1;
-  x->dim[0] = x->count = ac_moves_range(x->dtype, part).count;
+  x->dim[0] = x->count = ac_transfers_range(x->dtype, part).count;
 }
 
 void ac_step_arguments(const ac_step *step, const ac_graph *graph, const ac_run_state *run,

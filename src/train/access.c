@@ -41,7 +41,7 @@ ac_status ac_trainer_set_group(ac_trainer *trainer, int group, const ac_group_se
   const ac_groups before = trainer->groups;
   AC_TRY(ac_groups_set(&trainer->groups, group, settings));
   trainer->groups.changed = true;
-  ac_status status = ac_fold_check_desc(trainer, trainer->instance.plan);
+  ac_status status = ac_folded_check_desc(trainer, trainer->instance.plan);
   if (status != AC_OK) trainer->groups = before;
   return status;
 }

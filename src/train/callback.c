@@ -4,7 +4,7 @@
  *
  * If the device is the host, the caller gets the plan's own memory. Otherwise gradient, weights and
  * states are copied into `views`, which has room for the largest part, and weights and states are
- * copied back. States in host memory (plan/moves.c) need no copy. */
+ * copied back. States in host memory (plan/transfers.c) need no copy. */
 #include "core/error.h"
 #include "train/trainer.h"
 
@@ -28,9 +28,9 @@ static int list_views(const ac_instance *instance, int parameter, const void *gr
   list[1] = (view){instance->persistent[plan->problem.parameters[parameter].tensor], NULL, true};
   for (int k = 0; k < states; k++) {
     const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATE, parameter, k);
-    const bool moves = cell->space == AC_SPACE_HOST;
+    const bool on_host = cell->space == AC_SPACE_HOST;
     list[2 + k] = (view){instance->persistent[cell->tensor],
-                         moves ? instance->moving[cell->tensor].data : NULL, true};
+                         on_host ? instance->transferred[cell->tensor].data : NULL, true};
   }
   for (int i = 0; i < 2 + states && is_host; i++) list[i].on_host = list[i].handle;
   return 2 + states;

@@ -671,7 +671,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   AC_TRY(check_desc(trainer, desc));
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
-  /* Opened here for what it allocates, which stays: later evaluations are on the step path. */
+  /* Opened here for what it allocates, which stays: later evaluations allocate nothing. */
   ac_gather validation;
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);

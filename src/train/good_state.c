@@ -1,6 +1,6 @@
 /* A good state is a state file of its own, saved every so many windows where none of the last ones
  * was a spike. Which one a run would go back to is part of all its states: one that goes on finds
- * it by its step, or is refused. */
+ * it by its update, or is refused. */
 #include "train/good_state.h"
 
 #include "core/error.h"
@@ -25,7 +25,7 @@ ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc
   return AC_OK;
 }
 
-/* Whether the file is the state of a step. */
+/* Whether the file is the state after this update. */
 static ac_status check_file(const char *path, int64_t step) {
   ac_model_file *file;
   char wanted[32];

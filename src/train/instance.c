@@ -97,7 +97,7 @@ static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int ind
     args->in[i].data = handle_of(instance, prepared, step->in[i]);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     args->out[j].data = handle_of(instance, prepared, step->out[j]);
-  ac_moves_cut(prepared, index, args);
+  ac_transfers_cut(prepared, index, args);
   if (step->workspace >= 0) {
     args->workspace = prepared->handles[step->workspace];
     args->workspace_bytes = prepared->sequence->values[step->workspace].bytes;
@@ -123,7 +123,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
     if (value->shares == i)
       AC_TRY(ac_instance_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
-  AC_TRY(ac_moves_prepare(instance, prepared));
+  AC_TRY(ac_transfers_prepare(instance, prepared));
   instance->run.batch = instance->plan->info.micro_batch;
   ac_instance_resize(instance, prepared);
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
@@ -162,7 +162,7 @@ static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequenc
 static void discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
     ac_instance_drop_view(instance, prepared->handles[i]);
-  ac_moves_discard(instance, prepared);
+  ac_transfers_discard(instance, prepared);
   free(prepared->handles);
   free(prepared->args);
 }
@@ -318,9 +318,9 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
                          handle_of(instance, prepared, step->copy),
                          (uint64_t)args->out[0].count * ac_dtype_bytes(args->out[0].dtype)));
-  if (step->moves) AC_TRY(ac_moves_begin(instance, prepared, index));
+  if (step->transfers) AC_TRY(ac_transfers_begin(instance, prepared, index));
   ac_status status = backend->run(instance->device->state, args);
-  if (status == AC_OK && step->moves) status = ac_moves_end(instance, prepared, index);
+  if (status == AC_OK && step->transfers) status = ac_transfers_end(instance, prepared, index);
   if (status == AC_OK) return hand_over(instance, step->node, args);
   char text[128];
   const ac_graph *graph = instance->plan->graph;
@@ -511,7 +511,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(prepare_early(instance, &plan->stepping));
   AC_TRY(prepare_early(instance, &plan->evaluation));
   AC_TRY(allocate_chunks(instance));
-  AC_TRY(ac_moves_allocate(instance));
+  AC_TRY(ac_transfers_allocate(instance));
   AC_TRY(view_cells(instance));
   AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
@@ -551,7 +551,7 @@ void ac_instance_free(ac_instance *instance) {
   for (int i = 0; instance->views && i < instance->plan->cell_count; i++)
     ac_instance_drop_view(instance, instance->views[i]);
   ac_instance_drop_view(instance, instance->control);
-  ac_moves_release(instance);
+  ac_transfers_release(instance);
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);

@@ -23,7 +23,7 @@ typedef struct ac_prepared {
   const ac_sequence *sequence;
   ac_op_args *args; /* by step */
   void **handles;   /* by value; NULL for those that share */
-  void **parts;     /* by step and operand (moves.c): handles of parts of tensors; NULL: no
+  void **parts;     /* by step and operand (transfers.c): handles of parts of tensors; NULL: no
                        step is cut */
   int arriving;     /* the step with state on its way to the device; -1: none */
   int64_t batch;
@@ -95,9 +95,9 @@ typedef struct ac_instance {
   ac_device *device;
   void **chunks;
   int chunk_count;
-  void **persistent;      /* by storage id: handles of cells, also of those in the arena */
-  void **views;           /* by cell: those of its own */
-  ac_host_memory *moving; /* by storage id: optimizer state in host memory */
+  void **persistent;           /* by storage id: handles of cells, also of those in the arena */
+  void **views;                /* by cell: those of its own */
+  ac_host_memory *transferred; /* by storage id: optimizer state in host memory */
   void *control;
   float *control_copy;               /* host, control_bytes */
   ac_input_check *checks;            /* by input */
@@ -108,7 +108,7 @@ typedef struct ac_instance {
   ac_prepared main, stepping, evaluation;
   int *together; /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
-  bool folds_nothing; /* of a window (train/fold.c): its gradients are dropped */
+  bool folds_nothing; /* of a window (train/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
@@ -204,7 +204,7 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
 /* Sets the arguments to run.batch samples. */
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
 
-/* Bytes of a cell, as they are stored, wherever it is. Waits for what moves. */
+/* Bytes of a cell, as they are stored, wherever it is. Waits for transfers. */
 ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
                                 void *data, uint64_t bytes);
 ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
@@ -217,20 +217,21 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
  * Free the list. */
 ac_status ac_together_find(const ac_plan *plan, int **together);
 
-/* ---- state in host memory: moves.c ------------------------------------------------------------
+/* ---- state in host memory: transfers.c
+ * ------------------------------------------------------------
  */
 
 /* Host memory of the cells that move. */
-ac_status ac_moves_allocate(ac_instance *instance);
-void ac_moves_release(ac_instance *instance);
+ac_status ac_transfers_allocate(ac_instance *instance);
+void ac_transfers_release(ac_instance *instance);
 /* Handles for steps that are cut, into what is prepared. */
-ac_status ac_moves_prepare(ac_instance *instance, ac_prepared *prepared);
-void ac_moves_discard(ac_instance *instance, ac_prepared *prepared);
+ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared);
+void ac_transfers_discard(ac_instance *instance, ac_prepared *prepared);
 /* Replaces handles of a cut step's operands by those of its part. */
-void ac_moves_cut(const ac_prepared *prepared, int step, ac_op_args *args);
-/* Around a step that moves state. */
-ac_status ac_moves_begin(ac_instance *instance, ac_prepared *prepared, int step);
-ac_status ac_moves_end(ac_instance *instance, ac_prepared *prepared, int step);
+void ac_transfers_cut(const ac_prepared *prepared, int step, ac_op_args *args);
+/* Around a step that transfers state. */
+ac_status ac_transfers_begin(ac_instance *instance, ac_prepared *prepared, int step);
+ac_status ac_transfers_end(ac_instance *instance, ac_prepared *prepared, int step);
 
 /* ---- watching numbers: numerics.c ------------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* Counts bad numbers: after each op of a training step that stores its results in 16 bits, the op
+/* Counts bad numbers: after each op of training that stores its results in 16 bits, the op
  * `numerics` counts the stored values that are not finite and, for f16, those that were flushed to
  * zero (ac_run_state.mark_flushed). The device counts over a window, and the host adds up the
  * counts at its end. */
@@ -62,15 +62,15 @@ static bool in_micro_batch(const ac_instance *instance, const ac_step *step) {
   return ac_node_at(instance->plan->graph, step->node)->phase == AC_PHASE_MICRO_BATCH;
 }
 
-/* The n-th output that a step stores in 16 bits. Values that are recomputed or only moved are not
- * counted again; a value that is moved and added to something is a new one. */
+/* The n-th output that a step stores in 16 bits. Values that are recomputed or only copied are not
+ * counted again; a value that is copied and added to something is a new one. */
 bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args) {
   const ac_op_args *done = &instance->main.args[step];
   const ac_step *planned = &instance->main.sequence->steps[step];
-  const bool moves = ac_op_describe(done->op)->moves;
+  const bool copies = ac_op_describe(done->op)->copies_values;
   if (planned->recomputed || !in_micro_batch(instance, planned)) return false;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    const bool computed = !moves || planned->write[j] != AC_OVERWRITE;
+    const bool computed = !copies || planned->write[j] != AC_OVERWRITE;
     if (!is_half(&done->out[j]) || !computed || n-- > 0) continue;
     *args = (ac_op_args){.op = AC_OP_numerics, .run = &instance->run};
     args->in[0] = done->out[j];

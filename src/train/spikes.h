@@ -14,10 +14,10 @@ typedef struct ac_spikes {
   int64_t alarms, run;                                      /* in all, and in a row */
   int64_t calm;                                             /* windows without one since the last */
   /* About going back: how often in all and to the current good state, the factor of learning rates,
-   * and the last step at which this happened, or at which a good state could not be saved. */
+   * and the last update at which this happened, or at which a good state could not be saved. */
   int64_t went_back, again, back_step;
   double rate;
-  int64_t has_good, good_step; /* whether there is a good state, and its step of ac_fit */
+  int64_t has_good, good_step; /* whether there is a good state, and ac_fit_event.step */
 } ac_spikes;
 
 ac_spikes ac_spikes_begin(void);
@@ -37,13 +37,13 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 void ac_spikes_begin_fit(ac_spikes *spikes);
 /* Forgets the good state when nothing would go back to it. */
 void ac_spikes_forget_good(ac_spikes *spikes);
-/* Whether a good state is due after this step: one every `every` steps. At first they come sooner,
- * so that there is one early: the number of steps doubles from one to the next. */
+/* Whether a good state is due after this update: one every `every` updates. At first they come
+ * sooner, so that there is one early: the number of updates doubles from one to the next. */
 bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
 /* It could not be saved: the next is due as late as after going back. */
 void ac_spikes_good_failed(ac_spikes *spikes, int64_t step);
-/* After a good state was loaded at a step: restores what stays of `before`. */
+/* After a good state was loaded after an update: restores what stays of `before`. */
 void ac_spikes_go_back(ac_spikes *spikes, const ac_spikes *before, const ac_spike_desc *desc,
                        int64_t step);
 

@@ -140,8 +140,8 @@ static double set_clip(const ac_trainer *trainer, int index, double factor,
 void ac_trainer_set_averages(ac_trainer *trainer) {
   const double decay = trainer->updates ? trainer->desc.average_decay : 0;
   for (int i = 0; i < trainer->instance.plan->graph->parameter_count; i++)
-    trainer->instance.updates[i].average =
-        (ac_fold_attributes){.gradient_factor = 1, .take1 = (float)(1 - decay), .moves = decay > 0};
+    trainer->instance.updates[i].average = (ac_fold_attributes){
+        .gradient_factor = 1, .take1 = (float)(1 - decay), .is_average = decay > 0};
 }
 
 void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double rate) {
@@ -151,7 +151,7 @@ void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double r
   factor = set_clip(trainer, index, factor, &attributes->clip);
   set_step(trainer, tensors, factor, rate_of(trainer, index, rate), attributes);
   if (ac_tensor_at(plan->graph, tensors->gradient)->folded)
-    ac_fold_set_step(tensors->step, attributes);
+    ac_folded_set_step(tensors->step, attributes);
 }
 
 /* ---- refused --------------------------------------------------------------------------------- */

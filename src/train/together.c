@@ -13,7 +13,7 @@ typedef struct touched {
 } touched;
 
 static bool stands_alone(const ac_plan *plan, const ac_step *step) {
-  if (step->moves || step->copy.tensor >= 0) return false;
+  if (step->transfers || step->copy.tensor >= 0) return false;
   if (ac_problem_hands_over(&plan->problem, ac_node_at(plan->graph, step->node))) return false;
   /* Values may lie where others have been. */
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)

@@ -146,7 +146,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
   if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
-  if (status == AC_OK) status = ac_fold_check_desc(made, plan);
+  if (status == AC_OK) status = ac_folded_check_desc(made, plan);
   if (status == AC_OK) status = check_skipping(&made->desc, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
@@ -229,7 +229,7 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer) {
 static ac_status check_known(const ac_trainer *trainer, int64_t count) {
   if (!ac_trainer_knows_weights(trainer)) return AC_OK;
   if (trainer->whole_samples && trainer->window_samples + count <= trainer->whole_samples)
-    return ac_fold_check_window(trainer);
+    return ac_folded_check_window(trainer);
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: give the weights of the losses for this window of %lld samples first "
@@ -285,7 +285,7 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   instance->run.sample = (uint32_t)trainer->window_samples;
   instance->run.update = (uint32_t)trainer->updates;
   if (trainer->window_samples == 0) begin_window(trainer);
-  if (ac_plan_folds(instance->plan)) ac_fold_set(trainer);
+  if (ac_plan_folds(instance->plan)) ac_folded_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK && !ac_plan_is_local(instance->plan))
@@ -392,7 +392,7 @@ void ac_trainer_discard(ac_trainer *trainer) {
   if (!trainer || trainer->deciding || trainer->handing_over || trainer->evaluating ||
       trainer->asking || ac_dataset_is_read_for(&trainer->instance))
     return;
-  ac_fold_leave(trainer);
+  ac_folded_leave(trainer);
   trainer->window_samples = trainer->whole_samples = 0;
   ac_noise_leave(trainer);
   trainer->broken = false;

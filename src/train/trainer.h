@@ -197,25 +197,25 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer);
  * are folded. */
 bool ac_trainer_knows_weights(const ac_trainer *trainer);
 
-/* ---- folded gradients: fold.c ---------------------------------------------------------------- */
+/* ---- folded gradients: folded.c -------------------------------------------------------------- */
 
 /* Each refuses what needs a window's gradients before they change anything. Without folded
  * gradients it does nothing, like the others here. */
-ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan);
-ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision);
+ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan);
+ac_status ac_folded_check_decision(const ac_trainer *trainer, const ac_decision *decision);
 /* Refuses a window if the weight of its loss is not known. */
-ac_status ac_fold_check_window(const ac_trainer *trainer);
+ac_status ac_folded_check_window(const ac_trainer *trainer);
 /* Whether nothing of the window in progress is folded because its losses weigh nothing, or too
  * little to divide by: the update skips it. */
-bool ac_fold_is_left_out(const ac_trainer *trainer);
+bool ac_folded_is_left_out(const ac_trainer *trainer);
 /* What the micro-batch that comes next folds by. */
-void ac_fold_set(ac_trainer *trainer);
+void ac_folded_set(ac_trainer *trainer);
 /* Makes of a step by a gradient that by the state into which gradients were folded. */
-void ac_fold_set_step(ac_op op, ac_update_attributes *attributes);
+void ac_folded_set_step(ac_op op, ac_update_attributes *attributes);
 /* After either the trainer cannot be used until a state is loaded: when a window in progress, or
  * one that failed, is left; and when it is not finite, or is and weighs nothing, which fails. */
-void ac_fold_leave(ac_trainer *trainer);
-ac_status ac_fold_fail(ac_trainer *trainer, bool finite);
+void ac_folded_leave(ac_trainer *trainer);
+ac_status ac_folded_fail(ac_trainer *trainer, bool finite);
 
 /* ---- a caller's own optimizer: callback.c ---------------------------------------------------- */
 

@@ -2,12 +2,12 @@
  * Another pass does so for what batch norms have pooled, because a variance may be too large for a
  * float when gradients are not. One small read-back brings that and the loss sums to the host, and
  * only then are parameters and moments changed. With S the factor of the loss gradient and W the
- * window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is folded into
+ * window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is part of
  * the optimizer's kernel. S is the loss scale divided by the largest weight of a whole window,
  * rounded to a power of two; it changes between windows only. With several losses W is the number
  * of samples, S depends on that number, and each loss has a share of S (losses.c).
  *
- * If gradients are folded (fold.c), the state that they became part of is measured. A window that
+ * If gradients are folded (folded.c), the state that they became part of is measured. A window that
  * is not finite cannot be skipped then, but a window without weight is.
  *
  * If they are fused, gradients were measured in the window's only micro-batch, and parameters are
@@ -211,7 +211,7 @@ ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer) {
                        .light = ac_trainer_light_loss(trainer) >= 0};
   sum.factor = 1 / ((double)instance->run.loss_scale * sum.total.weight);
   sum.divides = !sum.light && sum.total.weighs && isfinite(ac_to_float(sum.factor)) &&
-                !ac_fold_is_left_out(trainer);
+                !ac_folded_is_left_out(trainer);
   return sum;
 }
 
@@ -374,9 +374,9 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   ac_decision decision;
   AC_TRY(decide(trainer, &sum, &report, update, &decision));
   bool possible = update->finite_loss && update->finite_gradient && sum.divides;
-  if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_fold_is_left_out(trainer))
-    return ac_fold_fail(trainer, update->finite_loss && update->finite_gradient);
-  AC_TRY(ac_fold_check_decision(trainer, &decision));
+  if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_folded_is_left_out(trainer))
+    return ac_folded_fail(trainer, update->finite_loss && update->finite_gradient);
+  AC_TRY(ac_folded_check_decision(trainer, &decision));
   double factors[AC_MAX_GROUPS + 1];
   set_factors(trainer, &sum, &report, &decision, factors);
   const double factor = factors[AC_MAX_GROUPS];

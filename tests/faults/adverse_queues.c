@@ -44,10 +44,10 @@ static ac_status copy_job(const job *j) {
   return real->copy(device_state, j->handle, j->source, j->bytes);
 }
 static ac_status in_job(const job *j) {
-  return real->move_in(device_state, j->handle, j->source, j->bytes);
+  return real->transfer_in(device_state, j->handle, j->source, j->bytes);
 }
 static ac_status out_job(const job *j) {
-  return real->move_out(device_state, j->source, j->data, j->bytes);
+  return real->transfer_out(device_state, j->source, j->data, j->bytes);
 }
 
 /* Does jobs of a queue until so many are done, each to its end, with all that they wait for. */
@@ -91,11 +91,11 @@ static ac_status adverse_copy(void *state, void *to, const void *from, uint64_t 
   (void)state;
   return put(AC_QUEUE_RUN, &(job){.call = copy_job, .handle = to, .source = from, .bytes = bytes});
 }
-static ac_status adverse_move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+static ac_status adverse_transfer_in(void *state, void *handle, const void *data, uint64_t bytes) {
   (void)state;
   return put(AC_QUEUE_IN, &(job){.call = in_job, .handle = handle, .source = data, .bytes = bytes});
 }
-static ac_status adverse_move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+static ac_status adverse_transfer_out(void *state, const void *handle, void *data, uint64_t bytes) {
   (void)state;
   return put(AC_QUEUE_OUT, &(job){.call = out_job, .source = handle, .data = data, .bytes = bytes});
 }
@@ -140,8 +140,8 @@ void adverse_queues_wrap(ac_device *device, ac_queue delayed) {
   table.download = adverse_download;
   table.zero = adverse_zero;
   table.copy = adverse_copy;
-  table.move_in = adverse_move_in;
-  table.move_out = adverse_move_out;
+  table.transfer_in = adverse_transfer_in;
+  table.transfer_out = adverse_transfer_out;
   table.order = adverse_order;
   table.run = adverse_run;
   if (real->run_all) table.run_all = adverse_run_all;

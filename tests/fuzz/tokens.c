@@ -4,7 +4,7 @@
 
 #include <accrue/dataset.h>
 
-static void read_windows(const ac_tokens *tokens, int64_t vocab, int64_t context, bool jitter) {
+static void read_span(const ac_tokens *tokens, int64_t vocab, int64_t context, bool jitter) {
   ac_dataset *dataset;
   int64_t count = ac_tokens_count(tokens);
   if (ac_dataset_from_tokens(&dataset, tokens, count / 3, count, context, jitter) != AC_OK) {
@@ -32,7 +32,7 @@ static void run(const uint8_t *data, size_t bytes) {
   ac_status status = any    ? ac_tokens_from_bytes(&tokens, path, data[0], NULL, NULL)
                      : text ? ac_tokens_from_text(&tokens, path, data[0])
                             : ac_tokens_from_uint16(&tokens, path, vocab);
-  if (status == AC_OK) read_windows(tokens, vocab, data[2], data[3] & 1);
+  if (status == AC_OK) read_span(tokens, vocab, data[2], data[3] & 1);
   else fuzz_check_sentence();
   ac_tokens_free(tokens);
 }

@@ -328,7 +328,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 2;
 }
 
-/* A NaN or an infinity reaches the outputs with windows that contain it, and no other: not those of
+/* A NaN or an infinity reaches the outputs with patches that contain it, and no other: not those of
  * the next row or image, with which it may share memory. */
 static void check_spread(ac_device *device, const op_case *c) {
   op_instance y, dx;

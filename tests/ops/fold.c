@@ -7,8 +7,8 @@ static void fold(const ac_op_args *args) {
   double *m = op_reals(&args->out[0]), *v = op_reals(&args->out[1]);
   for (int64_t i = 0; i < args->in[0].count; i++) {
     const double g = (double)a->gradient_factor * op_reals(&args->in[0])[i];
-    const double keep1 = a->moves ? 1 - (double)a->take1 : (double)a->keep1,
-                 keep2 = a->moves ? 1 - (double)a->take2 : (double)a->keep2;
+    const double keep1 = a->is_average ? 1 - (double)a->take1 : (double)a->keep1,
+                 keep2 = a->is_average ? 1 - (double)a->take2 : (double)a->keep2;
     m[i] = keep1 * m[i] + (double)a->take1 * g;
     if (args->out[1].count) v[i] = keep2 * v[i] + (double)a->take2 * g * g;
   }
@@ -42,8 +42,8 @@ static const op_case cases[] = {
     FOLD("first micro-batch, 129x129", 129 * 129, 0.25f, 0.9f, 0.1f, 0.7f, 0.3f),
     FOLD("another, 2051", 2051, 0.5f, 1, 0.1f, 1, 0.3f),
     FOLD("1", 1, 3, 0.5f, 0.5f, 0.9f, 0.1f),
-    FOLD("moving, 129x129", 129 * 129, 0.25f, 0, 0.1f, 0, 0.3f, true),
-    FOLD_MEAN("moving a mean alone, 2051", 2051, 1, 0, 0x1p-20f, 0, 0, true),
+    FOLD("an average, 129x129", 129 * 129, 0.25f, 0, 0.1f, 0, 0.3f, true),
+    FOLD_MEAN("average of a mean alone, 2051", 2051, 1, 0, 0x1p-20f, 0, 0, true),
     FOLD_MEAN("a mean alone, 129x129", 129 * 129, 0.25f, 0.95f, 1, 0, 0),
     FOLD_MEAN("a mean alone, 65, nothing kept", 65, 2, 0, 1, 0, 0),
 };

@@ -39,7 +39,7 @@ typedef struct op_draw {
   int leaf_count;
 } op_draw;
 
-/* How far ops are from deciding otherwise: an input of ReLU from 0, the largest element of a window
+/* How far ops are from deciding otherwise: an input of ReLU from 0, the largest element of a patch
  * from the second largest. Elements that are equal to the bit are copies of one value, or zeros,
  * and stay equal. */
 typedef struct op_ties {

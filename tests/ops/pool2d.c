@@ -26,7 +26,7 @@ static planes planes_at(const ac_op_args *args, const ac_operand *x, const ac_op
   return p;
 }
 
-/* The index of tap k of output e's window into the plane, or -1. */
+/* The index of tap k of output e's patch into the plane, or -1. */
 static int64_t tap(const planes *p, int64_t e, int64_t k) {
   int64_t r = e / p->w * p->a->stride[0] - p->a->padding[0] + k / p->a->kernel[1];
   int64_t c = e % p->w * p->a->stride[1] - p->a->padding[1] + k % p->a->kernel[1];
@@ -92,7 +92,7 @@ static op_tolerance max_error(const ac_op_args *args, int output) {
   return (op_tolerance){0, 0};
 }
 
-/* As many terms as a window has taps, which is as many windows as an element may be in. */
+/* As many terms as a patch has taps, which is as many patches as an element may be in. */
 static op_tolerance sum_error(const ac_op_args *args, int output) {
   const ac_pool2d_attributes *a = args->attributes;
   (void)output;
@@ -100,7 +100,7 @@ static op_tolerance sum_error(const ac_op_args *args, int output) {
                                op_largest(&args->in[0])};
 }
 
-/* A window's sum is divided by its taps. */
+/* A patch's sum is divided by its taps. */
 static op_tolerance average_error(const ac_op_args *args, int output) {
   const ac_pool2d_attributes *a = args->attributes;
   op_tolerance sum = sum_error(args, output);
@@ -141,7 +141,7 @@ static const op_case cases[] = {
          IMAGES(4, 9, 12), IMAGES(4, 5, 6)),
     POOL(max, "max of unequal axes", PAIR(4, 1), PAIR(1, 3), PAIR(2, 0), 2, IMAGES(3, 7, 40),
          IMAGES(3, 8, 14)),
-    POOL(max, "max beyond the last window", PAIR(2, 3), PAIR(3, 4), PAIR(0, 1), 1, IMAGES(2, 9, 10),
+    POOL(max, "max beyond the last patch", PAIR(2, 3), PAIR(3, 4), PAIR(0, 1), 1, IMAGES(2, 9, 10),
          IMAGES(2, 3, 3)),
     /* Enough planes for threads to share. */
     POOL(max, "max 3x3 of 3x17x22x26, padding 1", PAIR(3, 3), PAIR(2, 2), PAIR(1, 1), 3,
@@ -154,9 +154,9 @@ static const op_case cases[] = {
          IMAGES(3, 7, 40), IMAGES(3, 3, 20)),
     POOL(average, "average of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3,
          IMAGES(6, 9, 11), IMAGES(6, 1, 1)),
-    POOL(average, "one window larger than the plane", PAIR(4, 2), PAIR(2, 3), PAIR(2, 1), 2,
+    POOL(average, "one patch larger than the plane", PAIR(4, 2), PAIR(2, 3), PAIR(2, 1), 2,
          IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
-    POOL(average, "one window of a plane's size, shifted", PAIR(1, 2), PAIR(1, 3), PAIR(0, 1), 2,
+    POOL(average, "one patch of a plane's size, shifted", PAIR(1, 2), PAIR(1, 3), PAIR(0, 1), 2,
          IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
     POOL(average, "one of everything", PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), 1, IMAGES(1, 1, 1),
          IMAGES(1, 1, 1)),
@@ -176,7 +176,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   result->gradient_count = 1;
 }
 
-/* Windows of equal elements, with a NaN, of nothing but -infinity: the first largest is chosen, a
+/* Patches of equal elements, with a NaN, of nothing but -infinity: the first largest is chosen, a
  * NaN stays, and nothing but padding is passed over. */
 static void special(ac_device *device) {
   op_instance y, dx;

@@ -60,7 +60,7 @@ static void store(tape *t, double *values, int64_t count, char kind, bool gradie
 /* `exact`: nothing is rounded; nor is it by ops that move values. */
 static void compute(tape *t, const ac_op_args *args, bool exact) {
   ac_op_args own = *args;
-  bool noisy = t->run->noise && !exact && !ac_op_describe(args->op)->moves;
+  bool noisy = t->run->noise && !exact && !ac_op_describe(args->op)->copies_values;
   for (int i = 0; noisy && i < AC_MAX_INPUTS; i++) {
     if (!own.in[i].count || own.in[i].dtype == AC_I32) continue;
     double *x = own.in[i].data = reals(own.in[i].count);

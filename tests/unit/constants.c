@@ -312,7 +312,7 @@ static void numbers_of_updates_are_checked(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");
   run r = begin(device, (ac_plan_desc){.average = true}, (ac_trainer_desc){0});
-  assert_refused(ac_trainer_set_updates(r.trainer, -1), AC_ERROR_ARGUMENT, "-1 updates");
+  assert_refused(ac_trainer_set_updates(r.trainer, -1), AC_ERROR_ARGUMENT, "it is -1");
   assert_refused(ac_trainer_set_updates(r.trainer, INT64_MAX), AC_ERROR_ARGUMENT, "updates");
   feed_window(&r);
   assert_refused(ac_trainer_set_updates(r.trainer, 1), AC_ERROR_STATE, "window is in progress");

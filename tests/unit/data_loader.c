@@ -352,7 +352,7 @@ static void impossible_descriptions_are_refused(void **state) {
     ac_loader_desc desc;
     const char *mention;
   } cases[] = {
-      {{.batch = 0}, "batch of 0"},
+      {{.batch = 0}, "not 0"},
       {{.batch = 1, .threads = -1}, "-1 threads"},
       {{.batch = 1, .threads = 65}, "65 threads; there can be 0 to 64"},
       {{.batch = 1, .depth = 65}, "65 batches in memory"},

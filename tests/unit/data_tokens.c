@@ -1,4 +1,4 @@
-/* Text and token files, and the windows cut from them. */
+/* Text and token files, and the spans cut from them. */
 #include "unit/files.h"
 
 #include <accrue/dataset.h>
@@ -10,7 +10,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Reads [0, count - 1) of a sequence back through one window. */
+/* Reads [0, count - 1) of a sequence back through one span. */
 static void assert_text(const ac_tokens *tokens, const char *expected) {
   int64_t count = (int64_t)strlen(expected);
   int32_t in[256], out[256];
@@ -231,7 +231,7 @@ static void uint16_files_are_little_endian(void **state) {
   assert_fails(ac_tokens_from_uint16(&tokens, test_folder, 10), AC_ERROR_IO, test_folder);
 }
 
-/* ---- windows --------------------------------------------------------------------------------- */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
 enum { SEQUENCE = 5000 };
 
@@ -247,8 +247,8 @@ static ac_tokens *count_up(void) {
   return tokens;
 }
 
-/* Reads an epoch of windows over tokens that are their own positions: how often each came up, and
- * where the first window began. */
+/* Reads an epoch of spans over tokens that are their own positions: how often each came up, and
+ * where the first span began. */
 static int64_t read_epoch(ac_dataset *dataset, uint64_t seed, int64_t epoch, int *seen) {
   static int32_t in[SEQUENCE], out[SEQUENCE];
   int64_t context = ac_dataset_field(dataset, 0)->elements, first = SEQUENCE;
@@ -266,7 +266,7 @@ static int64_t read_epoch(ac_dataset *dataset, uint64_t seed, int64_t epoch, int
   return first;
 }
 
-static void windows_cover_every_token_once(void **state) {
+static void spans_cover_every_token_once(void **state) {
   (void)state;
   static const int64_t ranges[][3] = {/* begin, end, context */
                                       {0, SEQUENCE, 64}, {0, 4500, 64}, {4500, SEQUENCE, 64},
@@ -288,12 +288,12 @@ static void windows_cover_every_token_once(void **state) {
   ac_tokens_free(tokens);
 }
 
-static void jitter_moves_the_windows(void **state) {
+static void jitter_shifts_the_spans(void **state) {
   (void)state;
   enum { CONTEXT = 16, EPOCHS = 400 };
   static int seen[SEQUENCE];
   ac_tokens *tokens = count_up();
-  /* Too short for a window at every offset, just long enough, and longer. */
+  /* Too short for a span at every offset, just long enough, and longer. */
   for (int64_t length = CONTEXT + 1; length <= 5 * CONTEXT; length++) {
     int64_t begin = 100, end = begin + length;
     int64_t offsets = length < 2 * CONTEXT ? length - CONTEXT : CONTEXT;
@@ -338,7 +338,7 @@ static void jitter_depends_on_seed_and_epoch_alone(void **state) {
   ac_tokens_free(tokens);
 }
 
-static void ranges_that_hold_no_window_are_refused(void **state) {
+static void ranges_that_hold_no_span_are_refused(void **state) {
   (void)state;
   ac_tokens *tokens = count_up();
   ac_dataset *dataset;
@@ -362,8 +362,8 @@ static void ranges_that_hold_no_window_are_refused(void **state) {
   ac_tokens_free(tokens);
 }
 
-/* Marks the tokens that are the inputs or targets of a dataset's windows; each token is its place.
- * Windows begin anywhere in their range, so several epochs are read. */
+/* Marks the tokens that are the inputs or targets of a dataset's spans; each token is its place.
+ * Spans begin anywhere in their range, so several epochs are read. */
 static void mark(ac_dataset *dataset, int64_t context, bool *seen) {
   int32_t in[16], out[16];
   for (int64_t epoch = 0; epoch < 20; epoch++)
@@ -378,7 +378,7 @@ static void mark(ac_dataset *dataset, int64_t context, bool *seen) {
 }
 
 /* A fold is a range; nothing of it is seen in training, and all else is but what does not fill a
- * window at the ends. */
+ * span at the ends. */
 static void folds_of_text_do_not_leak(void **state) {
   (void)state;
   enum { COUNT = 203, CONTEXT = 5 };
@@ -459,10 +459,10 @@ int main(void) {
       cmocka_unit_test(long_paths_are_named),
       cmocka_unit_test(unsearchable_folders_are_named),
       cmocka_unit_test(uint16_files_are_little_endian),
-      cmocka_unit_test(windows_cover_every_token_once),
-      cmocka_unit_test(jitter_moves_the_windows),
+      cmocka_unit_test(spans_cover_every_token_once),
+      cmocka_unit_test(jitter_shifts_the_spans),
       cmocka_unit_test(jitter_depends_on_seed_and_epoch_alone),
-      cmocka_unit_test(ranges_that_hold_no_window_are_refused),
+      cmocka_unit_test(ranges_that_hold_no_span_are_refused),
       cmocka_unit_test(folds_of_text_do_not_leak),
       cmocka_unit_test(the_real_text_is_read),
   };

@@ -1,6 +1,6 @@
-/* Nothing is allocated on the step path. This program's own malloc, calloc, realloc, aligned_alloc,
- * posix_memalign and mmap replace the C library's (also for calls from shared libraries such as
- * OpenBLAS and OpenMP) and count while a flag is set. */
+/* Nothing is allocated while a trainer trains. This program's own malloc, calloc, realloc,
+ * aligned_alloc, posix_memalign and mmap replace the C library's (also for calls from shared
+ * libraries such as OpenBLAS and OpenMP) and count while a flag is set. */
 #define _GNU_SOURCE      /* RTLD_NEXT */
 #undef _FILE_OFFSET_BITS /* would turn mmap into mmap64, which nobody else calls */
 #include "models.h"
@@ -120,7 +120,7 @@ static void train(const char *name, bool own, long *allocations, uint64_t *objec
   assert_ok(ac_plan_create(&plan, graph, device, &policy));
   assert_ok(ac_trainer_create(&trainer, plan, &training));
   counter c = {.steps = 30, .device = device, .trainer = trainer};
-  /* Evaluation in between belongs to the step path as well; epochs end, so windows of all sizes
+  /* Evaluation in between allocates nothing either; epochs end, so windows of all sizes
    * come up. */
   ac_fit_desc desc = {.train = dataset,
                       .validation = dataset,

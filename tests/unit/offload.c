@@ -30,7 +30,7 @@ static ac_graph *perceptron(void) {
 }
 
 /* Several matrices that are moved at once each, so that memory is another's after a while, and
- * before them a layer with few weights, and with results as large as all that moves. */
+ * before them a layer with few weights, and with results as large as all that is transferred. */
 static ac_graph *deep_perceptron(void) {
   static const char *const names[] = {"1", "2", "3", "4", "5", "6", "7"};
   enum { LAYERS = sizeof names / sizeof *names, WIDTH = 64 };
@@ -186,7 +186,8 @@ static void all_leave_the_same_bits(void **state) {
   on_devices_of_their_own(states_leave_the_same_bits);
 }
 
-/* Whichever queue is late, and whether state moves in a phase of its own or within a pass. */
+/* Whichever queue is late, and whether state is transferred in a phase of its own or within a pass.
+ */
 static void order_is_enough(const char *device) {
   const ac_plan_desc descs[] = {{.micro_batch = 4},
                                 {.gradients = AC_GRADIENTS_FUSED},
@@ -271,13 +272,13 @@ static ac_status allocate_host(void *state, uint64_t bytes, ac_host_memory *memo
   AC_TRY(fail_in_time());
   return real->allocate_host(state, bytes, memory);
 }
-static ac_status move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+static ac_status transfer_in(void *state, void *handle, const void *data, uint64_t bytes) {
   AC_TRY(fail_in_time());
-  return real->move_in(state, handle, data, bytes);
+  return real->transfer_in(state, handle, data, bytes);
 }
-static ac_status move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+static ac_status transfer_out(void *state, const void *handle, void *data, uint64_t bytes) {
   AC_TRY(fail_in_time());
-  return real->move_out(state, handle, data, bytes);
+  return real->transfer_out(state, handle, data, bytes);
 }
 static ac_status order(void *state, ac_queue first, ac_queue then) {
   AC_TRY(fail_in_time());
@@ -288,8 +289,8 @@ static void break_link(run *r) {
   real = r->device->backend;
   failing = *real;
   failing.allocate_host = allocate_host;
-  failing.move_in = move_in;
-  failing.move_out = move_out;
+  failing.transfer_in = transfer_in;
+  failing.transfer_out = transfer_out;
   failing.order = order;
   r->device->backend = &failing;
 }
@@ -427,7 +428,7 @@ static void broken_plans_are_found(void **state) {
   ac_plan *plan;
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
   assert_ok(plan_of(&plan, device, (ac_plan_desc){.state_space = AC_STATE_ON_HOST}));
-  const int index = ac_moves_next(&plan->main, ac_moves_next(&plan->main, -1));
+  const int index = ac_transfers_next(&plan->main, ac_transfers_next(&plan->main, -1));
   ac_step *step = &plan->main.steps[index];
   const ac_step kept = *step;
   ac_value *value = &plan->main.values[step->out[1].value];
@@ -441,7 +442,8 @@ static void broken_plans_are_found(void **state) {
   assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL, "move more than there is room for");
   *value = right;
   value->last--;
-  assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL, "other values are where its state moves");
+  assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL,
+                 "other values are where its state is transferred");
   *value = right;
   step->out[1].value = -1;
   assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL, "would not find what is kept");

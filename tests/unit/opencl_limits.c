@@ -120,7 +120,7 @@ static void test_elements_beyond_32_bits(void **state) {
   ac_device_close(device);
 }
 
-/* ---- moves ----------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static void check_round_trip(ac_device *device, void *chunk, uint64_t bytes) {
   const ac_backend *backend = device->backend;
@@ -131,10 +131,10 @@ static void check_round_trip(ac_device *device, void *chunk, uint64_t bytes) {
     assert_int_equal(data[i], 0);
     data[i] = (unsigned char)(i % 251);
   }
-  assert_ok(backend->move_in(device->state, chunk, data, bytes));
+  assert_ok(backend->transfer_in(device->state, chunk, data, bytes));
   assert_ok(backend->finish(device->state));
   memset(data, 0, bytes);
-  assert_ok(backend->move_out(device->state, chunk, data, bytes));
+  assert_ok(backend->transfer_out(device->state, chunk, data, bytes));
   assert_ok(backend->finish(device->state));
   for (uint64_t i = 0; i < bytes; i++) assert_int_equal(data[i], i % 251);
   ac_device_release_host(device, &memory);
@@ -157,7 +157,7 @@ static void test_host_memory_beyond_the_largest_buffer(void **state) {
   ac_device_close(device);
 }
 
-/* What moves may still read or write memory that is released then. */
+/* Transfers may still read or write memory that is released then. */
 static void test_all_queues_are_waited_for(void **state) {
   (void)state;
   ac_device *device = open_opencl("opencl");

@@ -30,8 +30,8 @@ static const struct {
     {"gemm", "bench gemm",
      "Measures what a device can do at best, and products of square matrices."},
     {"ops", "bench ops", "Measures each op, forward and backward, at the shapes of a real model."},
-    {"step", "bench step", "Measures whole training steps."},
-    {"all", "bench all", "Measures products, ops and training steps."},
+    {"step", "bench step", "Measures whole updates, with all micro-batches."},
+    {"all", "bench all", "Measures products, ops and whole updates."},
     {"memory", "bench memory", "Compares a training process's resident memory with its plan."},
 };
 

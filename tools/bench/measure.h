@@ -1,7 +1,7 @@
 /* Fills a report with rows. The speed of shared machines drifts. So results of several devices are
  * taken one directly after the other, row by row; and a table of products or ops is gone through
  * several times, each row measured anew in other memory at each visit, so that its spread says what
- * another run of the bench may find. Rows are printed at the last visit, steps as they come. */
+ * another run of the bench may find. Rows are printed at the last visit, updates as they come. */
 #ifndef TOOLS_BENCH_MEASURE_H
 #define TOOLS_BENCH_MEASURE_H
 
@@ -12,7 +12,7 @@
 
 typedef struct bench_wish {
   ac_bench_desc desc;       /* of products and ops */
-  ac_bench_desc step_desc;  /* of training steps */
+  ac_bench_desc step_desc;  /* of updates */
   const char *filter;       /* only rows with it in "name precision detail"; NULL: all */
   const bench_model *model; /* NULL: by the table */
   bench_setting setting;

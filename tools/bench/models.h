@@ -1,4 +1,4 @@
-/* The models whose ops and training steps `accrue bench` measures. A model is one line of the table
+/* Models: `accrue bench` measures their ops and updates. A model is one line of the table
  * in models.c; what is not there for its ops alone has the shape of a preset (models/presets.h). */
 #ifndef TOOLS_BENCH_MODELS_H
 #define TOOLS_BENCH_MODELS_H
@@ -12,7 +12,7 @@ typedef struct bench_model {
   int64_t batch;   /* samples of a window */
   int64_t context; /* tokens of a sample; 0: samples are not text */
   int64_t limit;   /* the limit of its integer inputs: tokens or classes */
-  bool ops, steps; /* `accrue bench` measures its ops, or its step, unless a model is asked for */
+  bool ops, steps; /* `accrue bench` measures its ops, or its update, unless a model is asked for */
   /* With its loss; NULL: the preset of this name. */
   void (*build)(ac_graph *graph, int64_t context);
 } bench_model;
@@ -23,7 +23,7 @@ extern const int bench_model_count;
 /* "gpt2-124m|gpt-small|...", in the table's order; returns text. */
 const char *bench_model_names(char *text, size_t size);
 
-/* The settings of a step; zero means the model's or the planner's choice. */
+/* The settings of an update; zero means the model's or the planner's choice. */
 typedef struct bench_setting {
   int64_t batch, context, micro_batch;
   uint64_t memory;

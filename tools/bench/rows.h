@@ -8,7 +8,7 @@ enum { BENCH_DEVICES = 8 };
 
 typedef enum bench_kind { BENCH_GEMM, BENCH_OP, BENCH_STEP, BENCH_KINDS } bench_kind;
 
-/* Results that only a training step has. */
+/* Results that only an update has. */
 typedef struct bench_step {
   int64_t micro_batch, accumulation_steps, recomputed_ops, samples;
   uint64_t planned_bytes, peak_bytes;

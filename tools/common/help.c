@@ -45,10 +45,11 @@ int help_width(void) {
 
 /* The first sentence without its full stop, as the line of a catalogue. */
 static void put_brief(FILE *out, const char *text) {
-  const size_t length = strcspn(text, ".\n");
+  const size_t length = strcspn(text, ".");
   char brief[256];
   snprintf(brief, sizeof brief, "%.*s", (int)length, text);
   brief[0] = (char)tolower((unsigned char)brief[0]);
+  for (char *end = brief; (end = strchr(end, '\n'));) *end = ' ';
   roff_put(out, brief);
 }
 
@@ -172,8 +173,12 @@ void help_commands(help *h, const char *title) {
 
 void help_put_command(help *h, const char *name, const char *text) {
   if (h->page_count < HELP_MOST_PAGES) h->pages[h->page_count++] = name;
-  if (h->form == HELP_MAN) put_entry_of_page(h, &(help_flag){.name = name, .text = text});
-  else fprintf(h->out, "  %-10s %s\n", name, text);
+  if (h->form == HELP_MAN) {
+    put_entry_of_page(h, &(help_flag){.name = name, .text = text});
+    return;
+  }
+  const int used = fprintf(h->out, "  %-10s ", name);
+  flag_text_wrap(h->out, text, used, 13, h->width);
 }
 
 void help_paragraph(help *h, const char *text) {
@@ -192,7 +197,8 @@ void help_paragraph(help *h, const char *text) {
 void help_exit_status(help *h) {
   h->exit_told = true;
   if (h->form == HELP_TEXT) {
-    fprintf(h->out, "Exit status: %s\n", exit_statuses);
+    const int used = fprintf(h->out, "Exit status: ");
+    flag_text_wrap(h->out, exit_statuses, used, 0, h->width);
     return;
   }
   put_section(h->out, "\"EXIT STATUS\"");

@@ -179,7 +179,9 @@ static void put_screen(help *h, const options *o) {
       if (is_in(row, group->name) && row->record->common && !row->ignored) put_flag(h, row);
     }
   put_groups(h, o);
-  fputs("\n--help all lists all flags, and --help --NAME tells more of one.\n", h->out);
+  fputc('\n', h->out);
+  flag_text_wrap(h->out, "--help all lists all flags, and --help --NAME tells more of one.", 0, 0,
+                 h->width);
 }
 
 /* ---- one flag -------------------------------------------------------------------------------- */

@@ -8,15 +8,15 @@
 typedef struct progress {
   bool terminal;
   bool quiet;       /* nothing is shown */
-  int64_t steps;    /* of the whole run */
+  int64_t steps;    /* updates of the whole run, skipped ones included */
   const char *unit; /* of the rate: "tokens" */
   double units_per_sample;
   double began, drawn, told; /* clock readings; told: of an evaluation */
   double loss;               /* running mean over the latest updates */
   bool updated;              /* there is one */
   int64_t skipped;           /* windows without an update */
-  int64_t first;             /* the first step: it warms caches and does not count for the rate */
-  double samples;            /* after the first step */
+  int64_t first;             /* the first update: it warms caches and does not count for the rate */
+  double samples;            /* after the first update */
 } progress;
 
 double progress_clock(void); /* seconds, monotonic */

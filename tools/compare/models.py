@@ -41,8 +41,8 @@ class Gpt:
 
     def write_data(self, folder, steps):
         """Enough tokens for all steps within one epoch; common ones are much more frequent than others."""
-        windows = steps * self.batch + 2
-        count = max(windows * self.context * 10 // 9, 10 * (self.context + 1)) + 64
+        spans = steps * self.batch + 2
+        count = max(spans * self.context * 10 // 9, 10 * (self.context + 1)) + 64
         ranks = numpy.random.default_rng(1).pareto(1.0, count) * 20
         (ranks.astype(numpy.int64) % self.vocab).astype("<u2").tofile(folder / "data")
 

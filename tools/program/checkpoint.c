@@ -31,8 +31,8 @@ double checkpoint_seconds(const checkpoint *c) {
   return c->before + progress_clock() - c->began;
 }
 
-/* Whether the state of a step would replace a state of another run, while the folder still has the
- * record of that run. */
+/* Whether the state after an update would replace a state of another run, while the folder still
+ * has the record of that run. */
 static bool is_taken(const checkpoint *c, int64_t step) {
   char path[RUN_PATH_BYTES];
   struct stat info;
@@ -115,8 +115,8 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   return good;
 }
 
-/* Removes all states but the newest, and states of later steps, which the run gave up when it went
- * back. States of other runs stay, but for the run that this one replaces. */
+/* Removes all states but the newest, and states of later updates, which the run gave up when it
+ * went back. States of other runs stay, but for the run that this one replaces. */
 static void prune(const checkpoint *c) {
   size_t count;
   const char *id = run_record_id(c->record);
@@ -198,7 +198,7 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   if (info.micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
         info.micro_batch);
-  if (info.fit_seed != (uint64_t)c->setup->flags.seed) {
+  if (info.fitted && info.fit_seed != (uint64_t)c->setup->flags.seed) {
     const int status = fail("the run to resume has the seed %" PRIu64 ", not %" PRId64,
                             info.fit_seed, c->setup->flags.seed);
     ac_model_file_close(file);

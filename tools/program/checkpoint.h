@@ -11,8 +11,8 @@ typedef struct checkpoint {
   const run_folder *folder;
   run_record *record;
   ac_trainer *trainer;
-  int64_t saved_step;     /* step of the last state; -1: none */
-  int64_t tried_step;     /* step of the last try to save one */
+  int64_t saved_step;     /* update of the last state; -1: none */
+  int64_t tried_step;     /* update of the last try to save one */
   double saved_at;        /* progress_clock */
   bool failing;           /* the last one could not be saved */
   char problem[1024];     /* why */
@@ -38,7 +38,7 @@ bool checkpoint_is_due(const checkpoint *c, int64_t step);
 bool checkpoint_save(checkpoint *c, int64_t step, metrics *m);
 
 /* Loads the newest whole state of the run, with a warning for each one that cannot be used. Refuses
- * other data. *step: the step at which it was saved, -1: there is none; *metrics_bytes: the bytes
+ * other data. *step: the update at which it was saved, -1: there is none; *metrics_bytes: the bytes
  * of metrics at that time. Returns a status of message.h. */
 int checkpoint_resume(checkpoint *c, int64_t *step, int64_t *metrics_bytes);
 

@@ -4,6 +4,7 @@
 #include "common/command_record.h"
 #include "common/help.h"
 #include "common/message.h"
+#include "models/presets.h"
 #include "program/model_kind.h"
 
 #include <stdio.h>
@@ -44,12 +45,12 @@ static const char bash_tail[] =
     "  none | -) ;;\n"
     "  @file)\n"
     "    compopt -o filenames 2>/dev/null\n"
-    "    COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+    "    mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
     "    return\n"
     "    ;;\n"
     "  @dir)\n"
     "    compopt -o filenames 2>/dev/null\n"
-    "    COMPREPLY=($(compgen -d -- \"$cur\"))\n"
+    "    mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")\n"
     "    return\n"
     "    ;;\n"
     "  *)\n"
@@ -70,7 +71,7 @@ static const char bash_tail[] =
     "  fi\n"
     "  if [[ $command == report && $cur != -* ]]; then\n"
     "    compopt -o filenames 2>/dev/null\n"
-    "    COMPREPLY=($(compgen -d -- \"$cur\"))\n"
+    "    mapfile -t COMPREPLY < <(compgen -d -- \"$cur\")\n"
     "  fi\n"
     "  if ((!${#COMPREPLY[@]})); then COMPREPLY=($(compgen -W \"$flags --help\" -- \"$cur\")); fi\n"
     "}\n"
@@ -146,7 +147,7 @@ static void put_values(const flag_record *r) {
   const char *before = "";
   for (const char *at = r->value; *at; at += strspn(at, "|")) {
     const size_t length = strcspn(at, "|");
-    if (at[0] >= 'a' && at[0] <= 'z') {
+    if (at[0] < 'A' || at[0] > 'Z') {
       printf("%s%.*s", before, (int)length, at);
       before = " ";
     }
@@ -154,16 +155,33 @@ static void put_values(const flag_record *r) {
   }
 }
 
+static void put_preset_names(const char *kind) {
+  const char *before = "";
+  for (int i = 0; i < model_preset_count; i++) {
+    if (strcmp(model_presets[i].kind, kind) != 0) continue;
+    printf("%s%s", before, model_presets[i].name);
+    before = " ";
+  }
+}
+
+/* `kind`: the model whose presets are the values; NULL: the flag's own. */
+static void put_flag(const flag_record *r, const char *kind, bool meanings) {
+  printf("%s;%s;%s;", r->name, r->commands, kind ? kind : r->models ? r->models : "");
+  if (kind) put_preset_names(kind);
+  else put_values(r);
+  if (meanings) {
+    putchar(';');
+    put_quoted(r->brief);
+  }
+  putchar('\n');
+}
+
 static void put_flags(bool meanings) {
   for (int i = 0; i < flag_record_count; i++) {
     const flag_record *r = &flag_records[i];
-    printf("%s;%s;%s;", r->name, r->commands, r->models ? r->models : "");
-    put_values(r);
-    if (meanings) {
-      putchar(';');
-      put_quoted(r->brief);
-    }
-    putchar('\n');
+    if (strcmp(r->name, "preset") != 0) put_flag(r, NULL, meanings);
+    else
+      for (int k = 0; model_kinds[k]; k++) put_flag(r, model_kinds[k]->name, meanings);
   }
 }
 

@@ -9,7 +9,7 @@
 
 #define GOOD_STATE "good.safetensors"
 
-/* Keeps the present good state for the state of a step, or brings back the good state of a step. If
+/* Keeps the present good state for the state of an update, or brings back that of an update. If
  * there is none, they do nothing. False, with the reason in errno. */
 bool good_state_keep(const run_folder *folder, int64_t step);
 bool good_state_restore(const run_folder *folder, int64_t step);

@@ -53,9 +53,9 @@ int init_main(int argc, char **argv) {
   options all = {.command = "init",
                  .arguments = "DIR",
                  .words = words,
-                 .summary = "Writes a project in C into the new folder DIR: a program that trains\n"
-                            "a model, saves it, loads it and predicts, and what builds it with an\n"
-                            "installed Accrue or together with Accrue. DIR/README.md says how."};
+                 .summary = "Writes a project in C into the new folder DIR.\nIts program trains a "
+                            "model, saves it, loads it and predicts. It is built with an "
+                            "installed Accrue or together with Accrue; DIR/README.md says how."};
   if (argc > MOST_WORDS) return fail_usage("init takes one folder");
   int status = options_parse(&all, argc, argv);
   if (status != STATUS_CONTINUE) return status;
@@ -66,7 +66,8 @@ int init_main(int argc, char **argv) {
   message_put(stdout, "%s has a project in C:", words[0]);
   for (int i = 0; i < project_file_count; i++) printf(" %s", project_files[i].name);
   printf("\n");
-  message_put(stdout, "Build it: cmake -S %s -B %s/build && cmake --build %s/build\n", words[0],
-              words[0], words[0]);
+  const char *path = words[0], *mark = path[strcspn(path, " ;&|<>()$`\\\"'*?[]#!{}")] ? "'" : "";
+  message_put(stdout, "Build it: cmake -S %s%s%s -B %s%s/build%s && cmake --build %s%s/build%s\n",
+              mark, path, mark, mark, path, mark, mark, path, mark);
   return STATUS_DONE;
 }

@@ -28,7 +28,7 @@ static bool count_bytes(FILE *stream, int64_t *bytes) {
   return !ferror(stream);
 }
 
-/* The step in a line; -1: the line is not of a window, or is of a window that ran again. */
+/* The update in a line; -1: the line is not of an update, or is of a window that ran again. */
 static int64_t step_of(const char *line) {
   static const char start[] = "{\"event\":\"step\",\"step\":";
   const size_t length = sizeof start - 1;
@@ -37,8 +37,8 @@ static int64_t step_of(const char *line) {
 }
 
 /* The run may have written elsewhere, or nowhere, when its state was saved: then the state's count
- * of bytes is not that of this file, and the next line here is of an earlier step. *bytes becomes
- * the end of the last line of such a step. False with the reason in errno. */
+ * of bytes is not that of this file, and the next line here is of an earlier update. *bytes becomes
+ * the end of the last line of such an update. False with the reason in errno. */
 static bool count_steps(metrics *m, int64_t *bytes) {
   char *line = NULL;
   size_t room = 0;

@@ -14,7 +14,7 @@ typedef struct metrics {
   const char *path;
   const char *run; /* id, which the first line has */
   bool overwrite;
-  int64_t done; /* steps that the run had made before this start */
+  int64_t done; /* updates that the run had made before this start */
   int64_t good; /* bytes of whole lines */
   int error;    /* errno of the first line that could not be written; later ones are not tried */
   tensorboard *tensorboard; /* NULL: none */
@@ -41,7 +41,7 @@ typedef struct metrics_desc {
 /* Like metrics_close, a status of message.h. */
 int metrics_open(metrics *m, const metrics_desc *desc);
 /* When the run is sure to begin: opens the file, after the `keep` bytes that the run wrote before
- * it was stopped; -1: it had no file then. Lines of steps that are done stay. */
+ * it was stopped; -1: it had no file then. Lines of updates that are done stay. */
 int metrics_begin(metrics *m, int64_t keep);
 /* If the run does not begin after all: leaves no file of events. */
 void metrics_abandon(metrics *m);

@@ -118,7 +118,7 @@ static bool goes_on(const setup *now, const setup *then) {
          (a->weights == b->weights && a->optimizer_state == b->optimizer_state);
 }
 
-/* Checks the policy, if there is one: for a run all rules, if its steps are known; for any plan
+/* Checks the policy, if there is one: for a run all rules, if its updates are known; for any plan
  * only the rule for memory on the host. Memory in all is not known here. */
 static bool is_allowed(const setup *now, const setup *then, uint64_t on_host) {
   const ac_plan_info moved = {.host_bytes = on_host};

@@ -58,11 +58,12 @@ static bool is_own(const option *row) {
 }
 
 static int take_base(pilot *p, int argc, char **argv) {
-  p->base = calloc((size_t)argc + 1, sizeof *p->base);
+  p->base = calloc((size_t)argc + 2, sizeof *p->base);
   if (!p->base) return fail("out of memory");
-  for (int i = 0; i < argc; i++) {
+  p->base[p->base_count++] = (char *)p->setup.kind->name;
+  for (int i = argc > 0 && strncmp(argv[0], "--", 2) != 0; i < argc; i++) {
     char name[64];
-    const bool is_flag = i > 0 && !strncmp(argv[i], "--", 2);
+    const bool is_flag = !strncmp(argv[i], "--", 2);
     const size_t length = is_flag ? strcspn(argv[i] + 2, "=") : 0;
     snprintf(name, sizeof name, "%.*s", (int)length, is_flag ? argv[i] + 2 : "");
     const option *row = is_flag ? options_find(&p->setup.options, name) : NULL;
@@ -105,7 +106,7 @@ const char *pilot_cell_name(const pilot *p, int cell, char *text, size_t size) {
 }
 
 /* One in `halving` cells of a rung goes on to the next rung, which has `halving` times as many
- * steps; the last rung is the end of the run. Rungs of less than one step are left out. */
+ * updates; the last rung is the end of the run. Rungs of less than one update are left out. */
 static void make_rungs(pilot *p) {
   int64_t steps = p->setup.flags.steps, backwards[PILOT_MOST_RUNGS];
   p->rungs = 1;
@@ -147,7 +148,8 @@ static int check_file(const pilot *p) {
   const json_t *flags = json_object_get(s->recorded, "flags");
   for (int i = 0; i < s->options.count; i++) {
     const flag_record *r = s->options.rows[i].record;
-    if (r && !strcmp(r->group, "pilot") && json_object_get(flags ? flags : s->recorded, r->name))
+    const bool own = r && (!strcmp(r->group, "pilot") || !strcmp(r->group, "output"));
+    if (own && json_object_get(flags ? flags : s->recorded, r->name))
       return fail_usage("%s: %s belongs on the command line of accrue pilot", s->recorded_path,
                         r->name);
   }
@@ -157,8 +159,6 @@ static int check_file(const pilot *p) {
 static int prepare(pilot *p, int argc, char **argv) {
   int status = setup_parse(&p->setup, "pilot", argc, argv, more_flags);
   p->flags = flags;
-  if (status == STATUS_CONTINUE && (argc < 1 || !strncmp(argv[0], "--", 2)))
-    status = fail_usage("a model is missing; accrue pilot --help lists them");
   if (status == STATUS_CONTINUE) status = check_file(p);
   if (status == STATUS_CONTINUE) status = check_resume(p);
   if (status == STATUS_CONTINUE)

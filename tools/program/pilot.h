@@ -2,7 +2,7 @@
  * are in pilot_*.c.
  *
  * Rung by rung (one, unless --halving makes more) every run of every cell that is still in it is
- * trained up to the rung's step, in a folder of its own below the pilot's; what came of it goes
+ * trained up to the rung's update, in a folder of its own below the pilot's; what came of it goes
  * into one record, pilot.json, which appears whole. So whatever kills a pilot costs at most what
  * the run in hand has done since its last state, and the same command goes on to the same results.
  */

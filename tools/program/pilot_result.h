@@ -11,7 +11,7 @@ typedef struct pilot_result {
   int64_t steps;
   double loss, accuracy; /* of the validation at the end */
   double units;          /* tokens, or samples where there are none */
-  double seconds;        /* in steps */
+  double seconds;        /* of updates, without evaluations */
   bool reached;          /* a validation had the wanted loss */
   double units_to_target, seconds_to_target;
 } pilot_result;

@@ -213,7 +213,7 @@ static double adamw_part(const ac_trainer_desc *trainer) {
 static double highest_rate(const ac_trainer_desc *trainer, int64_t steps) {
   enum {
     MOST = 1000000
-  }; /* of a longer run the first and the last MOST; between them no step is the highest */
+  }; /* of a longer run the first and the last MOST; between them no update has the highest */
   double most = 0;
   for (int64_t step = 0; step < steps; step++) {
     if (step == MOST && steps - MOST > step) step = steps - MOST;

@@ -39,7 +39,7 @@ const char *policy_rule_name(policy_rule rule);
 
 /* The rules for any training, long or short. */
 int policy_check_batch(const policy *p, const train_flags *flags);
-/* And the rules for a whole run of so many steps. `trainer` has its groups. */
+/* And the rules for a whole run of so many updates. `trainer` has its groups. */
 int policy_check_run(const policy *p, const train_flags *flags, const ac_trainer_desc *trainer,
                      int64_t steps);
 int policy_check_memory(const policy *p, const ac_plan_info *plan);

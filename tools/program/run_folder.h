@@ -1,5 +1,5 @@
 /* The folder of a run, which is made and locked when the run begins, and the states in it. Only the
- * last few states are kept. A state is named by its step, so the newest comes last in order of
+ * last few states are kept. A state is named by its update, so the newest comes last in order of
  * names. */
 #ifndef TOOLS_PROGRAM_RUN_FOLDER_H
 #define TOOLS_PROGRAM_RUN_FOLDER_H
@@ -28,13 +28,13 @@ void run_folder_close(run_folder *folder);
 /* DIR/NAME. */
 void run_folder_path(const run_folder *folder, const char *name, char path[RUN_PATH_BYTES]);
 
-/* The steps of the states in a folder, newest first; free them. None: there are none, or there is
+/* The updates of the states in a folder, newest first; free them. None: there are none, or there is
  * no such folder. Returns a status of message.h. */
 int run_folder_states(const run_folder *folder, int64_t **steps, size_t *count);
 /* The same for the good states, for --on-spike back. */
 int run_folder_good_states(const run_folder *folder, int64_t **steps, size_t *count);
 void run_folder_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
-/* The same for the good state of that step. */
+/* The same for the good state of that update. */
 void run_folder_good_state(const run_folder *folder, int64_t step, char path[RUN_PATH_BYTES]);
 /* Removes a state with its good state. First make sure which run owns them (run_owner.h). */
 void run_folder_remove_state(const run_folder *folder, int64_t step);

@@ -26,8 +26,8 @@ const char *run_owner_metrics(const train_flags *f, char path[RUN_PATH_BYTES]);
 
 typedef enum run_owner { OWNER_OWN, OWNER_ANOTHER, OWNER_DAMAGED, OWNER_UNREADABLE } run_owner;
 
-/* Which run owns the state of a step, or its good state. `id`: of the run that asks. A file that
- * says another step than its name is a copy, and so another's. */
+/* Which run owns the state of an update, or its good state. `id`: of the run that asks. A file that
+ * says another update than its name is a copy, and so another's. */
 run_owner run_owner_of_state(const run_folder *folder, int64_t step, const char *id);
 run_owner run_owner_of_good(const char *path, const char *id);
 

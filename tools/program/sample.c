@@ -28,7 +28,7 @@ typedef struct sampler {
   ac_device *open_device;
   ac_plan *plan;
   ac_session *session;
-  int32_t *tokens; /* [context]: the window the model sees, filled from the left */
+  int32_t *tokens; /* [context]: the span that the model sees, filled from the left */
   int64_t length;
   float *logits; /* [vocab] */
   float *sorted;

@@ -36,7 +36,7 @@ typedef struct setup {
   ac_plan *plan;
   bool plan_is_shared;
   policy policy;
-  int64_t steps; /* windows of the whole run */
+  int64_t steps; /* updates of the whole run */
   ac_trainer_desc trainer;
   json_t *recorded; /* where flags come from: --config, or the run to resume; NULL: none */
   char recorded_path[RUN_PATH_BYTES];

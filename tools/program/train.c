@@ -65,8 +65,8 @@ typedef struct run {
   ac_trainer *trainer;
   ac_fit_result result;
   double began;
-  int64_t step;          /* the last that is done */
-  int64_t updates;       /* during the steps that are done */
+  int64_t step;          /* the last update that is done, or skipped */
+  int64_t updates;       /* updates that were not skipped */
   int64_t validated;     /* samples of the last validation */
   double window_seconds; /* the last window's */
   double loss;           /* of the last update; NAN: there is none yet */

@@ -18,7 +18,7 @@ typedef struct train_wish {
 typedef struct train_summary {
   bool interrupted;   /* by a signal, or by its policy */
   int signal;         /* that it was; 0: none */
-  bool paused;        /* at the wished step, or because its time is over */
+  bool paused;        /* at the wished update, or because its time is over */
   bool out_of_tokens; /* and because --max-tokens are used up */
   bool diverged;      /* also where only a validation at its end shows it */
   char run[RUN_ID_BYTES];

@@ -51,7 +51,7 @@ static void keep(json_t **kept, json_t *line) {
   *kept = json_incref(line);
 }
 
-/* If lines follow an end, or a step is done again, the end before them does not count. */
+/* If lines follow an end, or an update is done again, the end before them does not count. */
 static void take_point(history *h, history_series *series, json_t *line, bool *good) {
   const json_t *step = json_object_get(line, "step");
   *good = json_is_integer(step) && json_integer_value(step) >= 0;

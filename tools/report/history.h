@@ -29,7 +29,7 @@ typedef struct history_point {
 } history_point;
 
 typedef struct history_series {
-  history_point *points; /* their steps increase */
+  history_point *points; /* their updates increase */
   size_t count, room;
 } history_series;
 

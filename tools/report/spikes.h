@@ -13,7 +13,7 @@ typedef struct spike_line {
 } spike_line;
 
 typedef struct spike_lines {
-  spike_line *lines; /* their steps increase */
+  spike_line *lines; /* their updates increase */
   size_t count, room;
 } spike_lines;
 

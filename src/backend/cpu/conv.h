@@ -79,7 +79,7 @@ typedef struct ac_conv_source {
 #define ac_conv_patch_pairs AC_CPU_NAME(ac_conv_patch_pairs)
 #define ac_conv_patch_places AC_CPU_NAME(ac_conv_patch_places)
 #define ac_conv_read_row AC_CPU_NAME(ac_conv_read_row)
-#define ac_conv_read_windows AC_CPU_NAME(ac_conv_read_windows)
+#define ac_conv_read_patches AC_CPU_NAME(ac_conv_read_patches)
 #define ac_conv_read_pairs AC_CPU_NAME(ac_conv_read_pairs)
 #define ac_conv_read_halves AC_CPU_NAME(ac_conv_read_halves)
 #define ac_conv_copy_rows AC_CPU_NAME(ac_conv_copy_rows)
@@ -146,7 +146,7 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
 
 /* y[t * distance + j] = element at + 2 j + t of the source for t < 4 and j < count; 0 unless
  * begin <= 2 j + t < end. */
-void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
+void ac_conv_read_patches(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
                           int64_t count, int64_t distance, float *y);
 
 /* Like ac_conv_read_row, for bf16 in pairs: of an element and that of the next channel, unless

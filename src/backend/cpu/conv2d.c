@@ -23,9 +23,9 @@
  * would take longer than that: if the CPU has masks, rows of outputs are computed directly from the
  * image.
  *
- * Kernels of 3 x 3 with a step of 1 and enough channels are computed by tiles (winograd.h), except
- * for bf16 that the CPU multiplies. Otherwise, if there are many samples and a stride or much
- * padding, columns are samples (conv_lanes.h).
+ * Kernels of 3 x 3 with a stride of 1 and enough channels are computed by tiles (winograd.h),
+ * except for bf16 that the CPU multiplies. Otherwise, if there are many samples and a stride or
+ * much padding, columns are samples (conv_lanes.h).
  *
  * Workspace: the copied weights, and for each thread a patch (conv_patch.c), of 512 KiB or what one
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,

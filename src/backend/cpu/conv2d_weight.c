@@ -21,7 +21,7 @@
  * with values of the image: so an infinity in the image also makes NaNs of elements of dW that do
  * not depend on it.
  *
- * Kernels of 3 x 3 with a step of 1 and enough channels are computed by tiles (winograd.h).
+ * Kernels of 3 x 3 with a stride of 1 and enough channels are computed by tiles (winograd.h).
  *
  * Workspace: sums as large as dW, for each part of the samples, or none where all outputs are one
  * depth in bf16; and for each thread a patch and a panel, or what is packed. */

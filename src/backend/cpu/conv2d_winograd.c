@@ -3,7 +3,7 @@
  *
  *   U[point][out][in] = the transformed weights, shared by all threads
  *   for each thread's share of the tiles, by blocks
- *     V[point][panel][in][PANEL tiles] = the transformed windows of the block
+ *     V[point][panel][in][PANEL tiles] = the transformed patches of the block
  *     for each block of output channels
  *       for each point: M[point][panel][out][PANEL tiles] = U x V
  *       outputs of M, with the bias, into y
@@ -108,8 +108,8 @@ static void store_channel(const work *w, int64_t i) {
 /* Output channels [first, last) of a block of tiles. */
 static void run_block(work *w, int64_t first, int64_t last) {
   const problem *p = w->p;
-  const ac_winograd_windows windows = {w->v, p->v, p->in * PANEL, PANEL};
-  ac_winograd_images(&p->grid, p->x, p->padding, 0, p->in, w->tile, w->tiles, &windows);
+  const ac_winograd_patches patches = {w->v, p->v, p->in * PANEL, PANEL};
+  ac_winograd_images(&p->grid, p->x, p->padding, 0, p->in, w->tile, w->tiles, &patches);
   for (w->channel = first; w->channel < last; w->channel += w->channels) {
     w->channels = ac_min(CHANNELS, last - w->channel);
     for (int point = 0; point < POINTS; point++) multiply_point(w, point);

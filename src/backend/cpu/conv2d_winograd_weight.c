@@ -2,7 +2,7 @@
  *
  *   for each task: a part of the tiles, and of the channels of x
  *     for each block of TILES
- *       V[point][in][TILES] = the transformed windows of x
+ *       V[point][in][TILES] = the transformed patches of x
  *       W[point][panel][TILES][PANEL channels] = the transformed tiles of dy
  *       for each point: M[point][in][out] += V x W
  *   dW (+)= M of all parts of the tiles, in their order, transformed
@@ -167,11 +167,11 @@ static void run_task(task *t, float *sums, int64_t index) {
   int64_t first = ac_min(p->in, share), rows = ac_min(p->share, p->in - first);
   int64_t begin = p->grid.count * part / p->tile_parts;
   int64_t end = p->grid.count * (part + 1) / p->tile_parts;
-  const ac_winograd_windows windows = {t->v, p->v, PANEL, p->row};
+  const ac_winograd_patches patches = {t->v, p->v, PANEL, p->row};
   t->m = sums + part * POINTS * p->m;
   for (int64_t tile = begin; tile < end; tile += TILES) {
     int64_t count = ac_min(TILES, end - tile);
-    ac_winograd_images(&p->grid, p->x, p->padding, first, rows, tile, count, &windows);
+    ac_winograd_images(&p->grid, p->x, p->padding, first, rows, tile, count, &patches);
     transform_gradient(p, tile, count, t->w);
     for (int point = 0; point < POINTS; point++)
       multiply_point(t, point, first, rows, count, tile > begin);

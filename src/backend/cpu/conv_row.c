@@ -87,7 +87,7 @@ static void read_masked(const ac_conv_source *source, int64_t at, int64_t step, 
   }
 }
 
-static void read_windows_masked(const ac_conv_source *source, int64_t at, int64_t begin,
+static void read_patches_masked(const ac_conv_source *source, int64_t at, int64_t begin,
                                 int64_t end, int64_t count, int64_t distance, float *y) {
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   for (int64_t j = 0; j < count; j += LANES) {
@@ -274,10 +274,10 @@ void ac_conv_read_row(const ac_conv_source *source, int64_t at, int64_t step, in
   zero(y + end, stride - end);
 }
 
-void ac_conv_read_windows(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
+void ac_conv_read_patches(const ac_conv_source *source, int64_t at, int64_t begin, int64_t end,
                           int64_t count, int64_t distance, float *y) {
 #ifdef HAVE_MASKS
-  read_windows_masked(source, at, begin, end, count, distance, y);
+  read_patches_masked(source, at, begin, end, count, distance, y);
 #else
   for (int64_t t = 0; t < 4; t++, y += distance) {
     int64_t first = ac_min(count, begin > t ? (begin - t + 1) / 2 : 0);

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/update.h"
 
-static void move_range(const ac_op_args *args, int64_t first, int64_t last) {
+static void average_range(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_fold_attributes *a = args->attributes;
   const float *g = args->in[0].data;
   float *m = args->out[0].data, *v = args->out[1].count ? args->out[1].data : NULL;
@@ -23,8 +23,8 @@ static void fold_range(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_fold_attributes *a = args->attributes;
   const float *g = args->in[0].data;
   float *m = args->out[0].data, *v = args->out[1].count ? args->out[1].data : NULL;
-  if (a->moves) {
-    move_range(args, first, last);
+  if (a->is_average) {
+    average_range(args, first, last);
     return;
   }
   const float take = a->take1, keep = a->keep1;

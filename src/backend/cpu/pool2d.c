@@ -1,6 +1,6 @@
-/* Pooling, plane by plane. Forward, each tap of the window runs over a row of outputs; the outputs
+/* Pooling, plane by plane. Forward, each tap of the patch runs over a row of outputs; the outputs
  * that have the tap inside the image are found first, so padding costs nothing. The gradient of the
- * largest element looks for it anew in each window. */
+ * largest element looks for it anew in each patch. */
 #include "backend/cpu/planes.h"
 #include "backend/cpu/reduce.h"
 #include "ops/pool2d.h"
@@ -29,7 +29,7 @@ static void inside(const axis *a, int64_t t, int64_t *first, int64_t *last) {
 }
 
 /* The taps [*first, *last) of output i that lie inside the image. */
-static void window(const axis *a, int64_t i, int64_t *first, int64_t *last) {
+static void patch(const axis *a, int64_t i, int64_t *first, int64_t *last) {
   int64_t origin = i * a->stride - a->padding;
   *first = clamp(-origin, a->kernel);
   *last = clamp(a->size - origin, a->kernel);
@@ -54,7 +54,7 @@ typedef void (*take)(float *y, const float *x, int64_t stride, int64_t count);
 static void pool_row(const axis *h, const axis *w, const float *x, int64_t i, float start,
                      take take_tap, float *y) {
   int64_t r, end;
-  window(h, i, &r, &end);
+  patch(h, i, &r, &end);
   for (int64_t j = 0; j < w->outputs; j++) y[j] = start;
   for (; r < end; r++) {
     const float *row = x + (i * h->stride - h->padding + r) * w->size;
@@ -90,11 +90,11 @@ static void average_plane(const ac_op_args *args, const float *const *in, float 
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The first of the largest elements of output (i, j)'s window, by index into the plane. */
+/* The first of the largest elements of output (i, j)'s patch, by index into the plane. */
 static int64_t largest(const axis *h, const axis *w, const float *x, int64_t i, int64_t j) {
   int64_t r, rows, begin, end;
-  window(h, i, &r, &rows);
-  window(w, j, &begin, &end);
+  patch(h, i, &r, &rows);
+  patch(w, j, &begin, &end);
   const int64_t top = i * h->stride - h->padding, left = j * w->stride - w->padding;
   int64_t at = (top + r) * w->size + left + begin;
   float most = -INFINITY;
@@ -123,13 +123,13 @@ static void average_gradient_plane(const ac_op_args *args, const float *const *i
   for (int64_t i = 0; i < h.outputs; i++) {
     const float *dy = in[0] + i * w.outputs;
     int64_t r, end;
-    window(&h, i, &r, &end);
+    patch(&h, i, &r, &end);
     for (; r < end; r++) {
       float *row = dx + (i * h.stride - h.padding + r) * w.size;
       for (int64_t j = 0; j < w.outputs; j++) {
         float gradient = dy[j] * factor;
         int64_t t, last;
-        window(&w, j, &t, &last);
+        patch(&w, j, &t, &last);
 #pragma omp simd
         for (int64_t c = t; c < last; c++) row[j * w.stride - w.padding + c] += gradient;
       }

@@ -38,13 +38,13 @@ INLINE void transform_image(const vector d[4], vector v[4]) {
   v[3] = minus(d[1], d[3]);
 }
 
-/* One vector of windows. Their elements are PANEL apart. */
-INLINE void transform_window(const float *window, float *to, int64_t points) {
+/* One vector of patches. Their elements are PANEL apart. */
+INLINE void transform_patch(const float *patch, float *to, int64_t points) {
   vector rows[4][4], column[4], v[4];
 #pragma GCC unroll 4
   for (int t = 0; t < 4; t++) {
 #pragma GCC unroll 4
-    for (int r = 0; r < 4; r++) column[r] = load(window + (4 * r + t) * PANEL);
+    for (int r = 0; r < 4; r++) column[r] = load(patch + (4 * r + t) * PANEL);
     transform_image(column, v);
 #pragma GCC unroll 4
     for (int r = 0; r < 4; r++) rows[r][t] = v[r];
@@ -57,16 +57,16 @@ INLINE void transform_window(const float *window, float *to, int64_t points) {
   }
 }
 
-/* Row r of the windows of `count` tiles from column `column` of the grid on. */
-static void read_window_row(const ac_conv_source *source, int64_t width, int64_t at, int64_t from,
-                            int64_t count, bool there, float *window) {
+/* Row r of the patches of `count` tiles from column `column` of the grid on. */
+static void read_patch_row(const ac_conv_source *source, int64_t width, int64_t at, int64_t from,
+                           int64_t count, bool there, float *patch) {
   int64_t begin = there ? -from : 0, end = there ? width - from : 0;
-  ac_conv_read_windows(source, at + from, begin, end, count, PANEL, window);
+  ac_conv_read_patches(source, at + from, begin, end, count, PANEL, patch);
 }
 
-/* The windows of one channel and panel. */
-static void read_windows(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
-                         int64_t channel, int64_t first, int64_t count, float *window) {
+/* The patches of one channel and panel. */
+static void read_patches(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
+                         int64_t channel, int64_t first, int64_t count, float *patch) {
   int64_t height = x->dim[2], width = x->dim[3], of_image = g->rows * g->columns;
   const ac_conv_source source = {.data = x->data, .dtype = x->dtype, .channel = height * width};
   for (int64_t l = 0, n; l < count; l += n) {
@@ -76,27 +76,27 @@ static void read_windows(const ac_winograd_grid *g, const ac_operand *x, const i
     for (int64_t r = 0; r < 4; r++) {
       int64_t row = 2 * i - padding[0] + r;
       bool there = row >= 0 && row < height;
-      read_window_row(&source, width, (at + (there ? row : 0)) * width, 2 * j - padding[1], n,
-                      there, window + 4 * r * PANEL + l);
+      read_patch_row(&source, width, (at + (there ? row : 0)) * width, 2 * j - padding[1], n, there,
+                     patch + 4 * r * PANEL + l);
     }
   }
-  if (count < PANEL) clear_columns(window, POINTS, count, PANEL);
+  if (count < PANEL) clear_columns(patch, POINTS, count, PANEL);
 }
 
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
                         int64_t channel, int64_t channels, int64_t first, int64_t count,
-                        const ac_winograd_windows *w) {
-  enum { TOGETHER = 4 }; /* a window is read some time after its parts are written */
-  float window[TOGETHER][POINTS * PANEL];
+                        const ac_winograd_patches *w) {
+  enum { TOGETHER = 4 }; /* a patch is read some time after its parts are written */
+  float patch[TOGETHER][POINTS * PANEL];
   for (int64_t c = 0; c < channels; c += TOGETHER)
     for (int64_t p = 0; p * PANEL < count; p++) {
       int64_t some = ac_min(TOGETHER, channels - c), tiles = ac_min(PANEL, count - p * PANEL);
       float *to = w->to + p * w->panels + c * w->channels;
       for (int64_t i = 0; i < some; i++)
-        read_windows(g, x, padding, channel + c + i, first + p * PANEL, tiles, window[i]);
+        read_patches(g, x, padding, channel + c + i, first + p * PANEL, tiles, patch[i]);
       for (int64_t i = 0; i < some; i++)
         for (int64_t l = 0; l < PANEL; l += VECTOR)
-          transform_window(window[i] + l, to + i * w->channels + l, w->points);
+          transform_patch(patch[i] + l, to + i * w->channels + l, w->points);
     }
 }
 

@@ -2,7 +2,7 @@
  * F(2 x 2, 3 x 3) of Lavin and Gray, arXiv 1509.09308. A tile takes 16 products for each pair of
  * channels instead of 36.
  *
- *   y  = A' [(G g G') (B' d B)] A      d: the 4 x 4 window of the tile, g: the kernel
+ *   y  = A' [(G g G') (B' d B)] A      d: the 4 x 4 patch of the tile, g: the kernel
  *   dg = G' [(A dy A') (B' d B)] G     summed over tiles before the outer transforms
  *
  * where the product in brackets is one of elements, or points, and X' is X transposed:
@@ -15,7 +15,7 @@
  * Over all channels each point is a matrix product. The tiles of all images, one after the other,
  * are its columns, or what it sums over.
  *
- * A value that is not finite reaches all outputs of its windows, and other outputs of their tiles
+ * A value that is not finite reaches all outputs of its patches, and other outputs of their tiles
  * become NaN. The same is true of the gradients. */
 #ifndef AC_BACKEND_CPU_WINOGRAD_H
 #define AC_BACKEND_CPU_WINOGRAD_H
@@ -57,18 +57,18 @@ bool ac_winograd_takes(const ac_cpu_context *context, const ac_op_args *args);
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
-/* Where transformed windows go: that of channel c and tile l of panel p at
+/* Where transformed patches go: that of channel c and tile l of panel p at
  * to[point * points + p * panels + c * channels + l]. */
-typedef struct ac_winograd_windows {
+typedef struct ac_winograd_patches {
   float *to;
   int64_t points, panels, channels;
-} ac_winograd_windows;
+} ac_winograd_patches;
 
-/* The windows of channels [channel, channel + channels) in tiles [first, first + count). The first
+/* The patches of channels [channel, channel + channels) in tiles [first, first + count). The first
  * tile of an image begins `padding` before the image. Tiles that the last panel lacks are zero. */
 void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const int64_t padding[2],
                         int64_t channel, int64_t channels, int64_t first, int64_t count,
-                        const ac_winograd_windows *windows);
+                        const ac_winograd_patches *patches);
 
 /* u[point * points + row * stride + k] of a thread's share of the rows: kernels of weights [rows,
  * depth, 3, 3], or of [depth, rows, 3, 3], `turned` round. After the last k there are zeros, up to

@@ -127,12 +127,12 @@ static void dry_release_host(void *state, ac_host_memory *memory) {
   free(memory->data);
 }
 
-static ac_status dry_move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+static ac_status dry_transfer_in(void *state, void *handle, const void *data, uint64_t bytes) {
   (void)state, (void)data;
   return check_range(handle, 0, bytes);
 }
 
-static ac_status dry_move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+static ac_status dry_transfer_out(void *state, const void *handle, void *data, uint64_t bytes) {
   (void)state, (void)data;
   return check_range(handle, 0, bytes);
 }
@@ -200,8 +200,8 @@ const ac_backend ac_backend_dry = {
     .copy = dry_copy,
     .allocate_host = dry_allocate_host,
     .release_host = dry_release_host,
-    .move_in = dry_move_in,
-    .move_out = dry_move_out,
+    .transfer_in = dry_transfer_in,
+    .transfer_out = dry_transfer_out,
     .order = dry_order,
     .supports = dry_supports,
     .workspace = dry_workspace,

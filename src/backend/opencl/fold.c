@@ -10,7 +10,7 @@ static ac_status fold(ac_opencl *cl, const ac_op_args *args) {
                       AC_CL_OPERAND(*g), AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
                       AC_CL_LONG(g->count), AC_CL_FLOAT(a->gradient_factor), AC_CL_FLOAT(a->keep1),
                       AC_CL_FLOAT(a->take1), AC_CL_FLOAT(a->keep2), AC_CL_FLOAT(a->take2),
-                      AC_CL_INT(a->moves));
+                      AC_CL_INT(a->is_average));
 }
 
 const ac_cl_op ac_cl_op_fold = {.run = fold};

@@ -1,8 +1,8 @@
 /* The OpenCL backend: its table, opening a device, memory and transfers.
  *
- * A device has one in-order queue, and two more if something moves while it computes (moves.c).
- * Chunks are buffers, views are sub-buffers of them, so that GEMM libraries see offset 0. Whatever
- * is queued on different views of one chunk runs in the order of the calls. */
+ * A device has one in-order queue, and two more if something is transferred while it computes
+ * (transfers.c). Chunks are buffers, views are sub-buffers of them, so that GEMM libraries see
+ * offset 0. Whatever is queued on different views of one chunk runs in the order of the calls. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static ac_status make_queue(ac_opencl *cl, cl_platform_id platform) {
 /* And all that was made in its context. */
 static void release_queue(ac_opencl *cl) {
   if (cl->queue) ac_cl_note_error(cl, clFinish(cl->queue));
-  ac_cl_release_moves(cl);
+  ac_cl_release_transfers(cl);
   for (int i = 0; i < cl->kernel_count; i++) clReleaseKernel(cl->kernels[i].kernel);
   free(cl->kernels);
   cl->kernels = NULL;
@@ -291,8 +291,8 @@ static ac_status opencl_copy(void *state, void *destination, const void *source,
 
 static ac_status opencl_finish(void *state) {
   ac_opencl *cl = state;
-  const cl_int run = clFinish(cl->queue), moves = ac_cl_finish_moves(cl),
-               error = run == CL_SUCCESS ? moves : run;
+  const cl_int run = clFinish(cl->queue), transfers = ac_cl_finish_transfers(cl),
+               error = run == CL_SUCCESS ? transfers : run;
   return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "the queued work");
 }
 
@@ -446,8 +446,8 @@ const ac_backend ac_backend_opencl = {
     .copy = opencl_copy,
     .allocate_host = ac_cl_allocate_host,
     .release_host = ac_cl_release_host,
-    .move_in = ac_cl_move_in,
-    .move_out = ac_cl_move_out,
+    .transfer_in = ac_cl_transfer_in,
+    .transfer_out = ac_cl_transfer_out,
     .order = ac_cl_order,
     .supports = opencl_supports,
     .workspace = opencl_workspace,

@@ -31,7 +31,7 @@ typedef struct ac_opencl {
   cl_device_id device;
   cl_context context;     /* shared by what is open on this hardware, see context.c */
   cl_command_queue queue; /* in order */
-  cl_command_queue moving[AC_QUEUE_COUNT]; /* to and from the host; NULL: nothing moves */
+  cl_command_queue transfers[AC_QUEUE_COUNT]; /* to and from the host; NULL: no transfers */
   ac_device_info info;
   uint64_t identity; /* hash of what a compiled program depends on, without its source */
   int group;         /* work-group size of elementwise kernels: 256, or 64 if those are too large */
@@ -104,16 +104,17 @@ ac_status ac_cl_fail(const ac_opencl *cl, cl_int error, const char *what);
 /* The mark alone. */
 void ac_cl_note_error(const ac_opencl *cl, cl_int error);
 
-/* ---- moves.c: the backend's functions of these names ----------------------------------------- */
+/* ---- transfers.c: the backend's functions of these names
+ * ----------------------------------------- */
 
 ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memory);
 void ac_cl_release_host(void *state, ac_host_memory *memory);
-ac_status ac_cl_move_in(void *state, void *handle, const void *data, uint64_t bytes);
-ac_status ac_cl_move_out(void *state, const void *handle, void *data, uint64_t bytes);
+ac_status ac_cl_transfer_in(void *state, void *handle, const void *data, uint64_t bytes);
+ac_status ac_cl_transfer_out(void *state, const void *handle, void *data, uint64_t bytes);
 ac_status ac_cl_order(void *state, ac_queue first, ac_queue then);
-/* Waits for all that moves. */
-cl_int ac_cl_finish_moves(const ac_opencl *cl);
-void ac_cl_release_moves(ac_opencl *cl);
+/* Waits for all transfers. */
+cl_int ac_cl_finish_transfers(const ac_opencl *cl);
+void ac_cl_release_transfers(ac_opencl *cl);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 

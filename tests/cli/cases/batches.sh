@@ -10,7 +10,7 @@ batches() {
 }
 
 case_batches() {
-  text # 6393 bytes; nine tenths of them are 358 windows of 16
+  text # 6393 bytes; nine tenths of them are 358 spans of 16
   batches '6 6 6' --steps 3
   batches '2 2 5 5 5' --batch 2@0,5@2 --steps 5
   batches '2 2 5 5 5' --batch 2,5@2 --steps 5

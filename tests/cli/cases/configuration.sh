@@ -85,6 +85,8 @@ JSON
   run verify --config own.json --batch 4 --updates 1 >out
   run pilot gpt --config own.json --grid lr=0.001,0.01 --out pilot >out
   (($(wc -l <out) >= 3)) || die "$(cat out)"
+  run pilot --config own.json --grid lr=0.001,0.01 --out unnamed >again # the file names the model
+  cmp <(sed 's/|.*//' out) <(sed 's/|.*//' again)
 
   # What is wrong is said with the file, the key, the value, and what is right.
   bad 'layrs is not a flag of accrue train gpt; did you mean layers?' '{"model": "gpt", "layrs": 1}'
@@ -113,6 +115,8 @@ JSON
   refuse 2 'bad.json: model is mlp, but the command is for gpt' train gpt --config bad.json
   echo '{"grid": ["lr=1,2"]}' >bad.json
   refuse 2 'bad.json: grid belongs on the command line' pilot gpt --config bad.json --data text
+  echo '{"json": true}' >bad.json
+  refuse 2 'bad.json: json belongs on the command line' pilot gpt --config bad.json --data text
   refuse 2 'a pilot goes on without --resume: repeat the whole command' pilot gpt --resume
   refuse 2 'without --resume: repeat the whole command' pilot --resume
 }
@@ -134,6 +138,8 @@ case_names() {
   grep -qE '^transformer.h.0.mlp.c_fc.weight .* adamw, 8 bits$' out || die "$(cat out)"
   run "${flags[@]}" --precision bf16 --weights bf16 --json >out
   (($(grep -c '"name": "transformer' out) == 28 && $(grep -c '"dtype": "bf16"' out) > 8)) || die "$(cat out)"
+  run "${flags[@]}" --group $'*.bias,\xff:decay=0' --json >out
+  (($(grep -c '"name": "transformer' out) == 28)) || die "a group that is not UTF-8 loses parameters: $(cat out)"
 }
 
 case_json_results() {

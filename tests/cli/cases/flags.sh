@@ -74,6 +74,11 @@ case_flags() {
   refuse 2 'no such group or flag; accrue train gpt --help lists' train gpt --help something-else
   COLUMNS=50 run train gpt --help all >help
   narrow 50 help
+  for page in --help 'train --help' 'train gpt --help'; do
+    # shellcheck disable=SC2086
+    COLUMNS=50 run $page >help
+    narrow 50 help
+  done
   COLUMNS=200 run train gpt --help >wide
   awk 'length($0) > 80 { found = 1 } END { exit !found }' wide || die "COLUMNS is not heeded"
 }
@@ -124,6 +129,8 @@ case_completion() {
   completes --labels accrue train mlp --lab
   completes 'sgd' accrue train gpt --optimizer s
   completes 'sgd' accrue train gpt --optimizer = s
+  completes 'f32 8bit' accrue train gpt --optimizer-state ''
+  completes 'resnet18 resnet110' accrue train resnet --preset resnet1
   completes 'none dynamic' accrue verify gpt --loss-scale ''
   completes '--size' accrue bench gemm --siz
   completes 'learning-rate limits' accrue train gpt --help l
@@ -131,6 +138,10 @@ case_completion() {
   touch folder/file
   completes folder accrue train gpt --data fol
   completes folder/file accrue train gpt --data folder/
+  mkdir 'my data'
+  touch 'my data/a book.txt'
+  [[ $(complete_words accrue report my) == 'my data' ]] || die "a folder with a space is completed to two words"
+  [[ $(complete_words accrue train gpt --data 'my data/') == 'my data/a book.txt' ]] || die "so is a file"
   completes 'bash zsh' accrue completion ''
   refuse 2 'unknown shell fish' completion fish
   # Every command is completed.

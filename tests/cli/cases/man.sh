@@ -15,6 +15,7 @@ man_of() { # WORD...: the command
   title=$(tr '[:lower:]' '[:upper:]' <<<"$name")
   grep -q "^\.TH $title 1 " plain || die "$name: $(head -n 1 plain)"
   grep -q "^$name \\\\*- " <(grep -A1 '^\.SH NAME' plain) || die "$name has no line for a catalogue"
+  ! grep -A1 '^\.SH NAME' plain | grep -qE '( the|[:,])$' || die "$name: the line for a catalogue ends within its sentence"
   sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' help | sort -u | while read -r flag; do
     grep -qE -- "^$flag( |\$)" plain || grep -qE -- "(^| )$flag( |\$)" plain || die "$name lacks $flag"
   done

@@ -167,7 +167,7 @@ case_minutes() {
 
 # A number of tokens ends a run as minutes do, but counts from its beginning.
 case_tokens() {
-  text # windows of 16 bytes; a batch of 6 has 96
+  text # spans of 16 bytes; a batch of 6 has 96
   local bad
   for bad in 0 0.5 -5 5x 5m 5kk 1e3 k 1.2.3 0x10 inf 9999999999G; do
     refuse 2 "--max-tokens $bad is not a number of tokens such as" train gpt --data text "${tiny[@]}" "--max-tokens=$bad"

@@ -15,7 +15,7 @@
 
 /* ---- refusing -------------------------------------------------------------------------------- */
 
-ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
+ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
   const ac_optimizer_kind kind = plan->problem.desc.optimizer;
   if (!ac_plan_folds(plan)) return AC_OK;
@@ -31,8 +31,8 @@ ac_status ac_fold_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   return AC_OK;
 }
 
-ac_status ac_fold_check_decision(const ac_trainer *trainer, const ac_decision *decision) {
-  if (!ac_plan_folds(trainer->instance.plan) || ac_fold_is_left_out(trainer) ||
+ac_status ac_folded_check_decision(const ac_trainer *trainer, const ac_decision *decision) {
+  if (!ac_plan_folds(trainer->instance.plan) || ac_folded_is_left_out(trainer) ||
       (!decision->skip && decision->factor == 1))
     return AC_OK;
   return ac_fail(AC_ERROR_STATE,
@@ -56,14 +56,14 @@ static bool may_weigh(const ac_trainer *trainer) {
   return may;
 }
 
-ac_status ac_fold_check_window(const ac_trainer *trainer) {
+ac_status ac_folded_check_window(const ac_trainer *trainer) {
   if (!ac_plan_folds(trainer->instance.plan) || !isnan(factor_of(trainer))) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: folded gradients are divided by the weight of the loss, which cannot be "
                  "counted before the window; nothing was changed");
 }
 
-bool ac_fold_is_left_out(const ac_trainer *trainer) {
+bool ac_folded_is_left_out(const ac_trainer *trainer) {
   return ac_plan_folds(trainer->instance.plan) &&
          (!may_weigh(trainer) || ac_trainer_light_loss(trainer) >= 0 ||
           !isfinite(ac_to_float(factor_of(trainer))));
@@ -74,7 +74,7 @@ static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_opti
   ac_fold_attributes fold = {
       .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
   const bool first = trainer->window_samples == 0;
-  fold.moves = first && op != AC_OP_sgd;
+  fold.is_average = first && op != AC_OP_sgd;
   if (op == AC_OP_adamw) {
     fold.take1 = (float)(1 - o->beta1);
     fold.take2 = (float)(1 - o->beta2);
@@ -83,11 +83,11 @@ static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_opti
   return fold;
 }
 
-void ac_fold_set(ac_trainer *trainer) {
+void ac_folded_set(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   const ac_plan *plan = instance->plan;
   const ac_optimizer_desc optimizer = ac_trainer_optimizer(trainer);
-  instance->folds_nothing = ac_fold_is_left_out(trainer);
+  instance->folds_nothing = ac_folded_is_left_out(trainer);
   for (int i = 0; i < plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
       instance->updates[i].fold =
@@ -95,7 +95,7 @@ void ac_fold_set(ac_trainer *trainer) {
 }
 
 /* The state is the gradient, and what an optimizer would keep for the next is that state. */
-void ac_fold_set_step(ac_op op, ac_update_attributes *attributes) {
+void ac_folded_set_step(ac_op op, ac_update_attributes *attributes) {
   if (op == AC_OP_sgd) {
     attributes->step.sgd.gradient_factor = 1;
     attributes->step.sgd.first = true;
@@ -115,14 +115,14 @@ static void spoil(ac_trainer *trainer, const char *why) {
   if (!trainer->instance.unusable) trainer->instance.unusable = why;
 }
 
-void ac_fold_leave(ac_trainer *trainer) {
+void ac_folded_leave(ac_trainer *trainer) {
   const bool begun = trainer->window_samples > 0 || trainer->broken;
-  if (ac_plan_folds(trainer->instance.plan) && begun && !ac_fold_is_left_out(trainer))
+  if (ac_plan_folds(trainer->instance.plan) && begun && !ac_folded_is_left_out(trainer))
     spoil(trainer, "a window was left half way, and a part of its gradients is in the optimizer's "
                    "state; load a state");
 }
 
-ac_status ac_fold_fail(ac_trainer *trainer, bool finite) {
+ac_status ac_folded_fail(ac_trainer *trainer, bool finite) {
   const ac_graph *graph = trainer->instance.plan->graph;
   const int parameter = trainer->nonfinite;
   if (finite) {

@@ -1,4 +1,4 @@
-/* Host memory that moves to and from the device while it computes: two more queues, one for each
+/* Transfers of host memory to and from the device while it computes: two more queues, one for each
  * direction, and the order between them.
  *
  * The memory is a buffer that the driver keeps on the host (CL_MEM_ALLOC_HOST_PTR), mapped as long
@@ -12,18 +12,19 @@
 
 #include "core/error.h"
 
-/* Queues are made with the first memory that moves. */
+/* Queues are made with the first memory that is transferred. */
 static ac_status make_queues(ac_opencl *cl) {
   for (int i = AC_QUEUE_RUN + 1; i < AC_QUEUE_COUNT; i++) {
     cl_int error = CL_SUCCESS;
-    if (!cl->moving[i]) cl->moving[i] = clCreateCommandQueue(cl->context, cl->device, 0, &error);
+    if (!cl->transfers[i])
+      cl->transfers[i] = clCreateCommandQueue(cl->context, cl->device, 0, &error);
     if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateCommandQueue");
   }
   return AC_OK;
 }
 
 static cl_command_queue queue_of(const ac_opencl *cl, ac_queue queue) {
-  return queue == AC_QUEUE_RUN ? cl->queue : cl->moving[queue];
+  return queue == AC_QUEUE_RUN ? cl->queue : cl->transfers[queue];
 }
 
 static ac_status allocation_failure(const ac_opencl *cl, uint64_t bytes, cl_int error) {
@@ -63,7 +64,7 @@ ac_status ac_cl_allocate_host(void *state, uint64_t bytes, ac_host_memory *memor
 
 void ac_cl_release_host(void *state, ac_host_memory *memory) {
   ac_opencl *cl = state;
-  ac_cl_note_error(cl, ac_cl_finish_moves(cl)); /* of steps that have failed, perhaps */
+  ac_cl_note_error(cl, ac_cl_finish_transfers(cl)); /* of steps that have failed, perhaps */
   if (!memory->owner) {
     free(memory->data);
     return;
@@ -74,18 +75,18 @@ void ac_cl_release_host(void *state, ac_host_memory *memory) {
   clReleaseMemObject(memory->owner);
 }
 
-ac_status ac_cl_move_in(void *state, void *handle, const void *data, uint64_t bytes) {
+ac_status ac_cl_transfer_in(void *state, void *handle, const void *data, uint64_t bytes) {
   ac_opencl *cl = state;
-  cl_int error = clEnqueueWriteBuffer(cl->moving[AC_QUEUE_IN], handle, CL_FALSE, 0, bytes, data, 0,
-                                      NULL, NULL);
-  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "moving in from the host");
+  cl_int error = clEnqueueWriteBuffer(cl->transfers[AC_QUEUE_IN], handle, CL_FALSE, 0, bytes, data,
+                                      0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "a transfer from the host");
 }
 
-ac_status ac_cl_move_out(void *state, const void *handle, void *data, uint64_t bytes) {
+ac_status ac_cl_transfer_out(void *state, const void *handle, void *data, uint64_t bytes) {
   ac_opencl *cl = state;
-  cl_int error = clEnqueueReadBuffer(cl->moving[AC_QUEUE_OUT], (cl_mem)handle, CL_FALSE, 0, bytes,
-                                     data, 0, NULL, NULL);
-  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "moving out to the host");
+  cl_int error = clEnqueueReadBuffer(cl->transfers[AC_QUEUE_OUT], (cl_mem)handle, CL_FALSE, 0,
+                                     bytes, data, 0, NULL, NULL);
+  return error == CL_SUCCESS ? AC_OK : ac_cl_fail(cl, error, "a transfer to the host");
 }
 
 /* What is waited for must have been handed to the device. */
@@ -101,17 +102,17 @@ ac_status ac_cl_order(void *state, ac_queue first, ac_queue then) {
 }
 
 /* All, as memory may be released then, even where one of them has failed. */
-cl_int ac_cl_finish_moves(const ac_opencl *cl) {
+cl_int ac_cl_finish_transfers(const ac_opencl *cl) {
   cl_int first = CL_SUCCESS;
   for (int i = AC_QUEUE_RUN + 1; i < AC_QUEUE_COUNT; i++) {
-    const cl_int error = cl->moving[i] ? clFinish(cl->moving[i]) : CL_SUCCESS;
+    const cl_int error = cl->transfers[i] ? clFinish(cl->transfers[i]) : CL_SUCCESS;
     if (first == CL_SUCCESS) first = error;
   }
   return first;
 }
 
-void ac_cl_release_moves(ac_opencl *cl) {
-  ac_cl_note_error(cl, ac_cl_finish_moves(cl));
+void ac_cl_release_transfers(ac_opencl *cl) {
+  ac_cl_note_error(cl, ac_cl_finish_transfers(cl));
   for (int i = AC_QUEUE_RUN + 1; i < AC_QUEUE_COUNT; i++)
-    if (cl->moving[i]) clReleaseCommandQueue(cl->moving[i]);
+    if (cl->transfers[i]) clReleaseCommandQueue(cl->transfers[i]);
 }

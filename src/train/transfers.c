@@ -1,5 +1,5 @@
-/* Moves optimizer state from host memory to the device for its step, and back (the plan's moves.c
- * says which state, and when). At the point of the k-th step that moves state
+/* Transfers optimizer state from host memory to the device for its step, and back (the plan's
+ * transfers.c says which state, and when). At the point of the k-th step that transfers state
  *
  *   the step waits for its own way in, which began one point before;
  *   the way in of the next begins, once all is done that was queued before this step;
@@ -15,38 +15,40 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static bool is_moving(const ac_cell *cell) {
+static bool is_transferred(const ac_cell *cell) {
   return cell->role == AC_ROLE_STATE && cell->space == AC_SPACE_HOST;
 }
 
-ac_status ac_moves_allocate(ac_instance *instance) {
+ac_status ac_transfers_allocate(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
-  instance->moving = calloc((size_t)plan->graph->tensor_count + 1, sizeof *instance->moving);
-  if (!instance->moving) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of what moves");
+  instance->transferred =
+      calloc((size_t)plan->graph->tensor_count + 1, sizeof *instance->transferred);
+  if (!instance->transferred)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a list of what is transferred");
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
-    if (is_moving(cell))
-      AC_TRY(
-          ac_device_allocate_host(instance->device, cell->bytes, &instance->moving[cell->tensor]));
+    if (is_transferred(cell))
+      AC_TRY(ac_device_allocate_host(instance->device, cell->bytes,
+                                     &instance->transferred[cell->tensor]));
   }
   return AC_OK;
 }
 
-void ac_moves_release(ac_instance *instance) {
-  for (int i = 0; instance->moving && i < instance->plan->graph->tensor_count; i++)
-    ac_device_release_host(instance->device, &instance->moving[i]);
-  free(instance->moving);
+void ac_transfers_release(ac_instance *instance) {
+  for (int i = 0; instance->transferred && i < instance->plan->graph->tensor_count; i++)
+    ac_device_release_host(instance->device, &instance->transferred[i]);
+  free(instance->transferred);
 }
 
 ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
                                 void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
   if (!bytes) return AC_OK;
-  if (!is_moving(cell))
+  if (!is_transferred(cell))
     return device->backend->download(device->state, instance->persistent[cell->tensor], offset,
                                      data, bytes);
   AC_TRY(device->backend->finish(device->state));
-  memcpy(data, (char *)instance->moving[cell->tensor].data + offset, bytes);
+  memcpy(data, (char *)instance->transferred[cell->tensor].data + offset, bytes);
   return AC_OK;
 }
 
@@ -54,11 +56,11 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
                                  const void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
   if (!bytes) return AC_OK;
-  if (!is_moving(cell))
+  if (!is_transferred(cell))
     return device->backend->upload(device->state, instance->persistent[cell->tensor], offset, data,
                                    bytes);
   AC_TRY(device->backend->finish(device->state));
-  memcpy((char *)instance->moving[cell->tensor].data + offset, data, bytes);
+  memcpy((char *)instance->transferred[cell->tensor].data + offset, data, bytes);
   return AC_OK;
 }
 
@@ -85,14 +87,14 @@ static uint64_t address_of(const ac_plan *plan, const ac_sequence *sequence, ac_
 static ac_status view_part(ac_instance *instance, const ac_sequence *sequence, const ac_step *step,
                            ac_slot slot, void **handle) {
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, slot.tensor);
-  const ac_part range = ac_moves_range(tensor->dtype, step->part);
+  const ac_part range = ac_transfers_range(tensor->dtype, step->part);
   const uint64_t size = ac_dtype_bytes(tensor->dtype);
   return ac_instance_view(instance,
                           address_of(instance->plan, sequence, slot) + (uint64_t)range.first * size,
                           (uint64_t)range.count * size, handle);
 }
 
-ac_status ac_moves_prepare(ac_instance *instance, ac_prepared *prepared) {
+ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared) {
   const ac_sequence *sequence = prepared->sequence;
   const ac_graph *graph = instance->plan->graph;
   prepared->arriving = -1;
@@ -111,13 +113,13 @@ ac_status ac_moves_prepare(ac_instance *instance, ac_prepared *prepared) {
   return AC_OK;
 }
 
-void ac_moves_discard(ac_instance *instance, ac_prepared *prepared) {
+void ac_transfers_discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->parts && i < prepared->sequence->step_count * OPERANDS; i++)
     ac_instance_drop_view(instance, prepared->parts[i]);
   free(prepared->parts);
 }
 
-void ac_moves_cut(const ac_prepared *prepared, int step, ac_op_args *args) {
+void ac_transfers_cut(const ac_prepared *prepared, int step, ac_op_args *args) {
   if (!prepared->sequence->steps[step].part.count) return;
   void *const *parts = prepared->parts + step * OPERANDS;
   if (parts[0]) args->in[0].data = parts[0];
@@ -125,7 +127,7 @@ void ac_moves_cut(const ac_prepared *prepared, int step, ac_op_args *args) {
     if (parts[1 + j]) args->out[j].data = parts[1 + j];
 }
 
-/* ---- moving ---------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static ac_status order(const ac_instance *instance, ac_queue first, ac_queue then) {
   return instance->device->backend->order(instance->device->state, first, then);
@@ -141,15 +143,15 @@ static ac_status move(const ac_instance *instance, const ac_prepared *prepared, 
     if (step->out[j].value < 0) continue;
     const ac_tensor *tensor = ac_tensor_at(plan->graph, step->out[j].tensor);
     if (tensor->role != AC_ROLE_STATE) continue;
-    const ac_host_memory *memory = &instance->moving[tensor->id];
-    const ac_part range = ac_moves_range(tensor->dtype, step->part);
+    const ac_host_memory *memory = &instance->transferred[tensor->id];
+    const ac_part range = ac_transfers_range(tensor->dtype, step->part);
     const uint64_t size = ac_dtype_bytes(tensor->dtype);
     const uint64_t bytes = range.count ? (uint64_t)range.count * size : memory->bytes;
     char *data = (char *)memory->data + (uint64_t)range.first * size;
     void *handle = prepared->handles[step->out[j].value];
     if (direction == AC_QUEUE_IN)
-      AC_TRY(backend->move_in(instance->device->state, handle, data, bytes));
-    else AC_TRY(backend->move_out(instance->device->state, handle, data, bytes));
+      AC_TRY(backend->transfer_in(instance->device->state, handle, data, bytes));
+    else AC_TRY(backend->transfer_out(instance->device->state, handle, data, bytes));
   }
   return AC_OK;
 }
@@ -161,18 +163,18 @@ static ac_status bring(ac_instance *instance, ac_prepared *prepared, int index) 
   return AC_OK;
 }
 
-ac_status ac_moves_begin(ac_instance *instance, ac_prepared *prepared, int index) {
-  const int next = ac_moves_next(prepared->sequence, index);
+ac_status ac_transfers_begin(ac_instance *instance, ac_prepared *prepared, int index) {
+  const int next = ac_transfers_next(prepared->sequence, index);
   if (prepared->arriving != index) AC_TRY(bring(instance, prepared, index));
   prepared->arriving = -1;
   AC_TRY(order(instance, AC_QUEUE_IN, AC_QUEUE_RUN));
   return next < 0 ? AC_OK : bring(instance, prepared, next);
 }
 
-ac_status ac_moves_end(ac_instance *instance, ac_prepared *prepared, int index) {
+ac_status ac_transfers_end(ac_instance *instance, ac_prepared *prepared, int index) {
   AC_TRY(order(instance, AC_QUEUE_OUT, AC_QUEUE_RUN));
   AC_TRY(order(instance, AC_QUEUE_RUN, AC_QUEUE_OUT));
   AC_TRY(move(instance, prepared, index, AC_QUEUE_OUT));
-  if (ac_moves_next(prepared->sequence, index) >= 0) return AC_OK;
+  if (ac_transfers_next(prepared->sequence, index) >= 0) return AC_OK;
   return order(instance, AC_QUEUE_OUT, AC_QUEUE_RUN);
 }

@@ -1,4 +1,4 @@
-/* How fast host memory moves to a device and back. */
+/* How fast host memory is transferred to a device and back. */
 #include "plan/cost.h"
 
 #include "core/error.h"
@@ -34,8 +34,8 @@ static void close_link(link *l) {
 static ac_status move(const link *l) {
   const ac_backend *backend = l->device->backend;
   void *state = l->device->state;
-  AC_TRY(backend->move_in(state, l->in, l->host.data, BYTES / 2));
-  AC_TRY(backend->move_out(state, l->out, (char *)l->host.data + BYTES / 2, BYTES / 2));
+  AC_TRY(backend->transfer_in(state, l->in, l->host.data, BYTES / 2));
+  AC_TRY(backend->transfer_out(state, l->out, (char *)l->host.data + BYTES / 2, BYTES / 2));
   return backend->finish(state);
 }
 
@@ -60,19 +60,19 @@ static ac_status measure(ac_cost_account *account, ac_device *device) {
   close_link(&l);
   device->peak = peak;
   device->host_peak = host_peak;
-  account->per_moved_byte = fmax(least, nothing) / (BYTES / 2);
+  account->per_transferred_byte = fmax(least, nothing) / (BYTES / 2);
   if (status == AC_OK) return AC_OK;
-  account->per_moved_byte = 0;
-  return ac_fail_prefix(status, "the speed of memory that moves to %s could not be measured",
+  account->per_transferred_byte = 0;
+  return ac_fail_prefix(status, "the speed of transfers to %s could not be measured",
                         device->info.id);
 }
 
-ac_status ac_cost_of_moving(double *seconds, ac_device *device) {
+ac_status ac_cost_of_transfers(double *seconds, ac_device *device) {
   const double guess = 1 / 10e9;
   ac_cost_account *account = ac_cost_account_of(device);
   if (!account) return ac_fail(AC_ERROR_MEMORY, "no memory to measure the device's speed");
-  if (device->backend->computes_nothing) account->per_moved_byte = guess;
-  if (!account->per_moved_byte) AC_TRY(measure(account, device));
-  *seconds = account->per_moved_byte;
+  if (device->backend->computes_nothing) account->per_transferred_byte = guess;
+  if (!account->per_transferred_byte) AC_TRY(measure(account, device));
+  *seconds = account->per_transferred_byte;
   return AC_OK;
 }

@@ -3,17 +3,17 @@
  * cut into parts of PART elements, so that only a few megabytes are on the device at once, however
  * large the parameter is.
  *
- * State moves for a row of steps: all parts of one parameter's update, then those of the next. They
- * have the points p(1), p(2), ..:
+ * State is transferred for a row of steps: all parts of one parameter's update, then those of the
+ * next. They have the points p(1), p(2), ..:
  *
  *   in      s1  s2  s3  s4
  *   step        s1  s2  s3  s4          the k-th is stepped while the next comes and the last goes
  *   out             s1  s2  s3  s4
  *
  * So the value of the k-th is alive from p(k - 1), when its way in may begin, to p(k + 1), when its
- * way out has ended: steps after that point wait for it (train/moves.c). Three are alive at once.
- * In a pass with the update among the steps of the micro-batch there are other steps between these
- * points, and their computation also hides the moves. */
+ * way out has ended: steps after that point wait for it (train/transfers.c). Three are alive at
+ * once. In a pass with the update among the steps of the micro-batch there are other steps between
+ * these points, and their computation also hides the transfers. */
 #include "plan/plan.h"
 
 #include "core/eight_bit.h"
@@ -26,16 +26,17 @@ static int64_t elements_of(const ac_graph *graph, int parameter) {
 
 /* Small ones would save little, and each takes two transfers: so do most that are kept for rows and
  * columns alone. */
-bool ac_moves_tensor(const ac_graph *graph, const ac_tensor *tensor) {
+bool ac_transfers_tensor(const ac_graph *graph, const ac_tensor *tensor) {
   return tensor->role == AC_ROLE_STATE && ac_shape_count(&tensor->shape) >= LEAST &&
          elements_of(graph, tensor->parameter) >= LEAST;
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static bool moves(const ac_graph *graph, const ac_node *node) {
+static bool is_transferred(const ac_graph *graph, const ac_node *node) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (node->out[j] >= 0 && ac_moves_tensor(graph, ac_tensor_at(graph, node->out[j]))) return true;
+    if (node->out[j] >= 0 && ac_transfers_tensor(graph, ac_tensor_at(graph, node->out[j])))
+      return true;
   return false;
 }
 
@@ -43,18 +44,18 @@ static int64_t stepped_elements(const ac_graph *graph, const ac_node *node) {
   return ac_shape_count(&ac_tensor_at(graph, node->out[0])->shape);
 }
 
-int ac_moves_parts(const ac_graph *graph, const ac_node *node) {
-  if (!moves(graph, node) || !ac_op_describe(node->op)->by_element) return 1;
+int ac_transfers_parts(const ac_graph *graph, const ac_node *node) {
+  if (!is_transferred(graph, node) || !ac_op_describe(node->op)->by_element) return 1;
   return (int)((stepped_elements(graph, node) + PART - 1) / PART);
 }
 
-ac_part ac_moves_part(const ac_graph *graph, const ac_node *node, int index, int parts) {
+ac_part ac_transfers_part(const ac_graph *graph, const ac_node *node, int index, int parts) {
   if (parts == 1) return (ac_part){0, 0};
   const int64_t first = (int64_t)index * PART, rest = stepped_elements(graph, node) - first;
   return (ac_part){first, rest < PART ? rest : PART};
 }
 
-ac_part ac_moves_range(ac_dtype dtype, ac_part part) {
+ac_part ac_transfers_range(ac_dtype dtype, ac_part part) {
   if (dtype != AC_U8) return part;
   return (ac_part){part.first / AC_EIGHT_BIT_BLOCK * AC_EIGHT_BIT_BYTES,
                    ac_eight_bit_blocks(part.count) * AC_EIGHT_BIT_BYTES};
@@ -62,15 +63,16 @@ ac_part ac_moves_range(ac_dtype dtype, ac_part part) {
 
 /* ---- the row of steps ------------------------------------------------------------------------ */
 
-int ac_moves_next(const ac_sequence *sequence, int step) {
+int ac_transfers_next(const ac_sequence *sequence, int step) {
   for (int i = step + 1; i < sequence->step_count; i++)
-    if (sequence->steps[i].moves) return i;
+    if (sequence->steps[i].transfers) return i;
   return -1;
 }
 
-uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, const ac_step *step) {
+uint64_t ac_transfers_bytes(const ac_sequence *sequence, const ac_graph *graph,
+                            const ac_step *step) {
   uint64_t bytes = 0;
-  for (int j = 0; j < AC_MAX_OUTPUTS && step->moves; j++) {
+  for (int j = 0; j < AC_MAX_OUTPUTS && step->transfers; j++) {
     const int value = step->out[j].value;
     if (value >= 0 && ac_tensor_at(graph, step->out[j].tensor)->role == AC_ROLE_STATE)
       bytes += sequence->values[value].bytes;
@@ -80,13 +82,13 @@ uint64_t ac_moves_bytes(const ac_sequence *sequence, const ac_graph *graph, cons
 
 /* All other values that are alive after the micro-batch stay alive to the end, because the host may
  * read them. */
-void ac_moves_set_lifetimes(ac_sequence *sequence, const ac_graph *graph) {
+void ac_transfers_set_lifetimes(ac_sequence *sequence, const ac_graph *graph) {
   const int end = ac_sequence_end(sequence), last = ac_sequence_last_point(sequence);
   for (int i = 0; i < sequence->value_count; i++)
     if (sequence->values[i].last >= end) sequence->values[i].last = last;
   int before = -1;
-  for (int i = ac_moves_next(sequence, -1); i >= 0;) {
-    const int next = ac_moves_next(sequence, i);
+  for (int i = ac_transfers_next(sequence, -1); i >= 0;) {
+    const int next = ac_transfers_next(sequence, i);
     const ac_step *step = &sequence->steps[i];
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       if (step->out[j].value < 0) continue;
