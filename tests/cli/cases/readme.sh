@@ -27,7 +27,7 @@ run_page() {
       continue # configure.sh and install.sh
       ;;
     'cc '* | './first_model mnist') continue ;; # tests/cli/readme.sh
-    'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '* | 'accrue init '*) ;;
+    'accrue --help' | 'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '* | 'accrue init '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
     'accrue pilot mlp '*) more='--epochs 1 --hidden 8' ;;
@@ -40,7 +40,7 @@ run_page() {
     bash -c "$line ${more//$'\n'/ }" >out 2>err </dev/null || die "status $?: $line: $(cat err)"
     [[ -s out ]] || die "nothing on stdout: $line"
     # Typed once more it costs nothing.
-    [[ $line != 'accrue train '* || $line == *--help || $line == *--resume* ]] || refuse 2 'holds a run already' ${line#accrue } ${more//$'\n'/ }
+    [[ $line != 'accrue train '* || $line == *--help* || $line == *--resume* ]] || refuse 2 'holds a run already' ${line#accrue } ${more//$'\n'/ }
   done < <(page_commands "$source/$1")
 }
 
