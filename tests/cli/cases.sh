@@ -106,7 +106,7 @@ case_help() {
   done
   run bench ops --help >help
   local choices
-  choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //')
+  choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //; s/, \| or /|/g')
   tr -d ' \n' <help | grep -qF -- "--model$choices" || die "the help of bench cuts '$choices'"
   run devices | grep -q '^cpu' || die "devices does not list the CPU"
   run devices --json | grep -q '"id": "cpu"' || die "devices --json"
