@@ -34,9 +34,10 @@ static ac_status check_file(const char *path, int64_t step) {
   if (status != AC_OK) {
     char why[512];
     snprintf(why, sizeof why, "%s", ac_last_error());
-    return ac_fail(
-        status, "%s; the good state of step %s is missing; continue with another policy for spikes",
-        why, wanted);
+    return ac_fail(status,
+                   "%s; without the good state of step %s the run continues only with another "
+                   "policy for spikes",
+                   why, wanted);
   }
   ac_state_info info;
   const bool same = ac_state_get_info(file, &info) == AC_OK && info.progress.steps == step;

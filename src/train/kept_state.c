@@ -115,8 +115,8 @@ ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates) {
   AC_TRY(ac_trainer_check_usable(trainer));
   if (updates < 0 || updates > INT64_MAX / 2)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the number of updates must not be negative; it is %lld",
-                   (long long)updates);
+                   "trainer: the number of updates must be from 0 to %lld; it is %lld",
+                   (long long)(INT64_MAX / 2), (long long)updates);
   if (trainer->window_samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; update or discard it first");
   if (trainer->updates == 0 && updates > 0) AC_TRY(ac_trainer_begin_average(trainer));

@@ -245,6 +245,16 @@ def check_shown(arguments, page):
     return wrong
 
 
+def check_records(arguments):
+    """Commands in the texts of flags: their flags exist, unless the text shows the refusal."""
+    names = sorted(os.listdir(os.path.join(arguments.source, "docs/flags")))
+    blocks = [block for name in names if name.endswith(".md") for block in pages.read_blocks(arguments.source, "docs/flags/" + name)]
+    lines = [(block, line[2:]) for block in blocks for line in block.lines if line.startswith("$ accrue ")]
+    wrong = [f"{block.where()}: {message}" for block, line in lines for message in check_flags(arguments.program, line)
+             if not message.startswith(tuple(shown for shown in block.lines if shown.startswith("accrue: ")))]
+    return wrong if len(lines) > 100 else wrong + [f"docs/flags: only {len(lines)} commands were found"]
+
+
 def check_flags(program, line):
     """Whether the program knows the flags of a command line: with --help after them it does nothing but refuse them."""
     if not re.match(r"^([A-Z_]+=\S+ )*accrue [a-z]", line):
@@ -255,8 +265,8 @@ def check_flags(program, line):
     if "..." in line or any(word.isupper() for word in words):
         return []
     result = subprocess.run([program, *words[1:], "--help"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    # A command that reads a model looks for it first.
-    return [] if result.returncode == 0 or "cannot read" in result.stderr else [result.stderr.strip().split("\n")[0] + ": " + line.strip()]
+    # A command that reads a model or a run looks for it first.
+    return [] if result.returncode == 0 or re.search("cannot read|no run to resume", result.stderr) else [result.stderr.strip().split("\n")[0] + ": " + line.strip()]
 
 
 def main():
@@ -295,6 +305,11 @@ def main():
             wrong += len(messages) > 0
             if arguments.update:
                 update(arguments.source, page, commands)
+    if not arguments.pages:
+        messages = check_records(arguments)
+        wrong += len(messages)
+        for message in messages:
+            print(message)
     print(f"{count} commands of {len(chosen)} pages, {wrong} pages are wrong")
     if not arguments.pages and count < 60:
         print("fewer than 60 commands: where are the others?")

@@ -225,7 +225,7 @@ static void refusals(void **state) {
   ac_plan *plan;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     assert_refused(ac_plan_create(&plan, graph, device, &cases[i]), AC_ERROR_ARGUMENT,
-                   "needs weights and gradients in f32, and none that are folded");
+                   "needs weights and gradients in f32, and gradients that are not folded");
   assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.clipping = (ac_clipping)4}),
                  AC_ERROR_ARGUMENT, "unknown clipping 4");
   ac_graph_free(graph);

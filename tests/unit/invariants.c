@@ -179,7 +179,7 @@ static void values_that_leave_their_memory_are_found(void **state) {
     ac_value *root = &main->values[main->values[i].shares];
     if (root == &main->values[i]) continue;
     root->last -= 1;
-    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "outlive");
+    assert_refused(ac_plan_check(t.plan), AC_ERROR_INTERNAL, "live longer than");
     root->last += 1;
   }
   assert_ok(ac_plan_check(t.plan));

@@ -183,7 +183,7 @@ static void what_is_skipped_is_not_measured(const char *device) {
   assert_refused(ac_trainer_layer(r.trainer, BIG, &layer), AC_ERROR_STATE, "not measured");
   ac_trainer *bad;
   assert_refused(ac_trainer_create(&bad, r.plan, &(ac_trainer_desc){.layers_every = -1}),
-                 AC_ERROR_ARGUMENT, "every -1 updates");
+                 AC_ERROR_ARGUMENT, "layers_every must not be negative; it is -1");
   stop_on(&r);
   const setting frozen = {.plan = {.frozen = "large"}, .trainer = {.layers_every = 1}};
   r = begin(&frozen);

@@ -71,15 +71,44 @@ static const char *way_of(ac_gradients gradients) {
   return names[gradients];
 }
 
+/* Milliseconds below 10 s, so that rows compare; else as people say it. */
+static text predicted(double seconds) {
+  text t = text_time(seconds);
+  if (seconds < 10) snprintf(t.text, sizeof t.text, "%.1f ms", seconds * 1e3);
+  return t;
+}
+
+static bool is_same(const ac_plan_alternative *a, const ac_plan_alternative *b) {
+  return a->micro_batch == b->micro_batch && a->recomputed_ops == b->recomputed_ops &&
+         a->gradients == b->gradients && a->total_bytes == b->total_bytes;
+}
+
+static void print_alternative(const ac_plan_alternative *a, const char *note) {
+  printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %11s %12s %12s%s\n", a->micro_batch,
+         a->accumulation_steps, policies[a->recompute], a->recomputed_ops, way_of(a->gradients),
+         text_bytes(a->total_bytes).text, predicted(a->seconds).text, note);
+}
+
+/* The plan that is taken comes first, as a row of its own, unless it is one of the others. */
 static void print_alternatives(const report *r) {
+  static const char mark[] = "  this plan";
+  const ac_plan_info *info = r->info;
+  const ac_plan_alternative taken = {.micro_batch = info->micro_batch,
+                                     .accumulation_steps = info->accumulation_steps,
+                                     .recomputed_ops = info->recomputed_ops,
+                                     .recompute = r->desc.recompute,
+                                     .gradients = info->gradients,
+                                     .total_bytes = info->bytes.total,
+                                     .seconds = info->predicted_seconds};
+  bool listed = false;
+  for (int i = 0; i < r->count; i++) listed |= is_same(&taken, &r->list[i]);
   printf("\n%12s %6s %10s %12s %11s %12s %12s\n", "micro-batch", "times", "recompute", "ops again",
          "gradients", "total", "update");
+  if (!listed) print_alternative(&taken, mark);
   for (int i = 0; i < r->count; i++) {
     const ac_plan_alternative *a = &r->list[i];
-    bool fits = !r->info->budget_bytes || a->total_bytes <= r->info->budget_bytes;
-    printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %11s %12s %9.1f ms%s\n", a->micro_batch,
-           a->accumulation_steps, policies[a->recompute], a->recomputed_ops, way_of(a->gradients),
-           text_bytes(a->total_bytes).text, a->seconds * 1e3, fits ? "" : "  beyond the budget");
+    const bool fits = !info->budget_bytes || a->total_bytes <= info->budget_bytes;
+    print_alternative(a, is_same(&taken, a) ? mark : fits ? "" : "  beyond the budget");
   }
 }
 
@@ -133,7 +162,7 @@ static void print_text(const report *r, const ac_device_info *device) {
          r->info->steps + (twice || later ? r->info->update_steps : 0), r->peak_step.op,
          *scope ? " (" : "", scope, *scope ? ")" : "", when);
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
-  printf("%-12s %.1f ms an update, predicted\n", "time", r->info->predicted_seconds * 1e3);
+  printf("%-12s %s an update, predicted\n", "time", predicted(r->info->predicted_seconds).text);
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
            text_bytes(device->memory_bytes).text);

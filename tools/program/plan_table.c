@@ -75,7 +75,8 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
   if (plan->frozen_count) put(&p, ", and %s that are frozen", text_count(plan->frozen_count).text);
   put(&p, "\n");
   if (plan->accumulation_steps == 1)
-    put(&p, "batch        %" PRId64 " samples at once\n", plan->batch);
+    put(&p, "batch        %" PRId64 " sample%s at once\n", plan->batch,
+        plan->batch == 1 ? "" : "s");
   else
     put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
         plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",

@@ -150,10 +150,11 @@ static int check_model(const setup *s) {
                     model ? model : "not a text", s->kind->name);
 }
 
-/* What says where flags come from is not itself in a file of flags. */
+/* A file of flags does not say where flags come from: neither another file nor a run to resume. */
 static int refuse_nested(const setup *s) {
-  static const char *const names[] = {"config", "print-config"};
+  static const char *const names[] = {"config", "print-config", "resume", "resume-or-start"};
   const json_t *flags = json_object_get(s->recorded, "flags");
+  if (options_is_record(s->recorded)) return STATUS_CONTINUE;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (json_object_get(flags ? flags : s->recorded, names[i]))
       return fail_usage("%s: %s%s belongs on the command line", s->recorded_path,

@@ -106,6 +106,7 @@ JSON
   bad 'data: 5 is not allowed: it must be a text' '{"model": "gpt", "data": 5}'
   bad 'preset: --preset gpt3 is unknown' '{"model": "gpt", "preset": "gpt3"}'
   bad 'config belongs on the command line' '{"model": "gpt", "config": "other.json"}'
+  bad 'flags.resume belongs on the command line' '{"model": "gpt", "flags": {"resume": true}}'
   bad 'model: unknown model gtp; did you mean gpt?' '{"model": "gtp"}'
   bad 'model must be the name of a model' '{"model": 5}'
   bad 'extra is unknown next to flags' '{"model": "gpt", "flags": {}, "extra": 1}'

@@ -23,7 +23,7 @@ run_page() {
       [[ -x $source/$line ]] || die "$1 names $line"
       continue # by hand: they install packages, build and test
       ;;
-    'apt-get install '* | 'cmake '*)
+    'apt-get install '* | 'cmake '* | 'export PATH='*)
       continue # configure.sh and install.sh
       ;;
     'cc '* | './first_model mnist') continue ;; # tests/cli/readme.sh
@@ -40,7 +40,7 @@ run_page() {
     bash -c "$line ${more//$'\n'/ }" >out 2>err </dev/null || die "status $?: $line: $(cat err)"
     [[ -s out ]] || die "nothing on stdout: $line"
     # Typed once more it costs nothing.
-    [[ $line != 'accrue train '* || $line == *--help ]] || refuse 2 'holds a run already' ${line#accrue } ${more//$'\n'/ }
+    [[ $line != 'accrue train '* || $line == *--help || $line == *--resume* ]] || refuse 2 'holds a run already' ${line#accrue } ${more//$'\n'/ }
   done < <(page_commands "$source/$1")
 }
 

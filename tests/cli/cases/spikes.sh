@@ -34,7 +34,7 @@ case_spikes() {
   [[ ! -e back/good-0000000119.safetensors && -s back/good-0000000120.safetensors ]] || die "left over: $(ls back)"
   rm back/good*
   ! "$ACCRUE" train --resume --steps 125 --out back >/dev/null 2>refused.err || die "goes on without a good state"
-  grep -q 'the good state of step [0-9]* is missing; continue with another' refused.err || die "$(cat refused.err)"
+  grep -q 'without the good state of step [0-9]* the run continues only with another policy' refused.err || die "$(cat refused.err)"
   run train --resume --steps 125 --on-spike tell --out back >/dev/null
   run train --resume --steps 130 --on-spike back --good-every 50 --out back >/dev/null
   [[ -s back/good-0000000130.safetensors ]] || die "no new good state: $(ls back)"
