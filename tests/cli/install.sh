@@ -34,6 +34,8 @@ for static in OFF ON; do
   cmake --build build-$static >/dev/null
   uses build-$static/my_model
 done
+! cmake -S . -B nowhere -DCMAKE_DISABLE_FIND_PACKAGE_accrue=ON >/dev/null 2>said || { echo "built without Accrue" >&2; exit 1; }
+tr -s ' \n' ' ' <said | grep -qF 'not found: give -DCMAKE_PREFIX_PATH=WHERE_ACCRUE_IS_INSTALLED, or -DACCRUE_SOURCE=' || { cat said >&2; exit 1; }
 pc=$(find "$work/prefix" -name accrue.pc)
 mkdir build
 PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/my_model
