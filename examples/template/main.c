@@ -90,11 +90,18 @@ static ac_status predict(const ac_graph *graph, ac_device *device, const float x
   return status;
 }
 
+static bool read_number(const char *text, float *number) {
+  char *end;
+  *number = strtof(text, &end);
+  return end != text && !*end;
+}
+
 int main(int argc, char **argv) {
   ac_device *device = NULL;
   ac_graph *graph = NULL;
-  if (argc != 1 && argc != 3) {
-    fprintf(stderr, "usage: %s [X Y]\n", argv[0]);
+  float x[2] = {0};
+  if (argc != 1 && (argc != 3 || !read_number(argv[1], &x[0]) || !read_number(argv[2], &x[1]))) {
+    fprintf(stderr, "usage: %s [X Y], where X and Y are numbers\n", argv[0]);
     return 2;
   }
   ac_status status = ac_graph_create(&graph);
@@ -103,8 +110,7 @@ int main(int argc, char **argv) {
   if (status == AC_OK)
     status = ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1});
   if (status == AC_OK && argc == 1) status = train(graph, device);
-  else if (status == AC_OK)
-    status = predict(graph, device, (float[]){strtof(argv[1], NULL), strtof(argv[2], NULL)});
+  else if (status == AC_OK) status = predict(graph, device, x);
   if (status != AC_OK) fprintf(stderr, "my_model: %s\n", ac_last_error());
   ac_device_close(device);
   ac_graph_free(graph);

@@ -46,7 +46,7 @@ refuse() {
   ((got == want)) || die "status $got instead of $want: accrue $*: $(cat refuse.err)"
   sed -i '/^[a-z0-9:]*: \(measur\|compil\|prepar\|first \)/d' refuse.err # what took longer than a second
   # One line; but if a plan needs too much memory, or may see a part of a batch, the ways out follow.
-  (($(sed '/^Less would do/,$d; /^--batch-norm micro accepts/d' refuse.err | wc -l) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
+  (($(sed '/^Less would do/,$d; /^What else needs less/d; /^--batch-norm micro accepts/d' refuse.err | wc -l) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
   grep -q '^accrue: ' refuse.err || die "not the program's own words: $(cat refuse.err)"
   grep -qF -- "$text" refuse.err || die "no '$text' in: $(cat refuse.err)"
   [[ ! -s refuse.out ]] || die "something on stdout: accrue $*"
@@ -106,7 +106,7 @@ case_help() {
   done
   run bench ops --help >help
   local choices
-  choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //')
+  choices=$({ "$ACCRUE" bench ops --model nothing 2>&1 || true; } | sed 's/.*one of //; s/, \| or /|/g')
   tr -d ' \n' <help | grep -qF -- "--model$choices" || die "the help of bench cuts '$choices'"
   run devices | grep -q '^cpu' || die "devices does not list the CPU"
   run devices --json | grep -q '"id": "cpu"' || die "devices --json"
@@ -138,7 +138,7 @@ case_usage() {
   refuse 2 '--seed -99999999999999999999 is out of range: it must be at least 0' train gpt --data text --seed=-99999999999999999999
   refuse 2 '--lr 1e999 is out of range: it must be at most 1.797693134862315e308' train gpt --data text --lr 1e999
   refuse 2 'out of range' train gpt --data text --lr=-1
-  refuse 2 'must be one of constant|cosine' train gpt --data text --schedule square
+  refuse 2 'must be one of constant, cosine' train gpt --data text --schedule square
   refuse 2 'unknown unit MB' train gpt --data text --memory 64MB
   refuse 2 'not a size' train gpt --data text --memory much
   refuse 2 'less than one byte' train gpt --data text --memory 0
@@ -214,7 +214,7 @@ case_usage() {
   refuse 2 'a decay of 6 updates does not fit' "${rate[@]}" --schedule wsd --steps 9 --warmup 4 --lr-decay 6
   refuse 2 '--lr-base-batch has no meaning' "${rate[@]}" --lr-base-batch 32
   refuse 2 '--lr-scaling needs --lr-base-batch' "${rate[@]}" --lr-scaling sqrt
-  refuse 2 '--data is missing' lr-find gpt
+  refuse 2 '--data is missing: a text file or a folder' lr-find gpt
   refuse 2 'is not below --most-lr' lr-find gpt --data text --least-lr 1 --most-lr 1
   refuse 2 'at least 10' lr-find gpt --data text --updates 9
   refuse 2 'above 1' lr-find gpt --data text --divergence 1

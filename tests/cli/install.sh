@@ -20,11 +20,13 @@ cmp "$work/prefix/share/accrue/policy.schema.json" "$source/tools/package/policy
 uses() {
   rm -f model.safetensors
   "$1" | grep '^accuracy 0\.9'
+  ! "$1" a b 2>usage && grep -q '^usage: .* numbers$' usage || { echo "$1 takes words for numbers" >&2; exit 1; }
   [[ $("$1" 0.1 -0.2) == inside* && $("$1" -0.9 0.8) == outside* ]] || { echo "$1 predicts wrong" >&2; exit 1; }
 }
 
 # The template, as the program writes it: with the shared library, the static one, and by pkg-config.
-"$work/prefix/bin/accrue" init "$work/template"
+"$work/prefix/bin/accrue" init "$work/template" >said
+grep -qF -- " -DCMAKE_PREFIX_PATH=$work/prefix && cmake --build " said || { cat said >&2; exit 1; }
 diff -r "$work/prefix/share/doc/accrue/examples/template" "$work/template"
 cd "$work/template"
 for static in OFF ON; do
@@ -32,6 +34,8 @@ for static in OFF ON; do
   cmake --build build-$static >/dev/null
   uses build-$static/my_model
 done
+! cmake -S . -B nowhere -DCMAKE_DISABLE_FIND_PACKAGE_accrue=ON >/dev/null 2>said || { echo "built without Accrue" >&2; exit 1; }
+tr -s ' \n' ' ' <said | grep -qF 'not found: give -DCMAKE_PREFIX_PATH=WHERE_ACCRUE_IS_INSTALLED, or -DACCRUE_SOURCE=' || { cat said >&2; exit 1; }
 pc=$(find "$work/prefix" -name accrue.pc)
 mkdir build
 PKG_CONFIG_PATH=$(dirname "$pc") make BUILD=build build/my_model

@@ -48,9 +48,9 @@ static void test_text(void **state) {
   free(text);
 }
 
-static const char text[] =
-    "First **line** of\n`--flag` and [a page](../page.md).\n\n- one\n- two that is\n  long\n\n"
-    "```\n.so /etc/passwd\n```\nLast.\n\n    accrue -h\n\n    more\n";
+static const char text[] = "First **line** of\n`--flag` and [a page](../page.md#part), "
+                           "[one](flag.md).\n\n- one\n- two that is\n  long\n\n"
+                           "```\n.so /etc/passwd\n```\nLast.\n\n    accrue -h\n\n    more\n";
 
 static char *marked(int width, const char *next) {
   char *result;
@@ -65,16 +65,19 @@ static char *marked(int width, const char *next) {
 static void test_marks(void **state) {
   (void)state;
   char *wide = marked(80, NULL), *narrow = marked(16, NULL), *page = marked(0, ".IP");
-  assert_string_equal(wide,
-                      "  First line of --flag and a page.\n\n  - one\n  - two that is long\n\n"
+  assert_string_equal(
+      wide,
+      "  First line of --flag and a page (docs/page.md), one.\n\n  - one\n  - two that is long\n\n"
+      "      .so /etc/passwd\n\n  Last.\n\n      accrue -h\n\n      more\n");
+  assert_string_equal(narrow,
+                      "  First line of\n  --flag and a\n  page\n  (docs/page.md),\n  one.\n\n  - "
+                      "one\n  - two that is\n    long\n\n"
                       "      .so /etc/passwd\n\n  Last.\n\n      accrue -h\n\n      more\n");
-  assert_string_equal(
-      narrow, "  First line of\n  --flag and a\n  page.\n\n  - one\n  - two that is\n    long\n\n"
-              "      .so /etc/passwd\n\n  Last.\n\n      accrue -h\n\n      more\n");
-  assert_string_equal(
-      page, "First line of \\-\\-flag and a page.\n.RS\n.IP \\(bu 2\none\n.RE\n.RS\n.IP \\(bu 2\n"
-            "two that is long\n.RE\n.RS\n.nf\n\\&.so /etc/passwd\n.fi\n.RE\n.IP\nLast.\n"
-            ".RS\n.nf\naccrue \\-h\n\nmore\n.fi\n.RE\n");
+  assert_string_equal(page,
+                      "First line of \\-\\-flag and a page (docs/page.md), one.\n.RS\n.IP \\(bu "
+                      "2\none\n.RE\n.RS\n.IP \\(bu 2\n"
+                      "two that is long\n.RE\n.RS\n.nf\n\\&.so /etc/passwd\n.fi\n.RE\n.IP\nLast.\n"
+                      ".RS\n.nf\naccrue \\-h\n\nmore\n.fi\n.RE\n");
   free(wide);
   free(narrow);
   free(page);

@@ -35,6 +35,15 @@ static const char *end_of_link(const char *text, const char *end) {
   return close && close + 1 < end && close[1] == '(' ? close : NULL;
 }
 
+/* The page of a link out of docs/flags or docs/commands, from the root of the source. Nothing for a
+ * link within the folder, as its words name a flag or a command. */
+static void add_address(FILE *out, const char *address, const char *end) {
+  const char *mark = memchr(address, '#', (size_t)(end - address));
+  if (mark) end = mark;
+  if (end - address > 3 && !memcmp(address, "../", 3))
+    fprintf(out, " (docs/%.*s)", (int)(end - address) - 3, address + 3);
+}
+
 /* Prose of one line without its marks, and one blank for a line break. */
 static void add_prose(FILE *out, const char *text, const char *end) {
   bool code = false;
@@ -43,6 +52,7 @@ static void add_prose(FILE *out, const char *text, const char *end) {
     if (close) {
       const char *rest = memchr(close, ')', (size_t)(end - close));
       add_prose(out, text + 1, close);
+      add_address(out, close + 2, rest ? rest : end);
       text = rest ? rest + 1 : end;
     } else if (*text == '`') code = !code, text++;
     else if (!code && text[0] == '*' && text + 1 < end && text[1] == '*') text += 2;

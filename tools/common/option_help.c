@@ -212,23 +212,46 @@ static void put_page(const flag_record *r, const option *row) {
   free(facts);
 }
 
-bool option_help_of(const char *word) {
+/* Whether the list has the command, or one of its commands: bench has bench-gemm. */
+static bool lists_command(const char *list, const char *command) {
+  const size_t length = strlen(command);
+  const char *word;
+  for (size_t n; list && (n = flag_words_next(&list, &word));)
+    if (n >= length && !memcmp(word, command, length) &&
+        (n == length || (!strcmp(command, "bench") && word[length] == '-')))
+      return true;
+  return false;
+}
+
+static bool is_of_command(const flag_record *r, const char *command) {
+  return !command || lists_command(r->commands, command) || lists_command(r->ignored_by, command);
+}
+
+static bool has_flags_of(const char *group, const char *command) {
+  for (int i = 0; i < flag_record_count; i++)
+    if (!strcmp(flag_records[i].group, group) && is_of_command(&flag_records[i], command))
+      return true;
+  return false;
+}
+
+bool option_help_of(const char *word, const char *command) {
   const char *name = word + strspn(word, "-");
   int found = 0;
   for (int i = 0; i < flag_record_count; i++) {
-    if (strcmp(flag_records[i].name, name) != 0) continue;
+    if (strcmp(flag_records[i].name, name) != 0 || !is_of_command(&flag_records[i], command))
+      continue;
     if (found++) fputc('\n', stdout);
     put_page(&flag_records[i], NULL);
   }
   const flag_group *group = found ? NULL : flag_group_find(name);
-  if (!group) return found > 0;
+  if (!group || !has_flags_of(name, command)) return found > 0;
   printf("%s: %s\n\n", group->title, group->about);
   help h = {.out = stdout, .form = HELP_TEXT, .command = "", .width = help_width()};
   for (int i = 0; i < flag_record_count; i++) {
     const flag_record *r = &flag_records[i];
     char shown[64];
     snprintf(shown, sizeof shown, "--%s", r->name);
-    if (!strcmp(r->group, name))
+    if (!strcmp(r->group, name) && is_of_command(r, command))
       help_put_flag(&h, &(help_flag){.name = shown, .argument = r->value, .text = r->brief});
   }
   return true;

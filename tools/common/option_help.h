@@ -9,8 +9,8 @@
  * STATUS_USAGE after one sentence. */
 int option_help(const options *o, char **argv, int argc);
 
-/* Prints every flag of that name, by whichever command, or a group. False: there is none,
- * and nothing is printed. */
-bool option_help_of(const char *word);
+/* Prints every flag of that name, or a group, of a command with all of its models; NULL: of any
+ * command. False: there is none, and nothing is printed. */
+bool option_help_of(const char *word, const char *command);
 
 #endif

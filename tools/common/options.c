@@ -303,11 +303,26 @@ static bool is_choice(const option *row, const char *value) {
   return false;
 }
 
+/* "A, B or C" of "A|B|C". */
+static void write_choices(const char *argument, char *text, size_t size) {
+  const char *name;
+  size_t used = 0;
+  int length, next;
+  text[0] = 0;
+  for (int i = 0; *(name = option_choice_name(argument, i, &length)) && used < size; i++) {
+    const bool last = !*option_choice_name(argument, i + 1, &next);
+    const char *between = i == 0 ? "" : last ? " or " : ", ";
+    used += (size_t)snprintf(text + used, size - used, "%s%.*s", between, length, name);
+  }
+}
+
 static int unknown_choice(const option *row, const char *value) {
+  char choices[256];
+  write_choices(row->argument, choices, sizeof choices);
   const char *known = suggest_value(value);
   const bool meant = known && is_choice(row, known);
-  return fail_usage("--%s %s is unknown%s%s: it must be one of %s", row->name, value,
-                    meant ? "; did you mean " : "", meant ? known : "", row->argument);
+  return fail_usage("--%s %s is unknown: it must be one of %s%s%s%s", row->name, value, choices,
+                    meant ? "; did you mean " : "", meant ? known : "", meant ? "?" : "");
 }
 
 static int set_choice(const option *row, const char *value) {

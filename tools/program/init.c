@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 64 };
+enum { MOST_WORDS = 64, PATH_MOST = 4096 };
 
 /* 0, or an errno. */
 static int write_whole(int descriptor, const unsigned char *bytes, size_t size) {
@@ -48,6 +48,40 @@ static int write_project(const char *path) {
   return fail("cannot write the project into %s: %s", path, strerror(error));
 }
 
+static const char *mark_of(const char *path) {
+  return path[strcspn(path, " ;&|<>()$`\\\"'*?[]#!{}")] ? "'" : "";
+}
+
+/* Where Accrue is installed with this program: PREFIX of PREFIX/bin/accrue. False: it is not, as
+ * with a program that was only built. */
+static bool find_prefix(char *prefix, size_t size) {
+#ifdef __linux__
+  const ssize_t length = readlink("/proc/self/exe", prefix, size - 1);
+  char config[PATH_MOST + sizeof ACCRUE_PACKAGE_DIR + 32];
+  if (length <= 0 || (size_t)length >= size - 1) return false;
+  prefix[length] = 0;
+  for (int i = 0; i < 2; i++) {
+    char *slash = strrchr(prefix, '/');
+    if (!slash || slash == prefix) return false;
+    *slash = 0;
+  }
+  snprintf(config, sizeof config, "%s/%s/accrueConfig.cmake", prefix, ACCRUE_PACKAGE_DIR);
+  return access(config, R_OK) == 0;
+#else
+  return (void)prefix, (void)size, false;
+#endif
+}
+
+static void print_build(const char *path) {
+  char prefix[PATH_MOST];
+  const char *mark = mark_of(path);
+  message_put(stdout, "Build it: cmake -S %s%s%s -B %s%s/build%s", mark, path, mark, mark, path,
+              mark);
+  if (find_prefix(prefix, sizeof prefix))
+    message_put(stdout, " -DCMAKE_PREFIX_PATH=%s%s%s", mark_of(prefix), prefix, mark_of(prefix));
+  message_put(stdout, " && cmake --build %s%s/build%s\n", mark, path, mark);
+}
+
 int init_main(int argc, char **argv) {
   const char *words[MOST_WORDS];
   options all = {.command = "init",
@@ -66,8 +100,6 @@ int init_main(int argc, char **argv) {
   message_put(stdout, "%s has a project in C:", words[0]);
   for (int i = 0; i < project_file_count; i++) printf(" %s", project_files[i].name);
   printf("\n");
-  const char *path = words[0], *mark = path[strcspn(path, " ;&|<>()$`\\\"'*?[]#!{}")] ? "'" : "";
-  message_put(stdout, "Build it: cmake -S %s%s%s -B %s%s/build%s && cmake --build %s%s/build%s\n",
-              mark, path, mark, mark, path, mark, mark, path, mark);
+  print_build(words[0]);
   return STATUS_DONE;
 }

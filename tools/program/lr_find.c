@@ -147,8 +147,7 @@ int lr_find_main(int argc, char **argv) {
   flags.divergence = 4;
   flags.updates = 100;
   setup s;
-  int status = setup_open_model(&s, "lr-find", argc, argv, more_flags);
-  if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");
+  int status = setup_open_with_data(&s, "lr-find", argc, argv, more_flags);
   if (status == STATUS_CONTINUE && !(flags.least < flags.most))
     status = fail_usage("--least-lr %g is not below --most-lr %g", flags.least, flags.most);
   if (status == STATUS_CONTINUE && flags.svg) status = gnuplot_check(flags.svg);

@@ -22,12 +22,15 @@
 static const struct {
   const char *name; /* docs/commands has a file of this name */
   int (*run)(int argc, char **argv);
+  const char *second; /* what its second word names; NULL: it has none */
 } commands[] = {
-    {"devices", devices_main},       {"train", train_main},   {"eval", eval_main},
-    {"predict", predict_main},       {"plan", plan_main},     {"lr-find", lr_find_main},
-    {"pilot", pilot_main},           {"verify", verify_main}, {"bench", bench_main},
-    {"report", report_main},         {"sample", sample_main}, {"init", init_main},
-    {"completion", completion_main},
+    {"devices", devices_main, NULL},       {"train", train_main, "model"},
+    {"eval", eval_main, "model"},          {"predict", predict_main, "model"},
+    {"plan", plan_main, "model"},          {"lr-find", lr_find_main, "model"},
+    {"pilot", pilot_main, "model"},        {"verify", verify_main, "model"},
+    {"bench", bench_main, "measurement"},  {"report", report_main, NULL},
+    {"sample", sample_main, NULL},         {"init", init_main, NULL},
+    {"completion", completion_main, NULL},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -84,7 +87,7 @@ static int help_main(int argc, char **argv) {
   static char asked[] = "--help";
   if (argc < 3 || !strcmp(argv[2], "all")) return put_help(HELP_TEXT);
   if (!is_known(argv[2]))
-    return option_help_of(argv[2]) ? STATUS_DONE
+    return option_help_of(argv[2], NULL) ? STATUS_DONE
            : strncmp(argv[2], "--", 2)
                ? dispatch(argc - 1, argv + 1)
                : fail_usage("unknown flag %s; accrue help lists the commands", argv[2]);
@@ -92,6 +95,23 @@ static int help_main(int argc, char **argv) {
   for (int i = 1; i < words; i++) argv[i] = argv[i + 1];
   argv[words] = asked;
   return dispatch(argc, argv);
+}
+
+/* `accrue plan --help WORD`, without a model: WORD is one, or tells of the flags with any model. */
+static int run_command(int command, int argc, char **argv) {
+  const char *name = commands[command].name, *second = commands[command].second;
+  char *topic = argc > 1 ? argv[1] : NULL;
+  if (!second || argc < 1 || help_asked(argv[0]) != HELP_TEXT)
+    return commands[command].run(argc, argv);
+  if (strchr(argv[0], '=')) topic = strchr(argv[0], '=') + 1;
+  if (!topic || !*topic || !strcmp(topic, "all")) return commands[command].run(argc, argv);
+  if (is_second_word(name, topic)) {
+    static char asked[] = "--help";
+    return commands[command].run(2, (char *[]){topic, asked, NULL});
+  }
+  if (option_help_of(topic, name)) return STATUS_DONE;
+  return fail_usage("--help %s: there is no such %s, group or flag; accrue %s --help lists the %ss",
+                    topic, second, name, second);
 }
 
 static int dispatch(int argc, char **argv) {
@@ -108,7 +128,7 @@ static int dispatch(int argc, char **argv) {
     return STATUS_DONE;
   }
   for (int i = 0; i < COMMANDS; i++)
-    if (!strcmp(name, commands[i].name)) return commands[i].run(argc - 2, argv + 2);
+    if (!strcmp(name, commands[i].name)) return run_command(i, argc - 2, argv + 2);
   return unknown_command(name);
 }
 

@@ -199,9 +199,9 @@ static bool any_fits(const ac_plan_offer *list, int count, uint64_t memory) {
 }
 
 /* Advice that is not an offer, as it trains something else. */
-static void print_ways_out(const setup *s, const ac_plan_desc *asked) {
+static void print_ways_out(const setup *s, const ac_plan_desc *asked, bool offered) {
   const bool other = asked->optimizer != AC_ADAFACTOR && !s->flags.resume;
-  say("None of these fits. What else needs less: %s%sa smaller model.",
+  say("%sWhat else needs less: %s%sa smaller model.", offered ? "None of these fits. " : "",
       asked->batch > 1 ? "a smaller --batch, " : "",
       other ? "--optimizer adafactor (with --precision bf16 --weights bf16 least of all), " : "");
 }
@@ -216,8 +216,8 @@ void setup_print_offers(const setup_request *request, const ac_graph *graph) {
   /* A budget beyond the machine's memory is refused for that, however little is needed. */
   const uint64_t has = ac_device_get_info(s->device)->memory_bytes;
   if (has && desc.memory > has) return;
-  if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK || !count) return;
+  if (ac_plan_offers(graph, s->device, &desc, list, MOST_OFFERS, &count) != AC_OK) return;
   if (count > MOST_OFFERS) count = MOST_OFFERS;
-  print_table(list, count, &desc);
-  if (desc.memory && !any_fits(list, count, desc.memory)) print_ways_out(s, &desc);
+  if (count) print_table(list, count, &desc);
+  if (desc.memory && !any_fits(list, count, desc.memory)) print_ways_out(s, &desc, count > 0);
 }

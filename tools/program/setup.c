@@ -416,13 +416,23 @@ int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **pla
   return status == AC_OK ? STATUS_CONTINUE : refuse_plan(&request, status);
 }
 
-int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+static int open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o),
+                      bool data_optional) {
   int status = setup_parse(s, verb, argc, argv, more);
-  s->data.optional = true;
+  s->data.optional = data_optional;
   if (status == STATUS_CONTINUE) status = run_outputs_check(s);
   if (status == STATUS_CONTINUE) status = open_data(s);
   if (status == STATUS_CONTINUE) status = open_device(s);
   return status;
+}
+
+int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
+  return open_model(s, verb, argc, argv, more, true);
+}
+
+int setup_open_with_data(setup *s, const char *verb, int argc, char **argv,
+                         void (*more)(options *o)) {
+  return open_model(s, verb, argc, argv, more, false);
 }
 
 /* A run that is resumed keeps its micro-batch, as others round in another way; unless it does not

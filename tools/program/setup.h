@@ -60,6 +60,9 @@ int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(
 /* The same without plan and steps, and without data for kinds that do not need them: for commands
  * that make their own plans. */
 int setup_open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o));
+/* The same for commands that need data. */
+int setup_open_with_data(setup *s, const char *verb, int argc, char **argv,
+                         void (*more)(options *o));
 
 /* The description that the flags ask for, and a plan of it. `change` (may be NULL) changes the
  * description for the command. */

@@ -438,8 +438,7 @@ int verify_main(int argc, char **argv) {
   flags.json = false;
   setvbuf(stdout, NULL, _IOLBF, 0); /* a reader of a pipe sees each line at once */
   setup s;
-  int status = setup_open_model(&s, "verify", argc, argv, more_flags);
-  if (status == STATUS_CONTINUE && !s.data.train) status = fail_usage("--data is missing");
+  int status = setup_open_with_data(&s, "verify", argc, argv, more_flags);
   if (status == STATUS_CONTINUE) {
     s.trainer.schedule = (ac_schedule){.lr = rate_or_off(s.flags.rate.lr)};
     status = verify(&s);

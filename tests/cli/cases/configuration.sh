@@ -102,7 +102,7 @@ JSON
   bad 'lr: "1e-3" is not allowed: it must be a number' '{"model": "gpt", "lr": "1e-3"}'
   bad 'lr: null is not allowed' '{"model": "gpt", "lr": null}'
   bad 'batch: "6" is not allowed: it must be a whole number, or a schedule such as "32@0,128@500"' '{"model": "gpt", "batch": "6"}'
-  bad 'schedule: --schedule cosin is unknown: it must be one of constant|cosine' '{"model": "gpt", "schedule": "cosin"}'
+  bad 'schedule: --schedule cosin is unknown: it must be one of constant, cosine' '{"model": "gpt", "schedule": "cosin"}'
   bad 'data: 5 is not allowed: it must be a text' '{"model": "gpt", "data": 5}'
   bad 'preset: --preset gpt3 is unknown' '{"model": "gpt", "preset": "gpt3"}'
   bad 'config belongs on the command line' '{"model": "gpt", "config": "other.json"}'

@@ -64,6 +64,20 @@ case_flags() {
   cmp <(run train gpt --help=lr) <(run train gpt --help lr)
   (($(run help json | grep -c '^--json') == 2)) || die "not both meanings of --json"
   run help precision | grep -q '^--precision' || die "accrue help precision"
+  # A command without its model: flags and groups of any model.
+  cmp <(run help plan lr) <(run plan --help --lr)
+  run plan --help=lr | grep -qx -- '--lr X' || die "plan --help=lr: $(run plan --help=lr)"
+  (($(run help plan data | grep -c '^--data') >= 2)) || die "not both meanings of --data"
+  run help plan model | grep -q '^  --hidden' || die "help plan model: $(run help plan model)"
+  ! run help plan model | grep -q '^  --temperature' || die 'help plan has flags of other commands'
+  run help bench visits | grep -q '^--visits' || die "help bench visits"
+  cmp <(run plan --help gpt) <(run plan gpt --help)
+  cmp <(run help plan all) <(run plan --help)
+  refuse 2 '--help nonsense: there is no such model, group or flag; accrue plan --help lists the models' help plan nonsense
+  refuse 2 'there is no such model, group or flag' help plan --temperature
+  refuse 2 'there is no such measurement, group or flag' help bench nonsense
+  # Pages that a text refers to.
+  run help --lr | tr '\n' ' ' | grep -qF 'learning rates (docs/guide/learning-rates.md).' || die "--lr refers to no page"
   # A group, and one of flags without effect.
   run train gpt --help learning-rate >page
   grep -q '^  --lr-period N' page || die "--help learning-rate: $(cat page)"

@@ -126,6 +126,11 @@ case_offers() {
   "$ACCRUE" "${run[@]}" --steps 2 --resume --memory 1KiB >/dev/null 2>err && die "a run within 1 KiB"
   grep -q '^ *needs  fits' err || die "nothing is offered: $(cat err)"
   ! grep -qE 'state in 8 bits|weights in bf16|adafactor' err || die "offered to a run that goes on: $(cat err)"
+  # Where nothing is left to offer, it is still told what would help.
+  refuse 1 'needs at least' plan "${small[@]}" --batch 1 --optimizer adafactor --precision bf16 --weights bf16 --gradients bf16 \
+    --memory 1KiB
+  ! grep -q '^Less would do' refuse.err || die "offers: $(cat refuse.err)"
+  grep -qx 'What else needs less: a smaller model.' refuse.err || die "no way out: $(cat refuse.err)"
   # What fits is marked.
   local least
   offered=() flags=("${small[@]}" --batch 4)

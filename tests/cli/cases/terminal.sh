@@ -51,8 +51,8 @@ case_words() {
   refuse 2 'unknown flag --learning-rate; did you mean --lr?' train gpt "${data[@]}" --learning-rate 1
   refuse 2 'did you mean --batch?' train gpt "${data[@]}" --batch-size=3
   refuse 2 'did you mean --recompute?' plan gpt "${data[@]}" --gradient-checkpointing
-  refuse 2 '--optimizer adam is unknown; did you mean adamw: it must be one of' train gpt "${data[@]}" --optimizer adam
-  refuse 2 '--precision fp16 is unknown; did you mean f16: it must be one of' train gpt "${data[@]}" --precision fp16
+  refuse 2 '; did you mean adamw?' train gpt "${data[@]}" --optimizer adam
+  refuse 2 '--precision fp16 is unknown: it must be one of f32, f16 or bf16; did you mean f16?' train gpt "${data[@]}" --precision fp16
   refuse 2 '--precision foo is unknown: it must be one of' train gpt "${data[@]}" --precision foo
   refuse 2 'reaches GPUs through OpenCL; use --device opencl' train gpt --data text --device cuda
   refuse 2 'reaches GPUs through OpenCL; use --device opencl' bench gemm --device cpu --device cuda:0

@@ -48,7 +48,9 @@ case_verify() {
   "$ACCRUE" verify gpt --data text "${tiny[@]}" --optimizer sgd --clip 0 --lr 1e38 >out 2>err || status=$?
   ((status == 1)) || die "status $status for runs that are not finite"
   grep -q 'not finite' err || die "no reason: $(cat err)"
-  refuse 2 '--data is missing' verify gpt
+  refuse 2 '--data is missing: a text file or a folder' verify gpt
+  refuse 2 '--data is missing: a text file or a folder' verify gpt --preset gpt-tiny
+  refuse 2 '--data is missing: a folder with the file names' verify resnet --preset resnet18
 }
 
 # Every optimizer with every way to store weights, gradients and state. Their rounding is not a fault. Weights have 4,096
