@@ -27,7 +27,7 @@ run_page() {
       continue # configure.sh and install.sh
       ;;
     'cc '* | './first_model mnist') continue ;; # tests/cli/readme.sh
-    'accrue --help' | 'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '* | 'accrue init '*) ;;
+    'accrue --help' | 'accrue help '* | 'accrue devices' | 'accrue devices --auto' | 'accrue train gpt --help' | 'accrue eval '* | 'accrue plan '* | 'accrue sample '* | 'accrue predict '* | 'accrue init '*) ;;
     'accrue train '*) more='--steps 2' ;;
     'accrue verify '*) more='--updates 1' ;;
     'accrue pilot mlp '*) more='--epochs 1 --hidden 8' ;;
