@@ -9,7 +9,7 @@ copy=$work/source build=$work/build
 mkdir -p "$work"
 rm -rf "$copy"
 mkdir "$copy"
-cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,examples,include,src,tests,tools} "$copy"
+cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,docs,examples,include,src,tests,tools} "$copy"
 
 add_before() { # FILE PATTERN LINE; what is built already stays so
   sed -i "0,/$2/s//$3\n&/" "$copy/$1"
