@@ -197,7 +197,7 @@ static Tb__HParams *find_hparams(const event_list *list, const char *tag,
   return NULL;
 }
 
-/* "hparam NAME VALUE", and a star behind those that are shown at once. */
+/* "hparam NAME VALUE", and a star after those that are shown at once. */
 static void print_hparams(const event_list *list) {
   Tb__HParams *all = find_hparams(list, "_hparams_/experiment", TB__HPARAMS__DATA_EXPERIMENT),
               *start = find_hparams(list, "_hparams_/session_start_info",

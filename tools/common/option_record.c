@@ -309,8 +309,8 @@ typedef struct reading {
   command_line line;
 } reading;
 
-/* What another run has written stays that run's, unless what it belongs to is asked for. A file
- * that people write is no run's. */
+/* A path that another run writes to is not taken over, unless the flag that it belongs to is given.
+ * This holds for records of runs only: a file that people write belongs to no run. */
 static bool stays(const reading *r, const option *row) {
   const flag_record *f = row->record;
   if (!f) return false;
