@@ -72,7 +72,7 @@ def functions_in(path, text):
 
 UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
            "light|to_float|ask")
-WHOLLY = ("src/train/scaler.c", "src/train/schedule.c", "src/train/rates.c", "src/train/losses.c",
+WHOLLY = ("src/observe/scaler.c", "src/schedule/schedule.c", "src/train/rates.c", "src/train/losses.c",
           "src/ops/optimizer.c")
 
 
