@@ -85,10 +85,10 @@ for optimizer in adamw sgd lion adafactor muon adam-mini; do
     done
   done
 done
-watched=("${gpt[@]}" --micro-batch 5 --eval-samples 12 --eval-every 2 --save-every 18 --device cpu)
+watched=("${gpt[@]}" --eval-samples 12 --eval-every 2 --save-every 18 --device cpu)
 set -f # patterns of groups are no paths
 while read -r name more; do
-  [[ $more == *--batch* ]] || more="--batch 12 $more"
+  [[ $more == *--batch* ]] || more="--batch 12 --micro-batch 5 $more"
   run "$name" "${watched[@]}" $more --steps 25
   run "$name resumed" "${watched[@]}" $more --steps 40 --resume
 done <<'END'
@@ -102,8 +102,8 @@ plateau --schedule plateau --lr-patience 2
 patience --patience 3 --patience-gain 0.01
 scaler --precision f16 --loss-scale-init 1e9 --loss-scale-interval 4
 scaler-replay --precision f16 --loss-scale-init 1e9 --loss-scale-interval 4 --replay
-batches --batch 6,9@10,12@20
-growth --batch 6..12@noise
+batches --batch 6@0,9@10,12@20 --micro-batch 5
+growth --batch 6..12@noise --micro-batch 2
 average --ema 0.9
 8bit --optimizer-state 8bit
 groups --group *.weight:lr=0.5,decay=0.1,clip=0.5 --freeze *wpe*
