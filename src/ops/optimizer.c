@@ -4,6 +4,7 @@
 
 #include "core/eight_bit.h"
 #include "core/error.h"
+#include "core/platform/patterns.h"
 #include "ops/adafactor.h"
 #include "ops/adam_mini.h"
 #include "ops/clip.h"
@@ -12,7 +13,6 @@
 #include "ops/muon.h"
 #include "ops/update.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static bool is_eight_bit(const ac_plan_desc *desc, const ac_tensor *parameter) {
   const char *kept = desc->state_f32;
   if (desc->optimizer_state != AC_STATE_8BIT || ac_shape_count(&parameter->shape) < LEAST)
     return false;
-  return kept ? fnmatch(kept, parameter->name, 0) != 0 : !parameter->is_table;
+  return kept ? !ac_pattern_matches(kept, parameter->name) : !parameter->is_table;
 }
 
 static ac_shape blocks_of(const ac_tensor *parameter) {
