@@ -8,7 +8,7 @@
 #include "observe/layers.h"
 
 #include "core/error.h"
-#include "ops/update.h"
+#include "ops/update/update.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,7 +35,7 @@ static ac_layer describe(const ac_plan *plan, int index) {
   ac_layer layer = {.elements = ac_shape_count(&parameter->shape)};
   if (plan->problem.parameters[index].gradient < 0) return layer;
   layer.looked_at = layer.elements < PIECE ? layer.elements : PIECE;
-  if (ac_plan_keeps_gradients(plan)) find_units(&layer, parameter);
+  if (plan->way->keeps) find_units(&layer, parameter);
   return layer;
 }
 

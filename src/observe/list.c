@@ -99,13 +99,11 @@ void ac_run_drop(ac_run *copy) {
 /* Where a watcher is asked to work: refuses a plan of another way of gradients. */
 static ac_status check_way(const ac_watcher *watcher, const ac_watch_setup *setup,
                            const ac_fit_desc *fit) {
-  const ac_plan *plan = setup->plan;
-  const unsigned has = (ac_plan_folds(plan) ? 0 : AC_NEEDS_NORM) |
-                       (ac_plan_keeps_gradients(plan) ? AC_NEEDS_GRADIENT : 0) |
-                       (ac_plan_can_skip(plan) ? AC_NEEDS_SKIP : 0);
+  const ac_gradient_way *way = setup->plan->way;
+  const unsigned has = (way->has_norm ? AC_NEEDS_NORM : 0) | (way->keeps ? AC_NEEDS_GRADIENT : 0) |
+                       (way->can_skip ? AC_NEEDS_SKIP : 0);
   if (!(watcher->needs & ~has) || !watcher->is_asked(setup, fit)) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT, watcher->lacking,
-                 ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
+  return ac_fail(AC_ERROR_ARGUMENT, watcher->lacking, way->words);
 }
 
 ac_status ac_watchers_begin(ac_run *run, const ac_watch_setup *setup) {

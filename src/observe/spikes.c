@@ -130,7 +130,7 @@ void ac_spikes_good_failed(ac_spikes *spikes, int64_t step) {
 static ac_status begin(void *record, const ac_watch_setup *setup) {
   ac_spikes *spikes = record;
   spikes->desc = setup->desc->spikes;
-  spikes->can_skip = ac_plan_can_skip(setup->plan);
+  spikes->can_skip = setup->plan->way->can_skip;
   return check_desc(&spikes->desc);
 }
 

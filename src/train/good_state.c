@@ -81,7 +81,7 @@ bool ac_good_state_is_spent(const ac_trainer *trainer) {
 
 /* A window that could be skipped and was not is one that the caller has let pass. */
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
-  const bool passes = ac_plan_can_skip(trainer->instance.plan) && !update->skipped;
+  const bool passes = trainer->instance.plan->way->can_skip && !update->skipped;
   return trainer->window.proposal.back && !passes;
 }
 

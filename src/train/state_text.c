@@ -3,7 +3,7 @@
 #include "train/state_cells.h"
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/numbers.h"
 #include "io/safetensors.h"
 
 #include <stdlib.h>
