@@ -144,7 +144,7 @@ static void compare(ac_layer *layer, const float *before, const float *after) {
   layer->update_ratio = weights > 0 ? sqrt(changes / weights) : (double)NAN;
 }
 
-static ac_status look_behind(void *record, const ac_window_view *view) {
+static ac_status look_after(void *record, const ac_window_view *view) {
   ac_layers *layers = record;
   unsigned char *alive = ac_layers_alive(layers);
   for (int i = 0; i < layers->count; i++) {
@@ -340,7 +340,7 @@ const ac_watcher ac_watcher_layers = {.record = {.name = "layers",
                                       .begin = begin,
                                       .release = release,
                                       .looks = is_due,
-                                      .before = look_before,
-                                      .behind = look_behind,
+                                      .before_step = look_before,
+                                      .after_step = look_after,
                                       .after = after,
                                       .rest = rest};

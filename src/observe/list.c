@@ -14,7 +14,7 @@ const ac_watcher *const ac_watchers[AC_WATCHER_COUNT] = {AC_WATCHERS(AC_WATCHER_
 
 /* States have what they are read by in this order: the loss scale comes before the place in the
  * data. */
-static const ac_record *const before[] = {&ac_record_run}, *const behind[] = {
+static const ac_record *const before[] = {&ac_record_run}, *const others[] = {
                                                                &ac_record_fit, &ac_record_window,
                                                                &ac_record_window_batch,
                                                                &ac_record_fingerprint,
@@ -22,14 +22,14 @@ static const ac_record *const before[] = {&ac_record_run}, *const behind[] = {
 enum {
   BEFORE = sizeof before / sizeof *before,
   FIRST = AC_WATCHER_scaler + 1, /* watchers between them */
-  BEHIND = sizeof behind / sizeof *behind
+  OTHERS = sizeof others / sizeof *others
 };
 
 const ac_record *ac_run_record(const ac_run *run, int index, void **at) {
-  const int rest = index - BEFORE, last = rest - BEHIND;
+  const int rest = index - BEFORE, last = rest - OTHERS;
   *at = (void *)run;
   if (rest < 0) return before[index];
-  if (rest >= FIRST && last < FIRST) return behind[rest - FIRST];
+  if (rest >= FIRST && last < FIRST) return others[rest - FIRST];
   const int watcher = rest < FIRST ? rest : last;
   if (watcher >= AC_WATCHER_COUNT) return NULL;
   *at = run->watched[watcher];
@@ -160,18 +160,18 @@ bool ac_watchers_look(const ac_window_view *view) {
   return any;
 }
 
-ac_status ac_watchers_before(ac_run *run, const ac_window_view *view) {
+ac_status ac_watchers_before_step(ac_run *run, const ac_window_view *view) {
   for (int i = 0; i < AC_WATCHER_COUNT; i++) {
     const ac_watcher *w = ac_watchers[i];
-    if (w->looks && w->looks(run->watched[i], view)) AC_TRY(w->before(run->watched[i], view));
+    if (w->looks && w->looks(run->watched[i], view)) AC_TRY(w->before_step(run->watched[i], view));
   }
   return AC_OK;
 }
 
-ac_status ac_watchers_behind(ac_run *run, const ac_window_view *view) {
+ac_status ac_watchers_after_step(ac_run *run, const ac_window_view *view) {
   for (int i = 0; i < AC_WATCHER_COUNT; i++) {
     const ac_watcher *w = ac_watchers[i];
-    if (w->looks && w->looks(run->watched[i], view)) AC_TRY(w->behind(run->watched[i], view));
+    if (w->looks && w->looks(run->watched[i], view)) AC_TRY(w->after_step(run->watched[i], view));
   }
   return AC_OK;
 }

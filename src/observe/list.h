@@ -58,8 +58,8 @@ bool ac_watchers_want_first(const ac_window_view *view);
 void ac_watchers_first(ac_run *run, const ac_window_view *view);
 ac_proposal ac_watchers_judge(const ac_window_view *view);
 bool ac_watchers_look(const ac_window_view *view);
-ac_status ac_watchers_before(ac_run *run, const ac_window_view *view);
-ac_status ac_watchers_behind(ac_run *run, const ac_window_view *view);
+ac_status ac_watchers_before_step(ac_run *run, const ac_window_view *view);
+ac_status ac_watchers_after_step(ac_run *run, const ac_window_view *view);
 void ac_watchers_after(ac_run *run, const ac_window_view *view, ac_update *update);
 /* When the window is over or discarded, or its gradients are no longer those of its samples. */
 void ac_watchers_leave(ac_run *run);

@@ -5,9 +5,9 @@
 #include "observe/list.h"
 
 typedef struct ac_plateau {
-  const ac_schedule *schedule; /* the trainer's, which may be of another kind */
+  const ac_schedule *schedule; /* the trainer's, of any kind */
   double best;                 /* the least loss; INFINITY before the first one */
-  int64_t bad;                 /* validations in a row that were no better */
+  int64_t bad;                 /* of the last validations, in a row, that were not better */
   int64_t cooling;             /* validations that do not count yet */
   int64_t reductions;          /* of the rate */
 } ac_plateau;

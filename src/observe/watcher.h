@@ -52,8 +52,8 @@ typedef struct ac_watch_setup {
   const ac_run *run;
 } ac_watch_setup;
 
-/* Numbers of the record that stand for this window alone. They are measured from samples of one
- * rank: ranks add them up before watchers judge. When the window is over they are 0. */
+/* Numbers of the record about this window alone. They are measured from samples of one rank: ranks
+ * add them up before watchers judge. When the window is over they are 0. */
 typedef struct ac_watch_sum {
   ac_state_number number;
   ac_state_number times; /* of the record: how many there are, `stride` apart; no number: one */
@@ -70,7 +70,8 @@ typedef struct ac_watcher {
   ac_watch_sum sums[AC_WATCH_SUMS + 1];
 
   /* What it needs of the way of gradients where it is asked to work: by the trainer's description,
-   * or by a fit's. `lacking` refuses a plan of another way, whose words it has for %s. */
+   * or by a fit's. `lacking` is the sentence that refuses another, with
+   * the words of that way for %s. */
   unsigned needs;
   bool (*is_asked)(const ac_watch_setup *setup, const ac_fit_desc *fit);
   const char *lacking;
@@ -87,8 +88,8 @@ typedef struct ac_watcher {
   void (*judge)(const void *record, const ac_window_view *view, ac_proposal *proposal);
   /* Whether to look at parameters before and after this update. */
   bool (*looks)(const void *record, const ac_window_view *view);
-  ac_status (*before)(void *record, const ac_window_view *view);
-  ac_status (*behind)(void *record, const ac_window_view *view);
+  ac_status (*before_step)(void *record, const ac_window_view *view);
+  ac_status (*after_step)(void *record, const ac_window_view *view);
   /* At the end of a window, which may have been skipped. It may complete what is reported. */
   void (*after)(void *record, const ac_window_view *view, ac_update *update);
 

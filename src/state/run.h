@@ -9,7 +9,7 @@
 
 typedef struct ac_run ac_run;
 
-/* A part of what a run remembers, whose fields are in a state together or not at all. */
+/* A part of what a run remembers. All its fields are in a state, or none. */
 typedef struct ac_record {
   const char *name;
   const ac_state_field *fields; /* the last one has no key */

@@ -333,7 +333,7 @@ static void give_up(ac_trainer *trainer) {
 }
 
 static ac_status look_before(ac_trainer *trainer) {
-  const ac_status status = ac_watchers_before(&trainer->run, &trainer->window.view);
+  const ac_status status = ac_watchers_before_step(&trainer->run, &trainer->window.view);
   trainer->window.broken = status != AC_OK;
   return status;
 }
@@ -345,7 +345,7 @@ static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_
   const bool look = ac_watchers_look(view);
   if (look) AC_TRY(look_before(trainer));
   ac_status status = step_parameters(trainer, factors, update->lr);
-  if (status == AC_OK && look) status = ac_watchers_behind(&trainer->run, view);
+  if (status == AC_OK && look) status = ac_watchers_after_step(&trainer->run, view);
   if (status != AC_OK) give_up(trainer);
   return status;
 }
@@ -400,7 +400,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   if (steps.left_out) report_not_finite(update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
-  if (look && steps.taken) status = ac_watchers_behind(&trainer->run, &trainer->window.view);
+  if (look && steps.taken) status = ac_watchers_after_step(&trainer->run, &trainer->window.view);
   if (status != AC_OK) give_up(trainer);
   AC_TRY(status);
   end_window(trainer, update);

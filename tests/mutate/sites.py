@@ -83,7 +83,7 @@ class Sources:
         self.root = Path(root)
         self.text, self.functions = {}, {}
         for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/**/*.cl", "cl/**/*.h", "src/ops/**/*.c",
-                        "src/graph/differentiate.c", "src/train/*.c"):
+                        "src/graph/differentiate.c", "src/train/*.c", "src/observe/*.c", "src/schedule/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
                 self.text[path] = file.read_text()

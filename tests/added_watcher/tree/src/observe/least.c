@@ -1,5 +1,5 @@
-/* A watcher that is not in the library: it remembers the least loss, and halves the gradient of a
- * window whose loss is above it. */
+/* A watcher that is not in the library: it remembers the least loss, and halves the gradient of
+ * windows with more. */
 #include "observe/list.h"
 
 #include <math.h>
