@@ -3,7 +3,7 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
-#include "core/patterns.h"
+#include "core/platform/patterns.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/precision.h"
-#include "ops/update.h"
+#include "ops/update/update.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * into staging buffers when it is needed, and a window that runs again is read again. The samples
  * and their order are the same in both cases. */
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 #include "train/good_state.h"
 #include "train/trainer.h"
 

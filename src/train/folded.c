@@ -1,6 +1,6 @@
 /* Windows that fold their gradients into the optimizer's state, micro-batch by micro-batch
- * (ops/fold.h). With S the loss scale, W the window's weight, which is known before the window, and
- * g a micro-batch's gradient of S times the sum of losses,
+ * (ops/update/fold.h). With S the loss scale, W the window's weight, which is known before the
+ * window, and g a micro-batch's gradient of S times the sum of losses,
  *
  *   SGD     m = momentum m + sum of g / (S W)
  *   Muon    m = momentum m + (1 - momentum) sum of g / (S W)

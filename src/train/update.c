@@ -41,9 +41,9 @@ static ac_status reduce(ac_trainer *trainer) {
   return ac_numerics_collect(&trainer->instance);
 }
 
-/* The host's copy is what ops/optimizer.h says. The square of a variance may be beyond floats. Of
- * what was folded the first moment is measured alone, and the second one
- * has taken the square of a gradient 1 / (1 - beta1) times as large. */
+/* The host's copy is what ops/update/optimizer.h says. The square of a variance may be beyond
+ * floats. Of what was folded the first moment is measured alone, and the second one has taken the
+ * square of a gradient 1 / (1 - beta1) times as large. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const ac_instance *instance = &trainer->instance;
   const float *copy =
