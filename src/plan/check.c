@@ -59,7 +59,8 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
     if (node->out[j] < 0) continue;
     const ac_role role = role_of(plan, node->out[j]);
     const bool sum = ac_role_is_sum(role), writes = step->out[j].tensor >= 0;
-    if (role == AC_ROLE_GRADIENT && node->op != AC_OP_rounded_sum && is_bf16(plan, node->out[j]))
+    const bool by_chance = ac_op_output_kind(node->op, j) == 'p';
+    if (role == AC_ROLE_GRADIENT && !by_chance && is_bf16(plan, node->out[j]))
       return broken(plan, step, "adds to a gradient in bf16 and does not round by chance");
     if (!may_be(node->op, j, role)) return broken(plan, step, "does not say what it sums up");
     yields |= !sum;

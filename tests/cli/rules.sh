@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$1"
 failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 # none SENTENCE < <(search): says what is wrong if the search finds lines, FILE:LINE:TEXT.
 none() {
@@ -46,6 +48,44 @@ none 'a name of the operating system outside src/core/platform/posix_*.c' < <(
     "${files[@]}")
 none 'a path of the operating system outside src/core/platform/posix_*.c' < <(
   grep -nE '"/(dev|etc|proc|sys|tmp|usr)\b' "${files[@]}")
+
+# ---- which op ------------------------------------------------------------------------------------------
+# Code compares an op with none but those of its own family, whose name its file has: what an op is like is in the op's
+# description, its letters in the list, or its row in a backend's table. To make an op, any file may name it. Each
+# exception has a reason, and goes when its file no longer needs it:
+declare -A excepted=(
+  [src/backend/cpu/cpu.c]='the operands that products of bf16 round'
+  [src/backend/cpu/winograd.c]='a part of conv2d'
+  [src/ops/optimizer.c]='the steps of parameters are its own'
+  [src/train/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'
+  [src/train/folded.c]='arguments of the steps of parameters'
+  [src/train/instance.c]='what folds may have nothing to fold'
+  [src/train/step.c]='arguments of the steps of parameters'
+  [src/train/update.c]='which steps of parameters keep squares'
+)
+declare -A family=()
+while read -r name op; do family[$op]=$name; done < <(
+  grep -oE '[FX]\([a-z0-9_]+' src/ops/list.h | awk -F'(' '$1 == "F" { name = $2 } $1 == "X" { print name, $2 }')
+((${#family[@]})) || { echo 'rules: there are no ops in src/ops/list.h'; exit 1; }
+none 'a comparison with an op of another family; ask its description' < <(
+  op='AC_OP_[a-z0-9_]+'
+  grep -rnoE "([!=]=|case|\\[) *$op|$op *[!=]=" src --include='*.[ch]' | while IFS=: read -r file line text; do
+    name=${text##*AC_OP_}
+    name=${family[${name%%[^a-z0-9_]*}]-none}
+    [[ ${file##*/} == "$name"* ]] && continue
+    if [[ -v excepted[$file] ]]; then echo "$file" >>"$work/needed"; else echo "$file:$line: $text"; fi
+  done)
+none 'an exception that nothing needs' < <(
+  for file in "${!excepted[@]}"; do grep -qsxF "$file" "$work/needed" || echo "$file: ${excepted[$file]}"; done)
+
+# ---- CMake -----------------------------------------------------------------------------------------------
+# One version is asked for everywhere, and docs/start/install.md says which.
+version=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\))$/\1/p' CMakeLists.txt)
+none "another version of CMake than CMakeLists.txt asks for, which is $version" < <(
+  grep -rnE --include={*.cmake,CMakeLists.txt,*.md,*.sh,*.py} --exclude-dir={build,.git} --exclude=rules.sh \
+    'cmake_(minimum_required|policy)\(VERSION' . | grep -v "VERSION $version)")
+none 'docs/start/install.md names another version of CMake' < <(
+  grep -o 'CMake [0-9.]*[0-9]' docs/start/install.md | grep -vx "CMake $version")
 
 ((failed)) || echo "${#files[@]} files of the library follow the rules"
 exit $failed
