@@ -23,6 +23,7 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -486,14 +487,9 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
   return check_overlaps(list, count, last_point);
 }
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
 static ac_status check_memory(const ac_plan *plan) {
-  int values = larger(plan->main.value_count, plan->evaluation.value_count);
-  values = larger(values, plan->stepping.value_count);
-  int room = larger(plan->cell_count, values);
+  int64_t room = ac_max(plan->main.value_count, plan->evaluation.value_count);
+  room = ac_max(plan->cell_count, ac_max(room, plan->stepping.value_count));
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;

@@ -78,6 +78,12 @@ none 'a comparison with an op of another family; ask its description' < <(
 none 'an exception that nothing needs' < <(
   for file in "${!excepted[@]}"; do grep -qsxF "$file" "$work/needed" || echo "$file: ${excepted[$file]}"; done)
 
+# ---- whole numbers -------------------------------------------------------------------------------------
+none 'another smaller or larger of two whole numbers than those of src/core/integers.h' < <(
+  awk 'before ~ /^static (inline )?(u?int[0-9]*(_t)?|size_t|long) [a-z0-9_]+\([a-z0-9_]+ a, [a-z0-9_]+ b\) \{$/ &&
+         /^  return a [<>]=? b \? (a : b|b : a);$/ { print FILENAME ":" FNR ":" before }
+       { before = $0 }' "${files[@]}" | grep -v '^src/core/integers.h:')
+
 # ---- CMake -----------------------------------------------------------------------------------------------
 # One version is asked for everywhere, and docs/start/install.md says which.
 version=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\))$/\1/p' CMakeLists.txt)
