@@ -1,5 +1,5 @@
-/* The list of ops, the one place where they are named: names, dispatch tables, tests and bench are
- * generated from it.
+/* The list of ops. Names, dispatch tables, tests and bench are made from it: an op is in no other
+ * list.
  *
  * A family is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops; F gets
  * its name. X gets an op and two words with a letter for each input and each output. A letter says

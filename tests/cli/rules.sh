@@ -49,10 +49,23 @@ none 'a name of the operating system outside src/core/platform/posix_*.c' < <(
 none 'a path of the operating system outside src/core/platform/posix_*.c' < <(
   grep -nE '"/(dev|etc|proc|sys|tmp|usr)\b' "${files[@]}")
 
+# ---- what the library does not do --------------------------------------------------------------------
+# It does not print, abort or exit; posix_process.c ends the self-contained program before main, where OpenBLAS would have
+# too little memory.
+mapfile -t library < <(find src -name '*.[ch]' ! -name posix_process.c | sort)
+none 'the library prints, aborts or exits' < <(
+  ends='abort|exit|_exit|_Exit|quick_exit|assert|f?printf|vf?printf|puts|putchar|perror|fputs|fputc|putc'
+  grep -nE "(^|[^A-Za-z0-9_.>\"])($ends) ?\(|\<(stdout|stderr)\>" "${library[@]}" |
+    grep -vE '^[^:]*:[0-9]*: *(/\*|\*|//)')
+# Parallel regions all have the same team (src/backend/cpu/kernels.h).
+none 'a parallel region that is not one of those that src/backend/cpu/kernels.h names' < <(
+  grep -nE '# *pragma +omp +parallel' "${library[@]}" |
+    grep -vE '^src/backend/cpu/([a-z]+/)?(kernels\.h|blocks\.c|planes\.c):')
+
 # ---- which op ------------------------------------------------------------------------------------------
-# Code compares an op with none but those of its own family, whose name its file has: what an op is like is in the op's
-# description, its letters in the list, or its row in a backend's table. To make an op, any file may name it. Each
-# exception has a reason, and goes when its file no longer needs it:
+# Files with the name of a family may compare its ops, others none: what an op is like is in the op's description, its
+# letters in the list, or its row in a backend's table. To make an op, any file may name it. Each exception has a reason,
+# and goes when its file no longer needs it:
 declare -A excepted=(
   [src/backend/cpu/cpu.c]='the operands that products of bf16 round'
   [src/backend/cpu/winograd.c]='a part of conv2d'
@@ -83,6 +96,18 @@ none 'another smaller or larger of two whole numbers than those of src/core/inte
   awk 'before ~ /^static (inline )?(u?int[0-9]*(_t)?|size_t|long) [a-z0-9_]+\([a-z0-9_]+ a, [a-z0-9_]+ b\) \{$/ &&
          /^  return a [<>]=? b \? (a : b|b : a);$/ { print FILENAME ":" FNR ":" before }
        { before = $0 }' "${files[@]}" | grep -v '^src/core/integers.h:')
+
+# ---- long functions --------------------------------------------------------------------------------------
+# Functions fit a screen. Kernels may be longer, as local memory is declared in the kernel itself; one of more than 80
+# lines has a comment before each of its sections, three at least.
+mapfile -t sources < <(find src tools cl -name '*.[ch]' -o -name '*.cl' | sort)
+none 'a function of more than 80 lines, which is not a kernel in sections' < <(
+  awk 'FNR == 1 { begin = 0 }
+       /^[A-Za-z_].*[^;=]$/ && !begin { begin = FNR; name = $0; sections = 0 }
+       /^  +\/\*/ { sections++ }
+       /;$/ && FNR == begin || /^[^ ].*;$/ { begin = 0 }
+       /^}/ { if (begin && FNR - begin >= 80 && (FILENAME !~ /^cl/ || sections < 3)) print FILENAME ":" begin ": " name
+              begin = 0 }' "${sources[@]}")
 
 # ---- CMake -----------------------------------------------------------------------------------------------
 # One version is asked for everywhere, and docs/start/install.md says which.
