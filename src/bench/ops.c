@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/platform/processors.h"
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 

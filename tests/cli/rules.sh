@@ -57,8 +57,8 @@ none 'the library prints, aborts or exits' < <(
   ends='abort|exit|_exit|_Exit|quick_exit|assert|f?printf|vf?printf|puts|putchar|perror|fputs|fputc|putc'
   grep -nE "(^|[^A-Za-z0-9_.>\"])($ends) ?\(|\<(stdout|stderr)\>" "${library[@]}" |
     grep -vE '^[^:]*:[0-9]*: *(/\*|\*|//)')
-# Parallel regions all have the same team (src/backend/cpu/kernels.h).
-none 'a parallel region that is not one of those that src/backend/cpu/kernels.h names' < <(
+# Parallel regions all have the same team (src/backend/cpu/shared/kernels.h).
+none 'a parallel region that is not one of those that src/backend/cpu/shared/kernels.h names' < <(
   grep -nE '# *pragma +omp +parallel' "${library[@]}" |
     grep -vE '^src/backend/cpu/([a-z]+/)?(kernels\.h|blocks\.c|planes\.c):')
 
@@ -68,8 +68,8 @@ none 'a parallel region that is not one of those that src/backend/cpu/kernels.h 
 # and goes when its file no longer needs it:
 declare -A excepted=(
   [src/backend/cpu/cpu.c]='the operands that products of bf16 round'
-  [src/backend/cpu/winograd.c]='a part of conv2d'
-  [src/ops/optimizer.c]='the steps of parameters are its own'
+  [src/backend/cpu/convolution/winograd.c]='a part of conv2d'
+  [src/ops/update/optimizer.c]='the steps of parameters are its own'
   [src/train/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'
   [src/train/folded.c]='arguments of the steps of parameters'
   [src/train/instance.c]='what folds may have nothing to fold'
@@ -78,7 +78,8 @@ declare -A excepted=(
 )
 declare -A family=()
 while read -r name op; do family[$op]=$name; done < <(
-  grep -oE '[FX]\([a-z0-9_]+' src/ops/list.h | awk -F'(' '$1 == "F" { name = $2 } $1 == "X" { print name, $2 }')
+  grep -oE '(F\([a-z]+, |X\()[a-z0-9_]+' src/ops/list.h |
+    awk -F'[(, ]+' '$1 == "F" { name = $3 } $1 == "X" { print name, $2 }')
 ((${#family[@]})) || { echo 'rules: there are no ops in src/ops/list.h'; exit 1; }
 none 'a comparison with an op of another family; ask its description' < <(
   op='AC_OP_[a-z0-9_]+'

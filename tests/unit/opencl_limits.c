@@ -5,7 +5,7 @@
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/shared/opencl.h"
 #include "core/platform/threads.h"
 
 #include <CL/cl.h>

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/product/blas.h"
 #include "backend/cpu/product/dot.h"
 #include "core/error.h"
