@@ -1,6 +1,6 @@
-/* POSIX. Whole blocks are written past the system's cache, where the file system
- * has that (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps
- * what it holds. The end of a file, which is less than a block, goes through the cache. */
+/* POSIX. Whole blocks are written past the system's cache, where the file system has that
+ * (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps what it
+ * holds. The end of a file, which is less than a block, goes through the cache. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include "core/platform/atomic_file.h"
 

@@ -26,7 +26,7 @@ static bool read_link(char path[AC_REPLACEMENT_PATH]) {
   return true;
 }
 
-/* Some links of /proc lead to files that were removed; their text is no path. */
+/* Some links of /proc lead to files that were removed; their text is not a path. */
 bool ac_replacement_follow(char path[AC_REPLACEMENT_PATH]) {
   enum { MOST_LINKS = 40 };
   struct stat there, info;
