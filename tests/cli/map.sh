@@ -51,8 +51,12 @@ function read_map(    line, cell, cells, folders, targets, n, m, i, j, inside) {
   }
 }
 
-# Where an include with quotes is looked up: src for the library, tools for the program and the examples.
-function resolve(file, name) { return (file ~ /^src\// ? "src/" : file ~ /^include\// ? "include/" : "tools/") name }
+# Where an include with quotes is looked up: src for the library, tools for the program and the examples, which may also
+# take something of the core.
+function resolve(file, name) {
+  if (file ~ /^include\//) return "include/" name
+  return (file ~ /^src\// || name ~ /^core\// ? "src/" : "tools/") name
+}
 
 # What `file` includes through `header`, which it may include if its row allows it.
 function visit(file, header, through,    i, folder, other) {
