@@ -33,7 +33,8 @@ TITLES = {
     "parameter.h": "Parameters of a trainer", "parameter_group.h": "Groups of parameters",
     "plan.h": "Plans", "range_test.h": "Range test of the rate", "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
-    "trainer.h": "Trainers", "watch.h": "Watching a run", "window.h": "Windows and updates",
+    "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
+    "window.h": "Windows and updates",
     "accrue.h": "All headers",
 }
 
