@@ -23,10 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 #include "core/error.h"
 #include "core/half.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 #include "core/random.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */

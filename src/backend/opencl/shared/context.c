@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/threads.h"
 
 #ifdef AC_HAVE_CLBLAST
 #include <clblast_c.h>

@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/memory.h"
+#include "core/platform/threads.h"
 
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = 64 };
 

@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-#include "core/platform.h"
+#include "core/platform/libraries.h"
+#include "core/platform/threads.h"
 
 enum { PLATFORM_NOT_FOUND = -1001 }; /* of the extension cl_khr_icd */
 

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "backend/opencl/shared/sources.h"
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 #include "core/error.h"
 #include "core/hash.h"
 

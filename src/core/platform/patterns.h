@@ -1,7 +1,7 @@
 /* Names by patterns, as a shell's: `*` any characters, `?` one, `[...]` one of these. A text may
  * hold several, with commas between. */
-#ifndef AC_CORE_PATTERNS_H
-#define AC_CORE_PATTERNS_H
+#ifndef AC_CORE_PLATFORM_PATTERNS_H
+#define AC_CORE_PLATFORM_PATTERNS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,7 +13,8 @@ enum { AC_PATTERN_BYTES = 256 };
  * empty or too long becomes "". */
 bool ac_pattern_next(const char **text, char pattern[AC_PATTERN_BYTES]);
 
-/* Whether one of the patterns matches. */
+bool ac_pattern_matches(const char *pattern, const char *name);
+/* Whether one of the patterns does. */
 bool ac_patterns_match(const char *patterns, const char *name);
 
 #endif

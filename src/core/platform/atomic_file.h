@@ -2,8 +2,8 @@
  * over it. At the path there may be nothing, a regular file, or a symbolic link to either, which
  * stays and is followed. Anything else (a folder, a pipe, a socket, a device) is refused and left
  * as it is. */
-#ifndef AC_CORE_ATOMIC_FILE_H
-#define AC_CORE_ATOMIC_FILE_H
+#ifndef AC_CORE_PLATFORM_ATOMIC_FILE_H
+#define AC_CORE_PLATFORM_ATOMIC_FILE_H
 
 #include <accrue/base.h>
 

@@ -1,4 +1,5 @@
-#include "core/patterns.h"
+/* POSIX. */
+#include "core/platform/patterns.h"
 
 #include <fnmatch.h>
 #include <string.h>
@@ -12,9 +13,14 @@ bool ac_pattern_next(const char **text, char pattern[AC_PATTERN_BYTES]) {
   return true;
 }
 
+bool ac_pattern_matches(const char *pattern, const char *name) {
+  return fnmatch(pattern, name, 0) == 0;
+}
+
 bool ac_patterns_match(const char *patterns, const char *name) {
   char pattern[AC_PATTERN_BYTES];
   bool matches = false;
-  while (!matches && ac_pattern_next(&patterns, pattern)) matches = !fnmatch(pattern, name, 0);
+  while (!matches && ac_pattern_next(&patterns, pattern))
+    matches = ac_pattern_matches(pattern, name);
   return matches;
 }

@@ -1,8 +1,10 @@
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 
-#include "core/atomic_file.h"
+#include "core/platform/atomic_file.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/files.h"
+#include "core/platform/folders.h"
+#include "core/platform/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

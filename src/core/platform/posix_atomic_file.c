@@ -1,11 +1,12 @@
-/* POSIX, as platform.c is. Whole blocks are written past the system's cache, where the file system
+/* POSIX. Whole blocks are written past the system's cache, where the file system
  * has that (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps
  * what it holds. The end of a file, which is less than a block, goes through the cache. */
 #define _GNU_SOURCE /* O_DIRECT */
-#include "core/atomic_file.h"
+#include "core/platform/atomic_file.h"
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
+#include "core/platform/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>

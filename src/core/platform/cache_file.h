@@ -1,13 +1,13 @@
 /* Files that keep results that took long to find, each under a key: the hash of all that its
- * contents depend on. They are in the cache folder (platform.h). If a file cannot be read or
+ * contents depend on. They are in the cache folder (folders.h). If a file cannot be read or
  * written, that only costs time. So no function here reports why, and the last error does not
  * change.
  *
  * A cache folder may be shared, and a compiled program is code that runs. So a file is read only if
  * it is a regular file of this user's or of root's, to which nobody else can write. Code that reads
  * a file also checks that its contents make sense. */
-#ifndef AC_CORE_CACHE_FILE_H
-#define AC_CORE_CACHE_FILE_H
+#ifndef AC_CORE_PLATFORM_CACHE_FILE_H
+#define AC_CORE_PLATFORM_CACHE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
