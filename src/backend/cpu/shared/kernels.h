@@ -38,6 +38,9 @@ typedef struct ac_cpu_kernel {
   void (*run)(const ac_cpu_context *context, const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(const ac_cpu_context *context, const ac_op_args *args);
+  /* Bit i: where bf16 is multiplied by an ac_dot_class, it may also have input i in f32, and rounds
+   * it itself (ac_backend.rounds): a table, or what is packed. */
+  uint32_t rounds;
 } ac_cpu_kernel;
 
 /* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */
