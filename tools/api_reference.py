@@ -27,7 +27,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 TITLES = {
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "dataset.h": "Datasets", "device.h": "Devices", "format.h": "Formats of files",
-    "graph.h": "Models", "model_file.h": "Model files", "plan.h": "Plans",
+    "graph.h": "Models", "model_file.h": "Model files", "optimizer.h": "Optimizers", "plan.h": "Plans",
     "schedule.h": "Learning rates", "session.h": "Prediction and evaluation",
     "state_file.h": "State files", "trainer.h": "Training", "watch.h": "Watching a run",
     "accrue.h": "All headers",

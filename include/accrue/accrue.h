@@ -14,6 +14,7 @@
 #include <accrue/batches.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/optimizer.h>
 #include <accrue/plan.h>
 #include <accrue/format.h>
 #include <accrue/dataset.h>

@@ -11,6 +11,7 @@
 
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/optimizer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,26 +64,6 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE /**< Not needed: each sum is divided by the window's samples instead. */
 } ac_loss_means;
 
-/** Which optimizer a plan reserves state for. ac_optimizer_desc says what each one computes. A
- * matrix of Adafactor and Muon is the first dimension by the rest. */
-typedef enum ac_optimizer_kind {
-  AC_ADAMW = 0, /**< Two floats for each element. */
-  AC_SGD,       /**< One float for each element; without momentum none. */
-  AC_LION,      /**< One float for each element. */
-  /** One float for each row and each column of a matrix, and for each element of a vector. */
-  AC_ADAFACTOR,
-  /** One float for each weight of linear layers and convolutions. Two for parameters that AdamW
-   * steps: vectors, tables of embeddings, and the last layer before a loss. */
-  AC_MUON,
-  /** One float for each element, and one for each output of a layer, row of a table, or vector. */
-  AC_ADAM_MINI,
-  /** The caller's own: a function that gets gradients, weights and states on the host
-   * (ac_trainer_desc.step). ac_plan_desc.callback_states floats for each element. May still change.
-   */
-  AC_OPTIMIZER_CALLBACK,
-  AC_OPTIMIZER_COUNT /**< How many kinds there are. */
-} ac_optimizer_kind;
-
 /** Where optimizer state is kept, if the device has its own memory (ac_device_info.own_memory). In
  * host memory only the state of parameters of at least 4096 elements is kept. While an update steps
  * one parameter, or a part of a large one, the state of the next one is copied to the device, and
@@ -93,15 +74,6 @@ typedef enum ac_state_space {
   AC_STATE_ON_DEVICE, /**< On the device. */
   AC_STATE_ON_HOST    /**< In host memory. */
 } ac_state_space;
-
-/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
- * same seed still gives the same bits. Results differ between the two. May still change. */
-typedef enum ac_optimizer_state {
-  AC_STATE_F32 = 0, /**< In f32. */
-  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
-   * 2110.02861). It is read, stepped and written in one pass. */
-  AC_STATE_8BIT
-} ac_optimizer_state;
 
 /** Where the gradients of a window are kept. docs/guide/gradients.md compares the ways. May still
  * change. */
@@ -182,24 +154,6 @@ typedef enum ac_gradient_storage {
   AC_GRADIENT_BF16
 } ac_gradient_storage;
 
-/** What ac_optimizer_desc.clip limits. The last two change each parameter's gradient before its
- * step, in one more pass over it. They need gradients and weights in f32, and do not work with
- * AC_GRADIENTS_FOLDED. May still change. */
-typedef enum ac_clipping {
-  /** The norm of all gradients together; with AC_GRADIENTS_FUSED_LOCAL the norm of each
-   * parameter's. */
-  AC_CLIP_NORM = 0,
-  AC_CLIP_EACH,  /**< The norm of each parameter's gradient by itself. */
-  AC_CLIP_VALUE, /**< Each element, to [-clip, clip]. */
-  /** The norm of the gradient of each output of a layer, to clip x the norm of its weights, which
-   * counts as at least 1e-3; arXiv 2102.06171. An output is a filter, a row of weights [out, in], a
-   * column of [in, out], a row of a table, or a whole vector. */
-  AC_CLIP_ADAPTIVE
-} ac_clipping;
-
-/** Most states of AC_OPTIMIZER_CALLBACK. */
-#define AC_MAX_CALLBACK_STATES 4
-
 /** What a plan should be. */
 typedef struct ac_plan_desc {
   ac_purpose purpose;  /**< What it is for. */
@@ -223,22 +177,9 @@ typedef struct ac_plan_desc {
   ac_working_copies working_copies;     /**< Not used in f32, and without a backward pass. */
   ac_gradient_storage gradient_storage; /**< How gradients are stored. */
   ac_recompute recompute;               /**< Whether activations are computed again. */
-  ac_optimizer_kind optimizer;          /**< Which optimizer. */
-  ac_clipping clipping;                 /**< What ac_optimizer_desc.clip limits. */
-  bool sgd_no_momentum;                 /**< AC_SGD without a momentum buffer. */
-  /** AC_OPTIMIZER_CALLBACK: how many states each parameter has, with the parameter's shape; 0 to
-   * AC_MAX_CALLBACK_STATES. Its weights, gradients and states are f32. If the device is not the
-   * host, they are copied to and from staging memory there (ac_plan_info.callback_bytes). Predicted
-   * seconds do not include these copies or the callback. May still change. */
-  int callback_states;
-  /** AC_OPTIMIZER_CALLBACK: most elements that one call gets. 0: whole parameters. May still
-   * change. */
-  int64_t callback_part;
-  ac_optimizer_state optimizer_state; /**< AC_STATE_8BIT is for AC_ADAMW, AC_SGD and AC_LION. */
-  /** With AC_STATE_8BIT: parameters with names that match this shell pattern keep their state in
-   * f32. NULL: embeddings, because each of their rows is rarely used. "": none. Parameters of fewer
-   * than 4096 elements always keep it in f32. */
-  const char *state_f32;
+  /** Which optimizer, how its state is kept, and its settings. Trainers read it, too, and can
+   * change settings that the plan does not depend on (ac_trainer_desc.optimizer). */
+  ac_optimizer_desc optimizer;
   /** Shell patterns with commas between, such as `"h.[0-5].*,wte*"`. Parameters with names that
    * match one of them are frozen, as with ac_parameter_desc.frozen. NULL: none.
    *
@@ -299,7 +240,7 @@ typedef enum ac_relief {
    */
   AC_RELIEF_GRADIENTS_FOLDED = 1 << 9,
   AC_RELIEF_PRECISION_F16 = 1 << 10, /**< precision = AC_PRECISION_F16. */
-  AC_RELIEF_STATE_8BIT = 1 << 11,    /**< optimizer_state = AC_STATE_8BIT, state_f32 = "". */
+  AC_RELIEF_STATE_8BIT = 1 << 11, /**< optimizer.state = AC_STATE_8BIT, optimizer.state_f32 = "". */
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
   AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */

@@ -145,12 +145,12 @@ static int check_floats(const setup *s) {
   const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
   if (desc.average && desc.weights == AC_WEIGHTS_BF16)
     return fail_usage("--ema averages weights in f32, and --weights bf16 has none");
-  if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
+  if (desc.optimizer.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
   if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
     return STATUS_CONTINUE;
   return fail_usage("--clip-by %s needs weights and gradients in f32, and none that are folded; "
                     "leave out %s",
-                    desc.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
+                    desc.optimizer.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
                     folded                            ? "--gradients folded"
                     : desc.weights == AC_WEIGHTS_BF16 ? "--weights bf16"
                                                       : "--gradients bf16");
