@@ -2,7 +2,7 @@
  * of parameters, casts where dtypes meet. */
 #include "halves.h"
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "plan/cost.h"
 #include "offers.h"
 
