@@ -38,7 +38,7 @@ typedef struct trained {
 
 static inline trained begin_with(const char *device, ac_plan_desc desc, ac_trainer_desc training) {
   trained t;
-  ac_graph *graph = make_graph(desc.optimizer == AC_MUON);
+  ac_graph *graph = make_graph(desc.optimizer.kind == AC_MUON);
   desc.batch = BATCH;
   assert_ok(ac_device_open(&t.device, &(ac_device_desc){.name = device}));
   assert_ok(ac_plan_create(&t.plan, graph, t.device, &desc));
