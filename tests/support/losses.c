@@ -110,8 +110,8 @@ run start_losses(const char *device, const losses *l, ac_plan_desc plan,
   ac_graph *graph = losses_graph(l);
   plan.loss_means = l->means;
   plan.batch = BATCH;
-  plan.optimizer = AC_SGD;
-  plan.sgd_no_momentum = true;
+  plan.optimizer.kind = AC_SGD;
+  plan.optimizer.sgd_no_momentum = true;
   const ac_trainer_desc desc = {.seed = 9, .schedule = {.lr = RATE}, .loss_scaling = scaling};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));

@@ -30,7 +30,7 @@ run practice_begin(const char *device, const op_vector *v, ac_plan_desc plan,
   run r;
   ac_graph *graph = practice_graph();
   plan.batch = PRACTICE_SAMPLES;
-  plan.optimizer = practice_number(v, "adamw") != 0 ? AC_ADAMW : AC_SGD;
+  plan.optimizer.kind = practice_number(v, "adamw") != 0 ? AC_ADAMW : AC_SGD;
   desc.schedule.lr = practice_number(v, "lr");
   desc.optimizer.epsilon = practice_number(v, "epsilon");
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));

@@ -18,7 +18,7 @@ static ac_graph *make_graph(bool hidden) {
 
 run begin_with(const char *device, ac_plan_desc desc, ac_trainer_desc training) {
   run r;
-  ac_graph *graph = make_graph(desc.optimizer == AC_MUON);
+  ac_graph *graph = make_graph(desc.optimizer.kind == AC_MUON);
   desc.batch = BATCH;
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
   assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
