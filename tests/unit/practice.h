@@ -1,4 +1,4 @@
-/* The model of tests/vectors/practice.txt, trained as its cases say: a convolution and two linear
+/* The model of tests/vectors/practice, trained as its cases say: a convolution and two linear
  * layers; the last is stored [in, out]. */
 #ifndef AC_TESTS_PRACTICE_H
 #define AC_TESTS_PRACTICE_H

@@ -31,7 +31,7 @@ static void states_are_those_of_pytorch(void **state) {
     const op_vector *trace = &traces[i];
     ac_scaler scaler =
         start((ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC,
-                                     .scale = op_vector_attribute(trace, "scale", NAN),
+                                     .scale = op_vector_attribute(trace, "initial", NAN),
                                      .growth = op_vector_attribute(trace, "growth", NAN),
                                      .backoff = op_vector_attribute(trace, "backoff", NAN),
                                      .interval = (int64_t)op_vector_attribute(trace, "interval", 0),
