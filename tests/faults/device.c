@@ -4,7 +4,7 @@
  * there on the life comes to the same bits as one without a fault.
  *
  *   test_faults_device [--all]    without it every n-th call, which takes a minute */
-#include "unit/states.h"
+#include "support/states.h"
 
 #include "backend.h"
 #include "core/error.h"

@@ -1,7 +1,7 @@
 /* The graph that `accrue train gpt` builds, with a model file from Hugging Face's transformers,
  * gives the loss, the logits and the gradients that PyTorch computed for it
  * (tests/vectors/gpt2_tiny, gpt2_results), on every device and for any split. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "models/gpt.h"
 #include "ops/vector.h"

@@ -1,6 +1,6 @@
 /* base.h's rule about NULL, for every pointer that a public function takes. The headers say which
  * functions and parameters there are; one without an entry here fails. */
-#include "headers.h"
+#include "support/headers.h"
 
 #include "core/error.h"
 

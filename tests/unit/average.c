@@ -1,6 +1,6 @@
 /* Moving averages of weights: against PyTorch's AveragedModel in every way of gradients; exchanged
  * with the weights and back; in states; their bytes; and refusals. */
-#include "practice.h"
+#include "support/practice.h"
 
 #include "plan/plan.h"
 

@@ -1,7 +1,6 @@
 /* Batch norm in training: plans do not split its batch unless told to, its running statistics are
  * those of whole windows, and evaluation uses them. On the CPU and on every OpenCL device. */
-#include "models.h"
-#include "offers.h"
+#include "support/models.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Schedules of the effective batch. Such a run is equal, update by update and bit by bit, to
  * separate runs with a plan for each batch, which continue from one another's states. Rates follow
  * the batch. Schedules without sense are refused. */
-#include "states.h"
+#include "support/states.h"
 
 #include <math.h>
 
@@ -234,10 +234,10 @@ static void a_batch_can_be_set(void **state) {
   assert_ok(ac_trainer_set_batch(r.trainer, 3));
   assert_true(fabs(ac_trainer_rate(r.trainer) - 0.015) < 1e-15);
   assert_int_equal(ac_trainer_batch(r.trainer), 3);
-  assert_fails(ac_trainer_set_batch(r.trainer, 0), AC_ERROR_ARGUMENT, "the batch is 0");
-  assert_fails(ac_trainer_set_batch(r.trainer, MOST + 1), AC_ERROR_ARGUMENT, "the batch is 9");
+  assert_refused(ac_trainer_set_batch(r.trainer, 0), AC_ERROR_ARGUMENT, "the batch is 0");
+  assert_refused(ac_trainer_set_batch(r.trainer, MOST + 1), AC_ERROR_ARGUMENT, "the batch is 9");
   assert_ok(feed_samples(&r, 0, 3));
-  assert_fails(ac_trainer_set_batch(r.trainer, 2), AC_ERROR_STATE, "a window is in progress");
+  assert_refused(ac_trainer_set_batch(r.trainer, 2), AC_ERROR_STATE, "a window is in progress");
   /* A state takes it along. */
   const test_path path = in_folder("batch");
   assert_ok(ac_trainer_save_state(r.trainer, path.text, NULL, 0));
@@ -271,7 +271,7 @@ static void what_makes_no_sense_is_refused(void **state) {
   run r = start_model("cpu", &(shape_of_model){0}, &plan, NULL);
   int polls = 0;
   ac_fit_desc fit = {.train = data, .steps = 9, .batches = mixed, .batch_count = STAGES};
-  assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "one of 8 samples");
+  assert_refused(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "one of 8 samples");
   fit.batch_count = 1;
   fit.keep_window = true;
   fit.stop = stop_at_once;
@@ -279,7 +279,7 @@ static void what_makes_no_sense_is_refused(void **state) {
   assert_ok(ac_fit(r.trainer, &fit, NULL)); /* leaves a window in progress */
   fit.batch_count = 0;
   fit.resume = true;
-  assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "has a batch of 2");
+  assert_refused(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT, "has a batch of 2");
   end_run(&r);
   ac_dataset_free(data);
 }
@@ -297,9 +297,9 @@ static void windows_are_counted(void **state) {
   fit.batch_count = 0;
   assert_ok(ac_fit_windows(&fit, 4, &windows));
   assert_int_equal(windows, 9);
-  assert_fails(ac_fit_windows(&fit, 0, &windows), AC_ERROR_ARGUMENT, "cannot be counted");
+  assert_refused(ac_fit_windows(&fit, 0, &windows), AC_ERROR_ARGUMENT, "cannot be counted");
   fit.last_window = AC_LAST_DROP;
-  assert_fails(ac_fit_windows(&fit, 12, &windows), AC_ERROR_ARGUMENT, "never fill a batch of 12");
+  assert_refused(ac_fit_windows(&fit, 12, &windows), AC_ERROR_ARGUMENT, "never fill a batch of 12");
   end_run(&r);
   ac_dataset_free(data);
 }

@@ -1,6 +1,6 @@
 /* The bench: its rows' work against counts by hand, its statistics, and measurements that are there
  * and sensible. Nothing here depends on how fast the machine is. */
-#include "models.h"
+#include "support/models.h"
 
 #include "core/platform.h"
 #include "ops/description.h"

@@ -1,6 +1,6 @@
 /* Files in the cache folder, and the hash in their names: neither may change, so that files of
  * other versions of the library are found. */
-#include "files.h"
+#include "support/files.h"
 
 #include "core/cache_file.h"
 #include "core/error.h"

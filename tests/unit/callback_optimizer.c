@@ -1,9 +1,9 @@
 /* Optimizers of the caller's own: AdamW and SGD as callbacks against those built in, update by
  * update, under every kind of plan; what they are handed; their states, bytes and failures; and
  * refused. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include "train/trainer.h"
 

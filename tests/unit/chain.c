@@ -1,7 +1,7 @@
 /* Checkpointing of chains: against exhaustive search by the recurrence, against every persistent
  * schedule simulated, against the binomial formula for uniform chains. Sizes and times are small
  * whole numbers, so that costs are compared exactly. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "core/platform.h"
 #include "plan/chain.h"

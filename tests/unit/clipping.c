@@ -1,6 +1,6 @@
 /* Clipping of gradients, each by its norm, by value and adaptively, against PyTorch's and timm's in
  * every way of keeping gradients; with groups; and refused. */
-#include "practice.h"
+#include "support/practice.h"
 
 static const char *device_name;
 

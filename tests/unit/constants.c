@@ -2,7 +2,7 @@
  * of taking in gradients, against its formulas in double, which PyTorch's results follow to
  * rounding. And what is there before the first update: momenta and a number of updates that were
  * set, which count as PyTorch's do after load_state_dict. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include <math.h>
 

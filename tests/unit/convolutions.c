@@ -4,7 +4,7 @@
  * floats hold all sums exactly, in any order, and those by tiles with their quarters. They are
  * rounded once, when they are stored, and nothing but that passes. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
-#include "check.h"
+#include "support/check.h"
 
 #include "backend/device.h"
 #include "core/half.h"

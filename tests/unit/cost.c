@@ -1,7 +1,7 @@
 /* The cost model: its formula, what it is measured with, and its file. Nothing here depends on how
  * fast the machine is. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
-#include "files.h"
+#include "support/files.h"
 
 #include "core/hash.h"
 #include "ops/muon.h"

@@ -1,6 +1,6 @@
 /* Counts at the limits of their type, for every public function that takes one: they are refused,
  * or harmless, and never used in arithmetic before they are checked (sanitizers would see it). */
-#include "victims.h"
+#include "support/victims.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* Kernels for floats on operands of 16 bits, with more of them than any kernel takes today: every
  * operand that an op can have finds its place. */
-#include "check.h"
+#include "support/check.h"
 
 #include "backend/cpu/kernels.h"
 #include "core/half.h"

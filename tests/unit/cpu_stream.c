@@ -1,7 +1,7 @@
 /* Outputs that the CPU backend writes past the caches have the bits that they have otherwise, and
  * no byte around them is touched: in every instruction set and storage type, wherever an array
  * begins in a cache line, and whatever the number of threads. */
-#include "check.h"
+#include "support/check.h"
 
 #include "backend/cpu/element.h"
 #include "backend/device.h"

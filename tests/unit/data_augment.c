@@ -1,6 +1,6 @@
 /* Augmentation: what each change does to pixels, the bounds and the statistics of what is drawn,
  * and that it depends on the key alone. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include "data/loader.h"
 
@@ -359,15 +359,15 @@ static void what_makes_no_sense_is_refused(void **state) {
       {{.channels = C, .height = H, .width = W, .mean = nan_mean}, "channel 1"},
       {{.channels = C, .height = H, .width = W, .deviation = zero}, "channel 2"}};
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    assert_fails(ac_dataset_augmented(&dataset, whole, &cases[c].how), AC_ERROR_ARGUMENT,
-                 cases[c].mention);
+    assert_refused(ac_dataset_augmented(&dataset, whole, &cases[c].how), AC_ERROR_ARGUMENT,
+                   cases[c].mention);
     assert_null(dataset);
   }
   ac_dataset_free(whole);
   assert_ok(ac_dataset_from_memory(&whole, SAMPLES, 1, &(ac_field){"images", AC_I32, 1},
                                    (const void *[]){numbers}));
-  assert_fails(ac_dataset_augmented(&dataset, whole, &everything), AC_ERROR_ARGUMENT,
-               "no f32 field images");
+  assert_refused(ac_dataset_augmented(&dataset, whole, &everything), AC_ERROR_ARGUMENT,
+                 "no f32 field images");
   ac_dataset_free(whole);
 }
 

@@ -1,5 +1,5 @@
 /* CIFAR's binary files, plain and gzip, whole and damaged, and folders of them. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/dataset.h>
 #include <zlib.h>
@@ -90,30 +90,30 @@ static void damage_is_named(void **state) {
     char mention[64];
     snprintf(mention, sizeof mention, "bad.bin: %zu bytes are not a whole number", lengths[i]);
     write_file(path.text, records, lengths[i]);
-    assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT, mention);
+    assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT, mention);
   }
   write_file(path.text, records, 0);
-  assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
-               "bad.bin is empty");
+  assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
+                 "bad.bin is empty");
   write_file(path.text, records, bytes);
-  assert_fails(ac_dataset_from_cifar100(&dataset, path.text, false, 0, -1), AC_ERROR_FORMAT,
-               "records of 3074 bytes");
-  assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, 5), AC_ERROR_ARGUMENT,
-               "[0, 5) is not a part of 4 images");
+  assert_refused(ac_dataset_from_cifar100(&dataset, path.text, false, 0, -1), AC_ERROR_FORMAT,
+                 "records of 3074 bytes");
+  assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, 5), AC_ERROR_ARGUMENT,
+                 "[0, 5) is not a part of 4 images");
   records[2 * RECORD] = 10;
   write_file(path.text, records, bytes);
-  assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
-               "bad.bin: label 10 of image 2 is not in [0, 10)");
+  assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
+                 "bad.bin: label 10 of image 2 is not in [0, 10)");
   make_records(records, 0, 2, 100);
   records[RECORD + 1] = 20; /* the coarse label of record 1 */
   records[1] = 100;         /* the fine label of record 0 */
   write_file(path.text, records, 2 * (RECORD + 1));
-  assert_fails(ac_dataset_from_cifar100(&dataset, path.text, true, 0, -1), AC_ERROR_FORMAT,
-               "label 20 of image 1 is not in [0, 20)");
-  assert_fails(ac_dataset_from_cifar100(&dataset, path.text, false, 0, -1), AC_ERROR_FORMAT,
-               "label 100 of image 0 is not in [0, 100)");
-  assert_fails(ac_dataset_from_cifar10(&dataset, in_folder("no").text, 0, -1), AC_ERROR_IO,
-               "/no: No such file");
+  assert_refused(ac_dataset_from_cifar100(&dataset, path.text, true, 0, -1), AC_ERROR_FORMAT,
+                 "label 20 of image 1 is not in [0, 20)");
+  assert_refused(ac_dataset_from_cifar100(&dataset, path.text, false, 0, -1), AC_ERROR_FORMAT,
+                 "label 100 of image 0 is not in [0, 100)");
+  assert_refused(ac_dataset_from_cifar10(&dataset, in_folder("no").text, 0, -1), AC_ERROR_IO,
+                 "/no: No such file");
   assert_null(dataset);
 }
 
@@ -126,12 +126,12 @@ static void damaged_gzip_is_named(void **state) {
   unsigned char *data = read_file(path.text, &bytes);
   data[bytes - 6] ^= 1; /* the checksum */
   write_file(path.text, data, bytes);
-  assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
-               "damaged.bin.gz: its gzip data is corrupt");
+  assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
+                 "damaged.bin.gz: its gzip data is corrupt");
   data[bytes - 6] ^= 1;
   write_file(path.text, data, bytes / 2);
-  assert_fails(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
-               "damaged.bin.gz: its gzip data is truncated");
+  assert_refused(ac_dataset_from_cifar10(&dataset, path.text, 0, -1), AC_ERROR_FORMAT,
+                 "damaged.bin.gz: its gzip data is truncated");
   free(data);
 }
 
@@ -184,7 +184,7 @@ static void every_member_counts(void **state) {
     write_members("members.gz", cases[c].between, cases[c].some, cases[c].after, cases[c].more);
     const ac_status status = ac_dataset_from_cifar10(&dataset, in_folder("members.gz").text, 0, -1);
     if (cases[c].mention) {
-      assert_fails(status, AC_ERROR_FORMAT, cases[c].mention);
+      assert_refused(status, AC_ERROR_FORMAT, cases[c].mention);
       continue;
     }
     assert_ok(status);
@@ -201,8 +201,8 @@ static void every_member_counts(void **state) {
   write_file(in_folder("members.gz").text, data, bytes);
   free(data);
   ac_dataset *dataset;
-  assert_fails(ac_dataset_from_cifar10(&dataset, in_folder("members.gz").text, 0, -1),
-               AC_ERROR_FORMAT, "its gzip data is followed by bytes that are not gzip data");
+  assert_refused(ac_dataset_from_cifar10(&dataset, in_folder("members.gz").text, 0, -1),
+                 AC_ERROR_FORMAT, "its gzip data is followed by bytes that are not gzip data");
 }
 
 static void a_folder_trains_and_validates(void **state) {
@@ -210,16 +210,16 @@ static void a_folder_trains_and_validates(void **state) {
   ac_dataset *train, *validation;
   test_path ten = in_folder("ten");
   assert_int_equal(mkdir(ten.text, 0777), 0);
-  assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_IO,
-               "ten holds neither data_batch_1.bin nor test_batch.bin");
-  assert_fails(ac_dataset_from_cifar10(&train, ten.text, 0, -1), AC_ERROR_IO,
-               "does not hold CIFAR-10's training file data_batch_1.bin");
+  assert_refused(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_IO,
+                 "ten holds neither data_batch_1.bin nor test_batch.bin");
+  assert_refused(ac_dataset_from_cifar10(&train, ten.text, 0, -1), AC_ERROR_IO,
+                 "does not hold CIFAR-10's training file data_batch_1.bin");
   write_records("ten/data_batch_1.bin", 0, 7, 10);
   write_records("ten/data_batch_2.bin.gz", 7, 5, 10);
   write_records("ten/data_batch_4.bin", 12, 8, 10);
-  assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_IO,
-               "ten lacks data_batch_3.bin, but has data_batch_4.bin");
-  assert_fails(ac_dataset_from_cifar10(&train, ten.text, 0, -1), AC_ERROR_IO, "data_batch_3.bin");
+  assert_refused(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_IO,
+                 "ten lacks data_batch_3.bin, but has data_batch_4.bin");
+  assert_refused(ac_dataset_from_cifar10(&train, ten.text, 0, -1), AC_ERROR_IO, "data_batch_3.bin");
   assert_int_equal(
       rename(in_folder("ten/data_batch_4.bin").text, in_folder("ten/data_batch_3.bin").text), 0);
   for (int with_test = 0; with_test < 2; with_test++) {
@@ -238,8 +238,8 @@ static void a_folder_trains_and_validates(void **state) {
   ac_dataset_free(train);
 
   write_file(in_folder("ten/data_batch_2.bin").text, "x", 1); /* preferred to the gzip file */
-  assert_fails(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_FORMAT,
-               "data_batch_2.bin is text, not a file of CIFAR-10's records");
+  assert_refused(ac_dataset_cifar10_folder(&train, &validation, ten.text), AC_ERROR_FORMAT,
+                 "data_batch_2.bin is text, not a file of CIFAR-10's records");
   assert_null(train);
   assert_null(validation);
 }
@@ -262,8 +262,8 @@ static void a_folder_of_the_hundred(void **state) {
   }
   write_records("hundred/test.bin", 0, 1, 100);
   assert_int_equal(unlink(in_folder("hundred/train.bin.gz").text), 0);
-  assert_fails(ac_dataset_cifar100_folder(&train, &validation, hundred.text, false),
-               AC_ERROR_FORMAT, "one image cannot both train and validate");
+  assert_refused(ac_dataset_cifar100_folder(&train, &validation, hundred.text, false),
+                 AC_ERROR_FORMAT, "one image cannot both train and validate");
 }
 
 int main(void) {

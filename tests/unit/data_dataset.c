@@ -1,5 +1,5 @@
 /* Datasets made of callbacks, memory and parts of other datasets. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/dataset.h>
 
@@ -68,22 +68,22 @@ static void reading_fails_with_the_sample_in_the_sentence(void **state) {
   float x[2];
   int32_t label;
   void *fields[] = {x, &label};
-  assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 10}, fields), AC_ERROR_ARGUMENT,
-               "no sample 10 among 10");
-  assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = -1}, fields), AC_ERROR_ARGUMENT,
-               "no sample -1");
+  assert_refused(ac_dataset_read(dataset, &(ac_sample_key){.index = 10}, fields), AC_ERROR_ARGUMENT,
+                 "no sample 10 among 10");
+  assert_refused(ac_dataset_read(dataset, &(ac_sample_key){.index = -1}, fields), AC_ERROR_ARGUMENT,
+                 "no sample -1");
   assert_int_equal(from.reads, 0);
   from.result = AC_ERROR_IO;
-  assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
-               "reading sample 4 failed");
+  assert_refused(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
+                 "reading sample 4 failed");
   static const char *const own_numbers[] = {"7", "-12", "-77"}; /* of a callback's own */
   for (int i = 0; i < 3; i++) {
     char sentence[96];
     snprintf(sentence, sizeof sentence, "reading sample 4 returned %s, which is not a status",
              own_numbers[i]);
     from.result = (ac_status)atoi(own_numbers[i]);
-    assert_fails(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
-                 sentence);
+    assert_refused(ac_dataset_read(dataset, &(ac_sample_key){.index = 4}, fields), AC_ERROR_IO,
+                   sentence);
   }
   ac_dataset_free(dataset);
 }
@@ -158,23 +158,24 @@ static void impossible_descriptions_are_refused(void **state) {
   ac_dataset *dataset;
   ac_callback_dataset_desc desc = describe(&from);
   desc.count = 0;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "0 samples");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "0 samples");
   desc = describe(&from), desc.read = NULL;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "no function");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "no function");
   desc = describe(&from), desc.field_count = 0;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "0 fields");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "0 fields");
   desc = describe(&from), desc.field_count = AC_MAX_FIELDS + 1;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "9 fields");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "9 fields");
   desc = describe(&from), desc.fields[1].name = "";
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "field 1 has no name");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT,
+                 "field 1 has no name");
   desc = describe(&from), desc.fields[1].name = "x";
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "two fields");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "two fields");
   desc = describe(&from), desc.fields[1].elements = 0;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "labels has 0");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "labels has 0");
   desc = describe(&from), desc.fields[1].elements = INT64_MAX;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "labels has 922");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "labels has 922");
   desc = describe(&from), desc.fields[1].dtype = (ac_dtype)77;
-  assert_fails(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "unknown dtype 77");
+  assert_refused(ac_dataset_from_callback(&dataset, &desc), AC_ERROR_ARGUMENT, "unknown dtype 77");
   assert_null(dataset);
   assert_int_equal(from.closes, 0);
 }
@@ -197,13 +198,13 @@ static void memory_is_read_where_it_lies(void **state) {
   }
   ac_dataset_free(dataset);
 
-  assert_fails(
+  assert_refused(
       ac_dataset_from_memory(&dataset, 5, 2, memory_fields, (const void *const[]){points, NULL}),
       AC_ERROR_ARGUMENT, "labels has no data");
-  assert_fails(ac_dataset_from_memory(&dataset, INT64_MAX / 2, 2, memory_fields,
-                                      (const void *const[]){points, labels}),
-               AC_ERROR_ARGUMENT, "overflow");
-  assert_fails(
+  assert_refused(ac_dataset_from_memory(&dataset, INT64_MAX / 2, 2, memory_fields,
+                                        (const void *const[]){points, labels}),
+                 AC_ERROR_ARGUMENT, "overflow");
+  assert_refused(
       ac_dataset_from_memory(&dataset, 0, 2, memory_fields, (const void *const[]){points, labels}),
       AC_ERROR_ARGUMENT, "0 samples");
 }
@@ -225,13 +226,13 @@ static void a_slice_is_a_part(void **state) {
   assert_int_equal(label, 1);
   assert_ok(ac_dataset_read(inner, &(ac_sample_key){.index = 0}, fields));
   assert_int_equal(label, 3);
-  assert_fails(ac_dataset_read(part, &(ac_sample_key){.index = 4}, fields), AC_ERROR_ARGUMENT,
-               "no sample 4 among 4");
+  assert_refused(ac_dataset_read(part, &(ac_sample_key){.index = 4}, fields), AC_ERROR_ARGUMENT,
+                 "no sample 4 among 4");
   ac_dataset_free(inner);
 
-  assert_fails(ac_dataset_slice(&inner, whole, -1, 3), AC_ERROR_ARGUMENT, "[-1, 3)");
-  assert_fails(ac_dataset_slice(&inner, whole, 3, 3), AC_ERROR_ARGUMENT, "[3, 3)");
-  assert_fails(ac_dataset_slice(&inner, whole, 0, 6), AC_ERROR_ARGUMENT, "[0, 6)");
+  assert_refused(ac_dataset_slice(&inner, whole, -1, 3), AC_ERROR_ARGUMENT, "[-1, 3)");
+  assert_refused(ac_dataset_slice(&inner, whole, 3, 3), AC_ERROR_ARGUMENT, "[3, 3)");
+  assert_refused(ac_dataset_slice(&inner, whole, 0, 6), AC_ERROR_ARGUMENT, "[0, 6)");
   assert_null(inner);
   ac_dataset_free(part);
   ac_dataset_free(whole);
@@ -243,14 +244,14 @@ static void labels_are_checked(void **state) {
   assert_ok(
       ac_dataset_from_memory(&whole, 5, 2, memory_fields, (const void *const[]){points, labels}));
   assert_ok(ac_dataset_check_labels(whole, 5));
-  assert_fails(ac_dataset_check_labels(whole, 3), AC_ERROR_FORMAT, "label 3 of sample 3");
+  assert_refused(ac_dataset_check_labels(whole, 3), AC_ERROR_FORMAT, "label 3 of sample 3");
   assert_ok(ac_dataset_slice(&part, whole, 0, 3));
   assert_ok(ac_dataset_check_labels(part, 3));
   ac_dataset_free(part);
   ac_dataset_free(whole);
   assert_ok(
       ac_dataset_from_memory(&unlabelled, 5, 1, memory_fields, (const void *const[]){points}));
-  assert_fails(ac_dataset_check_labels(unlabelled, 3), AC_ERROR_ARGUMENT, "labels");
+  assert_refused(ac_dataset_check_labels(unlabelled, 3), AC_ERROR_ARGUMENT, "labels");
   ac_dataset_free(unlabelled);
 }
 

@@ -1,8 +1,8 @@
 /* Every reader of files gets files of all formats: it reads its own and refuses the others by name.
  */
-#include "unit/files.h"
+#include "support/files.h"
 
-#include "formats.h"
+#include "support/formats.h"
 
 #include <accrue/dataset.h>
 #include <accrue/format.h>
@@ -94,8 +94,8 @@ static void compressed_files_are_told_apart(void **state) {
         continue;
       check(packed.text, &format_files[i], reader);
     }
-    assert_fails(read_as(packed.text, READ_AS_MODEL), AC_ERROR_FORMAT,
-                 "is gzip data, not a safetensors file");
+    assert_refused(read_as(packed.text, READ_AS_MODEL), AC_ERROR_FORMAT,
+                   "is gzip data, not a safetensors file");
   }
 }
 
@@ -133,12 +133,12 @@ static void tokens_of_llmc_are_read(void **state) {
   size_t bytes;
   unsigned char *data = read_file(in_folder("llmc16").text, &bytes);
   write_file(in_folder("short").text, data, bytes - 2);
-  assert_fails(ac_tokens_from_uint16(&tokens, in_folder("short").text, 65536), AC_ERROR_FORMAT,
-               "announces 4096 tokens, but 8190 bytes follow it");
+  assert_refused(ac_tokens_from_uint16(&tokens, in_folder("short").text, 65536), AC_ERROR_FORMAT,
+                 "announces 4096 tokens, but 8190 bytes follow it");
   data[4] = 2; /* the version */
   write_file(in_folder("short").text, data, bytes);
-  assert_fails(ac_tokens_from_uint16(&tokens, in_folder("short").text, 65536), AC_ERROR_FORMAT,
-               "of an unknown version");
+  assert_refused(ac_tokens_from_uint16(&tokens, in_folder("short").text, 65536), AC_ERROR_FORMAT,
+                 "of an unknown version");
   free(data);
 }
 
@@ -175,8 +175,8 @@ static void text_is_text(void **state) {
     assert_int_equal(ac_tokens_count(tokens), strlen(texts[i]));
     ac_tokens_free(tokens);
   }
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("png").text, 16), AC_ERROR_FORMAT,
-               "png is a PNG");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("png").text, 16), AC_ERROR_FORMAT,
+                 "png is a PNG");
   assert_ok(ac_tokens_from_bytes(&tokens, in_folder("png").text, 0, NULL, NULL));
   ac_tokens_free(tokens);
 }
@@ -205,9 +205,9 @@ static void pipes_are_read_once(void **state) {
   /* Nobody writes: a model is refused at once, or this test is ended. */
   alarm(20);
   ac_model_file *file;
-  assert_fails(ac_model_file_open(&file, pipe.text), AC_ERROR_IO, "it is a pipe, not a file");
-  assert_fails(ac_model_file_open(&file, "/dev/null"), AC_ERROR_IO, "it is a device, not a file");
-  assert_fails(ac_model_file_open(&file, test_folder), AC_ERROR_IO, "Is a directory");
+  assert_refused(ac_model_file_open(&file, pipe.text), AC_ERROR_IO, "it is a pipe, not a file");
+  assert_refused(ac_model_file_open(&file, "/dev/null"), AC_ERROR_IO, "it is a device, not a file");
+  assert_refused(ac_model_file_open(&file, test_folder), AC_ERROR_IO, "Is a directory");
   alarm(0);
 }
 

@@ -1,5 +1,5 @@
 /* IDX files, plain and gzip, whole and damaged, and folders of them. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/dataset.h>
 #include <zlib.h>
@@ -81,7 +81,7 @@ static void images_come_with_their_labels(void **state) {
     assert_int_equal(ac_dataset_field(dataset, 1)->elements, 1);
     for (int i = 0; i < 12; i++) assert_sample(dataset, i, i);
     assert_ok(ac_dataset_check_labels(dataset, 10));
-    assert_fails(ac_dataset_check_labels(dataset, 9), AC_ERROR_FORMAT, "label 9 of sample 9");
+    assert_refused(ac_dataset_check_labels(dataset, 9), AC_ERROR_FORMAT, "label 9 of sample 9");
     ac_dataset_free(dataset);
 
     assert_ok(ac_dataset_from_idx(&part, in_folder("images").text, in_folder("labels").text, 3, 5));
@@ -172,7 +172,7 @@ static void damage_is_named(void **state) {
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     spoil_images(cases[c].word, cases[c].value, cases[c].bytes);
     ac_dataset *dataset;
-    assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, cases[c].mention);
+    assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, cases[c].mention);
     assert_non_null(strstr(ac_last_error(), "/images"));
     assert_null(dataset);
   }
@@ -181,7 +181,7 @@ static void damage_is_named(void **state) {
   for (int word = 1; word < 4; word++) put_word(data + 4 * word, 0xffffffff);
   write_file(in_folder("images").text, data, WHOLE);
   ac_dataset *dataset;
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "overflow");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "overflow");
 }
 
 static void damaged_labels_are_named(void **state) {
@@ -191,14 +191,14 @@ static void damaged_labels_are_named(void **state) {
   ac_dataset *dataset;
   write_pair("images", "labels", 2, write_file);
   write_file(in_folder("labels").text, data, bytes - 1);
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "labels: truncated");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "labels: truncated");
   write_file(in_folder("labels").text, data, bytes + 1);
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "labels: has more");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "labels: has more");
   put_word(data, 0x803);
   write_file(in_folder("labels").text, data, bytes);
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "not an IDX file of labels");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "not an IDX file of labels");
   write_file(in_folder("labels").text, data, make_labels(data, 3));
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "has 2 images, but");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "has 2 images, but");
   assert_non_null(strstr(ac_last_error(), "has 3 labels"));
 }
 
@@ -207,18 +207,18 @@ static void files_that_cannot_be_read_are_named(void **state) {
   test_path images = in_folder("images"), labels = in_folder("labels");
   write_pair("images", "labels", 4, write_file);
   ac_dataset *dataset;
-  assert_fails(ac_dataset_from_idx(&dataset, in_folder("no").text, labels.text, 0, -1), AC_ERROR_IO,
-               "/no: No such file");
-  assert_fails(ac_dataset_from_idx(&dataset, images.text, in_folder("no").text, 0, -1), AC_ERROR_IO,
-               "/no: No such file");
-  assert_fails(ac_dataset_from_idx(&dataset, test_folder, labels.text, 0, -1), AC_ERROR_IO,
-               test_folder);
-  assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, 0, 5), AC_ERROR_ARGUMENT,
-               "[0, 5) is not a part of 4 images");
-  assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, 4, -1), AC_ERROR_ARGUMENT,
-               "[4, 4)");
-  assert_fails(ac_dataset_from_idx(&dataset, images.text, labels.text, -1, -1), AC_ERROR_ARGUMENT,
-               "[-1, 4)");
+  assert_refused(ac_dataset_from_idx(&dataset, in_folder("no").text, labels.text, 0, -1),
+                 AC_ERROR_IO, "/no: No such file");
+  assert_refused(ac_dataset_from_idx(&dataset, images.text, in_folder("no").text, 0, -1),
+                 AC_ERROR_IO, "/no: No such file");
+  assert_refused(ac_dataset_from_idx(&dataset, test_folder, labels.text, 0, -1), AC_ERROR_IO,
+                 test_folder);
+  assert_refused(ac_dataset_from_idx(&dataset, images.text, labels.text, 0, 5), AC_ERROR_ARGUMENT,
+                 "[0, 5) is not a part of 4 images");
+  assert_refused(ac_dataset_from_idx(&dataset, images.text, labels.text, 4, -1), AC_ERROR_ARGUMENT,
+                 "[4, 4)");
+  assert_refused(ac_dataset_from_idx(&dataset, images.text, labels.text, -1, -1), AC_ERROR_ARGUMENT,
+                 "[-1, 4)");
   assert_null(dataset);
 }
 
@@ -231,11 +231,11 @@ static void damaged_gzip_is_named(void **state) {
 
   data[bytes - 6] ^= 1; /* the checksum */
   write_file(in_folder("images").text, data, bytes);
-  assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is corrupt");
+  assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is corrupt");
   data[bytes - 6] ^= 1;
   for (size_t keep = 11; keep < bytes; keep++) {
     write_file(in_folder("images").text, data, keep);
-    assert_fails(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is truncated");
+    assert_refused(open_pair(&dataset), AC_ERROR_FORMAT, "images: its gzip data is truncated");
   }
   free(data);
 }
@@ -364,18 +364,18 @@ static void a_folder_with_one_pair_is_split(void **state) {
 static void folders_that_do_not_do_are_named(void **state) {
   (void)state;
   ac_dataset *train, *validation;
-  assert_fails(ac_dataset_mnist_folder(&train, &validation, in_folder("nowhere").text), AC_ERROR_IO,
-               "nowhere holds neither train-images");
+  assert_refused(ac_dataset_mnist_folder(&train, &validation, in_folder("nowhere").text),
+                 AC_ERROR_IO, "nowhere holds neither train-images");
   assert_int_equal(mkdir(in_folder("odd").text, 0777), 0);
   test_path odd = in_folder("odd");
-  assert_fails(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_IO, "neither");
+  assert_refused(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_IO, "neither");
 
   write_pair("odd/train-images-idx3-ubyte", "odd/train-labels-idx1-ubyte", 1, write_file);
-  assert_fails(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_FORMAT,
-               "one image cannot both train and validate");
+  assert_refused(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_FORMAT,
+                 "one image cannot both train and validate");
   assert_int_equal(unlink(in_folder("odd/train-labels-idx1-ubyte").text), 0);
-  assert_fails(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_IO,
-               "train-labels-idx1-ubyte: No such file");
+  assert_refused(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_IO,
+                 "train-labels-idx1-ubyte: No such file");
 
   write_pair("odd/train-images-idx3-ubyte", "odd/train-labels-idx1-ubyte", 4, write_file);
   unsigned char other[IMAGES_HEADER + 1];
@@ -383,11 +383,11 @@ static void folders_that_do_not_do_are_named(void **state) {
   for (int w = 1; w < 4; w++) put_word(other + 4 * w, 1);
   write_pair("odd/t10k-images-idx3-ubyte", "odd/t10k-labels-idx1-ubyte", 1, write_file);
   write_file(in_folder("odd/t10k-images-idx3-ubyte").text, other, sizeof other);
-  assert_fails(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_FORMAT,
-               "training images have 3 x 2 pixels, validation images have 1 x 1");
+  assert_refused(ac_dataset_mnist_folder(&train, &validation, odd.text), AC_ERROR_FORMAT,
+                 "training images have 3 x 2 pixels, validation images have 1 x 1");
   assert_null(train);
   assert_null(validation);
-  assert_fails(
+  assert_refused(
       ac_dataset_mnist_folder(&train, &validation, in_folder("odd/train-images-idx3-ubyte").text),
       AC_ERROR_IO, "Not a directory");
 }

@@ -1,6 +1,6 @@
 /* The loader: which samples its batches hold, that threads change nothing, failures, seeking and
  * ending at any time. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include "data/loader.h"
 
@@ -202,7 +202,7 @@ static void failures_arrive_with_their_sentence(void **state) {
     assert_ok(ac_loader_next(loader, &batch));
     assert_int_equal(batch.window.count, 100);
     for (int again = 0; again < 2; again++)
-      assert_fails(ac_loader_next(loader, &batch), AC_ERROR_IO, "reading sample 130 failed");
+      assert_refused(ac_loader_next(loader, &batch), AC_ERROR_IO, "reading sample 130 failed");
     assert_ok(ac_loader_seek(loader, (ac_place){.position = 171})); /* 129 are left */
     assert_ok(ac_loader_next(loader, &batch));
     assert_int_equal(((int32_t *)batch.fields[0])[0], 171);
@@ -244,9 +244,9 @@ static void seeking_goes_anywhere(void **state) {
     }
     assert_ok(ac_loader_next(loader, &batch));
     assert_int_equal(batch.window.count, 0);
-    assert_fails(ac_loader_seek(loader, (ac_place){.position = 90}), AC_ERROR_ARGUMENT,
-                 "no position 90 among 90");
-    assert_fails(ac_loader_seek(loader, (ac_place){.epoch = -1}), AC_ERROR_ARGUMENT, "epoch -1");
+    assert_refused(ac_loader_seek(loader, (ac_place){.position = 90}), AC_ERROR_ARGUMENT,
+                   "no position 90 among 90");
+    assert_refused(ac_loader_seek(loader, (ac_place){.epoch = -1}), AC_ERROR_ARGUMENT, "epoch -1");
     ac_loader_free(loader);
   }
   ac_dataset_free(dataset);
@@ -364,10 +364,10 @@ static void impossible_descriptions_are_refused(void **state) {
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     ac_loader *loader;
     uint64_t bytes;
-    assert_fails(ac_loader_create(&loader, dataset, &cases[c].desc), AC_ERROR_ARGUMENT,
-                 cases[c].mention);
-    assert_fails(ac_loader_bytes(dataset, &cases[c].desc, &bytes), AC_ERROR_ARGUMENT,
-                 cases[c].mention);
+    assert_refused(ac_loader_create(&loader, dataset, &cases[c].desc), AC_ERROR_ARGUMENT,
+                   cases[c].mention);
+    assert_refused(ac_loader_bytes(dataset, &cases[c].desc, &bytes), AC_ERROR_ARGUMENT,
+                   cases[c].mention);
     assert_null(loader);
     assert_int_equal(bytes, 0);
   }

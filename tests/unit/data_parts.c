@@ -1,5 +1,5 @@
 /* Folds and shards: which samples they hold. Slices are among the tests of datasets. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/dataset.h>
 
@@ -91,8 +91,8 @@ static void folds_that_are_not_there_are_refused(void **state) {
       {INT64_MAX, INT64_MAX, "folds empty"},
   };
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-    assert_fails(ac_dataset_fold(&train, &validation, whole, cases[c].fold, cases[c].folds),
-                 AC_ERROR_ARGUMENT, cases[c].mention);
+    assert_refused(ac_dataset_fold(&train, &validation, whole, cases[c].fold, cases[c].folds),
+                   AC_ERROR_ARGUMENT, cases[c].mention);
     assert_null(train);
     assert_null(validation);
   }
@@ -116,11 +116,11 @@ static void shards_partition(void **state) {
     ac_dataset_free(whole);
   }
   ac_dataset *whole = make_whole(3), *shard;
-  assert_fails(ac_dataset_shard(&shard, whole, 2, 2), AC_ERROR_ARGUMENT, "no rank 2 among 2");
-  assert_fails(ac_dataset_shard(&shard, whole, -1, 2), AC_ERROR_ARGUMENT, "no rank -1");
-  assert_fails(ac_dataset_shard(&shard, whole, 0, 0), AC_ERROR_ARGUMENT, "no rank 0 among 0");
-  assert_fails(ac_dataset_shard(&shard, whole, 3, 4), AC_ERROR_ARGUMENT,
-               "3 samples leave nothing for rank 3 of 4");
+  assert_refused(ac_dataset_shard(&shard, whole, 2, 2), AC_ERROR_ARGUMENT, "no rank 2 among 2");
+  assert_refused(ac_dataset_shard(&shard, whole, -1, 2), AC_ERROR_ARGUMENT, "no rank -1");
+  assert_refused(ac_dataset_shard(&shard, whole, 0, 0), AC_ERROR_ARGUMENT, "no rank 0 among 0");
+  assert_refused(ac_dataset_shard(&shard, whole, 3, 4), AC_ERROR_ARGUMENT,
+                 "3 samples leave nothing for rank 3 of 4");
   assert_null(shard);
   ac_dataset_free(whole);
 }

@@ -1,5 +1,5 @@
 /* Text and token files, and the spans cut from them. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/dataset.h>
 #include <fcntl.h>
@@ -115,24 +115,25 @@ static void a_large_file_is_read_whole(void **state) {
 static void text_that_cannot_be_read_is_named(void **state) {
   (void)state;
   ac_tokens *tokens;
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("missing").text, 0), AC_ERROR_IO, "missing");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("missing").text, 0), AC_ERROR_IO,
+                 "missing");
   assert_null(tokens);
   write_file(in_folder("empty").text, "", 0);
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("empty").text, 0), AC_ERROR_FORMAT,
-               "is empty");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("empty").text, 0), AC_ERROR_FORMAT,
+                 "is empty");
   assert_int_equal(mkdir(in_folder("hollow").text, 0777), 0);
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_FORMAT,
-               "hollow holds no files");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_FORMAT,
+                 "hollow holds no files");
   write_file(in_folder("hollow/empty").text, "", 0);
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_FORMAT,
-               "hollow is empty");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_FORMAT,
+                 "hollow is empty");
   if (geteuid() == 0) {
     print_message("runs as root, which may read everything: permissions are not tested\n");
     return;
   }
   write_file(in_folder("hollow/secret").text, "x", 1);
   assert_int_equal(chmod(in_folder("hollow/secret").text, 0), 0);
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_IO, "secret");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("hollow").text, 0), AC_ERROR_IO, "secret");
 }
 
 /* Parts of a folder that cannot be read are not left out. */
@@ -150,8 +151,8 @@ static void folders_are_read_whole(void **state) {
   ac_tokens_free(tokens);
   strcat(deep.text, "/d");
   assert_int_equal(mkdir(deep.text, 0777), 0);
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("deep").text, 0), AC_ERROR_IO,
-               "d/d: it is more than 64 folders deep");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("deep").text, 0), AC_ERROR_IO,
+                 "d/d: it is more than 64 folders deep");
 }
 
 /* 17 names of 250 bytes are more than a path may have. */
@@ -169,8 +170,8 @@ static void long_paths_are_named(void **state) {
     assert_int_equal(mkdirat(at[i], name, 0777), 0);
     at[i + 1] = openat(at[i], name, O_RDONLY);
   }
-  assert_fails(ac_tokens_from_text(&tokens, in_folder("long").text, 0), AC_ERROR_IO,
-               "cannot read a file in folder ");
+  assert_refused(ac_tokens_from_text(&tokens, in_folder("long").text, 0), AC_ERROR_IO,
+                 "cannot read a file in folder ");
   for (int i = NAMES; i > 0; i--) {
     close(at[i]);
     assert_int_equal(unlinkat(at[i - 1], name, AT_REMOVEDIR), 0);
@@ -197,7 +198,7 @@ static void unsearchable_folders_are_named(void **state) {
   const ac_status status = ac_tokens_from_text(&tokens, in_folder("closed").text, 0);
   if (root) assert_int_equal(seteuid(0), 0);
   assert_int_equal(chmod(in_folder("closed/sub").text, 0755), 0);
-  assert_fails(status, AC_ERROR_IO, "closed/sub/b: Permission denied");
+  assert_refused(status, AC_ERROR_IO, "closed/sub/b: Permission denied");
 }
 
 static void uint16_files_are_little_endian(void **state) {
@@ -218,17 +219,18 @@ static void uint16_files_are_little_endian(void **state) {
   ac_dataset_free(dataset);
   ac_tokens_free(tokens);
 
-  assert_fails(ac_tokens_from_uint16(&tokens, path.text, 50000), AC_ERROR_FORMAT,
-               "token 50000 at position 2 is outside the vocabulary of 50000");
+  assert_refused(ac_tokens_from_uint16(&tokens, path.text, 50000), AC_ERROR_FORMAT,
+                 "token 50000 at position 2 is outside the vocabulary of 50000");
   assert_null(tokens);
-  assert_fails(ac_tokens_from_uint16(&tokens, path.text, 0), AC_ERROR_ARGUMENT, "vocabulary of 0");
-  assert_fails(ac_tokens_from_uint16(&tokens, path.text, 65537), AC_ERROR_ARGUMENT, "65537");
+  assert_refused(ac_tokens_from_uint16(&tokens, path.text, 0), AC_ERROR_ARGUMENT,
+                 "vocabulary of 0");
+  assert_refused(ac_tokens_from_uint16(&tokens, path.text, 65537), AC_ERROR_ARGUMENT, "65537");
   write_file(path.text, data, 3);
-  assert_fails(ac_tokens_from_uint16(&tokens, path.text, 65536), AC_ERROR_FORMAT, "3 bytes");
+  assert_refused(ac_tokens_from_uint16(&tokens, path.text, 65536), AC_ERROR_FORMAT, "3 bytes");
   write_file(path.text, data, 0);
-  assert_fails(ac_tokens_from_uint16(&tokens, path.text, 65536), AC_ERROR_FORMAT, "is empty");
-  assert_fails(ac_tokens_from_uint16(&tokens, in_folder("none").text, 10), AC_ERROR_IO, "none");
-  assert_fails(ac_tokens_from_uint16(&tokens, test_folder, 10), AC_ERROR_IO, test_folder);
+  assert_refused(ac_tokens_from_uint16(&tokens, path.text, 65536), AC_ERROR_FORMAT, "is empty");
+  assert_refused(ac_tokens_from_uint16(&tokens, in_folder("none").text, 10), AC_ERROR_IO, "none");
+  assert_refused(ac_tokens_from_uint16(&tokens, test_folder, 10), AC_ERROR_IO, test_folder);
 }
 
 /* ---- spans ----------------------------------------------------------------------------------- */
@@ -343,21 +345,21 @@ static void ranges_that_hold_no_span_are_refused(void **state) {
   ac_tokens *tokens = count_up();
   ac_dataset *dataset;
   for (int jitter = 0; jitter < 2; jitter++) {
-    assert_fails(ac_dataset_from_tokens(&dataset, tokens, 0, 64, 64, jitter), AC_ERROR_ARGUMENT,
-                 "64 tokens are too few for a context of 64");
-    assert_fails(ac_dataset_from_tokens(&dataset, tokens, 5, 5, 1, jitter), AC_ERROR_ARGUMENT,
-                 "0 tokens");
-    assert_fails(ac_dataset_from_tokens(&dataset, tokens, 0, SEQUENCE, INT64_MAX, jitter),
-                 AC_ERROR_ARGUMENT, "too few");
+    assert_refused(ac_dataset_from_tokens(&dataset, tokens, 0, 64, 64, jitter), AC_ERROR_ARGUMENT,
+                   "64 tokens are too few for a context of 64");
+    assert_refused(ac_dataset_from_tokens(&dataset, tokens, 5, 5, 1, jitter), AC_ERROR_ARGUMENT,
+                   "0 tokens");
+    assert_refused(ac_dataset_from_tokens(&dataset, tokens, 0, SEQUENCE, INT64_MAX, jitter),
+                   AC_ERROR_ARGUMENT, "too few");
   }
-  assert_fails(ac_dataset_from_tokens(&dataset, tokens, 0, SEQUENCE + 1, 8, false),
-               AC_ERROR_ARGUMENT, "[0, 5001)");
-  assert_fails(ac_dataset_from_tokens(&dataset, tokens, -1, 50, 8, false), AC_ERROR_ARGUMENT,
-               "[-1, 50)");
-  assert_fails(ac_dataset_from_tokens(&dataset, tokens, 60, 50, 8, false), AC_ERROR_ARGUMENT,
-               "[60, 50)");
-  assert_fails(ac_dataset_from_tokens(&dataset, tokens, 0, 50, 0, false), AC_ERROR_ARGUMENT,
-               "context of 0");
+  assert_refused(ac_dataset_from_tokens(&dataset, tokens, 0, SEQUENCE + 1, 8, false),
+                 AC_ERROR_ARGUMENT, "[0, 5001)");
+  assert_refused(ac_dataset_from_tokens(&dataset, tokens, -1, 50, 8, false), AC_ERROR_ARGUMENT,
+                 "[-1, 50)");
+  assert_refused(ac_dataset_from_tokens(&dataset, tokens, 60, 50, 8, false), AC_ERROR_ARGUMENT,
+                 "[60, 50)");
+  assert_refused(ac_dataset_from_tokens(&dataset, tokens, 0, 50, 0, false), AC_ERROR_ARGUMENT,
+                 "context of 0");
   assert_null(dataset);
   ac_tokens_free(tokens);
 }

@@ -1,5 +1,5 @@
 /* Which samples form which window: against a walk through the epochs, sample by sample. */
-#include "files.h"
+#include "support/files.h"
 
 #include "data/windows.h"
 
@@ -169,13 +169,13 @@ static void test_stages_refused(void **state) {
                        none = {0}, unknown = {4, (ac_batch_unit)3, 0};
   const ac_batch_stage falls[] = {
       {4, AC_BATCH_FROM_STEP, 0}, {5, AC_BATCH_FROM_EPOCH, 3}, {6, AC_BATCH_FROM_EPOCH, 3}};
-  assert_fails(ac_batch_stages_check(&late, 1, 8), AC_ERROR_ARGUMENT, "begins at 2, not at 0");
-  assert_fails(ac_batch_stages_check(&large, 1, 8), AC_ERROR_ARGUMENT, "one of 9 samples");
-  assert_fails(ac_batch_stages_check(&none, 1, 8), AC_ERROR_ARGUMENT, "one of 0 samples");
-  assert_fails(ac_batch_stages_check(&unknown, 1, 8), AC_ERROR_ARGUMENT, "unknown unit 3");
-  assert_fails(ac_batch_stages_check(falls, 3, 8), AC_ERROR_ARGUMENT, "3 does not rise from 3");
-  assert_fails(ac_batch_stages_check(NULL, 1, 8), AC_ERROR_ARGUMENT, "has 1 stages");
-  assert_fails(ac_batch_stages_check(falls, 33, 8), AC_ERROR_ARGUMENT, "has 33 stages");
+  assert_refused(ac_batch_stages_check(&late, 1, 8), AC_ERROR_ARGUMENT, "begins at 2, not at 0");
+  assert_refused(ac_batch_stages_check(&large, 1, 8), AC_ERROR_ARGUMENT, "one of 9 samples");
+  assert_refused(ac_batch_stages_check(&none, 1, 8), AC_ERROR_ARGUMENT, "one of 0 samples");
+  assert_refused(ac_batch_stages_check(&unknown, 1, 8), AC_ERROR_ARGUMENT, "unknown unit 3");
+  assert_refused(ac_batch_stages_check(falls, 3, 8), AC_ERROR_ARGUMENT, "3 does not rise from 3");
+  assert_refused(ac_batch_stages_check(NULL, 1, 8), AC_ERROR_ARGUMENT, "has 1 stages");
+  assert_refused(ac_batch_stages_check(falls, 33, 8), AC_ERROR_ARGUMENT, "has 33 stages");
 }
 
 int main(void) {

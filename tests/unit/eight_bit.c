@@ -2,8 +2,8 @@
  * parameters are kept so and in how many bytes, and runs: the same bits again, also after a state,
  * and losses near those of a run in f32. tests/ops/optimizer.c compares the kernels with
  * references. */
-#include "files.h"
-#include "table_model.h"
+#include "support/files.h"
+#include "support/table_model.h"
 
 #include "core/eight_bit.h"
 #include "plan/plan.h"
@@ -76,7 +76,7 @@ static void scales_stay_normal(void **state) {
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static bool is_eight_bit(const trained *t, const char *name) {
+static bool is_eight_bit(const run *t, const char *name) {
   const int index = ac_trainer_find_parameter(t->trainer, name);
   return ac_plan_cell(t->plan, AC_ROLE_STATE, index, 0)->dtype == AC_U8;
 }
@@ -97,7 +97,7 @@ static void names_and_sizes_decide(void **state) {
   };
   const uint64_t blocks = (COUNT + 255) / 256 * 260;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    trained t = begin("cpu", cases[i].desc);
+    run t = begin("cpu", cases[i].desc);
     assert_int_equal(is_eight_bit(&t, "table"), cases[i].table);
     assert_int_equal(is_eight_bit(&t, "matrix"), cases[i].matrix);
     assert_false(is_eight_bit(&t, "bias"));
@@ -106,7 +106,7 @@ static void names_and_sizes_decide(void **state) {
                                      (cases[i].matrix ? blocks : 4 * COUNT) + 4 * ROWS);
     const uint64_t bytes = ac_plan_get_info(t.plan)->bytes.optimizer;
     assert_in_range(bytes, least, least + 6 * 64);
-    end(&t);
+    stop(&t);
   }
 }
 
@@ -118,7 +118,7 @@ static void kept_values_are_read_and_written_as_floats(void **state) {
   (void)state;
   for (int d = 0; d < 2; d++) {
     if (is_missing(devices[d])) continue;
-    trained t = begin(devices[d], all_eight);
+    run t = begin(devices[d], all_eight);
     const int index = ac_trainer_find_parameter(t.trainer, "matrix");
     static float values[COUNT], read[COUNT];
     assert_int_equal(ac_trainer_state_count(t.trainer), 2);
@@ -138,13 +138,13 @@ static void kept_values_are_read_and_written_as_floats(void **state) {
     const float refused[] = {INFINITY, NAN, 1e38f, -1};
     for (int i = 0; i < 4; i++)
       for (int k = i < 3 ? 0 : 1; k < 2; k++)
-        assert_fails(ac_trainer_set_state(t.trainer, index, k, 5, 1, &refused[i]),
-                     AC_ERROR_ARGUMENT, "in 8 bits");
+        assert_refused(ac_trainer_set_state(t.trainer, index, k, 5, 1, &refused[i]),
+                       AC_ERROR_ARGUMENT, "in 8 bits");
     /* What training makes of it is of the size of its gradients. */
-    train(&t, 0, 5);
+    train_steps(&t, 0, 5);
     assert_ok(ac_trainer_get_state(t.trainer, index, 1, 0, COUNT, read));
     for (int i = 0; i < COUNT; i++) assert_true(read[i] > 0 && read[i] < 1.01f);
-    end(&t);
+    stop(&t);
   }
 }
 
@@ -156,32 +156,21 @@ static void runs_repeat_and_go_on(void **state) {
       ac_plan_desc desc = all_eight, floats = {.optimizer = (ac_optimizer_kind)kind};
       desc.optimizer = (ac_optimizer_kind)kind;
       const test_path path = in_folder("state");
-      trained whole = begin(devices[d], desc), half = begin(devices[d], desc),
-              other = begin(devices[d], floats);
-      const double loss = train(&whole, 0, 40);
-      train(&half, 0, 20);
-      assert_ok(ac_trainer_save_state(half.trainer, path.text, NULL, 0));
-      end(&half);
-      half = begin(devices[d], desc);
-      assert_ok(ac_trainer_load_state(half.trainer, path.text));
-      assert_true(train(&half, 20, 40) == loss);
-      float *a = all_parameters(&whole), *b = all_parameters(&half);
-      assert_memory_equal(a, b, (2 * COUNT + ROWS) * sizeof *a);
-      free(a);
-      free(b);
+      run whole, half, other = begin(devices[d], floats);
+      const double loss = train_with_a_state(devices[d], desc, path.text, &whole, &half);
       /* Near f32, and not its bits. */
-      assert_fails(ac_trainer_load_state(other.trainer, path.text), AC_ERROR_FORMAT,
-                   "is kept in 8 bits, and the plan keeps it in f32");
-      const double exact = train(&other, 0, 40);
+      assert_refused(ac_trainer_load_state(other.trainer, path.text), AC_ERROR_FORMAT,
+                     "is kept in 8 bits, and the plan keeps it in f32");
+      const double exact = train_steps(&other, 0, 40);
       if (!(fabs(loss - exact) < 0.02 * exact) || loss == exact)
         fail_msg("%s, optimizer %d: loss %.9g with 8 bits, %.9g with f32", devices[d], kind, loss,
                  exact);
       assert_ok(ac_trainer_save_state(other.trainer, path.text, NULL, 0));
-      assert_fails(ac_trainer_load_state(half.trainer, path.text), AC_ERROR_FORMAT,
-                   "is kept in f32, and the plan keeps it in 8 bits");
-      end(&whole);
-      end(&half);
-      end(&other);
+      assert_refused(ac_trainer_load_state(half.trainer, path.text), AC_ERROR_FORMAT,
+                     "is kept in f32, and the plan keeps it in 8 bits");
+      stop(&whole);
+      stop(&half);
+      stop(&other);
     }
 }
 

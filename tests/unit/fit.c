@@ -1,8 +1,8 @@
 /* The fit loop: windows at the ends of epochs, evaluation, stopping, failures. A dataset that
  * records what was read shows the order; a linear model's update shows what a window was divided
  * by. */
-#include "check.h"
-#include "offers.h"
+#include "support/check.h"
+#include "support/models.h"
 #include "train/trainer.h"
 
 #include <math.h>

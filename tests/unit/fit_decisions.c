@@ -1,6 +1,6 @@
 /* ac_fit's events before updates: their order, what they see and change, with windows that run
  * again, without kept gradients, and refusals. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "train/trainer.h"
 

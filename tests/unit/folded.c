@@ -1,11 +1,11 @@
 /* Plans that keep no gradients over micro-batches fold each into what the optimizer keeps. With SGD
  * and Muon that changes rounding alone, with AdamW it is AdamA. On the CPU and on every OpenCL
  * device. */
-#include "files.h"
-#include "passes.h"
+#include "support/files.h"
+#include "support/passes.h"
 
 #include "core/error.h"
-#include "offers.h"
+#include "support/models.h"
 
 #include <math.h>
 

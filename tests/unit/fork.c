@@ -1,6 +1,6 @@
 /* A process forks between two updates: parent and child continue alike, on the CPU, although the
  * child has none of the threads that computed before. */
-#include "models.h"
+#include "support/models.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>

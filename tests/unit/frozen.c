@@ -1,8 +1,8 @@
 /* Parameters that a plan freezes: what they no longer take, where the backward pass ends, what is
  * stored in 16 bits alone, and states of other runs. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include "plan/plan.h"
 

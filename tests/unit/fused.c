@@ -2,9 +2,9 @@
  * or once, and step each one by itself. The first changes what a window takes, not one bit of what
  * it computes, nor does the second where nothing is clipped and all is finite. On the CPU and on
  * every OpenCL device. */
-#include "files.h"
-#include "passes.h"
-#include "offers.h"
+#include "support/files.h"
+#include "support/passes.h"
+#include "support/models.h"
 
 /* ---- a transformer --------------------------------------------------------------------------- */
 
@@ -18,7 +18,7 @@ static uint64_t beside_counts(const ac_plan_bytes *b) {
 }
 
 static void assert_less(const trained *passing, const trained *kept, bool arena, bool muon) {
-  assert_same(kept, passing);
+  assert_same_training(kept, passing);
   assert_int_equal(sum(&passing->bytes), passing->bytes.total);
   /* Muon's products need scratch space amid activations. */
   if (!arena || !muon)
@@ -40,12 +40,12 @@ static trained assert_passing(ac_device *device, const test_gpt *m, ac_plan_desc
   plan.batch = plan.micro_batch = BATCH;
   for (int way = 0; way < 1 + locally; way++) {
     plan.gradients = way ? AC_GRADIENTS_FUSED_LOCAL : AC_GRADIENTS_FUSED;
-    passing[way] = train(device, m, plan, desc, updates);
+    passing[way] = train_passes(device, m, plan, desc, updates);
   }
   plan.gradients = AC_GRADIENTS_BUFFER;
   for (int arena = 0; arena < (is_cpu(device) ? 2 : 1); arena++) {
     plan.whole_windows = arena;
-    trained kept = train(device, m, plan, desc, updates);
+    trained kept = train_passes(device, m, plan, desc, updates);
     for (int way = 0; way < 1 + locally; way++)
       assert_less(&passing[way], &kept, arena, plan.optimizer == AC_MUON);
     free(kept.parameters);
@@ -157,10 +157,11 @@ static void callers_decide_as_ever(const char *name) {
   decider d[2] = {{.asked = 0}};
   for (int i = 0; i < 2; i++) {
     const ac_trainer_desc desc = {.seed = 3, .decide = decide, .user = &d[i]};
-    t[i] = train(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i]}, &desc, FEW);
+    t[i] = train_passes(device, &model, (ac_plan_desc){.batch = BATCH, .gradients = ways[i]}, &desc,
+                        FEW);
     assert_int_equal(t[i].skipped, FEW / 3);
   }
-  assert_same(&t[0], &t[1]);
+  assert_same_training(&t[0], &t[1]);
   assert_true(d[0].norm == d[1].norm && d[0].norm > 0);
   for (int i = 0; i < 2; i++) free(t[i].parameters);
   ac_device_close(device);

@@ -3,8 +3,8 @@
  * they leave the same bits as other plans if nothing is clipped. On the CPU and on every OpenCL
  * device.
  */
-#include "files.h"
-#include "passes.h"
+#include "support/files.h"
+#include "support/passes.h"
 
 #include <math.h>
 
@@ -230,11 +230,11 @@ static void loss_scales_back_off(const char *name) {
   stop_on(&r);
   const ac_trainer_desc high = {
       .seed = 3, .schedule = {.lr = 1e-2}, .loss_scaling = {.scale = 0x1p40, .interval = 5}};
-  trained t = train(device, &model,
-                    (ac_plan_desc){.batch = BATCH,
-                                   .precision = AC_PRECISION_F16,
-                                   .gradients = AC_GRADIENTS_FUSED_LOCAL},
-                    &high, 2 * FEW);
+  trained t = train_passes(device, &model,
+                           (ac_plan_desc){.batch = BATCH,
+                                          .precision = AC_PRECISION_F16,
+                                          .gradients = AC_GRADIENTS_FUSED_LOCAL},
+                           &high, 2 * FEW);
   assert_true(t.updates[0].loss_scale == 0x1p40 && t.updates[t.made - 1].loss_scale < 0x1p40);
   for (size_t i = 0; i < t.count; i++) assert_true(isfinite(t.parameters[i]));
   free(t.parameters);

@@ -1,5 +1,5 @@
 /* Building graphs: shapes, the sticky error and its sentences. */
-#include "headers.h"
+#include "support/headers.h"
 
 #include "graph/graph.h"
 

@@ -1,6 +1,6 @@
 /* Groups of parameters with a rate, a weight decay and a clip of their own: against PyTorch's, in
  * every way of keeping gradients, changed in between, in states, and refused. */
-#include "practice.h"
+#include "support/practice.h"
 
 #include "core/platform.h"
 

@@ -1,9 +1,9 @@
 /* Batches that grow by the gradient noise scale. Such a run is equal, bit by bit, to the run with
  * its schedule from the beginning, however often it was stopped and resumed. Batches grow when the
  * scale says so and not further. Settings without sense are refused. */
-#include "states.h"
+#include "support/states.h"
 
-#include "noisy_points.h"
+#include "support/noisy_points.h"
 
 enum { FROM = 2, MOST = 9, MOST_WINDOWS = 200 };
 
@@ -220,7 +220,7 @@ static void refuse(const ac_plan_desc *plan, int64_t noise_every, const ac_fit_d
   desc.steps = 3;
   run r = start_model("cpu", &(shape_of_model){0}, plan,
                       &(ac_trainer_desc){.noise_every = noise_every});
-  assert_fails(ac_fit(r.trainer, &desc, NULL), AC_ERROR_ARGUMENT, sentence);
+  assert_refused(ac_fit(r.trainer, &desc, NULL), AC_ERROR_ARGUMENT, sentence);
   end_run(&r);
   ac_dataset_free(data);
 }
@@ -275,8 +275,8 @@ static void what_has_grown_needs_its_room(void **state) {
                   &(ac_trainer_desc){.noise_every = 1});
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   fit.steps += 1;
-  assert_fails(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT,
-               "batches have grown to 9, but the plan is for 8");
+  assert_refused(ac_fit(r.trainer, &fit, NULL), AC_ERROR_ARGUMENT,
+                 "batches have grown to 9, but the plan is for 8");
   fit.growth.from = 0;
   d.count = 0;
   assert_ok(ac_fit(r.trainer, &fit, NULL));
@@ -322,7 +322,7 @@ static void windows_are_counted_as_if_none_grew(void **state) {
   assert_ok(ac_fit_windows(&fit, 8, &windows));
   assert_int_equal(windows, 18);
   fit.last_window = AC_LAST_DROP;
-  assert_fails(ac_fit_windows(&fit, 12, &windows), AC_ERROR_ARGUMENT, "never fill a batch of 12");
+  assert_refused(ac_fit_windows(&fit, 12, &windows), AC_ERROR_ARGUMENT, "never fill a batch of 12");
   ac_dataset_free(data);
 }
 

@@ -1,6 +1,6 @@
 /* The conversions of 16-bit floats: those of core/half.h against the definition of the formats, and
  * the CPU's, for every instruction set it has, against those of core/half.h bit by bit. */
-#include "check.h"
+#include "support/check.h"
 
 #include "backend/backend.h"
 #include "core/half.h"

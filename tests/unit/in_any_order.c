@@ -1,7 +1,7 @@
 /* Steps that end a window and are given to a backend together may run in any order. In reverse
  * order they come to the same bits, for every built-in optimizer, with clipping before them,
  * averaging after them and storage in 16 bits. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "core/error.h"
 

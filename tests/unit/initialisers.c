@@ -1,5 +1,5 @@
 /* Initial values of parameters: what they depend on, and how they are distributed. */
-#include "models.h"
+#include "support/models.h"
 
 #include <math.h>
 

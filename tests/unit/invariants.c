@@ -1,7 +1,7 @@
 /* What must hold for every plan and update, and that violations are noticed: an op adds to a sum
  * once, however often its node runs; the window's weight is that of its samples; each trained
  * parameter is stepped once; values stay in their memory. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "plan/plan.h"
 #include "train/trainer.h"

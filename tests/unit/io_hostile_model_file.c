@@ -1,5 +1,5 @@
 /* Hostile safetensors files: each is refused with one sentence, and none crashes or leaks. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include <accrue/model_file.h>
 
@@ -94,8 +94,8 @@ static void malformed_headers_are_named(void **state) {
   };
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     ac_model_file *file;
-    assert_fails(open_header(&file, cases[c].header, cases[c].data_bytes), AC_ERROR_FORMAT,
-                 cases[c].mention);
+    assert_refused(open_header(&file, cases[c].header, cases[c].data_bytes), AC_ERROR_FORMAT,
+                   cases[c].mention);
     assert_non_null(strstr(ac_last_error(), in_folder("model").text));
     assert_null(file);
   }
@@ -118,14 +118,14 @@ static void impossible_lengths_are_named(void **state) {
   };
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
     write_header(path.text, cases[c].length, "{}", 2, 0);
-    assert_fails(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, cases[c].mention);
+    assert_refused(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, cases[c].mention);
   }
   for (size_t bytes = 0; bytes < 8; bytes++) {
     write_file(path.text, "\2\0\0\0\0\0\0", bytes);
-    assert_fails(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, "it has only");
+    assert_refused(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, "it has only");
   }
-  assert_fails(ac_model_file_open(&file, in_folder("none").text), AC_ERROR_IO,
-               "none: No such file");
+  assert_refused(ac_model_file_open(&file, in_folder("none").text), AC_ERROR_IO,
+                 "none: No such file");
   assert_int_not_equal(ac_model_file_open(&file, test_folder), AC_OK);
   assert_null(file);
 }
@@ -139,7 +139,7 @@ static void deep_and_wide_headers_are_survived(void **state) {
   char *deep = malloc(DEPTH);
   memset(deep, '[', DEPTH);
   write_header(path.text, DEPTH, deep, DEPTH, 0);
-  assert_fails(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, "not valid JSON");
+  assert_refused(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, "not valid JSON");
   free(deep);
 
   char *wide = malloc((size_t)TENSORS * 100), *end = wide;
@@ -183,8 +183,8 @@ static void what_is_not_needed_is_passed_over(void **state) {
     ac_model_file_close(file);
   }
   ac_model_file *file;
-  assert_fails(open_header(&file, "{" TENSOR("x", "Q7_NEW", "[3,5]", 0, 4) "}", 5), AC_ERROR_FORMAT,
-               "no tensor holds the last 1 bytes");
+  assert_refused(open_header(&file, "{" TENSOR("x", "Q7_NEW", "[3,5]", 0, 4) "}", 5),
+                 AC_ERROR_FORMAT, "no tensor holds the last 1 bytes");
 }
 
 static void what_the_format_allows_is_read(void **state) {

@@ -1,5 +1,7 @@
 /* Model files are written and read back: their exact bytes, and what happens if writing fails. */
-#include "unit/files.h"
+#define _XOPEN_SOURCE 700 /* mknod */
+
+#include "support/files.h"
 
 #include <accrue/model_file.h>
 #include <dirent.h>
@@ -140,11 +142,12 @@ static void reads_outside_a_tensor_are_refused(void **state) {
   assert_ok(ac_model_file_read(file, 0, 10, 0, data));
   static const int64_t ranges[][2] = {{0, 11}, {10, 1}, {11, 0}, {-1, 2}, {3, -1}, {1, INT64_MAX}};
   for (int r = 0; r < 6; r++)
-    assert_fails(ac_model_file_read(file, 0, ranges[r][0], ranges[r][1], data), AC_ERROR_ARGUMENT,
-                 "tensor \"w\" has 10 elements");
-  assert_fails(ac_model_file_read(file, 1, 0, 5, data), AC_ERROR_ARGUMENT, "holds i32, not floats");
-  assert_fails(ac_model_file_read(file, 2, 0, 1, data), AC_ERROR_ARGUMENT, "no tensor 2 among 2");
-  assert_fails(ac_model_file_read(file, -1, 0, 1, data), AC_ERROR_ARGUMENT, "no tensor -1");
+    assert_refused(ac_model_file_read(file, 0, ranges[r][0], ranges[r][1], data), AC_ERROR_ARGUMENT,
+                   "tensor \"w\" has 10 elements");
+  assert_refused(ac_model_file_read(file, 1, 0, 5, data), AC_ERROR_ARGUMENT,
+                 "holds i32, not floats");
+  assert_refused(ac_model_file_read(file, 2, 0, 1, data), AC_ERROR_ARGUMENT, "no tensor 2 among 2");
+  assert_refused(ac_model_file_read(file, -1, 0, 1, data), AC_ERROR_ARGUMENT, "no tensor -1");
   ac_model_file_close(file);
 }
 
@@ -158,7 +161,7 @@ static void a_truncated_file_is_refused(void **state) {
   while (bytes--) {
     ac_model_file *file;
     assert_int_equal(truncate(path.text, (off_t)bytes), 0);
-    assert_fails(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, path.text);
+    assert_refused(ac_model_file_open(&file, path.text), AC_ERROR_FORMAT, path.text);
     assert_null(file);
   }
 }
@@ -173,7 +176,7 @@ static void a_file_that_shrinks_is_noticed(void **state) {
   float *data = malloc(100000 * sizeof *data);
   assert_ok(ac_model_file_open(&file, path.text));
   assert_int_equal(truncate(path.text, 1000), 0);
-  assert_fails(ac_model_file_read(file, 0, 0, 100000, data), AC_ERROR_IO, "has become shorter");
+  assert_refused(ac_model_file_read(file, 0, 0, 100000, data), AC_ERROR_IO, "has become shorter");
   ac_model_file_close(file);
   free(data);
 }
@@ -294,7 +297,7 @@ static void a_full_disk_leaves_the_old_model(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){allowed, limit.rlim_max}), 0);
     ac_status status = write_model(path.text, late ? just_more : large, 1);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    assert_fails(status, AC_ERROR_IO, path.text);
+    assert_refused(status, AC_ERROR_IO, path.text);
     assert_non_null(strstr(ac_last_error(), strerror(EFBIG)));
     unsigned char *now = read_file(path.text, &after);
     assert_int_equal(after, bytes);
@@ -313,8 +316,8 @@ static void a_failing_source_leaves_the_old_model(void **state) {
   test_path path = in_folder("source/model");
   assert_ok(write_model(path.text, tensors, 1));
   source from = {.tensors = tensors, .fail_at = 1};
-  assert_fails(ac_model_file_write(path.text, tensors, 2, NULL, 0, produce, &from), AC_ERROR_DEVICE,
-               "the source of tensor \"b\" failed: device failure");
+  assert_refused(ac_model_file_write(path.text, tensors, 2, NULL, 0, produce, &from),
+                 AC_ERROR_DEVICE, "the source of tensor \"b\" failed: device failure");
   assert_int_equal(count_files(in_folder("source").text), 1);
   ac_model_file *file;
   assert_ok(ac_model_file_open(&file, path.text));
@@ -342,20 +345,21 @@ static void what_makes_no_file_is_refused(void **state) {
   assert_int_equal(mkdir(in_folder("refused").text, 0777), 0);
   test_path path = in_folder("refused/model");
   for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
-    assert_fails(write_model(path.text, cases[c].tensors, 2), AC_ERROR_ARGUMENT, cases[c].mention);
+    assert_refused(write_model(path.text, cases[c].tensors, 2), AC_ERROR_ARGUMENT,
+                   cases[c].mention);
   static const ac_metadata twice[] = {{"k", "1"}, {"k", "2"}}, bad[] = {{"k", "\xc3"}},
                            none[] = {{"k", NULL}};
-  assert_fails(ac_model_file_write(path.text, NULL, 0, twice, 2, produce, NULL), AC_ERROR_ARGUMENT,
-               "metadata \"k\" comes twice");
-  assert_fails(ac_model_file_write(path.text, NULL, 0, bad, 1, produce, NULL), AC_ERROR_ARGUMENT,
-               "metadata \"k\" is not UTF-8");
-  assert_fails(ac_model_file_write(path.text, NULL, 0, none, 1, produce, NULL), AC_ERROR_ARGUMENT,
-               "metadata 0 has no key or no value");
-  assert_fails(ac_model_file_write(path.text, cases[0].tensors, 1, NULL, 0, NULL, NULL),
-               AC_ERROR_ARGUMENT, "source is NULL");
+  assert_refused(ac_model_file_write(path.text, NULL, 0, twice, 2, produce, NULL),
+                 AC_ERROR_ARGUMENT, "metadata \"k\" comes twice");
+  assert_refused(ac_model_file_write(path.text, NULL, 0, bad, 1, produce, NULL), AC_ERROR_ARGUMENT,
+                 "metadata \"k\" is not UTF-8");
+  assert_refused(ac_model_file_write(path.text, NULL, 0, none, 1, produce, NULL), AC_ERROR_ARGUMENT,
+                 "metadata 0 has no key or no value");
+  assert_refused(ac_model_file_write(path.text, cases[0].tensors, 1, NULL, 0, NULL, NULL),
+                 AC_ERROR_ARGUMENT, "source is NULL");
   assert_int_equal(count_files(in_folder("refused").text), 0);
-  assert_fails(write_model(in_folder("no/such/folder/model").text, cases[0].tensors, 1),
-               AC_ERROR_IO, "no/such/folder/model");
+  assert_refused(write_model(in_folder("no/such/folder/model").text, cases[0].tensors, 1),
+                 AC_ERROR_IO, "no/such/folder/model");
 }
 
 /* Nodes, pipes, sockets and folders stay what they are, links stay links. */
@@ -364,33 +368,33 @@ static void only_files_are_replaced(void **state) {
   const ac_model_tensor tensor = {"w", AC_F32, 1, {2}};
   const test_path special = in_folder("special");
   assert_int_equal(mkfifo(special.text, 0666), 0);
-  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
+  assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
   unlink(special.text);
   assert_int_equal(mkdir(special.text, 0777), 0);
-  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a folder");
+  assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a folder");
   rmdir(special.text);
   struct sockaddr_un name = {.sun_family = AF_UNIX};
   const int server = socket(AF_UNIX, SOCK_STREAM, 0);
   if (strlen(special.text) < sizeof name.sun_path) {
     strcpy(name.sun_path, special.text);
     assert_int_equal(bind(server, (struct sockaddr *)&name, sizeof name), 0);
-    assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a socket");
+    assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a socket");
     unlink(special.text);
   }
   close(server);
   if (mknod(special.text, S_IFCHR | 0666, makedev(1, 3)) == 0) { /* for which root is needed */
     struct stat info;
-    assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a device");
+    assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a device");
     assert_true(stat(special.text, &info) == 0 && S_ISCHR(info.st_mode));
     unlink(special.text);
   }
   /* What a link leads to counts. */
   assert_int_equal(mkfifo(in_folder("pipe").text, 0666), 0);
   assert_int_equal(symlink("pipe", special.text), 0);
-  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
+  assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "it is a pipe");
   unlink(special.text);
   assert_int_equal(symlink("special", special.text), 0);
-  assert_fails(write_model(special.text, &tensor, 1), AC_ERROR_IO, "symbolic links");
+  assert_refused(write_model(special.text, &tensor, 1), AC_ERROR_IO, "symbolic links");
   unlink(special.text);
 }
 

@@ -1,6 +1,6 @@
 /* A function that succeeds does not change the last error: a life from device to state file, under
  * budgets where plans are tried that do not fit, and without a folder for caches. */
-#include "states.h"
+#include "support/states.h"
 
 #include "core/error.h"
 

@@ -2,9 +2,9 @@
  * dead or nearly so.
  *
  *   y = last tanh(large relu(first x + bias)) + side x + base        last is stored [in, out] */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include <math.h>
 

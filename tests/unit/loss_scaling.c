@@ -1,7 +1,7 @@
 /* Loss scaling in training, in every precision on every device: a scale is only a factor, a window
  * that overflows leaves no trace, a replayed one is as if the scale had been lower from the start,
  * and gradients too small for f16 are not lost. */
-#include "check.h"
+#include "support/check.h"
 
 #include "train/trainer.h"
 

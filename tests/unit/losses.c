@@ -1,7 +1,7 @@
 /* Several losses: a window's loss is the sum of factor x mean, each mean over its own weight,
  * however the window is split, planned, stored and fed. Compared with loops in double (losses.h),
  * on every device. */
-#include "losses.h"
+#include "support/losses.h"
 
 #include "train/trainer.h"
 
@@ -167,7 +167,7 @@ static int train_when_it_fits(run *r, const losses *l, const samples *d, int fir
   const scalars before = read_scalars(r, false);
   ac_update update;
   for (int skipped = 0; skipped < 16; skipped++, *scale /= 2) {
-    assert_ok(feed_samples(r, d, first, BATCH));
+    assert_ok(feed_losses(r, d, first, BATCH));
     assert_ok(ac_trainer_update(r->trainer, &update));
     assert_true(update.loss_scale == *scale && update.finite_loss && !update.stuck);
     assert_true(update.skipped == !update.finite_gradient);
@@ -210,7 +210,7 @@ static void one_that_is_not_finite_skips_the_window(const char *device) {
   const scalars before = read_scalars(&r, false);
   ac_update update;
   for (int k = 0; k < WIDTH; k++) d.x[k] = 3e19f;
-  assert_ok(feed_samples(&r, &d, 0, BATCH));
+  assert_ok(feed_losses(&r, &d, 0, BATCH));
   assert_ok(ac_trainer_update(r.trainer, &update));
   assert_true(update.skipped && update.stuck && !update.finite_loss && update.update == 0);
   assert_true(!isfinite(update.losses[PIXELS].loss) && isfinite(update.losses[KINDS].loss));
@@ -264,7 +264,7 @@ static void fit_knows_what_windows_weigh(const char *device) {
                                       .whole_windows = ways[i].whole_windows},
                        (ac_loss_scaling_desc){0});
     f.before = read_scalars(&f.r, false);
-    ac_dataset *dataset = dataset_of(&f.d);
+    ac_dataset *dataset = losses_dataset(&f.d);
     const ac_fit_desc desc = {.train = dataset,
                               .epochs = 2,
                               .no_shuffle = true,
@@ -297,9 +297,9 @@ static void sessions_and_trainers_evaluate(const char *device) {
     l.fused = i == 4;
     const samples d = make_samples(&l);
     run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
-    ac_dataset *dataset = dataset_of(&d);
+    ac_dataset *dataset = losses_dataset(&d);
     const scalars p = read_scalars(&r, false);
-    ac_graph *graph = graph_of(&l);
+    ac_graph *graph = losses_graph(&l);
     ac_plan *plan;
     ac_session *session;
     assert_ok(
@@ -341,7 +341,7 @@ static scalars train_interrupted(const char *device, const losses *l, bool inter
                                  ac_update updates[3]) {
   const samples d = make_samples(l);
   run r = start_losses(device, l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
-  ac_dataset *dataset = dataset_of(&d);
+  ac_dataset *dataset = losses_dataset(&d);
   for (int u = 0; u < 3; u++) {
     double weight[LOSSES];
     weigh(l, &d, u, BATCH, weight);
@@ -350,7 +350,7 @@ static scalars train_interrupted(const char *device, const losses *l, bool inter
     for (int done = 0; done < BATCH; done += 4) {
       ac_evaluation e;
       if (interrupted) assert_ok(ac_trainer_evaluate(r.trainer, dataset, 0, &e));
-      assert_ok(feed_samples(&r, &d, u + done, 4));
+      assert_ok(feed_losses(&r, &d, u + done, 4));
     }
     ac_evaluation e;
     if (interrupted) assert_ok(ac_trainer_evaluate(r.trainer, dataset, 5, &e));
@@ -383,8 +383,8 @@ static run start_one(const char *device, double factor, double clip) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const inputs in = inputs_of(g, &l);
-  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH),
-                                   matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
+  ac_tensor *h = ac_tanh(ac_linear(in.x, losses_matrix(g, "encoder", HIDDEN, WIDTH),
+                                   losses_matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
   ac_tensor *loss = kinds_loss(g, h, &in, &l);
   if (factor == 0) ac_graph_set_loss(g, loss);
   else ac_graph_add_loss(g, "main", loss, factor);
@@ -404,10 +404,10 @@ static scalars train_one(const char *device, double factor, double clip, ac_upda
   const losses l = {.ignore = true, .weighted = true};
   const samples d = make_samples(&l);
   run r = start_one(device, factor, clip);
-  ac_dataset *dataset = dataset_of(&d);
+  ac_dataset *dataset = losses_dataset(&d);
   for (int u = 0; u < 3; u++) {
     for (int done = 0; done < BATCH - u; done += 4)
-      assert_ok(feed_samples(&r, &d, u + done, done + 4 > BATCH - u ? BATCH - u - done : 4));
+      assert_ok(feed_losses(&r, &d, u + done, done + 4 > BATCH - u ? BATCH - u - done : 4));
     assert_ok(ac_trainer_update(r.trainer, &updates[u]));
   }
   assert_ok(ac_trainer_evaluate(r.trainer, dataset, 0, evaluation));

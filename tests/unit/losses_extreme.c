@@ -1,6 +1,6 @@
 /* Windows of several losses at the edges of floats: losses that weigh next to nothing or nothing at
  * all, and looking for what is not finite. What is skipped changes nothing, and is explained. */
-#include "losses.h"
+#include "support/losses.h"
 
 #include "train/trainer.h"
 
@@ -35,7 +35,7 @@ static ac_update skip_window(run *r, const losses *l, const samples *d) {
   weigh(l, d, 0, BATCH, weight);
   if (l->means == AC_LOSS_MEANS_GIVEN)
     assert_ok(ac_trainer_begin_window(r->trainer, BATCH, weight, loss_count(l)));
-  assert_ok(feed_samples(r, d, 0, BATCH));
+  assert_ok(feed_losses(r, d, 0, BATCH));
   assert_ok(ac_trainer_update(r->trainer, &update));
   const scalars after = read_scalars(r, false);
   assert_true(update.skipped && update.update == 0);
@@ -137,7 +137,7 @@ static void fit_names_the_loss_that_is_too_light(void **state) {
         "cpu", &l, (ac_plan_desc){.micro_batch = 3, .read_ahead = 1},
         (ac_loss_scaling_desc){.kind = (ac_loss_scaling)(AC_LOSS_SCALING_NONE + i), .scale = 1024});
     const scalars before = read_scalars(&r, false);
-    ac_dataset *dataset = dataset_of(&d);
+    ac_dataset *dataset = losses_dataset(&d);
     assert_refused(
         ac_fit(r.trainer, &(ac_fit_desc){.train = dataset, .epochs = 1, .no_shuffle = true}, NULL),
         AC_ERROR_NOT_FINITE,
@@ -187,7 +187,8 @@ static run start_weightless(const char *device, const losses *l, ac_loss_scaling
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const inputs in = inputs_of(g, l);
-  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH), NULL, AC_OUT_IN));
+  ac_tensor *h =
+      ac_tanh(ac_linear(in.x, losses_matrix(g, "encoder", HIDDEN, WIDTH), NULL, AC_OUT_IN));
   ac_graph_add_loss(g, "kinds", kinds_loss(g, h, &in, l), 2);
   ac_graph_add_loss(g, "flags", flags_loss(g, h), 0.7);
   const ac_plan_desc plan = {
@@ -216,7 +217,7 @@ static void feed_weightless(run *r, const losses *l, const samples *d) {
   weigh(l, d, 0, BATCH, weight);
   if (l->means == AC_LOSS_MEANS_GIVEN)
     assert_ok(ac_trainer_begin_window(r->trainer, BATCH, weight + KINDS, 2));
-  assert_ok(feed_samples(r, d, 0, BATCH));
+  assert_ok(feed_losses(r, d, 0, BATCH));
 }
 
 static void assert_weightless(const losses *l, const ac_update *u) {
@@ -268,7 +269,7 @@ static void fit_goes_on_after_a_window_of_no_weight(void **state) {
   const losses l = with_means(AC_LOSS_MEANS_COUNTED);
   const samples d = weighing_from(&l, BATCH);
   run r = start_weightless("cpu", &l, (ac_loss_scaling_desc){0});
-  ac_dataset *dataset = dataset_of(&d);
+  ac_dataset *dataset = losses_dataset(&d);
   const ac_fit_desc desc = {
       .train = dataset, .epochs = 1, .no_shuffle = true, .last_window = AC_LAST_UPDATE};
   ac_fit_result result;
@@ -287,7 +288,7 @@ static void a_validation_of_no_weight_counts_for_nothing(void **state) {
     const losses l = with_means(i ? AC_LOSS_MEANS_PER_SAMPLE : AC_LOSS_MEANS_COUNTED);
     const samples d = make_samples(&l), none = weighing_from(&l, COUNT);
     run r = start_weightless("cpu", &l, (ac_loss_scaling_desc){0});
-    ac_dataset *train = dataset_of(&d), *validation = dataset_of(&none);
+    ac_dataset *train = losses_dataset(&d), *validation = losses_dataset(&none);
     ac_evaluation e;
     ac_fit_result result;
     assert_ok(ac_trainer_evaluate(r.trainer, validation, 0, &e));
@@ -358,7 +359,7 @@ static scalars train_looked_through(const char *device, const losses *l, bool lo
     weigh(l, &d, u, BATCH, weight);
     assert_ok(ac_trainer_begin_window(r.trainer, BATCH, weight, loss_count(l)));
     for (int done = 0; done < BATCH; done += 4) {
-      assert_ok(feed_samples(&r, &d, u + done, 4));
+      assert_ok(feed_losses(&r, &d, u + done, 4));
       if (looked) locate(&r, &d, "");
     }
     assert_ok(ac_trainer_update(r.trainer, &updates[u]));

@@ -1,6 +1,6 @@
 /* Refusals around several losses: their messages, and that a refusal changes nothing. Windows with
  * weights that are not known, or are not what was given, and graphs without sense. */
-#include "losses.h"
+#include "support/losses.h"
 
 static const losses padded = {
     .ignore = true, .weighted = true, .flags = true, .factor = {0.5, 2, 0.7}};
@@ -16,7 +16,7 @@ static void assert_only_discarded(run *r, const losses *l, const samples *d,
                                   const scalars *before) {
   const scalars after = read_scalars(r, false);
   assert_memory_equal(before, &after, sizeof after);
-  assert_refused(feed_samples(r, d, 0, 1), AC_ERROR_STATE, "discard it first");
+  assert_refused(feed_losses(r, d, 0, 1), AC_ERROR_STATE, "discard it first");
   assert_refused(ac_trainer_update(r->trainer, NULL), AC_ERROR_STATE, "discard it first");
   ac_trainer_discard(r->trainer);
   assert_int_equal(train_window("after a discard", r, l, d, 0, BATCH, BATCH, 1e-5).update, 1);
@@ -36,8 +36,8 @@ static void counted_windows_come_in_one_call(const char *device) {
     char text[128];
     snprintf(text, sizeof text, "was counted for a window of %d samples; give windows in one call",
              count);
-    assert_ok(feed_samples(&r, &d, 0, count));
-    assert_refused(feed_samples(&r, &d, 5, 3), AC_ERROR_STATE, text);
+    assert_ok(feed_losses(&r, &d, 0, count));
+    assert_refused(feed_losses(&r, &d, 5, 3), AC_ERROR_STATE, text);
     /* The window is as it was before that. */
     ac_update update;
     assert_ok(ac_trainer_update(r.trainer, &update));
@@ -45,7 +45,7 @@ static void counted_windows_come_in_one_call(const char *device) {
     const outcome o = reference(&l, &d, &before, 0, count);
     assert_update("a window", &l, &o, &update, count, &before, &after, 1e-5);
   }
-  assert_ok(feed_samples(&r, &d, 0, 5));
+  assert_ok(feed_losses(&r, &d, 0, 5));
   ac_trainer_discard(r.trainer);
   train_window("after a discard", &r, &l, &d, 2, 4, 4, 1e-5);
   stop(&r);
@@ -60,7 +60,7 @@ static void weights_that_make_no_sense_are_refused(void **state) {
   const samples d = make_samples(&l);
   const double ok[LOSSES] = {8, 8, 8}, bad[] = {-1, (double)NAN, (double)INFINITY};
   run r = start_losses("cpu", &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
-  assert_refused(feed_samples(&r, &d, 0, BATCH), AC_ERROR_STATE,
+  assert_refused(feed_losses(&r, &d, 0, BATCH), AC_ERROR_STATE,
                  "for this window of 8 samples first (ac_trainer_begin_window)");
   assert_refused(ac_trainer_begin_window(r.trainer, 8, ok, 2), AC_ERROR_ARGUMENT,
                  "2 weights of 8 samples, but 3 losses");
@@ -76,14 +76,14 @@ static void weights_that_make_no_sense_are_refused(void **state) {
     assert_refused(ac_trainer_begin_window(r.trainer, 8, weights, 3), AC_ERROR_ARGUMENT, text);
   }
   /* None of these began one. */
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
+  assert_refused(feed_losses(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   train_window("the first window", &r, &l, &d, 0, BATCH, 5, 1e-5);
   /* What was given holds for one window. */
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
+  assert_refused(feed_losses(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   assert_ok(ac_trainer_begin_window(r.trainer, 8, ok, 3));
-  assert_ok(feed_samples(&r, &d, 0, 4));
+  assert_ok(feed_losses(&r, &d, 0, 4));
   ac_trainer_discard(r.trainer);
-  assert_refused(feed_samples(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
+  assert_refused(feed_losses(&r, &d, 0, 1), AC_ERROR_STATE, "for this window of 1 samples first");
   stop(&r);
 }
 
@@ -95,10 +95,10 @@ static void windows_have_the_samples_that_were_given(const char *device) {
   run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
   const scalars before = read_scalars(&r, false);
   assert_ok(ac_trainer_begin_window(r.trainer, 6, weight, 3));
-  assert_ok(feed_samples(&r, &d, 0, 4));
+  assert_ok(feed_losses(&r, &d, 0, 4));
   assert_refused(ac_trainer_begin_window(r.trainer, 6, weight, 3), AC_ERROR_STATE,
                  "a window is in progress");
-  assert_refused(feed_samples(&r, &d, 4, 3), AC_ERROR_STATE, "for this window of 7 samples first");
+  assert_refused(feed_losses(&r, &d, 4, 3), AC_ERROR_STATE, "for this window of 7 samples first");
   assert_refused(
       ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT,
       "the window has 4 samples, but the weights of its losses were given for 6; nothing was "
@@ -124,7 +124,7 @@ static void weights_that_do_not_come_true_change_nothing(const char *device) {
     run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
     const scalars before = read_scalars(&r, false);
     assert_ok(ac_trainer_begin_window(r.trainer, BATCH, weight, 3));
-    assert_ok(feed_samples(&r, &d, 0, BATCH));
+    assert_ok(feed_losses(&r, &d, 0, BATCH));
     assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_ARGUMENT, text);
     assert_only_discarded(&r, &l, &d, &before);
     stop(&r);
@@ -158,7 +158,7 @@ static void a_weight_that_was_not_fed_changes_nothing(void **state) {
   wrong.run = run_miscounting;
   right = r.device->backend;
   r.device->backend = &wrong;
-  assert_ok(feed_samples(&r, &d, 0, BATCH));
+  assert_ok(feed_losses(&r, &d, 0, BATCH));
   assert_refused(ac_trainer_update(r.trainer, NULL), AC_ERROR_INTERNAL,
                  "the device counted losses of kinds of weight 1.11758709e-08, but samples of "
                  "weight 7.4505806e-09 were fed; nothing was changed");
@@ -253,8 +253,8 @@ static void targets_are_checked_for_every_loss(void **state) {
     assert_ok(ac_graph_create(&g));
     ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, WIDTH));
     ac_tensor *kinds = ac_input(g, "kinds", AC_I32, SHAPE(AC_BATCH));
-    ac_tensor *a = ac_linear(x, matrix(g, "a", CLASSES, WIDTH), NULL, AC_OUT_IN);
-    ac_tensor *b = ac_linear(x, matrix(g, "b", CLASSES, WIDTH), NULL, AC_OUT_IN);
+    ac_tensor *a = ac_linear(x, losses_matrix(g, "a", CLASSES, WIDTH), NULL, AC_OUT_IN);
+    ac_tensor *b = ac_linear(x, losses_matrix(g, "b", CLASSES, WIDTH), NULL, AC_OUT_IN);
     ac_graph_add_loss(g, "a", ac_cross_entropy(a, kinds, NULL, cases[k].first), 1);
     ac_graph_add_loss(g, "b", ac_cross_entropy(b, kinds, NULL, cases[k].second), 1);
     ac_cross_entropy(b, kinds, NULL, NULL); /* no loss of the graph */
@@ -297,7 +297,7 @@ static void fit_has_to_know_windows(void **state) {
         (ac_plan_desc){.micro_batch = ways[i].micro_batch, .read_ahead = ways[i].read_ahead},
         (ac_loss_scaling_desc){0});
     const scalars before = read_scalars(&r, false);
-    ac_dataset *dataset = dataset_of(&d);
+    ac_dataset *dataset = losses_dataset(&d);
     assert_refused(ac_fit(r.trainer, &(ac_fit_desc){.train = dataset, .epochs = 1}, NULL),
                    AC_ERROR_ARGUMENT, ways[i].text);
     const scalars after = read_scalars(&r, false);

@@ -1,7 +1,7 @@
 /* How much memory a process may have, by control groups as Linux's documentation of cgroups
  * (cgroups(7), memory.max, memory.limit_in_bytes) and of mountinfo (proc(5)) describes them: in a
  * tree of files that replaces /proc and /sys. And by the limits of the process itself. */
-#include "files.h"
+#include "support/files.h"
 
 #include <sys/resource.h>
 

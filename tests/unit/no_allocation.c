@@ -3,7 +3,7 @@
  * libraries such as OpenBLAS and OpenMP) and count while a flag is set. */
 #define _GNU_SOURCE      /* RTLD_NEXT */
 #undef _FILE_OFFSET_BITS /* would turn mmap into mmap64, which nobody else calls */
-#include "models.h"
+#include "support/models.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* The gradient noise scale: a window's estimates against what its gradients say, the average on a
  * quadratic with a known covariance, and when nothing is measured. */
-#include "states.h"
+#include "support/states.h"
 
-#include "noisy_points.h"
+#include "support/noisy_points.h"
 
 enum { EFFECTIVE = 64, TOKEN_WINDOW = 8 };
 

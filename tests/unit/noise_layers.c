@@ -1,8 +1,8 @@
 /* The noise of each parameter's gradient: against exact values on a quadratic, as parts of the
  * whole, and as part of states. */
-#include "states.h"
+#include "support/states.h"
 
-#include "noisy_points.h"
+#include "support/noisy_points.h"
 
 /* ---- a quadratic ----------------------------------------------------------------------------- */
 
@@ -52,9 +52,10 @@ static void layers_are_known_apart(const char *device) {
   }
   assert_true(fabs(g - all.gradient_squares) < 1e-9 * all.gradient_squares);
   assert_true(fabs(s - all.variance) < 1e-9 * all.variance);
-  assert_fails(ac_trainer_noise_scale_of(r.trainer, 2, &part), AC_ERROR_ARGUMENT,
-               "parameter 2 of 2");
-  assert_fails(ac_trainer_noise_scale_of(r.trainer, -1, &part), AC_ERROR_ARGUMENT, "parameter -1");
+  assert_refused(ac_trainer_noise_scale_of(r.trainer, 2, &part), AC_ERROR_ARGUMENT,
+                 "parameter 2 of 2");
+  assert_refused(ac_trainer_noise_scale_of(r.trainer, -1, &part), AC_ERROR_ARGUMENT,
+                 "parameter -1");
   end_run(&r);
   ac_graph_free(graph);
   ac_dataset_free(data);
@@ -201,8 +202,8 @@ static void it_takes_the_noise_scale(void **state) {
   ac_plan *plan;
   ac_trainer *trainer;
   assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = BATCH}));
-  assert_fails(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.noise_layers = true}),
-               AC_ERROR_ARGUMENT, "also give noise_every");
+  assert_refused(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.noise_layers = true}),
+                 AC_ERROR_ARGUMENT, "also give noise_every");
   ac_plan_free(plan);
   ac_device_close(device);
   ac_graph_free(graph);

@@ -1,6 +1,6 @@
 /* Norms over one sample, and standardised weights, give the same results however a batch is split
  * and whether or not they run again. On the CPU and on every OpenCL device. */
-#include "models.h"
+#include "support/models.h"
 
 #include <math.h>
 #include <stdlib.h>

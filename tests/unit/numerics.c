@@ -1,5 +1,5 @@
 /* Counting of numbers that 16 bits lose: each is counted once, where it is computed. */
-#include "halves.h"
+#include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/opencl/opencl.h"

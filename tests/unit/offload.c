@@ -1,8 +1,8 @@
 /* Optimizer state in host memory changes the place of bytes, and no byte. On the dry device, and on
  * every OpenCL device: here each counts as one with its own memory. */
-#include "files.h"
-#include "offers.h"
-#include "runs.h"
+#include "support/files.h"
+#include "support/models.h"
+#include "support/runs.h"
 
 #include "core/align.h"
 #include "core/error.h"

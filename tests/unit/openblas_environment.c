@@ -1,7 +1,7 @@
 /* The first CPU device sets environment variables for OpenBLAS, for the moment in which it is
  * loaded. setenv, unsetenv and putenv may move and free the list that another thread is reading,
  * such as an OpenCL driver in its first use, so none is called; and afterwards all is as it was. */
-#include "check.h"
+#include "support/check.h"
 
 #include <accrue/device.h>
 #include <stdlib.h>

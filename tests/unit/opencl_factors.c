@@ -1,6 +1,6 @@
 /* What ops of the OpenCL backend store their own factors in: Muon its matrices and the head the
  * gradients of its logits in bf16, where the matrix unit takes the products, to the bit. */
-#include "check.h"
+#include "support/check.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"

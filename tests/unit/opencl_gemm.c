@@ -1,7 +1,7 @@
 /* The matrix product of the OpenCL backend: whatever the tile, its elements are the same chains of
  * fma, bit for bit, also by emulated matrix units; and the choice of tiles is made once and kept.
  */
-#include "files.h"
+#include "support/files.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"

@@ -1,6 +1,6 @@
 /* Steps of several parameters by one launch have the bits of one launch each: of drawn sizes, types
  * and factors, of several kinds in any order, and nothing else changes. */
-#include "opencl_device.h"
+#include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"

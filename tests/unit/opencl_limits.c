@@ -1,7 +1,7 @@
 /* What drivers bound or are not ready for: first use by several threads at once, work-items beyond
  * 32 bits, buffers larger than the largest, one queue of several that fails. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "opencl_device.h"
+#include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"

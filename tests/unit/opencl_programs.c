@@ -1,8 +1,8 @@
 /* The cache of compiled programs: if a file does not hold the program of its name, the program is
  * compiled from source and the file is written again. */
-#include "files.h"
+#include "support/files.h"
 
-#include "opencl_device.h"
+#include "support/devices.h"
 
 #include "backend/device.h"
 #include "core/hash.h"

@@ -5,7 +5,7 @@
  * Contexts are counted and the release of views is watched in the same way. Builds, launches and
  * clFinish can be made to fail. A number as argument is the number of reopenings. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "opencl_device.h"
+#include "support/devices.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
  * units are taken after they have given right products, not before. That the kernel's tiles are
  * right is for opencl_gemm.c. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "check.h"
+#include "support/check.h"
 
 /* ---- where the elements are ------------------------------------------------------------------ */
 

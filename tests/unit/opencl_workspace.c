@@ -1,6 +1,6 @@
 /* What convolutions and attention spread out for a GPU's matrix unit: workspace for a smaller batch
  * is never more, and it stays within bounds that follow from the op's own operands. */
-#include "check.h"
+#include "support/check.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"

@@ -3,12 +3,12 @@
  * all that was allocated is free again. The linker puts this program's own malloc, calloc, realloc,
  * strdup, free before those of the C library wherever the library calls them; a CPU device's memory
  * comes from an allocator that fails in its turn. */
-#include "files.h"
+#include "support/files.h"
 
 #include "backend/device.h"
 
-#include "headers.h"
-#include "models.h"
+#include "support/headers.h"
+#include "support/models.h"
 
 /* ---- allocations that fail ------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
 /* Settings that are finite as doubles but not as floats, and models that have overflowed. The
  * settings are refused before anything changes; the models never replace a file on the disk, in any
  * way. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include <math.h>
 

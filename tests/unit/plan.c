@@ -1,10 +1,9 @@
 /* Plans: lifetimes, addresses, budgets. Nothing is computed, and all but one run on the dry device.
  */
 #include "core/error.h"
-#include "models.h"
+#include "support/models.h"
 
 #include "plan/plan.h"
-#include "offers.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Mixed precision as a plan lays it down: what is stored in 16 bits and what is not, working copies
  * of parameters, casts where dtypes meet. */
-#include "halves.h"
+#include "support/devices.h"
 
 #include "ops/linear.h"
 #include "plan/cost.h"
-#include "offers.h"
+#include "support/models.h"
 
 #include <math.h>
 

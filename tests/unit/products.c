@@ -1,7 +1,7 @@
 /* Numeric classes of products of bf16 (backend/cpu/product/dot.h): the hardware's instructions give
  * the bits of their emulation, and whole products give those of the sums that the class defines,
  * whatever their shape, storage, scratch and instruction set. */
-#include "check.h"
+#include "support/check.h"
 
 #define AC_CPU_ISA base
 #include "backend/cpu/product/gemm_pairs.h"

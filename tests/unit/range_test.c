@@ -1,6 +1,6 @@
 /* Range tests: rates, losses and what is suggested, on a model with known losses; why they end; and
  * that the trainer is afterwards what it was, to the bit, whatever has happened. */
-#include "states.h"
+#include "support/states.h"
 
 #include <math.h>
 

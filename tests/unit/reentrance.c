@@ -3,9 +3,9 @@
  * that takes a trainer is called from each of them. Either it refuses with AC_ERROR_STATE, or the
  * training's bits are those of a run in which nobody calls anything; and nothing ever waits for
  * itself. */
-#include "states.h"
+#include "support/states.h"
 
-#include "headers.h"
+#include "support/headers.h"
 
 static const shape_of_model both = {.norm = true, .two = true};
 

@@ -1,7 +1,7 @@
 /* All that can be trained can be saved, and all that is saved can be loaded: names that no file can
  * hold are refused before training, and every setting of a caller goes into a state and comes back.
  */
-#include "victims.h"
+#include "support/victims.h"
 
 #include "core/utf8.h"
 

@@ -1,6 +1,6 @@
 /* The loss scale's states: those of PyTorch's GradScaler on committed traces, the floor, and what
  * becomes of settings that make no sense. */
-#include "check.h"
+#include "support/check.h"
 
 #include "ops/vector.h"
 #include "train/scaler.h"

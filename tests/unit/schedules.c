@@ -1,8 +1,8 @@
 /* Learning-rate schedules: PyTorch's rates and momenta on committed vectors, what PyTorch lacks by
  * its formula, what comes of rates and momenta in a trainer, and what is refused. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include "ops/vector.h"
 #include "train/trainer.h"

@@ -1,13 +1,13 @@
 /* Weights and gradients in bf16: which are stored so and in how many bytes, that what is rounded by
  * chance is right on average, and runs: the same bits again, also after a state, and losses near
  * those of a run in f32. tests/ops compares single roundings with references. */
-#include "table_model.h"
+#include "support/table_model.h"
 
 #include <math.h>
 
 static const ac_plan_desc weights = {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16};
 
-static ac_dtype dtype_of(const trained *t, ac_role role, const char *name) {
+static ac_dtype dtype_of(const run *t, ac_role role, const char *name) {
   const ac_cell *cell = ac_plan_cell(t->plan, role, ac_trainer_find_parameter(t->trainer, name), 0);
   return cell ? cell->dtype : AC_U8;
 }
@@ -16,7 +16,7 @@ static ac_dtype dtype_of(const trained *t, ac_role role, const char *name) {
 
 static void large_weights_have_no_original(void **state) {
   (void)state;
-  trained t = begin("cpu", weights);
+  run t = begin("cpu", weights);
   assert_int_equal(dtype_of(&t, AC_ROLE_PARAMETER, "table"), AC_BF16);
   assert_int_equal(dtype_of(&t, AC_ROLE_PARAMETER, "matrix"), AC_BF16);
   assert_int_equal(dtype_of(&t, AC_ROLE_PARAMETER, "bias"), AC_F32);
@@ -25,21 +25,21 @@ static void large_weights_have_no_original(void **state) {
   assert_int_equal(info->working_bytes, 0);
   assert_int_equal(info->weights, AC_WEIGHTS_BF16);
   assert_in_range(info->bytes.parameters, 2 * 2 * COUNT + 4 * ROWS, 2 * 2 * COUNT + 4 * ROWS + 192);
-  end(&t);
+  stop(&t);
 }
 
 static void large_gradients_are_halved(void **state) {
   (void)state;
   for (int precision = AC_PRECISION_F32; precision <= AC_PRECISION_BF16; precision++) {
-    trained t = begin("cpu", (ac_plan_desc){.precision = (ac_precision)precision,
-                                            .micro_batch = 2,
-                                            .gradient_storage = AC_GRADIENT_BF16});
+    run t = begin("cpu", (ac_plan_desc){.precision = (ac_precision)precision,
+                                        .micro_batch = 2,
+                                        .gradient_storage = AC_GRADIENT_BF16});
     assert_int_equal(dtype_of(&t, AC_ROLE_GRADIENT, "table"), AC_BF16);
     assert_int_equal(dtype_of(&t, AC_ROLE_GRADIENT, "matrix"), AC_BF16);
     assert_int_equal(dtype_of(&t, AC_ROLE_GRADIENT, "bias"), AC_F32);
     const uint64_t least = 2 * 2 * COUNT + 4 * ROWS;
     assert_in_range(ac_plan_get_info(t.plan)->bytes.gradients, least, least + 192);
-    end(&t);
+    stop(&t);
   }
 }
 
@@ -73,14 +73,14 @@ static void small_steps_are_not_lost_by(const char *device, ac_optimizer_kind op
   enum { STEPS = 60 };
   ac_plan_desc desc = weights;
   desc.optimizer = optimizer;
-  trained t = begin_with(
+  run t = begin_with(
       device, desc,
       (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-6}, .optimizer = {.weight_decay = 1e3}});
   const int index = ac_trainer_find_parameter(t.trainer, "matrix");
   static float values[COUNT];
   for (int i = 0; i < COUNT; i++) values[i] = i % 2 ? 1.0f : -1.5f;
   assert_ok(ac_trainer_set_parameter(t.trainer, index, 0, COUNT, values));
-  train(&t, 0, STEPS);
+  train_steps(&t, 0, STEPS);
   assert_ok(ac_trainer_get_parameter(t.trainer, index, 0, COUNT, values));
   double mean[2] = {0};
   int changed = 0;
@@ -94,7 +94,7 @@ static void small_steps_are_not_lost_by(const char *device, ac_optimizer_kind op
   if (fabs(mean[1] - kept) > 0.004 || fabs(mean[0] + 1.5 * kept) > 0.006)
     fail_msg("%s, optimizer %d: means %g and %g, not %g and %g", device, (int)optimizer, mean[1],
              mean[0], kept, -1.5 * kept);
-  end(&t);
+  stop(&t);
 }
 
 static void small_steps_are_not_lost(void **state) {
@@ -147,28 +147,17 @@ static void runs_repeat_and_go_on(void **state) {
       floats.weights = AC_WEIGHTS_F32;
       floats.gradient_storage = AC_GRADIENT_F32;
       const test_path path = in_folder("state");
-      trained whole = begin(devices[d], stored[k]), half = begin(devices[d], stored[k]),
-              other = begin(devices[d], floats);
-      const double loss = train(&whole, 0, 40);
-      train(&half, 0, 20);
-      assert_ok(ac_trainer_save_state(half.trainer, path.text, NULL, 0));
-      end(&half);
-      half = begin(devices[d], stored[k]);
-      assert_ok(ac_trainer_load_state(half.trainer, path.text));
-      assert_true(train(&half, 20, 40) == loss);
-      float *a = all_parameters(&whole), *b = all_parameters(&half);
-      assert_memory_equal(a, b, (2 * COUNT + ROWS) * sizeof *a);
-      free(a);
-      free(b);
+      run whole, half, other = begin(devices[d], floats);
+      const double loss = train_with_a_state(devices[d], stored[k], path.text, &whole, &half);
       if (stored[k].weights == AC_WEIGHTS_BF16)
-        assert_fails(ac_trainer_load_state(other.trainer, path.text), AC_ERROR_FORMAT,
-                     "is kept in bf16, and the plan keeps it in f32");
-      const double exact = train(&other, 0, 40);
+        assert_refused(ac_trainer_load_state(other.trainer, path.text), AC_ERROR_FORMAT,
+                       "is kept in bf16, and the plan keeps it in f32");
+      const double exact = train_steps(&other, 0, 40);
       if (!(fabs(loss - exact) < 0.02 * exact) || loss == exact)
         fail_msg("%s, case %d: loss %.9g in bf16, %.9g in f32", devices[d], (int)k, loss, exact);
-      end(&whole);
-      end(&half);
-      end(&other);
+      stop(&whole);
+      stop(&half);
+      stop(&other);
     }
 }
 
@@ -177,21 +166,21 @@ static void windows_go_on(void **state) {
   (void)state;
   const ac_plan_desc desc = {.gradient_storage = AC_GRADIENT_BF16, .micro_batch = 2};
   const test_path path = in_folder("window");
-  trained whole = begin("cpu", desc), half = begin("cpu", desc);
+  run whole = begin("cpu", desc), half = begin("cpu", desc);
   ac_update a, b;
   accumulate(&whole, 0);
   accumulate(&whole, 1);
   assert_ok(ac_trainer_update(whole.trainer, &a));
   accumulate(&half, 0);
   assert_ok(ac_trainer_save_state(half.trainer, path.text, NULL, 0));
-  end(&half);
+  stop(&half);
   half = begin("cpu", desc);
   assert_ok(ac_trainer_load_state(half.trainer, path.text));
   accumulate(&half, 1);
   assert_ok(ac_trainer_update(half.trainer, &b));
   assert_true(a.loss == b.loss && a.grad_norm == b.grad_norm);
-  end(&whole);
-  end(&half);
+  stop(&whole);
+  stop(&half);
 }
 
 /* A whole window, and the update in another trainer: the numbers that round are those of the
@@ -201,19 +190,16 @@ static void an_update_after_a_state_rounds_alike(void **state) {
   ac_plan_desc desc = weights;
   desc.micro_batch = 2;
   const test_path path = in_folder("whole");
-  trained whole = begin("cpu", desc), late = begin("cpu", desc);
-  train(&whole, 0, 3);
+  run whole = begin("cpu", desc), late = begin("cpu", desc);
+  train_steps(&whole, 0, 3);
   accumulate(&whole, 3);
   assert_ok(ac_trainer_save_state(whole.trainer, path.text, NULL, 0));
   assert_ok(ac_trainer_update(whole.trainer, NULL));
   assert_ok(ac_trainer_load_state(late.trainer, path.text));
   assert_ok(ac_trainer_update(late.trainer, NULL));
-  float *a = all_parameters(&whole), *b = all_parameters(&late);
-  assert_memory_equal(a, b, (2 * COUNT + ROWS) * sizeof *a);
-  free(a);
-  free(b);
-  end(&whole);
-  end(&late);
+  assert_same_parameters(&whole, &late);
+  stop(&whole);
+  stop(&late);
 }
 
 /* Gradients that ops give in 16 bits are rounded by chance too when they are added up. */
@@ -247,20 +233,21 @@ static void every_sum_is_rounded_by_chance(void **state) {
 
 static void seeds_round_differently(void **state) {
   (void)state;
-  trained one = begin_with("cpu", weights, (ac_trainer_desc){.seed = 3}),
-          two = begin_with("cpu", weights, (ac_trainer_desc){.seed = 4});
-  float *first = all_parameters(&one);
+  run one = begin_with("cpu", weights, (ac_trainer_desc){.seed = 3}),
+      two = begin_with("cpu", weights, (ac_trainer_desc){.seed = 4});
+  size_t count;
+  float *first = all_parameters(&one, &count);
   int at = 0;
   for (int i = 0; i < 3; i++) {
-    const int64_t count = i == 1 ? ROWS : COUNT;
-    assert_ok(ac_trainer_set_parameter(two.trainer, i, 0, count, first + at));
-    at += (int)count;
+    const int size = i == 1 ? ROWS : COUNT;
+    assert_ok(ac_trainer_set_parameter(two.trainer, i, 0, size, first + at));
+    at += size;
   }
   free(first);
-  assert_true(train(&one, 0, 1) == train(&two, 0, 1));
-  assert_true(train(&one, 1, 10) != train(&two, 1, 10));
-  end(&one);
-  end(&two);
+  assert_true(train_steps(&one, 0, 1) == train_steps(&two, 0, 1));
+  assert_true(train_steps(&one, 1, 10) != train_steps(&two, 1, 10));
+  stop(&one);
+  stop(&two);
 }
 
 int main(void) {

@@ -5,9 +5,9 @@
  *   y = b + V tanh(W x + a)     x: [B, WIDTH], targets: [B, 1], a line in x and noise
  *
  * Samples come in order, so that a window is known by its number. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include "train/trainer.h"
 

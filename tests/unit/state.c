@@ -1,7 +1,7 @@
 /* State files: a run may stop anywhere, be saved, and continue in another trainer. It has the bits
  * of a run that never stopped: weights, moments, every step, every evaluation, all counters. Cases
  * are drawn; on the CPU and on every OpenCL device. */
-#include "states.h"
+#include "support/states.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* What a state says without a trainer: each member against the run that saved it, and files that
  * say nothing or too much. */
-#include "files.h"
+#include "support/files.h"
 
 #include <accrue/accrue.h>
 

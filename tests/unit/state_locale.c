@@ -1,6 +1,6 @@
 /* States in a program that writes numbers with a decimal comma: they have the same bytes, and can
  * be read. The locale is the system's, or one that localedef makes. */
-#include "victims.h"
+#include "support/victims.h"
 
 #include <locale.h>
 

@@ -1,15 +1,15 @@
 /* State files that cannot be loaded or resumed: each is refused with a message, and the trainer,
  * with a window in progress, does not change. */
-#include "victims.h"
+#include "support/victims.h"
 
 #include <math.h>
 
-#include "checksums.h"
+#include "support/checksums.h"
 #include "core/error.h"
 #include "io/safetensors.h"
 
 static void refuses(const victim *v, const char *path, ac_status status, const char *mention) {
-  assert_fails(ac_trainer_load_state(v->r.trainer, path), status, mention);
+  assert_refused(ac_trainer_load_state(v->r.trainer, path), status, mention);
   assert_non_null(strstr(ac_last_error(), path));
   assert_untouched(v, mention);
 }
@@ -545,11 +545,11 @@ static void a_failed_save_leaves_the_file(void **state) {
   size_t bytes[2];
   unsigned char *before = read_file(good.text, &bytes[0]);
   const ac_metadata twice[] = {{"a", "1"}, {"a", "2"}};
-  assert_fails(ac_trainer_save_state(v.r.trainer, good.text, twice, 2), AC_ERROR_ARGUMENT,
-               "metadata \"a\" comes twice");
-  assert_fails(ac_trainer_save_state(v.r.trainer, good.text, NULL, -1), AC_ERROR_ARGUMENT,
-               "negative number of metadata");
-  assert_fails(ac_trainer_save_state(v.r.trainer, none.text, NULL, 0), AC_ERROR_IO, "none/state");
+  assert_refused(ac_trainer_save_state(v.r.trainer, good.text, twice, 2), AC_ERROR_ARGUMENT,
+                 "metadata \"a\" comes twice");
+  assert_refused(ac_trainer_save_state(v.r.trainer, good.text, NULL, -1), AC_ERROR_ARGUMENT,
+                 "negative number of metadata");
+  assert_refused(ac_trainer_save_state(v.r.trainer, none.text, NULL, 0), AC_ERROR_IO, "none/state");
   assert_untouched(&v, "a failed save");
   unsigned char *after = read_file(good.text, &bytes[1]);
   assert_int_equal(bytes[0], bytes[1]);
@@ -623,8 +623,8 @@ static void a_device_that_fails_saves_nothing(void **state) {
   failing.backend = v.r.device->backend;
   v.r.device->backend = &copy;
   failing.left = 3;
-  assert_fails(ac_trainer_save_state(v.r.trainer, path.text, NULL, 0), AC_ERROR_DEVICE,
-               "the device is gone");
+  assert_refused(ac_trainer_save_state(v.r.trainer, path.text, NULL, 0), AC_ERROR_DEVICE,
+                 "the device is gone");
   v.r.device->backend = failing.backend;
   assert_int_equal(access(path.text, F_OK), -1);
   assert_untouched(&v, "a device that fails");
@@ -698,7 +698,7 @@ static void refuses_to_go_on(const victim *v, const going_on *g) {
   ac_fit_desc desc = g->desc;
   desc.train = dataset;
   desc.resume = true;
-  assert_fails(ac_fit(v->r.trainer, &desc, NULL), g->status, g->sentence);
+  assert_refused(ac_fit(v->r.trainer, &desc, NULL), g->status, g->sentence);
   ac_dataset_free(dataset);
   assert_untouched(v, g->sentence);
 }
@@ -860,8 +860,8 @@ static void windows_are_not_taken_up_unasked(void **state) {
   free_victim(&v);
   v = stop_fit((ac_fit_desc){.epochs = 3}, 1);
   ac_dataset *dataset = dataset_of(COUNT);
-  assert_fails(ac_fit(v.r.trainer, &(ac_fit_desc){.train = dataset, .epochs = 3}, NULL),
-               AC_ERROR_STATE, "a window is in progress");
+  assert_refused(ac_fit(v.r.trainer, &(ac_fit_desc){.train = dataset, .epochs = 3}, NULL),
+                 AC_ERROR_STATE, "a window is in progress");
   ac_dataset_free(dataset);
   assert_untouched(&v, "a window in progress");
   end_run(&v.r);

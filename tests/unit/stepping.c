@@ -1,5 +1,5 @@
 /* Which op steps which parameter, by what the graph does with it, and what is kept for it. */
-#include "check.h"
+#include "support/check.h"
 
 #include "ops/update.h"
 #include "plan/plan.h"

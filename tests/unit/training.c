@@ -1,7 +1,7 @@
 /* Windows and updates on the CPU, and on every OpenCL device there is: the way a batch is split
  * does not matter, a failed update changes nothing, the same seed gives the same bits. */
-#include "files.h"
-#include "runs.h"
+#include "support/files.h"
+#include "support/runs.h"
 
 #include "core/error.h"
 

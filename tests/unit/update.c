@@ -2,7 +2,7 @@
  * ops/optimizer.h in double: which parameters decay and how much, the factor, the first step and
  * those after it; gradients with squares that floats do not hold; the factor of the loss gradient.
  */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "train/trainer.h"
 

@@ -1,6 +1,6 @@
 /* Environment variables for devices: a value that is not allowed is refused, and the message lists
  * the allowed ones. */
-#include "check.h"
+#include "support/check.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The log of a device that compiles kernels: each message that begins a wait has its end, also
  * after a failure. The device is a CPU that is said to compile, in `prepare` and in first runs. */
 #include "backend/device.h"
-#include "check.h"
+#include "support/check.h"
 #include "plan/cost.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Plans for whole windows keep gradients in the arena, in the place of activations that are not
  * needed any more. That changes the memory of a window, not its results. On the CPU and on every
  * OpenCL device. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "plan/plan.h"
 

@@ -1,7 +1,7 @@
 /* Plans with and without working copies of weights in 16 bits: the memory of each, and which of
  * them is chosen under a budget. */
-#include "halves.h"
-#include "offers.h"
+#include "support/devices.h"
+#include "support/models.h"
 
 #include <math.h>
 #include <stdio.h>

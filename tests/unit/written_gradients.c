@@ -1,6 +1,6 @@
 /* Gradients that a caller writes, within a window and while its update is decided, in every storage
  * and way of clipping: what is measured of them then, and refusals. */
-#include "runs.h"
+#include "support/runs.h"
 
 #include "train/trainer.h"
 

@@ -1,34 +1,23 @@
-/* A quadratic with a known covariance of gradients: what tests of the noise scale share. */
-#ifndef AC_TESTS_NOISY_POINTS_H
-#define AC_TESTS_NOISY_POINTS_H
-
-#include "check.h"
-
-#include "core/random.h"
-
-#include <math.h>
-
-enum { POINT_SIZE = 48 };
+#include "noisy_points.h"
 
 /* Sample i's loss is the mean of (w - x_i)^2, so its gradient is w - x_i but for a factor, which
  * the noise scale does not see. Elements of x are normal, of deviations that grow from one to the
  * next, around 0; w stays at 0.5. */
-static inline double noisy_point_deviation(int d) {
+static double noisy_point_deviation(int d) {
   return 0.5 + (double)d / POINT_SIZE;
 }
 
-/* Of elements [begin, end): of all, but for the factor, and their noise scale. */
-static inline double noisy_points_variance(int begin, int end) {
+double noisy_points_variance(int begin, int end) {
   double variance = 0;
   for (int d = begin; d < end; d++) variance += noisy_point_deviation(d) * noisy_point_deviation(d);
   return variance;
 }
-static inline double noisy_points_scale(void) {
+
+double noisy_points_scale(void) {
   return noisy_points_variance(0, POINT_SIZE) / (0.25 * POINT_SIZE);
 }
 
-static inline ac_status read_noisy_point(void *user, const ac_sample_key *key,
-                                         void *const *fields) {
+static ac_status read_noisy_point(void *user, const ac_sample_key *key, void *const *fields) {
   float *one = fields[0], *x = fields[1];
   (void)user;
   *one = 1;
@@ -41,7 +30,7 @@ static inline ac_status read_noisy_point(void *user, const ac_sample_key *key,
   return AC_OK;
 }
 
-static inline ac_dataset *noisy_points(void) {
+ac_dataset *noisy_points(void) {
   ac_dataset *dataset;
   const ac_callback_dataset_desc desc = {.count = 100000,
                                          .field_count = 2,
@@ -52,7 +41,7 @@ static inline ac_dataset *noisy_points(void) {
   return dataset;
 }
 
-static inline ac_graph *noisy_points_graph(void) {
+ac_graph *noisy_points_graph(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = 0.5f}};
@@ -64,8 +53,5 @@ static inline ac_graph *noisy_points_graph(void) {
   return g;
 }
 
-/* Weights do not change. */
-static const ac_trainer_desc noisy_points_still = {
+const ac_trainer_desc noisy_points_still = {
     .noise_every = 1, .schedule = {.lr = -1}, .optimizer = {.weight_decay = -1}};
-
-#endif

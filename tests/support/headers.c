@@ -1,24 +1,8 @@
-/* The functions that the public headers declare, so that tests can ask for all of them. */
-#ifndef AC_TESTS_HEADERS_H
-#define AC_TESTS_HEADERS_H
+#include "headers.h"
 
-#include "check.h"
+int declared_count;
 
-#include <ctype.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-enum { MOST_DECLARED = 256, MOST_PARAMETERS = 10 };
-
-/* Texts have single spaces and no comments. */
-typedef struct declared {
-  char result[48], name[64];
-  int count;
-  char parameter[MOST_PARAMETERS][96]; /* "const ac_plan_desc *desc" */
-} declared;
-
-static int declared_count;
-static declared declarations[MOST_DECLARED];
+declared declarations[MOST_DECLARED];
 
 /* Copies without comments and with single spaces. */
 static char *read_header(const char *name) {
@@ -59,8 +43,7 @@ static void take_declaration(const char *text, size_t length) {
   if (d->count == 1 && !strcmp(d->parameter[0], "void")) d->count = 0;
 }
 
-/* From every header that accrue.h includes. */
-static void read_declarations(void) {
+void read_declarations(void) {
   char *all = read_header("accrue.h");
   declared_count = 0;
   for (const char *at = all; (at = strstr(at, "#include <accrue/")); at++) {
@@ -78,5 +61,3 @@ static void read_declarations(void) {
   free(all);
   assert_true(declared_count > 100);
 }
-
-#endif

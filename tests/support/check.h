@@ -20,11 +20,12 @@
       fail_msg("%s: %s: %s", #expression, ac_status_name(assert_ok_status), ac_last_error()); \
   } while (0)
 
-/* The call fails with this status, and the sentence contains `text`. */
+/* The call fails with this status, and one line that contains `text`. */
 #define assert_refused(expression, status, text) \
   do {                                           \
     assert_int_equal(expression, status);        \
     assert_contains(ac_last_error(), text);      \
+    assert_null(strchr(ac_last_error(), '\n'));  \
   } while (0)
 
 #define assert_contains(sentence, text)                                                      \

@@ -1,21 +1,8 @@
-/* The model of tests/vectors/practice, trained as its cases say: a convolution and two linear
- * layers; the last is stored [in, out]. */
-#ifndef AC_TESTS_PRACTICE_H
-#define AC_TESTS_PRACTICE_H
+#include "practice.h"
 
-#include "files.h"
+const int64_t practice_counts[PRACTICE_PARAMETERS] = {54, 3, 135, 5, 20, 4};
 
-#include "runs.h"
-
-#include "ops/vector.h"
-
-#include <math.h>
-
-enum { PRACTICE_SAMPLES = 4, PRACTICE_PARAMETERS = 6, PRACTICE_COUNT = 54 + 3 + 135 + 5 + 20 + 4 };
-
-static const int64_t practice_counts[PRACTICE_PARAMETERS] = {54, 3, 135, 5, 20, 4};
-
-static inline ac_graph *practice_graph(void) {
+ac_graph *practice_graph(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2, 3, 3)),
@@ -33,13 +20,12 @@ static inline ac_graph *practice_graph(void) {
   return g;
 }
 
-static inline double practice_number(const op_vector *v, const char *name) {
+double practice_number(const op_vector *v, const char *name) {
   return op_vector_attribute(v, name, 0);
 }
 
-/* With the case's optimizer; `plan` and `desc` say the rest. */
-static inline run practice_begin(const char *device, const op_vector *v, ac_plan_desc plan,
-                                 ac_trainer_desc desc) {
+run practice_begin(const char *device, const op_vector *v, ac_plan_desc plan,
+                   ac_trainer_desc desc) {
   const double *p0 = op_vector_find(v, "p0")->data;
   run r;
   ac_graph *graph = practice_graph();
@@ -59,8 +45,7 @@ static inline run practice_begin(const char *device, const op_vector *v, ac_plan
   return r;
 }
 
-/* The window of an update, from 0. */
-static inline void practice_feed(run *r, const op_vector *v, int update) {
+void practice_feed(run *r, const op_vector *v, int update) {
   float x[PRACTICE_SAMPLES * 18], y[PRACTICE_SAMPLES * 4];
   const double *xs = op_vector_find(v, "x")->data + update * PRACTICE_SAMPLES * 18,
                *ys = op_vector_find(v, "y")->data + update * PRACTICE_SAMPLES * 4;
@@ -70,9 +55,8 @@ static inline void practice_feed(run *r, const op_vector *v, int update) {
   assert_ok(ac_trainer_accumulate(r->trainer, PRACTICE_SAMPLES, feeds, 2));
 }
 
-/* All that `read` reads is what the case has after this update, to 1e-6. */
-static inline void practice_check(run *r, const op_vector *v, const char *name, int update,
-                                  ac_status (*read)(ac_trainer *, int, int64_t, int64_t, float *)) {
+void practice_check(run *r, const op_vector *v, const char *name, int update,
+                    ac_status (*read)(ac_trainer *, int, int64_t, int64_t, float *)) {
   const double *want = op_vector_find(v, name)->data + update * PRACTICE_COUNT;
   for (int i = 0; i < PRACTICE_PARAMETERS; want += practice_counts[i++]) {
     float values[PRACTICE_COUNT];
@@ -84,9 +68,7 @@ static inline void practice_check(run *r, const op_vector *v, const char *name, 
   }
 }
 
-/* Runs `check` on each case with a name that begins with `prefix`. */
-static inline void practice_cases(const char *prefix, int expected,
-                                  void (*check)(const op_vector *v)) {
+void practice_cases(const char *prefix, int expected, void (*check)(const op_vector *v)) {
   int count, found = 0;
   op_vector *vectors = op_vectors_read("practice", &count);
   assert_non_null(vectors);
@@ -95,5 +77,3 @@ static inline void practice_cases(const char *prefix, int expected,
   assert_int_equal(found, expected);
   op_vectors_free(vectors, count);
 }
-
-#endif

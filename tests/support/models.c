@@ -1,21 +1,7 @@
-/* Small models for tests: a transformer with everything a GPT has, and data for it. */
-#ifndef AC_TESTS_MODELS_H
-#define AC_TESTS_MODELS_H
+#include "models.h"
 
-#include "check.h"
-
-#include <stdio.h>
-
-typedef struct test_gpt {
-  int64_t layers, width, context, vocab;
-  int heads;
-  float dropout;
-  bool weighted; /* a third input "weights" [B, T] */
-  bool fused;    /* the loss is one op with the head */
-} test_gpt;
-
-static inline ac_tensor *test_matrix(ac_graph *g, const char *scope, const char *name, int64_t rows,
-                                     int64_t columns) {
+ac_tensor *test_matrix(ac_graph *g, const char *scope, const char *name, int64_t rows,
+                       int64_t columns) {
   char full[96];
   snprintf(full, sizeof full, "%s.%s", scope, name);
   ac_parameter_desc desc = {.init = {AC_INIT_NORMAL, .deviation = 0.2f}};
@@ -23,8 +9,8 @@ static inline ac_tensor *test_matrix(ac_graph *g, const char *scope, const char 
   return ac_parameter(g, full, 2, (const int64_t[]){rows, columns}, &desc);
 }
 
-static inline ac_tensor *test_norm(ac_graph *g, ac_tensor *x, const char *scope, const char *name,
-                                   int64_t width) {
+ac_tensor *test_norm(ac_graph *g, ac_tensor *x, const char *scope, const char *name,
+                     int64_t width) {
   char weight[96], bias[96];
   snprintf(weight, sizeof weight, "%s.%s.weight", scope, name);
   snprintf(bias, sizeof bias, "%s.%s.bias", scope, name);
@@ -33,7 +19,7 @@ static inline ac_tensor *test_norm(ac_graph *g, ac_tensor *x, const char *scope,
                        ac_parameter(g, bias, 1, &width, NULL), 0);
 }
 
-static inline ac_tensor *test_block(ac_graph *g, ac_tensor *x, const test_gpt *m, int64_t layer) {
+static ac_tensor *test_block(ac_graph *g, ac_tensor *x, const test_gpt *m, int64_t layer) {
   char s[32];
   int64_t C = m->width;
   snprintf(s, sizeof s, "h%d", (int)layer);
@@ -54,8 +40,7 @@ static inline ac_tensor *test_block(ac_graph *g, ac_tensor *x, const test_gpt *m
   return x;
 }
 
-/* Inputs "tokens" and "targets" [B, T], targets of -1 ignored; output "logits". */
-static inline ac_graph *test_gpt_graph(const test_gpt *m) {
+ac_graph *test_gpt_graph(const test_gpt *m) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const int64_t rows[] = {AC_BATCH, m->context};
@@ -78,4 +63,13 @@ static inline ac_graph *test_gpt_graph(const test_gpt *m) {
   return g;
 }
 
-#endif
+ac_plan_offer test_offer(const ac_graph *graph, ac_device *device, ac_plan_desc desc,
+                         unsigned reliefs) {
+  ac_plan_offer list[16];
+  int count;
+  assert_ok(ac_plan_offers(graph, device, &desc, list, 16, &count));
+  assert_true(count <= 16);
+  for (int i = 0; i < count; i++)
+    if (list[i].reliefs == reliefs) return list[i];
+  return (ac_plan_offer){.bytes = 0};
+}

@@ -1,35 +1,8 @@
-/* A small model with all that a state holds, runs of it, and what can be seen of them from outside:
- * what tests of state files share.
- *
- *   y = batch norm of x, if it has one                        x: [B, TOKENS, WIDTH]
- *   h = tanh(S dropout(tanh(We y + be)))                      S: [WIDTH, WIDTH]
- *   pixels   mean squared error of S h and x                  a row for each sample
- *   kinds    cross-entropy of S h, if there are two losses    a row for each token that counts */
-#ifndef AC_TESTS_STATES_H
-#define AC_TESTS_STATES_H
-
-#include "files.h"
-
-#include "runs.h"
-
-#include "train/trainer.h"
-
-enum { COUNT = 11, BATCH = 4, TOKENS = 3, WIDTH = 4 };
-
-typedef struct shape_of_model {
-  bool norm, two;
-  int64_t hidden; /* 0: WIDTH; another is another model */
-} shape_of_model;
+#include "states.h"
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-typedef struct sample {
-  float x[TOKENS * WIDTH];
-  int32_t kinds[TOKENS];
-} sample;
-
-/* Of every epoch its own, as with augmentation, and with tokens that do not count. */
-static inline sample make_sample(int64_t index, int64_t epoch) {
+sample make_sample(int64_t index, int64_t epoch) {
   sample s;
   uint32_t state = (uint32_t)(index * 977 + epoch * 13 + 5);
   for (int i = 0; i < TOKENS * WIDTH; i++) {
@@ -41,7 +14,7 @@ static inline sample make_sample(int64_t index, int64_t epoch) {
   return s;
 }
 
-static inline ac_status read_sample(void *user, const ac_sample_key *key, void *const *fields) {
+ac_status read_sample(void *user, const ac_sample_key *key, void *const *fields) {
   (void)user;
   const sample s = make_sample(key->index, key->epoch);
   memcpy(fields[0], s.x, sizeof s.x);
@@ -49,7 +22,7 @@ static inline ac_status read_sample(void *user, const ac_sample_key *key, void *
   return AC_OK;
 }
 
-static inline ac_dataset *dataset_of(int64_t count) {
+ac_dataset *dataset_of(int64_t count) {
   ac_dataset *dataset;
   const ac_callback_dataset_desc desc = {
       .count = count,
@@ -63,25 +36,25 @@ static inline ac_dataset *dataset_of(int64_t count) {
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static inline ac_tensor *matrix(ac_graph *g, const char *name, int64_t rows, int64_t columns) {
+ac_tensor *matrix(ac_graph *g, const char *name, int64_t rows, int64_t columns) {
   const ac_parameter_desc desc = {.init = {AC_INIT_NORMAL, .deviation = 0.6f}};
   if (!columns) return ac_parameter(g, name, SHAPE(rows), &desc);
   return ac_parameter(g, name, SHAPE(rows, columns), &desc);
 }
 
-static inline ac_tensor *statistics(ac_graph *g, const char *name, float value) {
+ac_tensor *statistics(ac_graph *g, const char *name, float value) {
   const ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = value}, .frozen = true};
   return ac_parameter(g, name, SHAPE(TOKENS), &desc);
 }
 
-static inline ac_tensor *norm(ac_graph *g, ac_tensor *x) {
+static ac_tensor *norm(ac_graph *g, ac_tensor *x) {
   ac_tensor *weight = matrix(g, "norm.weight", TOKENS, 0);
   ac_tensor *mean = statistics(g, "norm.running_mean", 0);
   ac_tensor *variance = statistics(g, "norm.running_var", 1);
   return ac_batch_norm(x, weight, NULL, mean, variance, &(ac_batch_norm_desc){.momentum = 0.25f});
 }
 
-static inline ac_graph *graph_of(const shape_of_model *m) {
+ac_graph *graph_of(const shape_of_model *m) {
   const int64_t hidden = m->hidden ? m->hidden : WIDTH;
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
@@ -108,11 +81,10 @@ static inline ac_graph *graph_of(const shape_of_model *m) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Runs on this device share it, where opening one takes long; NULL: each has its own. */
-static ac_device *shared_device;
+ac_device *shared_device;
 
-static inline run start_graph(const char *device, const ac_graph *graph, const ac_plan_desc *plan,
-                              const ac_trainer_desc *desc) {
+run start_graph(const char *device, const ac_graph *graph, const ac_plan_desc *plan,
+                const ac_trainer_desc *desc) {
   const ac_device_info *shared = ac_device_get_info(shared_device);
   run r = {.device = shared_device};
   if (!shared || strcmp(shared->id, device) != 0)
@@ -122,15 +94,15 @@ static inline run start_graph(const char *device, const ac_graph *graph, const a
   return r;
 }
 
-static inline run start_model(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
-                              const ac_trainer_desc *desc) {
+run start_model(const char *device, const shape_of_model *m, const ac_plan_desc *plan,
+                const ac_trainer_desc *desc) {
   ac_graph *graph = graph_of(m);
   const run r = start_graph(device, graph, plan, desc);
   ac_graph_free(graph);
   return r;
 }
 
-static inline void end_run(run *r) {
+void end_run(run *r) {
   if (r->device != shared_device) {
     stop(r);
     return;
@@ -140,29 +112,17 @@ static inline void end_run(run *r) {
   ac_plan_free(r->plan);
 }
 
-/* OpenCL compiles programs for each device that is opened. */
-static inline void share_device(const char *name) {
+void share_device(const char *name) {
   if (strcmp(name, "cpu"))
     assert_ok(ac_device_open(&shared_device, &(ac_device_desc){.name = name}));
 }
-static inline void unshare_device(void) {
+
+void unshare_device(void) {
   ac_device_close(shared_device);
   shared_device = NULL;
 }
 
-#define ON_SHARED_DEVICES(check)                        \
-  static void check##_when_shared(const char *device) { \
-    share_device(device);                               \
-    check(device);                                      \
-    unshare_device();                                   \
-  }                                                     \
-  static void check##_everywhere(void **state) {        \
-    (void)state;                                        \
-    on_every_device(check##_when_shared);               \
-  }
-
-/* Samples [first, first + count) of the first epoch. */
-static inline ac_status feed_samples(const run *r, int first, int count) {
+ac_status feed_samples(const run *r, int first, int count) {
   float x[COUNT][TOKENS * WIDTH];
   int32_t kinds[COUNT][TOKENS];
   assert_true(first >= 0 && first + count <= COUNT);
@@ -176,16 +136,7 @@ static inline ac_status feed_samples(const run *r, int first, int count) {
 
 /* ---- what can be seen of a trainer ----------------------------------------------------------- */
 
-enum { MOST_FLOATS = 512 };
-
-typedef struct snapshot {
-  float weights[MOST_FLOATS], moments[MOST_FLOATS], gradients[MOST_FLOATS];
-  int weight_count, moment_count, gradient_count;
-  ac_progress progress;
-} snapshot;
-
-/* Elements of parameter `index`. */
-static inline int elements_of(const run *r, int index) {
+int elements_of(const run *r, int index) {
   ac_tensor_info info;
   assert_ok(ac_trainer_parameter_info(r->trainer, index, &info));
   int64_t count = 1;
@@ -193,7 +144,7 @@ static inline int elements_of(const run *r, int index) {
   return (int)count;
 }
 
-static inline snapshot look_at(const run *r) {
+snapshot look_at(const run *r) {
   snapshot s;
   memset(&s, 0, sizeof s);
   assert_ok(ac_trainer_get_progress(r->trainer, &s.progress));
@@ -214,7 +165,7 @@ static inline snapshot look_at(const run *r) {
   return s;
 }
 
-static inline void assert_same(const char *where, const snapshot *a, const snapshot *b) {
+void assert_same(const char *where, const snapshot *a, const snapshot *b) {
   if (memcmp(a->weights, b->weights, sizeof a->weights)) fail_msg("%s: other weights", where);
   if (memcmp(a->moments, b->moments, sizeof a->moments)) fail_msg("%s: other moments", where);
   if (memcmp(a->gradients, b->gradients, sizeof a->gradients)) fail_msg("%s: gradients", where);
@@ -225,19 +176,12 @@ static inline void assert_same(const char *where, const snapshot *a, const snaps
 
 /* ---- updates as numbers, to be compared bit by bit ------------------------------------------- */
 
-enum { FACTS = 48 };
-
-typedef struct facts {
-  double of[FACTS];
-  int count;
-} facts;
-
-static inline void add_fact(facts *f, double fact) {
+void add_fact(facts *f, double fact) {
   assert_true(f->count < FACTS);
   f->of[f->count++] = fact;
 }
 
-static inline void add_means(facts *f, const ac_loss_mean *losses, int count) {
+static void add_means(facts *f, const ac_loss_mean *losses, int count) {
   add_fact(f, count);
   for (int k = 0; k < count; k++) {
     add_fact(f, losses[k].loss);
@@ -246,7 +190,7 @@ static inline void add_means(facts *f, const ac_loss_mean *losses, int count) {
   }
 }
 
-static inline void add_update(facts *f, const ac_update *u) {
+void add_update(facts *f, const ac_update *u) {
   const double all[] = {(double)u->update,  u->loss,       u->weight,     u->lr,
                         u->grad_norm,       u->loss_scale, u->skipped,    u->finite_loss,
                         u->finite_gradient, u->stuck,      u->noise_scale};
@@ -254,15 +198,13 @@ static inline void add_update(facts *f, const ac_update *u) {
   add_means(f, u->losses, u->loss_count);
 }
 
-static inline void add_evaluation(facts *f, const ac_evaluation *e) {
+void add_evaluation(facts *f, const ac_evaluation *e) {
   add_fact(f, e->loss);
   add_fact(f, e->accuracy);
   add_fact(f, e->weight);
   add_means(f, e->losses, e->loss_count);
 }
 
-static inline bool same_facts(const facts *a, const facts *b) {
+bool same_facts(const facts *a, const facts *b) {
   return a->count == b->count && !memcmp(a->of, b->of, (size_t)a->count * sizeof *a->of);
 }
-
-#endif

@@ -1,34 +1,9 @@
-/* Runs that must leave the same bits whether gradients are kept or not: of a transformer, and of a
- * small graph that reads its parameters at all depths. */
-#ifndef AC_TESTS_PASSES_H
-#define AC_TESTS_PASSES_H
-
-#include "runs.h"
-
-#include "plan/plan.h"
-#include "train/trainer.h"
-
-/* Under sanitizers every kernel takes ten times as long. */
-#ifdef __SANITIZE_ADDRESS__
-enum { BATCH = 8, UPDATES = 10, FEW = 4 };
-#else
-enum { BATCH = 8, UPDATES = 50, FEW = 8 };
-#endif
+#include "passes.h"
 
 /* ---- a transformer --------------------------------------------------------------------------- */
 
-typedef struct trained {
-  ac_update updates[UPDATES];
-  int made;
-  float *parameters;
-  size_t count;
-  ac_plan_bytes bytes;
-  int skipped;
-} trained;
-
-/* Windows of all sizes up to the batch. */
-static inline trained train(ac_device *device, const test_gpt *m, ac_plan_desc plan,
-                            const ac_trainer_desc *desc, int updates) {
+trained train_passes(ac_device *device, const test_gpt *m, ac_plan_desc plan,
+                     const ac_trainer_desc *desc, int updates) {
   trained t = {.made = updates};
   const corpus c = make_corpus();
   run r = start_on(device, m, plan, *desc);
@@ -47,7 +22,7 @@ static inline trained train(ac_device *device, const test_gpt *m, ac_plan_desc p
   return t;
 }
 
-static inline void assert_same(const trained *a, const trained *b) {
+void assert_same_training(const trained *a, const trained *b) {
   assert_int_equal(a->made, b->made);
   for (int u = 0; u < a->made; u++) {
     const ac_update *x = &a->updates[u], *y = &b->updates[u];
@@ -60,7 +35,7 @@ static inline void assert_same(const trained *a, const trained *b) {
   assert_memory_equal(a->parameters, b->parameters, a->count * sizeof *a->parameters);
 }
 
-static inline ac_plan *plan_of(ac_device *device, const test_gpt *m, ac_plan_desc desc) {
+ac_plan *plan_of(ac_device *device, const test_gpt *m, ac_plan_desc desc) {
   ac_graph *graph = test_gpt_graph(m);
   ac_plan *plan;
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
@@ -70,18 +45,16 @@ static inline ac_plan *plan_of(ac_device *device, const test_gpt *m, ac_plan_des
 
 /* ---- steps out of place ---------------------------------------------------------------------- */
 
-static inline int find_step(const ac_plan *plan, const ac_sequence *sequence, ac_op op) {
+int find_step(const ac_plan *plan, const ac_sequence *sequence, ac_op op) {
   for (int i = 0; i < sequence->step_count; i++)
     if (ac_node_at(plan->graph, sequence->steps[i].node)->op == op) return i;
   fail_msg("there is no such step");
   return -1;
 }
 
-static inline void move(ac_sequence *sequence, int from, int to) {
+void move(ac_sequence *sequence, int from, int to) {
   const ac_step step = sequence->steps[from];
   for (int i = from; i != to; i += to < from ? -1 : 1)
     sequence->steps[i] = sequence->steps[i + (to < from ? -1 : 1)];
   sequence->steps[to] = step;
 }
-
-#endif

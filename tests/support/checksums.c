@@ -1,7 +1,4 @@
-/* Corrects checksums of safetensors files that were changed, so that the checks after them meet the
- * change. */
-#ifndef AC_TESTS_CHECKSUMS_H
-#define AC_TESTS_CHECKSUMS_H
+#include "checksums.h"
 
 #include "io/checksum.h"
 
@@ -16,14 +13,14 @@ typedef struct byte_range {
   json_int_t begin, end;
 } byte_range;
 
-static inline int compare_ranges(const void *a, const void *b) {
+static int compare_ranges(const void *a, const void *b) {
   const byte_range *x = a, *y = b;
   if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
   return (x->end > y->end) - (x->end < y->end);
 }
 
 /* Where the tensors of this header lie in so many bytes of data, in their order. */
-static inline int list_ranges(json_t *root, size_t bytes, byte_range *ranges, int most) {
+static int list_ranges(json_t *root, size_t bytes, byte_range *ranges, int most) {
   const char *name;
   json_t *tensor;
   int count = 0;
@@ -38,15 +35,15 @@ static inline int list_ranges(json_t *root, size_t bytes, byte_range *ranges, in
   return count;
 }
 
-static inline void put_digits(char *digits, uint64_t checksum) {
+static void put_digits(char *digits, uint64_t checksum) {
   char text[AC_CHECKSUM_DIGITS + 1];
   snprintf(text, sizeof text, "%016" PRIx64, checksum);
   memcpy(digits, text, AC_CHECKSUM_DIGITS);
 }
 
 /* As many as there is room for. */
-static inline void put_tensor_digits(char *header, size_t length, const unsigned char *data,
-                                     size_t bytes) {
+static void put_tensor_digits(char *header, size_t length, const unsigned char *data,
+                              size_t bytes) {
   enum { MOST = 256 };
   byte_range ranges[MOST];
   char *digits = ac_checksum_digits(header, AC_TENSOR_CHECKSUMS);
@@ -60,8 +57,7 @@ static inline void put_tensor_digits(char *header, size_t length, const unsigned
   json_decref(root);
 }
 
-/* Whatever the file is; what has no room for checksums stays as it is. */
-static inline void put_checksums_right(unsigned char *file, size_t bytes) {
+void put_checksums_right(unsigned char *file, size_t bytes) {
   uint64_t length = 0;
   for (int i = 0; i < 8 && bytes >= 8; i++) length |= (uint64_t)file[i] << 8 * i;
   if (bytes < 8 || length > bytes - 8) return;
@@ -76,5 +72,3 @@ static inline void put_checksums_right(unsigned char *file, size_t bytes) {
   memcpy(file + 8, header, length);
   free(header);
 }
-
-#endif

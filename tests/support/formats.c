@@ -1,33 +1,9 @@
-/* Small files of the formats that users may give as data or as a model, each as its specification
- * begins it. Tests check which readers read them and which refuse them by name. */
-#ifndef TESTS_FORMATS_H
-#define TESTS_FORMATS_H
+#include "formats.h"
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The readers of a file. */
-enum {
-  READ_AS_TEXT = 1,
-  READ_AS_TOKENS = 2,
-  READ_AS_IDX_IMAGES = 4,
-  READ_AS_IDX_LABELS = 8,
-  READ_AS_CIFAR10 = 16,
-  READ_AS_CIFAR100 = 32,
-  READ_AS_MODEL = 64,
-  READ_AS_JSON = 128,
-  READERS = 8
-};
-
-typedef struct format_file {
-  const char *name;
-  const char *called; /* in refusals */
-  int readers;
-} format_file;
-
-static const format_file format_files[] = {
+const format_file format_files[FORMAT_FILES] = {
     {"text", "text", READ_AS_TEXT},
     {"json", "JSON", READ_AS_TEXT | READ_AS_JSON},
     {"utf16", "text in UTF-16", 0},
@@ -51,18 +27,17 @@ static const format_file format_files[] = {
     {"elf", "a program or library (ELF)", 0},
     {"pdf", "a PDF document", 0},
 };
-enum { FORMAT_FILES = sizeof format_files / sizeof *format_files, FORMAT_TOKENS = 4096 };
 
-static inline void format_put(FILE *file, uint64_t value, int bytes) {
+static void format_put(FILE *file, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) fputc((int)(value >> 8 * i & 255), file);
 }
 
-static inline void format_put_big(FILE *file, uint32_t value) {
+static void format_put_big(FILE *file, uint32_t value) {
   for (int i = 3; i >= 0; i--) fputc((int)(value >> 8 * i & 255), file);
 }
 
 /* Bytes as compressed data have them. */
-static inline void format_put_noise(FILE *file, int bytes) {
+static void format_put_noise(FILE *file, int bytes) {
   uint32_t state = 1;
   for (int i = 0; i < bytes; i++) {
     state = state * 1664525u + 1013904223u;
@@ -70,17 +45,16 @@ static inline void format_put_noise(FILE *file, int bytes) {
   }
 }
 
-/* Token i of the files of tokens: mostly small, as those of GPT-2 are, and below 50257. */
-static inline uint32_t format_token(int i) {
+uint32_t format_token(int i) {
   const uint32_t mixed = (uint32_t)i * 2654435761u;
   return i % 3 ? (mixed >> 16) % 900 : (mixed >> 8) % 50257;
 }
 
-static inline void format_put_tokens(FILE *file, int bytes) {
+static void format_put_tokens(FILE *file, int bytes) {
   for (int i = 0; i < FORMAT_TOKENS; i++) format_put(file, format_token(i), bytes);
 }
 
-static inline void format_put_llmc(FILE *file, uint32_t magic, uint32_t version, int bytes) {
+static void format_put_llmc(FILE *file, uint32_t magic, uint32_t version, int bytes) {
   format_put(file, magic, 4);
   format_put(file, version, 4);
   format_put(file, FORMAT_TOKENS, 4);
@@ -88,7 +62,7 @@ static inline void format_put_llmc(FILE *file, uint32_t magic, uint32_t version,
   format_put_tokens(file, bytes);
 }
 
-static inline void format_put_records(FILE *file, int labels) {
+static void format_put_records(FILE *file, int labels) {
   for (int i = 0; i < 8; i++) {
     if (labels == 2) fputc(i, file);
     fputc(labels == 2 ? 12 * i : i, file);
@@ -96,7 +70,7 @@ static inline void format_put_records(FILE *file, int labels) {
   }
 }
 
-static inline void format_put_idx(FILE *file, int rank) {
+static void format_put_idx(FILE *file, int rank) {
   format_put_big(file, 0x800u + (uint32_t)rank);
   format_put_big(file, 20);
   for (int i = 1; i < rank; i++) format_put_big(file, 8);
@@ -105,13 +79,13 @@ static inline void format_put_idx(FILE *file, int rank) {
   else format_put_noise(file, 20 * 64);
 }
 
-static inline void format_put_npy(FILE *file, const char *dtype, int bytes) {
+static void format_put_npy(FILE *file, const char *dtype, int bytes) {
   fwrite("\x93NUMPY\x01\0\x76\0", 1, 10, file);
   fprintf(file, "%-117s\n", dtype);
   format_put_tokens(file, bytes);
 }
 
-static inline void format_write(FILE *file, const char *name) {
+static void format_write(FILE *file, const char *name) {
   static const char model[] =
       "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}        ";
 #define FORMAT_IS(text) (!strcmp(name, text))
@@ -160,8 +134,7 @@ static inline void format_write(FILE *file, const char *name) {
 #undef FORMAT_PUT
 }
 
-/* All of them in a folder. */
-static inline bool formats_write(const char *folder) {
+bool formats_write(const char *folder) {
   for (int i = 0; i < FORMAT_FILES; i++) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, format_files[i].name);
@@ -172,5 +145,3 @@ static inline bool formats_write(const char *folder) {
   }
   return true;
 }
-
-#endif

@@ -1,39 +1,6 @@
-/* A model with several losses over one encoder, and what training it comes to in plain loops in
- * double: each loss's mean, their sum, the gradient of that.
- *
- *   h = tanh(We x + be)                                 x: [B, TOKENS, WIDTH]
- *   pixels   mean squared error of Wd h + bd and x      a row for each sample
- *   kinds    cross-entropy of Wk h + bk                 a row for each token
- *   flags    binary cross-entropy of Wf h               a row for each sample */
-#ifndef AC_TESTS_LOSSES_H
-#define AC_TESTS_LOSSES_H
+#include "losses.h"
 
-#include "runs.h"
-
-#include <math.h>
-
-enum { COUNT = 11, BATCH = 8, TOKENS = 3, WIDTH = 4, HIDDEN = 5, CLASSES = 4 };
-enum { PIXELS, KINDS, FLAGS, LOSSES };
-#define RATE 0.25
-
-/* Where each parameter lies among all. */
-enum {
-  ENCODER = 0,
-  ENCODER_BIAS = ENCODER + HIDDEN * WIDTH,
-  DECODER = ENCODER_BIAS + HIDDEN,
-  DECODER_BIAS = DECODER + WIDTH * HIDDEN,
-  CLASSIFIER = DECODER_BIAS + WIDTH,
-  CLASSIFIER_BIAS = CLASSIFIER + CLASSES * HIDDEN,
-  FLAGGER = CLASSIFIER_BIAS + CLASSES,
-  SCALARS = FLAGGER + HIDDEN
-};
-
-typedef struct place_of_parameter {
-  const char *name;
-  int first, count;
-} place_of_parameter;
-enum { PARAMETERS = 7 };
-static const place_of_parameter places[PARAMETERS] = {
+const place_of_parameter places[PARAMETERS] = {
     {"encoder", ENCODER, HIDDEN *WIDTH},
     {"encoder.bias", ENCODER_BIAS, HIDDEN},
     {"decoder", DECODER, WIDTH *HIDDEN},
@@ -43,29 +10,13 @@ static const place_of_parameter places[PARAMETERS] = {
     {"flagger", FLAGGER, HIDDEN},
 };
 
-typedef struct losses {
-  bool ignore, weighted; /* tokens of kinds: by target -1, by f32 weights */
-  bool fused;            /* kinds come from linear_cross_entropy, without a bias */
-  bool flags;            /* the third loss, with f32 weights */
-  double factor[LOSSES];
-  ac_loss_means means;
-  int first_input; /* of the graph; the others follow in this order */
-} losses;
-enum { X_FIRST, KINDS_FIRST, WEIGHTS_FIRST };
-
-static inline int loss_count(const losses *l) {
+int loss_count(const losses *l) {
   return l->flags ? 3 : 2;
 }
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-typedef struct samples {
-  float x[COUNT * TOKENS * WIDTH], weights[COUNT * TOKENS], flags[COUNT * TOKENS], shares[COUNT];
-  int32_t kinds[COUNT * TOKENS];
-} samples;
-
-/* Sequences of unequal length where padding is ignored, some of length 0. */
-static inline samples make_samples(const losses *l) {
+samples make_samples(const losses *l) {
   samples d;
   uint32_t state = 5;
   for (int i = 0; i < COUNT * TOKENS * WIDTH; i++) {
@@ -82,7 +33,7 @@ static inline samples make_samples(const losses *l) {
   return d;
 }
 
-static inline ac_status feed_samples(run *r, const samples *d, int first, int count) {
+ac_status feed_losses(run *r, const samples *d, int first, int count) {
   const ac_feed feeds[] = {{"x", d->x + first * TOKENS * WIDTH},
                            {"kinds", d->kinds + first * TOKENS},
                            {"weights", d->weights + first * TOKENS},
@@ -91,7 +42,7 @@ static inline ac_status feed_samples(run *r, const samples *d, int first, int co
   return ac_trainer_accumulate(r->trainer, count, feeds, 5);
 }
 
-static inline ac_dataset *dataset_of(const samples *d) {
+ac_dataset *losses_dataset(const samples *d) {
   static const ac_field fields[] = {{"x", AC_F32, TOKENS * WIDTH},
                                     {"kinds", AC_I32, TOKENS},
                                     {"weights", AC_F32, TOKENS},
@@ -105,17 +56,13 @@ static inline ac_dataset *dataset_of(const samples *d) {
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static inline ac_tensor *matrix(ac_graph *g, const char *name, int rows, int columns) {
+ac_tensor *losses_matrix(ac_graph *g, const char *name, int rows, int columns) {
   const ac_parameter_desc desc = {.init = {AC_INIT_NORMAL, .deviation = 0.6f}};
   if (!columns) return ac_parameter(g, name, SHAPE(rows), &desc);
   return ac_parameter(g, name, SHAPE(rows, columns), &desc);
 }
 
-typedef struct inputs {
-  ac_tensor *x, *kinds, *weights;
-} inputs;
-
-static inline inputs inputs_of(ac_graph *g, const losses *l) {
+inputs inputs_of(ac_graph *g, const losses *l) {
   inputs in = {NULL, NULL, NULL};
   for (int i = 0; i < 3; i++) {
     const int turn = (l->first_input + i) % 3;
@@ -127,29 +74,29 @@ static inline inputs inputs_of(ac_graph *g, const losses *l) {
   return in;
 }
 
-static inline ac_tensor *kinds_loss(ac_graph *g, ac_tensor *h, const inputs *in, const losses *l) {
+ac_tensor *kinds_loss(ac_graph *g, ac_tensor *h, const inputs *in, const losses *l) {
   const ac_cross_entropy_desc desc = {.ignore = l->ignore, .ignore_index = -1};
-  ac_tensor *w = matrix(g, "classifier", CLASSES, HIDDEN);
+  ac_tensor *w = losses_matrix(g, "classifier", CLASSES, HIDDEN);
   if (l->fused) return ac_linear_cross_entropy(h, w, AC_OUT_IN, in->kinds, in->weights, &desc);
-  ac_tensor *b = matrix(g, "classifier.bias", CLASSES, 0);
+  ac_tensor *b = losses_matrix(g, "classifier.bias", CLASSES, 0);
   return ac_cross_entropy(ac_linear(h, w, b, AC_OUT_IN), in->kinds, in->weights, &desc);
 }
 
-static inline ac_tensor *flags_loss(ac_graph *g, ac_tensor *h) {
+ac_tensor *flags_loss(ac_graph *g, ac_tensor *h) {
   ac_tensor *flags = ac_input(g, "flags", AC_F32, SHAPE(AC_BATCH, TOKENS, 1));
   ac_tensor *shares = ac_input(g, "shares", AC_F32, SHAPE(AC_BATCH));
-  ac_tensor *z = ac_linear(h, matrix(g, "flagger", 1, HIDDEN), NULL, AC_OUT_IN);
+  ac_tensor *z = ac_linear(h, losses_matrix(g, "flagger", 1, HIDDEN), NULL, AC_OUT_IN);
   return ac_binary_cross_entropy(z, flags, shares);
 }
 
-static inline ac_graph *graph_of(const losses *l) {
+ac_graph *losses_graph(const losses *l) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   const inputs in = inputs_of(g, l);
-  ac_tensor *h = ac_tanh(ac_linear(in.x, matrix(g, "encoder", HIDDEN, WIDTH),
-                                   matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
-  ac_tensor *y = ac_linear(h, matrix(g, "decoder", WIDTH, HIDDEN),
-                           matrix(g, "decoder.bias", WIDTH, 0), AC_OUT_IN);
+  ac_tensor *h = ac_tanh(ac_linear(in.x, losses_matrix(g, "encoder", HIDDEN, WIDTH),
+                                   losses_matrix(g, "encoder.bias", HIDDEN, 0), AC_OUT_IN));
+  ac_tensor *y = ac_linear(h, losses_matrix(g, "decoder", WIDTH, HIDDEN),
+                           losses_matrix(g, "decoder.bias", WIDTH, 0), AC_OUT_IN);
   ac_graph_add_loss(g, "pixels", ac_mean_squared_error(y, in.x, NULL), l->factor[PIXELS]);
   ac_graph_add_loss(g, "kinds", kinds_loss(g, h, &in, l), l->factor[KINDS]);
   if (l->flags) ac_graph_add_loss(g, "flags", flags_loss(g, h), l->factor[FLAGS]);
@@ -157,11 +104,10 @@ static inline ac_graph *graph_of(const losses *l) {
   return g;
 }
 
-/* Plain SGD, so that a step is the gradient by the rate. */
-static inline run start_losses(const char *device, const losses *l, ac_plan_desc plan,
-                               ac_loss_scaling_desc scaling) {
+run start_losses(const char *device, const losses *l, ac_plan_desc plan,
+                 ac_loss_scaling_desc scaling) {
   run r;
-  ac_graph *graph = graph_of(l);
+  ac_graph *graph = losses_graph(l);
   plan.loss_means = l->means;
   plan.batch = BATCH;
   plan.optimizer = AC_SGD;
@@ -174,12 +120,7 @@ static inline run start_losses(const char *device, const losses *l, ac_plan_desc
   return r;
 }
 
-/* Parameters or gradients; 0 for those that this model lacks. */
-typedef struct scalars {
-  float of[SCALARS];
-} scalars;
-
-static inline scalars read_scalars(run *r, bool gradients) {
+scalars read_scalars(run *r, bool gradients) {
   scalars s = {{0}};
   for (int i = 0; i < PARAMETERS; i++) {
     int index = ac_trainer_find_parameter(r->trainer, places[i].name);
@@ -192,23 +133,7 @@ static inline scalars read_scalars(run *r, bool gradients) {
 
 /* ---- the reference --------------------------------------------------------------------------- */
 
-typedef struct outcome {
-  double loss, norm;
-  double mean[LOSSES], weight[LOSSES], accuracy[LOSSES]; /* weight: what a mean is over */
-  double gradient[SCALARS];
-} outcome;
-
-/* What is at work for one token. */
-typedef struct token {
-  const losses *losses;
-  const double *p; /* parameters */
-  const double *x, *h;
-  double *dh;
-  const double *scale; /* by loss: of its gradient */
-  outcome *o;
-} token;
-
-static inline double weight_of(const losses *l, const samples *d, int loss, int sample, int t) {
+static double weight_of(const losses *l, const samples *d, int loss, int sample, int t) {
   if (loss == PIXELS) return 1;
   if (loss == FLAGS) return (double)d->shares[sample];
   if (l->ignore && d->kinds[sample * TOKENS + t] == -1) return 0;
@@ -216,12 +141,13 @@ static inline double weight_of(const losses *l, const samples *d, int loss, int 
 }
 
 /* y = W h + b, and back: the gradient g of y[j]. */
-static inline double product(const token *k, int weight, int bias, int j) {
+static double product(const token *k, int weight, int bias, int j) {
   double y = bias >= 0 ? k->p[bias + j] : 0;
   for (int i = 0; i < HIDDEN; i++) y += k->p[weight + j * HIDDEN + i] * k->h[i];
   return y;
 }
-static inline void product_gradient(const token *k, int weight, int bias, int j, double g) {
+
+static void product_gradient(const token *k, int weight, int bias, int j, double g) {
   if (bias >= 0) k->o->gradient[bias + j] += g;
   for (int i = 0; i < HIDDEN; i++) {
     k->o->gradient[weight + j * HIDDEN + i] += g * k->h[i];
@@ -229,7 +155,7 @@ static inline void product_gradient(const token *k, int weight, int bias, int j,
   }
 }
 
-static inline void pixels(const token *k) {
+static void pixels(const token *k) {
   for (int j = 0; j < WIDTH; j++) {
     double e = product(k, DECODER, DECODER_BIAS, j) - k->x[j];
     k->o->mean[PIXELS] += e * e / (TOKENS * WIDTH);
@@ -237,7 +163,7 @@ static inline void pixels(const token *k) {
   }
 }
 
-static inline void kinds(const token *k, int target, double weight) {
+static void kinds(const token *k, int target, double weight) {
   double z[CLASSES], sum = 0;
   int best = 0, bias = k->losses->fused ? -1 : CLASSIFIER_BIAS;
   if (weight == 0) return;
@@ -253,7 +179,7 @@ static inline void kinds(const token *k, int target, double weight) {
                      k->scale[KINDS] * weight * (exp(z[j]) / sum - (j == target)));
 }
 
-static inline bool flags(const token *k, double target, double weight) {
+static bool flags(const token *k, double target, double weight) {
   double z = product(k, FLAGGER, -1, 0);
   k->o->mean[FLAGS] += weight * (log(1 + exp(z)) - target * z) / TOKENS;
   product_gradient(k, FLAGGER, -1, 0,
@@ -262,8 +188,8 @@ static inline bool flags(const token *k, double target, double weight) {
 }
 
 /* Adds a sample's losses and gradients. */
-static inline void add_sample(const losses *l, const samples *d, const double *p, int sample,
-                              const double *scale, outcome *o) {
+static void add_sample(const losses *l, const samples *d, const double *p, int sample,
+                       const double *scale, outcome *o) {
   bool right = true;
   for (int t = 0; t < TOKENS; t++) {
     double x[WIDTH], h[HIDDEN], dh[HIDDEN] = {0};
@@ -287,17 +213,15 @@ static inline void add_sample(const losses *l, const samples *d, const double *p
   if (l->flags && right) o->accuracy[FLAGS] += weight_of(l, d, FLAGS, sample, 0);
 }
 
-static inline void weigh(const losses *l, const samples *d, int first, int count,
-                         double weight[LOSSES]) {
+void weigh(const losses *l, const samples *d, int first, int count, double weight[LOSSES]) {
   for (int k = 0; k < LOSSES; k++) weight[k] = 0;
   for (int i = first; i < first + count; i++)
     for (int k = 0; k < loss_count(l); k++)
       for (int t = 0; t < (k == KINDS ? TOKENS : 1); t++) weight[k] += weight_of(l, d, k, i, t);
 }
 
-/* The window of samples [first, first + count): total = sum of factor x sum / weight. */
-static inline outcome reference(const losses *l, const samples *d, const scalars *parameters,
-                                int first, int count) {
+outcome reference(const losses *l, const samples *d, const scalars *parameters, int first,
+                  int count) {
   outcome o = {0};
   double p[SCALARS], scale[LOSSES] = {0}, own[LOSSES];
   for (int i = 0; i < SCALARS; i++) p[i] = (double)parameters->of[i];
@@ -324,15 +248,13 @@ static inline outcome reference(const losses *l, const samples *d, const scalars
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* `where` says which run it is. */
-static inline void assert_near(const char *where, const char *what, double got, double expected,
-                               double most) {
+void assert_near(const char *where, const char *what, double got, double expected, double most) {
   if (isnan(got) != isnan(expected) || fabs(got - expected) > most)
     fail_msg("%s: %s is %.9g, expected %.9g +- %.1g", where, what, got, expected, most);
 }
 
-static inline void assert_means(const char *where, const losses *l, const outcome *o, double loss,
-                                const ac_loss_mean *means, int count, double tolerance) {
+void assert_means(const char *where, const losses *l, const outcome *o, double loss,
+                  const ac_loss_mean *means, int count, double tolerance) {
   static const char *const names[LOSSES] = {"pixels", "kinds", "flags"};
   assert_int_equal(count, loss_count(l));
   assert_near(where, "the loss", loss, o->loss, tolerance * o->loss);
@@ -346,8 +268,8 @@ static inline void assert_means(const char *where, const losses *l, const outcom
 }
 
 /* Each element by the norm of all, as a sum over tokens may come to much less than its terms. */
-static inline void assert_elements(const char *where, const char *what, const float *got, double by,
-                                   const double *expected, double most) {
+static void assert_elements(const char *where, const char *what, const float *got, double by,
+                            const double *expected, double most) {
   for (int i = 0; i < PARAMETERS; i++)
     for (int k = places[i].first; k < places[i].first + places[i].count; k++) {
       char name[64];
@@ -356,10 +278,8 @@ static inline void assert_elements(const char *where, const char *what, const fl
     }
 }
 
-/* What the update reports and has done to the parameters. */
-static inline void assert_update(const char *where, const losses *l, const outcome *o,
-                                 const ac_update *update, int count, const scalars *before,
-                                 const scalars *after, double tolerance) {
+void assert_update(const char *where, const losses *l, const outcome *o, const ac_update *update,
+                   int count, const scalars *before, const scalars *after, double tolerance) {
   double stepped[SCALARS];
   assert_false(update->skipped);
   assert_true(update->weight == count);
@@ -369,10 +289,8 @@ static inline void assert_update(const char *where, const losses *l, const outco
   assert_elements(where, "stepped", after->of, 1, stepped, tolerance * RATE * o->norm + 2e-7);
 }
 
-/* A window of samples [first, first + count) in calls of at most `piece` samples, against the
- * reference. */
-static inline ac_update train_window(const char *where, run *r, const losses *l, const samples *d,
-                                     int first, int count, int piece, double tolerance) {
+ac_update train_window(const char *where, run *r, const losses *l, const samples *d, int first,
+                       int count, int piece, double tolerance) {
   ac_update update;
   scalars before = read_scalars(r, false);
   const outcome o = reference(l, d, &before, first, count);
@@ -381,7 +299,7 @@ static inline ac_update train_window(const char *where, run *r, const losses *l,
   if (l->means == AC_LOSS_MEANS_GIVEN)
     assert_ok(ac_trainer_begin_window(r->trainer, count, weight, loss_count(l)));
   for (int done = 0; done < count; done += piece)
-    assert_ok(feed_samples(r, d, first + done, piece < count - done ? piece : count - done));
+    assert_ok(feed_losses(r, d, first + done, piece < count - done ? piece : count - done));
   const scalars gradients = read_scalars(r, true);
   assert_elements(where, "gradient", gradients.of, 1.0 / count, o.gradient, tolerance * o.norm);
   assert_ok(ac_trainer_update(r->trainer, &update));
@@ -389,5 +307,3 @@ static inline ac_update train_window(const char *where, run *r, const losses *l,
   assert_update(where, l, &o, &update, count, &before, &after, tolerance);
   return update;
 }
-
-#endif
