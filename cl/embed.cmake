@@ -1,6 +1,6 @@
 # Writes OUTPUT, a C file with the text of each file in KERNELS, of all that they include, and the table that
-# src/backend/opencl/sources.h declares. Includes are lines #include "NAME" of files in the same folder; only guards and
-# comments may come before them. A text is without them, and a kernel file's parts are all that it includes, once each, and
+# src/backend/opencl/shared/sources.h declares. Includes are lines #include "PATH" from this folder; only guards and comments
+# may come before them. A text is without them, and a kernel file's parts are all that it includes, once each, and
 # then its own.
 # Called as: cmake "-DKERNELS=a.cl;b.cl" -DOUTPUT=file.c -P embed.cmake
 cmake_policy(VERSION 3.25)
@@ -10,13 +10,12 @@ set(embedded "")
 
 # Appends to `parts` what a file includes, and the file; to `texts` what is not there yet.
 function(add_file file)
-  get_filename_component(folder "${file}" DIRECTORY)
-  get_filename_component(name "${file}" NAME)
-  string(MAKE_C_IDENTIFIER "${name}" identifier)
+  file(RELATIVE_PATH path ${CMAKE_CURRENT_LIST_DIR} "${file}")
+  string(MAKE_C_IDENTIFIER "${path}" identifier)
   file(READ "${file}" text)
   while(text MATCHES "#include \"([^\"]+)\"\r?\n")
     string(REPLACE "${CMAKE_MATCH_0}" "" text "${text}")
-    add_file("${folder}/${CMAKE_MATCH_1}")
+    add_file("${CMAKE_CURRENT_LIST_DIR}/${CMAKE_MATCH_1}")
   endwhile()
   if(NOT identifier IN_LIST parts)
     list(APPEND parts ${identifier})
@@ -50,7 +49,7 @@ foreach(file IN LISTS KERNELS)
   math(EXPR count "${count} + 1")
 endforeach()
 file(WRITE "${OUTPUT}" "/* Generated from cl/ by cl/embed.cmake. */
-#include \"backend/opencl/sources.h\"
+#include \"backend/opencl/shared/sources.h\"
 
 ${texts}const ac_cl_source ac_cl_sources[] = {
 ${table}};

@@ -83,11 +83,11 @@ END { finish(); print neon + 0, sve + 0 }'
 
 # These move, copy, count, add up two neighbours, divide work among others or are for AVX-512 alone.
 without_vectors=" blocks concat conv2d conv2d_lanes conv2d_winograd conv_depthwise conv_patch gemm_stored linear matmul numerics "
-without_vectors+="planes table transpose upsample_nearest2d "
+without_vectors+="planes transpose upsample_nearest2d "
 
 echo "Vector instructions for floats in the loops of kernels: NEON of 128 bits, SVE of 256 and of 512"
 scalar=()
-for file in src/backend/cpu/*.c src/backend/cpu/product/*.c; do
+for file in src/backend/cpu/*/*.c; do
   name=$(basename "$file" .c)
   counts=()
   for isa in base sve256 sve512; do
@@ -187,7 +187,7 @@ compare_training() { # NAME
 mkdir "$work/images"
 emulate max cli_fixture images "$work/images" train 400
 emulate max cli_fixture images "$work/images" t10k 40
-cat src/backend/cpu/*.h src/backend/cpu/product/*.h >"$work/text"
+cat src/backend/cpu/*/*.h >"$work/text"
 for model in mlp gpt resnet; do train native $model "$native"; done
 
 echo "Tests under qemu"

@@ -265,7 +265,7 @@ measure() { # FAMILY <tab> OPTIONS
 }
 
 refuse() {
-  echo "kernel-check: cl/$1.cl does not compile with $2" | tee -a "$work/refused" >&2
+  echo "kernel-check: $1.cl does not compile with $2" | tee -a "$work/refused" >&2
 }
 
 # ---- all of them ----------------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ if [[ -s $work/refused ]]; then exit 1; fi
 
 # Nothing is known of a kernel that no variant compiles.
 if ((!quick && (!ptx_only || ${#chosen[@]} > 1))); then
-  sed -nE 's/^(SUB_GROUPS )?kernel .*void ([a-z0-9_]+)\(.*/\2/p' "$root"/cl/*.cl | sort -u >"$work/kernels"
+  sed -nE 's/^(SUB_GROUPS )?kernel .*void ([a-z0-9_]+)\(.*/\2/p' "$root"/cl/*/*.cl | sort -u >"$work/kernels"
   cut -f 3 "$work/report" | sort -u | comm -23 "$work/kernels" - >"$work/unseen"
   if [[ -s $work/unseen ]]; then
     echo "kernel-check: no variant compiles $(tr '\n' ' ' <"$work/unseen")" >&2

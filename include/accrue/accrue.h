@@ -11,7 +11,6 @@
 #define ACCRUE_ACCRUE_H
 
 #include <accrue/base.h>
-#include <accrue/batches.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/plan.h>
@@ -19,9 +18,18 @@
 #include <accrue/dataset.h>
 #include <accrue/model_file.h>
 #include <accrue/schedule.h>
-#include <accrue/watch.h>
+#include <accrue/batches.h>
+#include <accrue/loss_scaling.h>
+#include <accrue/parameter_group.h>
+#include <accrue/spike.h>
 #include <accrue/trainer.h>
+#include <accrue/window.h>
+#include <accrue/parameter.h>
+#include <accrue/watch.h>
+#include <accrue/evaluation.h>
+#include <accrue/fit.h>
 #include <accrue/state_file.h>
+#include <accrue/range_test.h>
 #include <accrue/session.h>
 #include <accrue/bench.h>
 

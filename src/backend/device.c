@@ -2,13 +2,13 @@
 
 #include "backend/environment.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const ac_backend *const backends[] = {
 #define AC_BACKEND_ENTRY(name) &ac_backend_##name,
@@ -69,9 +69,17 @@ static bool describes(const ac_backend *backend, int index, ac_device_info *info
   return described;
 }
 
+/* Upper and lower case are the same. */
+static bool begins(const char *text, const char *with, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (tolower((unsigned char)text[i]) != tolower((unsigned char)with[i])) return false;
+    else if (!text[i]) break;
+  return true;
+}
+
 static const ac_backend *find_backend(const char *name, size_t length) {
   for (int b = 0; b < BACKEND_COUNT; b++)
-    if (strlen(backends[b]->name) == length && !strncasecmp(backends[b]->name, name, length))
+    if (strlen(backends[b]->name) == length && begins(name, backends[b]->name, length))
       return backends[b];
   return NULL;
 }
@@ -79,7 +87,7 @@ static const ac_backend *find_backend(const char *name, size_t length) {
 static bool contains(const char *text, const char *part) {
   size_t length = strlen(part);
   for (; *text; text++)
-    if (!strncasecmp(text, part, length)) return true;
+    if (begins(text, part, length)) return true;
   return false;
 }
 
@@ -97,7 +105,7 @@ static choice choose_automatically(void) {
 }
 
 static bool choose(choice *chosen, const char *name) {
-  if (!name || !*name || !strcasecmp(name, "auto")) {
+  if (!name || !*name || begins(name, "auto", sizeof "auto")) {
     *chosen = choose_automatically();
     return true;
   }

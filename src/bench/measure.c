@@ -6,7 +6,7 @@
 #include "bench/bench.h"
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 
 #include <math.h>
 #include <stdlib.h>

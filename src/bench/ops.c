@@ -5,8 +5,8 @@
 #include "bench/bench.h"
 
 #include "core/error.h"
-#include "core/platform.h"
-#include "ops/linear.h"
+#include "core/platform/processors.h"
+#include "ops/linear/linear.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
 

@@ -1,8 +1,8 @@
 /* Floats kept in 8 bits, in blocks of 256 with a scale of their own: block-wise dynamic
  * quantisation (Dettmers et al., arXiv 2110.02861). A block is 256 codes, followed by its scale:
  * the largest magnitude, as a float in the host's byte order. The values of its codes are
- * multiplied with it. The last block of a tensor is whole. cl/eight_bit.h and
- * backend/cpu/eight_bit.h find the same codes by tables.
+ * multiplied with it. The last block of a tensor is whole. cl/update/eight_bit.h and
+ * backend/cpu/update/eight_bit.h find the same codes by tables.
  *
  * Codes are denser near zero. With e = floor(log2 y) and N = 2^e, a position y has the value
  *

@@ -4,6 +4,7 @@
  * made with the dataset. A thread that finds none free waits for one. A pixel of the result costs a
  * few operations; a sample costs three calls of Philox more. */
 #include "core/error.h"
+#include "core/platform/processors.h"
 #include "core/random.h"
 #include "data/dataset.h"
 

@@ -5,7 +5,8 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "core/platform.h"
+#include "core/platform/files.h"
+#include "core/platform/memory.h"
 
 #include <errno.h>
 #include <stdio.h>

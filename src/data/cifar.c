@@ -3,7 +3,7 @@
  * 32 pixels of red, of green and of blue, row by row. Records stay in memory as they are. */
 #include "core/error.h"
 #include "core/format.h"
-#include "core/platform.h"
+#include "core/platform/files.h"
 #include "data/byte_file.h"
 #include "data/image_set.h"
 

@@ -2,6 +2,7 @@
 #include "data/dataset.h"
 
 #include "core/error.h"
+#include "core/platform/process.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include <accrue/dataset.h>
 
-#include "core/platform.h"
+#include "core/platform/threads.h"
 
 struct ac_dataset {
   int64_t count;

@@ -13,7 +13,9 @@
 
 #include "core/align.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
+#include "core/platform/process.h"
+#include "core/platform/threads.h"
 #include "data/dataset.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/format.h"
-#include "core/platform.h"
+#include "core/platform/folders.h"
 #include "core/random.h"
 #include "data/byte_file.h"
 

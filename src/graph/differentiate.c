@@ -1,7 +1,7 @@
 #include "graph/differentiate.h"
 
 #include "core/error.h"
-#include "ops/scale.h"
+#include "ops/pointwise/scale.h"
 
 #include <stdlib.h>
 

@@ -1,14 +1,12 @@
 #include "graph/freeze.h"
 
-#include "core/patterns.h"
-
-#include <fnmatch.h>
+#include "core/platform/patterns.h"
 
 static ac_status freeze(ac_graph *graph, const char *pattern) {
   int matches = 0;
   for (int i = 0; i < graph->parameter_count; i++) {
     ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[i]);
-    if (fnmatch(pattern, parameter->name, 0) != 0) continue;
+    if (!ac_pattern_matches(pattern, parameter->name)) continue;
     parameter->desc.frozen = true;
     matches++;
   }

@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-/* Freezes parameters by shell patterns, separated by commas (core/patterns.h); NULL: none. Fails
- * with AC_ERROR_ARGUMENT if a pattern matches no parameter. */
+/* Freezes parameters by shell patterns, separated by commas (core/platform/patterns.h); NULL: none.
+ * Fails with AC_ERROR_ARGUMENT if a pattern matches no parameter. */
 ac_status ac_graph_freeze(ac_graph *graph, const char *patterns);
 
 #endif

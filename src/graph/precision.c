@@ -1,7 +1,7 @@
 #include "graph/precision.h"
 
 #include "core/random.h"
-#include "ops/rounded_sum.h"
+#include "ops/update/rounded_sum.h"
 
 #include <stdlib.h>
 

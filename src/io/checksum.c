@@ -16,7 +16,7 @@ uint64_t ac_header_checksum(const unsigned char prefix[8], char *header, size_t 
   char kept[AC_CHECKSUM_DIGITS];
   XXH3_state_t state;
   char *digits = ac_checksum_digits(header, AC_HEADER_CHECKSUM);
-  bool whole = digits && strnlen(digits, sizeof kept) == sizeof kept;
+  bool whole = digits && !memchr(digits, 0, sizeof kept);
   if (whole) {
     memcpy(kept, digits, sizeof kept);
     memcpy(digits, zeros, sizeof kept);

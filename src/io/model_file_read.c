@@ -10,7 +10,8 @@
 #include "core/error.h"
 #include "core/format.h"
 #include "core/half.h"
-#include "core/platform.h"
+#include "core/platform/files.h"
+#include "core/platform/memory.h"
 #include "io/checksum.h"
 #include "io/safetensors.h"
 

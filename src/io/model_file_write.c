@@ -3,7 +3,7 @@
  * and on disk. */
 #include <accrue/model_file.h>
 
-#include "core/atomic_file.h"
+#include "core/platform/atomic_file.h"
 #include "core/error.h"
 #include "io/checksum.h"
 #include "io/safetensors.h"

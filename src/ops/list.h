@@ -1,10 +1,11 @@
 /* The list of ops, the one place where they are named: names, dispatch tables, tests and bench are
  * generated from it.
  *
- * A family is one file in src/ops, src/backend/cpu, src/backend/opencl, cl and tests/ops; F gets
- * its name. X gets an op and two words with a letter for each input and each output. A letter says
- * how an operand is stored, which is the policy of mixed precision; arithmetic is in float, except
- * for factors of Muon (ops/muon.h):
+ * A family is one file in a folder of src/ops, src/backend/cpu, src/backend/opencl, cl and
+ * tests/ops; F gets the name of the folder, which is the same in all of these, and of the family. X
+ * gets an op and two words with a letter for each input and each output. A letter says how an
+ * operand is stored, which is the policy of mixed precision; arithmetic is in float, except for
+ * factors of Muon (ops/update/muon.h):
  *   - s: as the plan's precision says: activations, their gradients, weights of products
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
@@ -22,85 +23,85 @@
 
 /* clang-format off */
 #define AC_OP_FAMILIES(F, X)                                                                                           \
-  F(linear) X(linear, "ssf", "s")                     /* x[n,in] W b? -> y[n,out]: y = x W + b */                      \
+  F(linear, linear) X(linear, "ssf", "s")             /* x[n,in] W b? -> y[n,out]: y = x W + b */                      \
     X(linear_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
-  F(matmul) X(matmul, "ss", "s")                      /* a b -> c+, over leading dimensions */                         \
-  F(add) X(add, "ss", "s")                            /* a b -> c, b repeated along a */                               \
+  F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
+  F(pointwise, add) X(add, "ss", "s")                 /* a b -> c, b repeated along a */                               \
     X(sum_leading, "s", "f")                          /* x[m,n] -> y[n]+ */                                            \
-  F(multiply) X(multiply, "ss", "s")                  /* a b -> c+, b repeated along a */                              \
-  F(scale) X(scale, "s", "s")                         /* x -> y+ */                                                    \
-  F(embedding) X(embedding, "si", "s")                /* table[V,C] ids[n] -> y[n,C] */                                \
+  F(pointwise, multiply) X(multiply, "ss", "s")       /* a b -> c+, b repeated along a */                              \
+  F(pointwise, scale) X(scale, "s", "s")              /* x -> y+ */                                                    \
+  F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
     X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
-  F(layer_norm) X(layer_norm, "sff", "sf")            /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
+  F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
     X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma -> dx+ */                               \
     X(layer_norm_parameter_gradient, "ssf", "ff")     /* dy x statistics -> dgamma?+ dbeta?+ */                        \
-  F(rms_norm) X(rms_norm, "sf", "sf")                 /* x gamma -> y statistics[n,1]: 1/rms */                        \
+  F(norm, rms_norm) X(rms_norm, "sf", "sf")           /* x gamma -> y statistics[n,1]: 1/rms */                        \
     X(rms_norm_input_gradient, "ssff", "s")           /* dy x statistics gamma -> dx+ */                               \
     X(rms_norm_parameter_gradient, "ssf", "f")        /* dy x statistics -> dgamma+ */                                 \
-  F(group_norm) X(group_norm, "sff", "sf")            /* x[B,C,...] gamma? beta? -> y statistics[B,G,2]: mean, 1/std */\
+  F(norm, group_norm) X(group_norm, "sff", "sf")      /* x[B,C,...] gamma? beta? -> y statistics[B,G,2]: mean, 1/std */\
     X(group_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
-  F(batch_norm) X(batch_norm, "sffff", "sff")         /* x[B,C,...] gamma? beta? mean[C] variance[C]                   \
+  F(norm, batch_norm) X(batch_norm, "sffff", "sff")   /* x[B,C,...] gamma? beta? mean[C] variance[C]                   \
                                         -> y statistics[C,2] variance[C]?: mean, 1/std */                              \
     X(batch_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
     X(batch_norm_pool, "ff", "f")                     /* statistics[C,2] variance[C]                                   \
                           -> pooled[C,3]: n, mean, sum of squares, joined to what is there if `add` is set */          \
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
-  F(weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */      \
+  F(norm, weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */\
     X(weight_standardisation_gradient, "sff", "f")    /* dy w statistics -> dw+ */                                     \
-  F(gelu) X(gelu, "s", "s")                           /* x -> y */                                                     \
+  F(pointwise, gelu) X(gelu, "s", "s")                /* x -> y */                                                     \
     X(gelu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(relu) X(relu, "s", "s")                           /* x -> y */                                                     \
+  F(pointwise, relu) X(relu, "s", "s")                /* x -> y */                                                     \
     X(relu_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(silu) X(silu, "s", "s")                           /* x -> y */                                                     \
+  F(pointwise, silu) X(silu, "s", "s")                /* x -> y */                                                     \
     X(silu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(leaky_relu) X(leaky_relu, "s", "s")               /* x -> y */                                                     \
+  F(pointwise, leaky_relu) X(leaky_relu, "s", "s")    /* x -> y */                                                     \
     X(leaky_relu_gradient, "ss", "s")                 /* dy y -> dx */                                                 \
-  F(sigmoid) X(sigmoid, "s", "s")                     /* x -> y */                                                     \
+  F(pointwise, sigmoid) X(sigmoid, "s", "s")          /* x -> y */                                                     \
     X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(tanh) X(tanh, "s", "s")                           /* x -> y */                                                     \
+  F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
     X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(softmax) X(softmax, "s", "s")                     /* x -> y, over the last dimension */                            \
+  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(attention) X(attention, "s", "sf")                /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
+  F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
-  F(dropout) X(dropout, "s", "s")                     /* x -> y, and its own gradient */                               \
-  F(transpose) X(transpose, "s", "s")                 /* x -> y, and its own gradient */                               \
-  F(cross_entropy) X(cross_entropy, "sif", "ff")      /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */        \
+  F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
+  F(movement, transpose) X(transpose, "s", "s")       /* x -> y, and its own gradient */                               \
+  F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \
-  F(linear_cross_entropy) X(linear_cross_entropy, "ssif", "f") /* x[n,C] W targets[n] weights[n]? -> sums+ */          \
+  F(loss, linear_cross_entropy) X(linear_cross_entropy, "ssif", "f") /* x[n,C] W targets[n] weights[n]? -> sums+ */    \
     X(linear_cross_entropy_gradient, "ssif", "sff")   /* x W targets weights? -> dx?+ dW?+ sums+ */                    \
-  F(mean_squared_error) X(mean_squared_error, "sff", "f") /* prediction[B,m] target weights[B]? -> sums+ */            \
+  F(loss, mean_squared_error) X(mean_squared_error, "sff", "f") /* prediction[B,m] target weights[B]? -> sums+ */      \
     X(mean_squared_error_gradient, "sff", "s")        /* prediction target weights? -> dprediction */                  \
-  F(binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */           \
+  F(loss, binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */     \
     X(binary_cross_entropy_gradient, "sff", "s")      /* logits targets weights? -> dlogits */                         \
-  F(conv2d) X(conv2d, "ssf", "s")                     /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
+  F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
     X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
-  F(pool2d) X(max_pool2d, "s", "s")                   /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
+  F(convolution, pool2d) X(max_pool2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(max_pool2d_gradient, "ss", "s")                 /* dy x -> dx+ */                                                \
     X(average_pool2d, "s", "s")                       /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(average_pool2d_gradient, "s", "s")              /* dy -> dx+ */                                                  \
-  F(concat) X(concat, "ssssssss", "s")                /* x ... -> y, up to 8, along an axis */                         \
+  F(movement, concat) X(concat, "ssssssss", "s")      /* x ... -> y, up to 8, along an axis */                         \
     X(slice, "s", "s")                                /* x -> y+, a part, along an axis */                             \
     X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
-  F(upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                             \
+  F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
-  F(cast) X(cast, "a", "a")                           /* x -> y+, to the dtype of y */                                 \
-  F(rounded_sum) X(rounded_sum, "a", "p")             /* x -> y+, rounded by chance if y is bf16 */                      \
-  F(numerics) X(numerics, "s", "i")                   /* x -> counts[2]+: overflowed, flushed */                       \
-  F(fold) X(fold, "f", "ff")                          /* g -> m v?, in place: part of what is kept */                  \
-  F(clip) X(clip, "ff", "f")                          /* g p -> y, which may be g */                                   \
-  F(optimizer) X(gradient_statistics, "p", "f")       /* g -> [2] */                                                   \
+  F(movement, cast) X(cast, "a", "a")                 /* x -> y+, to the dtype of y */                                 \
+  F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
+  F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
+  F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \
+  F(update, clip) X(clip, "ff", "f")                  /* g p -> y, which may be g */                                   \
+  F(update, optimizer) X(gradient_statistics, "p", "f") /* g -> [2] */                                                 \
     X(adamw, "p", "pbbs")                             /* g -> p m v w?, in place; w is p in 16 bits */                 \
     X(sgd, "p", "pbs")                                /* g -> p momentum? w?, in place */                              \
-  F(lion) X(lion, "p", "pbs")                         /* g -> p momentum w?, in place */                               \
-  F(adafactor) X(adafactor, "p", "pffs")              /* g -> p, r[R] and c[C] or v and none, w?, in place */             \
-  F(muon) X(muon, "p", "pfs")                         /* g -> p momentum w?, in place */                               \
-  F(adam_mini) X(adam_mini, "p", "pffs")              /* g -> p m v[blocks] w?, in place */
+  F(update, lion) X(lion, "p", "pbs")                 /* g -> p momentum w?, in place */                               \
+  F(update, adafactor) X(adafactor, "p", "pffs")      /* g -> p, r[R] and c[C] or v and none, w?, in place */          \
+  F(update, muon) X(muon, "p", "pfs")                 /* g -> p momentum w?, in place */                               \
+  F(update, adam_mini) X(adam_mini, "p", "pffs")      /* g -> p m v[blocks] w?, in place */
 /* clang-format on */
 
-#define AC_OP_SKIP_FAMILY(name)
+#define AC_OP_SKIP_FAMILY(folder, name)
 #define AC_OP_SKIP_OP(name, in, out)
 #define AC_OP_LIST(X) AC_OP_FAMILIES(AC_OP_SKIP_FAMILY, X)
 #define AC_OP_FAMILY_LIST(F) AC_OP_FAMILIES(F, AC_OP_SKIP_OP)

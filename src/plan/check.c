@@ -107,11 +107,15 @@ static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
 
 static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   AC_TRY(check_sequence(plan, &plan->evaluation, ran, summed));
-  AC_TRY(check_pass(plan, &plan->main, ran, summed));
-  if (!ac_plan_is_fused(plan)) return AC_OK;
-  AC_TRY(check_pass(plan, &plan->stepping, ran, summed));
-  if (count_additions(plan, &plan->main) == count_additions(plan, &plan->stepping)) return AC_OK;
-  return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
+  int first = 0;
+  for (int pass = 0; pass < plan->way->passes; pass++) {
+    AC_TRY(check_pass(plan, ac_plan_pass(plan, pass), ran, summed));
+    const int additions = count_additions(plan, ac_plan_pass(plan, pass));
+    if (!pass) first = additions;
+    if (additions != first)
+      return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
+  }
+  return AC_OK;
 }
 
 /* `taken`: the phases that have their nodes among those of the micro-batch, as bits. */
@@ -126,12 +130,9 @@ static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, 
 }
 
 static ac_status check_all_phases(const ac_plan *plan) {
-  const int measures = 1 << AC_PHASE_REDUCE, steps = 1 << AC_PHASE_UPDATE;
-  if (ac_plan_folds(plan)) return check_phases(plan, &plan->main, 1 << AC_PHASE_FOLD);
-  if (ac_plan_keeps_gradients(plan)) return check_phases(plan, &plan->main, 0);
-  if (ac_plan_is_local(plan)) return check_phases(plan, &plan->main, measures | steps);
-  AC_TRY(check_phases(plan, &plan->main, measures));
-  return check_phases(plan, &plan->stepping, steps);
+  for (int pass = 0; pass < plan->way->passes; pass++)
+    AC_TRY(check_phases(plan, ac_plan_pass(plan, pass), plan->way->phases[pass]));
+  return AC_OK;
 }
 
 /* ---- fused and folded ------------------------------------------------------------------------ */
@@ -281,10 +282,9 @@ static ac_status check_decisions(const ac_plan *plan) {
 
 static ac_status check_guests(const ac_plan *plan, bool *folded) {
   AC_TRY(check_folds(plan, folded));
-  if (ac_plan_keeps_gradients(plan)) return AC_OK;
-  AC_TRY(check_places(plan, &plan->main));
-  if (ac_plan_is_local(plan)) return check_decisions(plan);
-  return ac_plan_is_fused(plan) ? check_places(plan, &plan->stepping) : AC_OK;
+  for (int pass = 0; pass < plan->way->passes; pass++)
+    if (plan->way->phases[pass]) AC_TRY(check_places(plan, ac_plan_pass(plan, pass)));
+  return plan->way->steps_alone ? check_decisions(plan) : AC_OK;
 }
 
 /* ---- updates --------------------------------------------------------------------------------- */
@@ -320,8 +320,9 @@ static bool goes_on(const ac_plan *plan, const ac_step *step, int parameter, int
 
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
-  const ac_sequence *sequence = ac_plan_is_fused(plan) ? &plan->stepping : &plan->main;
-  const int first = ac_plan_keeps_gradients(plan) ? sequence->begin[AC_PHASE_UPDATE] : 0;
+  const int last = plan->way->passes - 1;
+  const ac_sequence *sequence = ac_plan_pass(plan, last);
+  const int first = plan->way->phases[last] ? 0 : sequence->begin[AC_PHASE_UPDATE];
   int64_t next = 0;
   memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
   for (int i = first; i < sequence->step_count; i++) {

@@ -5,10 +5,10 @@
  * written to, that only costs the time of measuring again. */
 #include "plan/cost.h"
 
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -109,7 +109,7 @@ static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
 
 /* Cells of the arena lie where their values do, if these are kept. */
 static ac_status find_in_arena(ac_plan *plan) {
-  if (!plan->main.whole_window || !ac_plan_keeps_gradients(plan)) return AC_OK;
+  if (!plan->main.whole_window || !plan->way->keeps) return AC_OK;
   const size_t tensors = (size_t)plan->graph->tensor_count + 1;
   uint64_t *address = malloc(tensors * sizeof *address);
   if (!address) return ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
@@ -170,7 +170,8 @@ static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
 ac_status ac_plan_lay(ac_plan *plan, const ac_choice *choice) {
   const ac_problem *problem = &plan->problem;
   plan->info.micro_batch = choice->micro_batch;
-  plan->info.gradients = choice->gradients;
+  plan->way = choice->way;
+  plan->info.gradients = choice->way->gradients;
   if (!plan->cells) {
     plan->cell_count = problem->cell_count;
     plan->cells = calloc((size_t)plan->cell_count + 1, sizeof *plan->cells);

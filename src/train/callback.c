@@ -1,6 +1,6 @@
 /* A caller's own optimizer (AC_OPTIMIZER_CALLBACK). The last op of an update that sees a
- * parameter's gradient (ops/clip.h) leaves it divided and clipped. After that op the caller gets
- * this gradient, the weights and the optimizer's state, part by part, on the host.
+ * parameter's gradient (ops/update/clip.h) leaves it divided and clipped. After that op the caller
+ * gets this gradient, the weights and the optimizer's state, part by part, on the host.
  *
  * If the device is the host, the caller gets the plan's own memory. Otherwise gradient, weights and
  * states are copied into `views`, which has room for the largest part, and weights and states are

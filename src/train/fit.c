@@ -6,7 +6,7 @@
  * into staging buffers when it is needed, and a window that runs again is read again. The samples
  * and their order are the same in both cases. */
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 #include "train/good_state.h"
 #include "train/trainer.h"
 
@@ -379,7 +379,7 @@ static ac_status run_window(fit *f) {
  * folded can only be gone on with. */
 static void leave_window(fit *f) {
   const ac_plan *plan = f->trainer->instance.plan;
-  const bool keeps = (f->desc->keep_window || ac_plan_folds(plan)) && !plan->main.whole_window;
+  const bool keeps = (f->desc->keep_window || !plan->way->can_discard) && !plan->main.whole_window;
   if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
 }
 

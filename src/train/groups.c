@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/floats.h"
-#include "core/patterns.h"
+#include "core/platform/patterns.h"
 
 #include <math.h>
 #include <stdio.h>

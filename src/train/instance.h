@@ -5,16 +5,17 @@
 #ifndef AC_TRAIN_INSTANCE_H
 #define AC_TRAIN_INSTANCE_H
 
-#include <accrue/trainer.h>
+#include <accrue/evaluation.h>
+#include <accrue/model_file.h>
 
-#include "ops/adafactor.h"
-#include "ops/adam_mini.h"
-#include "ops/clip.h"
+#include "ops/update/adafactor.h"
+#include "ops/update/adam_mini.h"
+#include "ops/update/clip.h"
 #include "ops/description.h"
-#include "ops/fold.h"
-#include "ops/lion.h"
-#include "ops/muon.h"
-#include "ops/optimizer.h"
+#include "ops/update/fold.h"
+#include "ops/update/lion.h"
+#include "ops/update/muon.h"
+#include "ops/update/optimizer.h"
 #include "plan/plan.h"
 
 /* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.

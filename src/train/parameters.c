@@ -3,11 +3,11 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/hash.h"
+#include "core/platform/patterns.h"
 #include "core/random.h"
 #include "io/safetensors.h"
 #include "train/instance.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +223,7 @@ static ac_status take_part(part *p, ac_instance *instance, const char *pattern) 
   *p = (part){.instance = instance, .index = malloc(((size_t)parameters + 1) * sizeof *p->index)};
   if (!p->index) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   for (int i = 0; i < parameters; i++)
-    if (!pattern || fnmatch(pattern, parameter_tensor(instance, i)->name, 0) == 0)
+    if (!pattern || ac_pattern_matches(pattern, parameter_tensor(instance, i)->name))
       p->index[p->count++] = i;
   if (p->count || !pattern) return AC_OK;
   free(p->index);

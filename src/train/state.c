@@ -4,7 +4,7 @@
  * Loading reads the file twice: to check all of it, and to bring it to the device. Only a failure
  * of the second reading can leave a trainer half loaded; then every use of it fails and says so. */
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/numbers.h"
 #include "io/safetensors.h"
 #include "train/trainer.h"
 #include <accrue/state_file.h>

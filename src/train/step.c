@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/floats.h"
-#include "ops/update.h"
+#include "ops/update/update.h"
 
 #include <math.h>
 

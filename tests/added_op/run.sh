@@ -17,7 +17,7 @@ add_before() { # FILE PATTERN LINE; what is built already stays so
   touch -r "$source/$1" "$copy/$1"
 }
 ops='X(square, "s", "s") X(square_gradient, "ss", "s") \/* x -> y;  dy x -> dx *\/'
-add_before src/ops/list.h '^  F(numerics)' "  F(square) $ops \\\\"
+add_before src/ops/list.h '^  F(update, numerics)' "  F(pointwise, square) $ops \\\\"
 prototype='AC_API ac_tensor *ac_square(ac_tensor *x, float factor);'
 add_before include/accrue/graph.h '^AC_API ac_tensor \*ac_sigmoid' "$prototype"
 
@@ -36,7 +36,8 @@ if configure; then
   exit 1
 fi
 for folder in src/ops src/backend/cpu src/backend/opencl tests/ops; do
-  grep -qx "  *$folder/square.c" "$work/log" || { cat "$work/log"; echo "$folder/square.c is not asked for" >&2; exit 1; }
+  grep -qx "  *$folder/pointwise/square.c" "$work/log" ||
+    { cat "$work/log"; echo "$folder/pointwise/square.c is not asked for" >&2; exit 1; }
 done
 
 (cd "$here" && find . -type f) | while read -r file; do

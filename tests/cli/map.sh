@@ -59,7 +59,8 @@ function visit(file, header, through,    i, folder, other) {
   if (seen[file, header]++) return
   folder = folder_of(file)
   other = folder_of(header)
-  if (folder != other && !((folder, other) in allowed) && !((folder, header) in allowed))
+  if (folder != other && !((folder, other) in allowed) && !((folder, folder_of(other) "/*") in allowed) &&
+      !((folder, header) in allowed))
     wrong(file " includes " header (through == file ? "" : " through " through) ", which its row does not allow")
   for (i = 1; i <= included[header]; i++) visit(file, include[header, i], header)
 }
@@ -74,7 +75,8 @@ END {
   read_map()
   for (name in folder) if (!(name in row)) wrong("the table does not name the folder " name)
   for (name in row) if (!(name in folder)) wrong("there is no C in " name ", which has a row")
-  for (name in target) if (!(name in folder) && !(name in exists)) wrong("a row allows " name ", which is not there")
+  for (name in folder) folder_with[folder_of(name) "/*"] = 1
+  for (name in target) if (!(name in folder) && !(name in exists) && !(name in folder_with)) wrong("a row allows " name ", which is not there")
   for (file in exists) {
     for (i = 1; i <= included[file]; i++)
       if (include[file, i] in exists) visit(file, include[file, i], file)

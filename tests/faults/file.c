@@ -2,7 +2,7 @@
  * blocks, while the first, the second, ... call fails until all pass. */
 #include "support/files.h"
 
-#include "core/atomic_file.h"
+#include "core/platform/atomic_file.h"
 #include "faults.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/opencl/sources.h"
+#include "backend/opencl/shared/sources.h"
 
 /* The one object for platforms, devices, contexts, queues, buffers and kernels. A program is the
  * source that it was made of. */

@@ -1,5 +1,5 @@
 /* kernel_variants [NAME]: the programs that the OpenCL backend compiles on a GPU, each with its
- * options, as described_device.c writes them down; or the source of one, cl/NAME.cl with what it
+ * options, as described_device.c writes them down; or the source of one, NAME.cl with what it
  * includes. They come of preparing, as the trainer would,
  *   - every case of the ops' tests, with its gradients,
  *   - every op at the sizes it is timed at,
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "backend/opencl/product/gemm.h"
-#include "backend/opencl/sources.h"
+#include "backend/opencl/shared/sources.h"
 #include "ops/description.h"
 
 static const ac_dtype storages[] = {AC_F32, AC_F16, AC_BF16};
@@ -50,7 +50,7 @@ static void prepare_case(ac_device *device, const op_case *c, ac_dtype storage) 
 
 static void prepare_cases(ac_device *device, ac_dtype storage) {
   static const op_family *const families[] = {
-#define FAMILY(name) &op_family_##name,
+#define FAMILY(folder, name) &op_family_##name,
       AC_OP_FAMILY_LIST(FAMILY)
 #undef FAMILY
   };
@@ -137,7 +137,7 @@ static int print_source(const char *name) {
       fwrite(source->parts[k]->bytes, 1, source->parts[k]->length, stdout);
     return ferror(stdout) != 0;
   }
-  fprintf(stderr, "kernel_variants: there is no cl/%s.cl\n", name);
+  fprintf(stderr, "kernel_variants: there is no %s.cl in cl/\n", name);
   return 1;
 }
 

@@ -5,7 +5,7 @@ that a test fails for each: what no test notices is printed as survived. Run by 
     tests/mutate/mutate.py                          # at most 8 mutants of each function, on the CPU and on OpenCL
     tests/mutate/mutate.py --max-per-kernel 0       # all of them; takes hours
     tests/mutate/mutate.py --op conv2d_weight_gradient --group cpu
-    tests/mutate/mutate.py --files 'cl/pool2d.cl' --again survived
+    tests/mutate/mutate.py --files 'cl/convolution/pool2d.cl' --again survived
     tests/mutate/mutate.py --equivalent             # what equivalent.txt excuses, and nothing else
 
 Groups: cpu and cl are kernels, rules are the gradient rules of ops and differentiation, trainer is the update's
@@ -61,9 +61,9 @@ RUNS = {
 # Of families that reach a shared function, those that are run: PoCL compiles every kernel anew.
 MOST_FAMILIES = {"cpu": 8, "cl": 4}
 # Further tests of their own that some kernels have.
-UNITS = {"src/backend/cpu/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/stream.h": ("cpu_stream",),
-         "cl/unit_gemm.cl": ("opencl_units", "opencl_gemm"), "cl/optimizer.cl": ("opencl_joined",),
-         "cl/lion.cl": ("opencl_joined",), "cl/parameter.h": ("opencl_joined",)}
+UNITS = {"src/backend/cpu/shared/blocks.c": ("cpu_blocks", "cpu_stream"), "src/backend/cpu/shared/stream.h": ("cpu_stream",),
+         "cl/product/unit_gemm.cl": ("opencl_units", "opencl_gemm"), "cl/update/optimizer.cl": ("opencl_joined",),
+         "cl/update/lion.cl": ("opencl_joined",), "cl/update/parameter.h": ("opencl_joined",)}
 # Tests of whole graphs and of training, on the CPU.
 PROGRAMS = {
     "rules": ("gradients", "gpt2", "norms", "batch_norm", "training", "precision", "graph", "invariants"),
@@ -312,7 +312,7 @@ class Worker:
         shutil.copytree(self.build.source / "cl", changed)
         if (overlay / "cl").is_dir():
             shutil.copytree(overlay / "cl", changed, dirs_exist_ok=True)
-        kernels = sorted(changed.glob("*.cl"))
+        kernels = sorted(changed.glob("**/*.cl"))
         text = self.folder / "embedded_kernels.c"
         subprocess.run(["cmake", "-DKERNELS=" + ";".join(map(str, kernels)), f"-DOUTPUT={text}", "-P",
                         str(changed / "embed.cmake")], check=True, capture_output=True)

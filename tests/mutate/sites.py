@@ -73,7 +73,7 @@ def functions_in(path, text):
 UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
            "light|to_float|ask")
 WHOLLY = ("src/train/scaler.c", "src/train/schedule.c", "src/train/rates.c", "src/train/losses.c",
-          "src/ops/optimizer.c")
+          "src/ops/update/optimizer.c")
 
 
 class Sources:
@@ -82,7 +82,7 @@ class Sources:
     def __init__(self, root):
         self.root = Path(root)
         self.text, self.functions = {}, {}
-        for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/*.cl", "cl/*.h", "src/ops/*.c",
+        for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/**/*.cl", "cl/**/*.h", "src/ops/**/*.c",
                         "src/graph/differentiate.c", "src/train/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
@@ -93,7 +93,7 @@ class Sources:
                            for op, desc in re.findall(r"ac_op_desc_(\w+) = \{(.*?)\n\};", self.text[path], re.S)
                            if ".phase = AC_PHASE_" in desc]
         self.family = {}
-        for file in sorted((self.root / "tests/ops").glob("*.c")):
+        for file in sorted((self.root / "tests/ops").glob("**/*.c")):
             for op in re.findall(r"\bop_reference_(\w+) =", file.read_text()):
                 self.family[op] = file.stem
 

@@ -125,7 +125,7 @@ typedef struct op_family {
   void (*special_host)(void); /* the same without a device */
 } op_family;
 
-#define OP_FAMILY(name) extern const op_family op_family_##name;
+#define OP_FAMILY(folder, name) extern const op_family op_family_##name;
 AC_OP_FAMILY_LIST(OP_FAMILY)
 #undef OP_FAMILY
 

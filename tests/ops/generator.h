@@ -83,7 +83,7 @@ typedef struct op_generator {
   void (*ties)(op_ties *ties, const ac_op_args *args);
 } op_generator;
 
-#define OP_GENERATOR(name) extern const op_generator op_generator_##name;
+#define OP_GENERATOR(folder, name) extern const op_generator op_generator_##name;
 AC_OP_FAMILY_LIST(OP_GENERATOR)
 #undef OP_GENERATOR
 

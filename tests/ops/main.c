@@ -125,7 +125,7 @@ static int run_family(const op_family *family, ac_device **devices, int device_c
 
 int main(int argc, char **argv) {
   static const op_family *const families[] = {
-#define FAMILY(name) &op_family_##name,
+#define FAMILY(folder, name) &op_family_##name,
       AC_OP_FAMILY_LIST(FAMILY)
 #undef FAMILY
   };

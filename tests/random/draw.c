@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME(name) #name,
+#define NAME(folder, name) #name,
 static const char *const family_names[] = {AC_OP_FAMILY_LIST(NAME)};
 #undef NAME
-#define GENERATOR(name) &op_generator_##name,
+#define GENERATOR(folder, name) &op_generator_##name,
 static const op_generator *const generators[] = {AC_OP_FAMILY_LIST(GENERATOR)};
 #undef GENERATOR
-#define FAMILY(name) &op_family_##name,
+#define FAMILY(folder, name) &op_family_##name,
 static const op_family *const families[] = {AC_OP_FAMILY_LIST(FAMILY)};
 #undef FAMILY
 enum { FAMILY_COUNT = sizeof families / sizeof *families };

@@ -268,7 +268,7 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
   if (s->kind.op == AC_OP_adam_mini) sum_of_sizes(s, shape, g, state, terms);
   compute(s, shape, g, weights, state);
   /* Muon's iterations multiply what its sums lose, or factors in bf16, by up to 485
-   * (tests/ops/muon.c): of a gradient of few ranks all but these are such errors. */
+   * (tests/ops/update/muon.c): of a gradient of few ranks all but these are such errors. */
   const double rounding = s->factors == AC_BF16 ? 0x1p-8 : 16 * 0x1p-24;
   const double lost = s->kind.op == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
   for (int64_t e = 0; e < count; e++)

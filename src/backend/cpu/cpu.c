@@ -16,11 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/product/blas.h"
 #include "backend/cpu/product/dot.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/memory.h"
+#include "core/platform/process.h"
+#include "core/platform/processors.h"
+#include "core/platform/threads.h"
 
 enum { ALIGNMENT = 64, MAX_THREADS = 1024, SERIAL = 8192 };
 /* Blocks of so many bytes are copied by all threads. Less, such as the pieces of a state file,
@@ -125,23 +128,6 @@ static int count_devices(void) {
   return 1;
 }
 
-static void read_cpu_name(char *name, size_t size) {
-  snprintf(name, size, "CPU");
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  if (!file) return;
-  char line[256];
-  while (fgets(line, sizeof line, file)) {
-    char *value = strchr(line, ':');
-    if (strncmp(line, "model name", 10) != 0 || !value) continue;
-    do value++;
-    while (isspace((unsigned char)*value));
-    value[strcspn(value, "\n")] = 0;
-    if (*value) snprintf(name, size, "%s", value);
-    break;
-  }
-  fclose(file);
-}
-
 static int default_threads(void) {
   const char *text = getenv("OMP_NUM_THREADS");
   long threads = text ? strtol(text, NULL, 10) : 0;
@@ -207,7 +193,8 @@ static ac_status describe(int index, ac_device_info *info) {
   memset(info, 0, sizeof *info);
   snprintf(info->id, sizeof info->id, "cpu");
   snprintf(info->backend, sizeof info->backend, "cpu");
-  read_cpu_name(info->name, sizeof info->name);
+  if (!ac_processor_name(info->name, sizeof info->name))
+    snprintf(info->name, sizeof info->name, "CPU");
   if (ac_blas_load(&blas) == AC_OK)
     snprintf(info->driver, sizeof info->driver, "OpenBLAS %s %s, %s", blas->version, blas->core,
              chosen->text);

@@ -1,5 +1,5 @@
 /* The kernels of one instruction set, by op. */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 
 #define AC_CPU_DECLARE(op, in, out) extern const ac_cpu_kernel AC_CPU_KERNEL(op);
 AC_OP_LIST(AC_CPU_DECLARE)

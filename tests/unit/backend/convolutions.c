@@ -8,7 +8,7 @@
 
 #include "backend/device.h"
 #include "core/half.h"
-#include "ops/conv2d.h"
+#include "ops/convolution/conv2d.h"
 
 #include <stdio.h>
 #include <stdlib.h>

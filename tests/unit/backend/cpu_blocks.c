@@ -2,7 +2,7 @@
  * operand that an op can have finds its place. */
 #include "support/check.h"
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 #include "core/half.h"
 
 #include <pthread.h>

@@ -3,15 +3,15 @@
  * begins in a cache line, and whatever the number of threads. */
 #include "support/check.h"
 
-#include "backend/cpu/element.h"
+#include "backend/cpu/shared/element.h"
 #include "backend/device.h"
 #include "core/half.h"
-#include "ops/dropout.h"
-#include "ops/gelu.h"
-#include "ops/layer_norm.h"
-#include "ops/leaky_relu.h"
-#include "ops/rms_norm.h"
-#include "ops/scale.h"
+#include "ops/pointwise/dropout.h"
+#include "ops/pointwise/gelu.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/pointwise/leaky_relu.h"
+#include "ops/norm/rms_norm.h"
+#include "ops/pointwise/scale.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/platform.h"
+#include "core/platform/process.h"
 
 extern char **environ;
 static int changes;

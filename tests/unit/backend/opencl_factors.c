@@ -7,8 +7,8 @@
 #include "backend/opencl/product/gemm.h"
 #include "core/align.h"
 #include "core/half.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/muon.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/update/muon.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -129,8 +129,8 @@ static void multiply(float *c, const float *a, bool transpose_a, const float *b,
     }
 }
 
-/* The iterations of ops/muon.h on x, rounded as the CPU's are: X, A, the polynomial without its
- * first term, the next X. */
+/* The iterations of ops/update/muon.h on x, rounded as the CPU's are: X, A, the polynomial without
+ * its first term, the next X. */
 static void iterate(float x[COUNT], int rows, int columns) {
   const bool wide = rows <= columns;
   const int side = wide ? rows : columns;

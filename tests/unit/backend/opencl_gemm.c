@@ -12,7 +12,7 @@
 #include <dirent.h>
 #include <math.h>
 
-enum { DEPTH = 16 }; /* cl/gemm.cl's */
+enum { DEPTH = 16 }; /* cl/product/gemm.cl's */
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -115,7 +115,7 @@ static void free_example(example *x) {
   }
 }
 
-/* One element as cl/gemm.cl promises it: k in order, then zeros to a multiple of DEPTH. */
+/* One element as cl/product/gemm.cl promises it: k in order, then zeros to a multiple of DEPTH. */
 static float chain(const example *x, int64_t matrix, int64_t i, int64_t j) {
   const ac_cl_product *p = &x->product;
   const int64_t a =

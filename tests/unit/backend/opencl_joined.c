@@ -4,11 +4,11 @@
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/shared/opencl.h"
 #include "core/align.h"
 #include "core/eight_bit.h"
-#include "ops/lion.h"
-#include "ops/optimizer.h"
+#include "ops/update/lion.h"
+#include "ops/update/optimizer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,11 +5,12 @@
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
-#include "backend/opencl/opencl.h"
-#include "core/platform.h"
+#include "backend/opencl/shared/opencl.h"
+#include "core/platform/threads.h"
 
 #include <CL/cl.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -21,7 +21,7 @@ static ac_status prepare(ac_device *device, ac_op op) {
   return device->backend->prepare(device->state, &args);
 }
 
-/* The file of the program cl/NAME.cl. */
+/* The file of the program NAME.cl. */
 static test_path file_of(const char *name) {
   DIR *folder = opendir(in_folder("programs").text);
   assert_non_null(folder);

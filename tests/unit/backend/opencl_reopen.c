@@ -13,7 +13,7 @@ static int reopenings = 200;
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
-#include "core/platform.h"
+#include "core/platform/threads.h"
 #include "plan/cost.h"
 #include "plan/placed_op.h"
 

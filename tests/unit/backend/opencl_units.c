@@ -1,6 +1,6 @@
-/* Matrix units of GPUs (cl/unit_gemm.cl): their registers hold what the vendors' documents say, and
- * units are taken after they have given right products, not before. That the kernel's tiles are
- * right is for opencl_gemm.c. */
+/* Matrix units of GPUs (cl/product/unit_gemm.cl): their registers hold what the vendors' documents
+ * say, and units are taken after they have given right products, not before. That the kernel's
+ * tiles are right is for opencl_gemm.c. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "support/devices.h"
 

@@ -5,8 +5,8 @@
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
 #include "backend/opencl/product/gemm.h"
-#include "ops/attention.h"
-#include "ops/conv2d.h"
+#include "ops/attention/attention.h"
+#include "ops/convolution/conv2d.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,11 +7,11 @@
 #include "backend/cpu/product/gemm_pairs.h"
 #include "backend/device.h"
 #include "core/half.h"
-#include "ops/attention.h"
-#include "ops/conv2d.h"
-#include "ops/linear.h"
-#include "ops/linear_cross_entropy.h"
-#include "ops/matmul.h"
+#include "ops/attention/attention.h"
+#include "ops/convolution/conv2d.h"
+#include "ops/linear/linear.h"
+#include "ops/loss/linear_cross_entropy.h"
+#include "ops/linear/matmul.h"
 
 #include <math.h>
 #include <stdlib.h>

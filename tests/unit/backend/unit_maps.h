@@ -1,6 +1,6 @@
-/* Where cl/unit_maps.h has the elements of fragments, as a function UNIT_maps: included once for
- * each unit, with UNIT, its name, and the option that the kernel is compiled with. */
-#include "../../../cl/unit_maps.h"
+/* Where cl/product/unit_maps.h has the elements of fragments, as a function UNIT_maps: included
+ * once for each unit, with UNIT, its name, and the option that the kernel is compiled with. */
+#include "../../../cl/product/unit_maps.h"
 
 #define JOIN_NAMES(a, b) a##b
 #define JOIN(a, b) JOIN_NAMES(a, b)

@@ -2,7 +2,6 @@
  * and sensible. Nothing here depends on how fast the machine is. */
 #include "support/models.h"
 
-#include "core/platform.h"
 #include "ops/description.h"
 #include <math.h>
 #include <stdlib.h>

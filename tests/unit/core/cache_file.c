@@ -2,7 +2,7 @@
  * other versions of the library are found. */
 #include "support/files.h"
 
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 #include "core/error.h"
 #include "core/hash.h"
 

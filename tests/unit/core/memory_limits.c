@@ -5,7 +5,7 @@
 
 #include <sys/resource.h>
 
-#include "core/platform.h"
+#include "core/platform/memory.h"
 
 #define MOUNT_V2(root, mount) \
   "30 23 0:26 " root " " mount " rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"

@@ -2,8 +2,6 @@
  * is refused with a sentence before more than the limit is read. */
 #include "support/files.h"
 
-#include "core/platform.h"
-
 #include <accrue/dataset.h>
 #include <zlib.h>
 

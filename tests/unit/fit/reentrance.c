@@ -1,5 +1,5 @@
 /* What a caller's function may do with the trainer that calls it: a dataset's read while samples
- * are gathered for it, the `stop` of a fit and that of an evaluation. Each function of trainer.h
+ * are gathered for it, the `stop` of a fit and that of an evaluation. Each public function
  * that takes a trainer is called from each of them. Either it refuses with AC_ERROR_STATE, or the
  * training's bits are those of a run in which nobody calls anything; and nothing ever waits for
  * itself. */
@@ -396,7 +396,7 @@ static bool stop_and_save(void *user) {
   return false;
 }
 
-/* As trainer.h says: within windows of a fit and within its evaluations, but not where an
+/* As state_file.h says: within windows of a fit and within its evaluations, but not where an
  * evaluation has the loss sums of a window in progress. */
 static void states_can_be_saved_from_stop(void **state) {
   (void)state;

@@ -2,7 +2,7 @@
 #include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/shared/opencl.h"
 #endif
 
 #include <math.h>

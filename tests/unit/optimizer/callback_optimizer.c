@@ -12,7 +12,8 @@ enum { BATCH = 8, UPDATES = 4, MOST = 4 * 40 * 40 };
 /* Some of its matrices have states that may be in host memory. */
 static const test_gpt wide = {1, 40, CONTEXT, VOCAB, 2, 0.1f, true, true};
 
-/* ---- the formulas of ops/optimizer.h --------------------------------------------------------- */
+/* ---- the formulas of ops/update/optimizer.h
+ * --------------------------------------------------------- */
 
 typedef struct caller {
   int calls;

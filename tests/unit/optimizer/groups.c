@@ -2,8 +2,6 @@
  * every way of keeping gradients, changed in between, in states, and refused. */
 #include "support/practice.h"
 
-#include "core/platform.h"
-
 static const char *device_name;
 
 static ac_trainer_desc grouped(const op_vector *v) {

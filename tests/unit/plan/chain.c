@@ -3,7 +3,7 @@
  * whole numbers, so that costs are compared exactly. */
 #include "support/check.h"
 
-#include "core/platform.h"
+#include "core/platform/clock.h"
 #include "plan/chain.h"
 
 #include <math.h>

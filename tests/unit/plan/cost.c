@@ -4,8 +4,8 @@
 #include "support/files.h"
 
 #include "core/hash.h"
-#include "ops/muon.h"
-#include "ops/update.h"
+#include "ops/update/muon.h"
+#include "ops/update/update.h"
 #include "plan/cost.h"
 
 #include <accrue/accrue.h>

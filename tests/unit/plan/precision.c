@@ -2,7 +2,7 @@
  * of parameters, casts where dtypes meet. */
 #include "support/devices.h"
 
-#include "ops/linear.h"
+#include "ops/linear/linear.h"
 #include "plan/cost.h"
 #include "support/models.h"
 

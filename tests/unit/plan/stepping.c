@@ -1,7 +1,7 @@
 /* Which op steps which parameter, by what the graph does with it, and what is kept for it. */
 #include "support/check.h"
 
-#include "ops/update.h"
+#include "ops/update/update.h"
 #include "plan/plan.h"
 
 #include <accrue/accrue.h>

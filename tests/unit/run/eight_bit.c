@@ -1,6 +1,6 @@
 /* What optimizers keep in 8 bits: the codes against the values of arXiv 2110.02861, which
  * parameters are kept so and in how many bytes, and runs: the same bits again, also after a state,
- * and losses near those of a run in f32. tests/ops/optimizer.c compares the kernels with
+ * and losses near those of a run in f32. tests/ops/update/optimizer.c compares the kernels with
  * references. */
 #include "support/files.h"
 #include "support/table_model.h"

@@ -1,6 +1,7 @@
-/* What an update does with a window's gradients, against the formulas of trainer.h and
- * ops/optimizer.h in double: which parameters decay and how much, the factor, the first step and
- * those after it; gradients with squares that floats do not hold; the factor of the loss gradient.
+/* What an update does with a window's gradients, against the formulas of window.h and
+ * ops/update/optimizer.h in double: which parameters decay and how much, the factor, the first step
+ * and those after it; gradients with squares that floats do not hold; the factor of the loss
+ * gradient.
  */
 #include "support/runs.h"
 

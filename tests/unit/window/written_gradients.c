@@ -41,7 +41,7 @@ static void act(void *user, ac_trainer *trainer, ac_decision *decision) {
   deed *d = user;
   d->asked++;
   d->norm = ac_trainer_gradient_norm(trainer, 0);
-  if (ac_plan_keeps_gradients(trainer->instance.plan)) {
+  if (trainer->instance.plan->way->keeps) {
     float g[MOST];
     double squares = 0;
     const int64_t count = elements(trainer, 0);

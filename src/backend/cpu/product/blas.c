@@ -24,7 +24,10 @@
 
 #include "backend/cpu/product/openblas.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform/memory.h"
+#include "core/platform/process.h"
+#include "core/platform/processors.h"
+#include "core/platform/threads.h"
 
 /* A single-threaded product packs op(A) into panels of all its rows by Q of k, and op(B) into
  * blocks of P columns by Q, in a buffer per thread; only the used part of it becomes resident. Rows

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "core/platform.h"
+#include "core/platform/threads.h"
 
 typedef struct entry {
   ac_dot_class emulation, hardware;

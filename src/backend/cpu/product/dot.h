@@ -2,7 +2,7 @@
  * flushes in a way of its own: a numeric class. Operands are packed in the same way for all
  * classes, in pairs of neighbours along k. A matrix product's bits depend only on its class and
  * operands, not on blocks or threads. A convolution's steps are those of its patch
- * (backend/cpu/conv.h). */
+ * (backend/cpu/convolution/conv.h). */
 #ifndef AC_BACKEND_CPU_PRODUCT_DOT_H
 #define AC_BACKEND_CPU_PRODUCT_DOT_H
 

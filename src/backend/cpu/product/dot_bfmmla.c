@@ -2,18 +2,14 @@
  * eight columns of sums in registers. FPCR.EBF stays 0, as it is in every new process. */
 #include <arm_neon.h>
 #include <stddef.h>
-#include <sys/auxv.h>
 
 #include "backend/cpu/product/dot.h"
+#include "core/platform/processors.h"
 
 enum { ROWS = 4, COLUMNS = 8, BLOCKS = COLUMNS / 2 };
 
-#ifndef HWCAP2_BF16
-#define HWCAP2_BF16 (1 << 14)
-#endif
-
 bool ac_dot_bfmmla_available(void) {
-  return getauxval(AT_HWCAP2) & HWCAP2_BF16;
+  return ac_has_bfmmla();
 }
 
 /* Pairs p and p + 1 of rows `row` and `row` + 1. */

@@ -1,20 +1,15 @@
 /* Products of bf16 in AMX tiles: two by two tiles of 16 x 16 sums, two tiles of op(A) and two of
  * op(B), which are all the eight that there are. */
-#define _GNU_SOURCE
 #include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "backend/cpu/product/dot.h"
+#include "core/platform/processors.h"
 
 enum { TILE = 16, TILE_BYTES = 64 };
 
-/* Bits of leaf 7's EDX, of the state components that XCR0 enables, and what Linux is asked for: the
- * registers of tiles belong to a process only after it has asked
- * (Documentation/arch/x86/xstate). */
+/* Bits of leaf 7's EDX, and of the state components that XCR0 enables. */
 enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, XCR0_TILES = 3 << 17 };
-enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static bool system_saves_tiles(void) {
   unsigned a, b, c, d, low, high;
@@ -26,8 +21,7 @@ static bool system_saves_tiles(void) {
 bool ac_dot_tiles_available(void) {
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & AMX_BF16) || !(d & AMX_TILE)) return false;
-  return system_saves_tiles() &&
-         syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+  return system_saves_tiles() && ac_take_tiles();
 }
 
 /* What LDTILECFG reads: every tile has 16 rows of 64 bytes. It is a constant in memory, since

@@ -2,7 +2,7 @@
 #ifndef AC_BACKEND_CPU_PRODUCT_GEMM_H
 #define AC_BACKEND_CPU_PRODUCT_GEMM_H
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 
 /* One product C = alpha op(A) op(B) + beta C, row-major: C is [m, n], op(A) [m, k], op(B) [k, n];
  * `lda`, `ldb` and `ldc` are the distances of rows as stored, in elements. beta == 0 overwrites C

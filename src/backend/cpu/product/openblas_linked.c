@@ -4,9 +4,10 @@
 #include "backend/cpu/product/openblas.h"
 
 #include <cblas.h>
-#include <unistd.h>
 
-#include "core/platform.h"
+#include "core/platform/memory.h"
+#include "core/platform/process.h"
+#include "core/platform/processors.h"
 
 /* ---- memory for its constructor ----------------------------------------------------------------
  *
@@ -22,10 +23,7 @@ __attribute__((constructor(101))) static void look_for_memory(void) {
   static const char sentence[] =
       "OpenBLAS needs more memory than this program may have; raise its limit (ulimit -v)\n";
   if (ac_pages_available(ac_openblas_bytes(ac_processor_count()))) return;
-  if (!ac_pages_available(ac_openblas_bytes(1))) {
-    if (write(STDERR_FILENO, sentence, sizeof sentence - 1) < 0) _exit(2);
-    _exit(1);
-  }
+  if (!ac_pages_available(ac_openblas_bytes(1))) ac_process_end(sentence);
   static const char *const settings[] = {"OMP_NUM_THREADS=1"};
   limited = ac_variables_begin(&variables, settings, 1);
 }

@@ -1,7 +1,7 @@
 /* OpenBLAS as a shared library, opened at run time: it must not be loaded before
  * OPENBLAS_CORETYPE is set, as it would be if it was linked. */
 #include "backend/cpu/product/openblas.h"
-#include "core/platform.h"
+#include "core/platform/libraries.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef AC_BACKEND_CPU_PRODUCT_TILE_H
 #define AC_BACKEND_CPU_PRODUCT_TILE_H
 
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/shared/kernels.h"
 
 #if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS == 512)
 #define AC_CPU_VECTOR 16 /* floats */

@@ -6,8 +6,8 @@
  * on CPUs, ACCRUE_CLBLAST=0 nowhere. It is called column-major with the operands swapped, C' =
  * op(B)' op(A)', so that it writes a row-major result without a copy.
  *
- * Of our own kernels, cl/unit_gemm.cl multiplies what a matrix unit of the device takes (units.c),
- * and cl/gemm.cl the rest. */
+ * Of our own kernels, cl/product/unit_gemm.cl multiplies what a matrix unit of the device takes
+ * (units.c), and cl/product/gemm.cl the rest. */
 #include "backend/opencl/product/gemm.h"
 
 #include <stdio.h>

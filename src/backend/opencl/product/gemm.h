@@ -2,7 +2,7 @@
 #ifndef AC_OPENCL_PRODUCT_GEMM_H
 #define AC_OPENCL_PRODUCT_GEMM_H
 
-#include "backend/opencl/opencl.h"
+#include "backend/opencl/shared/opencl.h"
 
 /* C[m,n] = op(A)[m,k] op(B)[k,n] (+ C) (+ bias[n]), row-major and dense. With `batched`, `batch`
  * such products of matrices one after another. A, B and C begin some elements into their buffers:
@@ -49,7 +49,7 @@ enum { AC_CL_TILE_OPTIONS = 96 };
 void ac_cl_tile_options(char options[AC_CL_TILE_OPTIONS], const ac_cl_tile *tile);
 int64_t ac_cl_tile_count(const ac_cl_tile *tile, int64_t m, int64_t n);
 
-/* The tile changes no bit of the result, see cl/gemm.cl. */
+/* The tile changes no bit of the result, see cl/product/gemm.cl. */
 ac_status ac_cl_gemm_tile(ac_opencl *cl, const ac_cl_product *product, ac_cl_tile tile);
 
 /* ---- tiles.c --------------------------------------------------------------------------------- */
@@ -117,7 +117,7 @@ int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands);
  * and by it: the larger of both where this could not be found out. */
 uint64_t ac_cl_unit_bytes(ac_status status, bool takes, uint64_t plain, uint64_t by_unit);
 
-/* The tile changes no bit of the result, see cl/unit_gemm.cl. */
+/* The tile changes no bit of the result, see cl/product/unit_gemm.cl. */
 ac_status ac_cl_unit_gemm(ac_opencl *cl, const ac_cl_product *product, ac_cl_unit_tile tile);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which tile of cl/gemm.cl multiplies which class of products.
+/* Which tile of cl/product/gemm.cl multiplies which class of products.
  *
  * A class is: the transposes, the types of A, B and C, and whether the product is large. On a GPU
  * the first product of a class that is prepared starts a short tuning run. Every tile of the list
@@ -23,10 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cache_file.h"
+#include "core/platform/cache_file.h"
 #include "core/error.h"
 #include "core/half.h"
-#include "core/platform.h"
+#include "core/platform/clock.h"
 #include "core/random.h"
 
 /* ---- the list -------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* Matrix units: products of 16-bit operands by the instructions that GPUs have for them
- * (cl/unit_gemm.cl).
+ * (cl/product/unit_gemm.cl).
  *
  * A unit is tried if the device's vendor, extensions or name suggest it. It is used only for some
  * classes of products (storage, transposes, the type of C, whether it is images): their kernels

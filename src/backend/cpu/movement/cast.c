@@ -1,0 +1,37 @@
+/* Conversions between the float types. What needs more than one (adding, or from one of 16 bits to
+ * the other) goes through floats, a block at a time. */
+#include "backend/cpu/shared/convert.h"
+
+enum { BLOCK = 2048 };
+
+static void cast_block(const ac_op_args *args, int64_t first, int64_t count) {
+  ac_dtype from = args->in[0].dtype, to = args->out[0].dtype;
+  const void *x = ac_element(args->in[0].data, from, first);
+  void *y = ac_element(args->out[0].data, to, first);
+  bool mark = args->run->mark_flushed;
+  float sum[BLOCK], block[BLOCK];
+  ac_cpu_widen(from, x, block, count);
+  if (args->add[0]) {
+    ac_cpu_widen(to, y, sum, count);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) block[i] = sum[i] + block[i];
+  }
+  ac_cpu_narrow(to, mark, block, y, count);
+}
+
+static void range(const ac_op_args *args, int64_t first, int64_t last) {
+  ac_dtype from = args->in[0].dtype, to = args->out[0].dtype;
+  const void *x = ac_element(args->in[0].data, from, first);
+  void *y = ac_element(args->out[0].data, to, first);
+  if (!args->add[0] && from == AC_F32)
+    ac_cpu_narrow(to, args->run->mark_flushed, x, y, last - first);
+  else if (!args->add[0] && to == AC_F32) ac_cpu_widen(from, x, y, last - first);
+  else
+    for (int64_t i = first; i < last; i += BLOCK) cast_block(args, i, ac_min(BLOCK, last - i));
+}
+
+static void cast(const ac_cpu_context *context, const ac_op_args *args) {
+  ac_cpu_for(context, args, args->out[0].count, 1, range);
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(cast) = {cast, NULL};

@@ -1,0 +1,13 @@
+/* tanh and its gradient. */
+#include "backend/opencl/shared/opencl.h"
+
+static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
+  return ac_cl_map(cl, (ac_cl_kernel){"tanh", "tanh_forward", NULL}, args);
+}
+
+static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
+  return ac_cl_map(cl, (ac_cl_kernel){"tanh", "tanh_gradient", NULL}, args);
+}
+
+const ac_cl_op ac_cl_op_tanh = {.run = forward};
+const ac_cl_op ac_cl_op_tanh_gradient = {.run = gradient};

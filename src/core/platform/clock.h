@@ -1,0 +1,7 @@
+/* Time. */
+#ifndef AC_CORE_PLATFORM_CLOCK_H
+#define AC_CORE_PLATFORM_CLOCK_H
+
+double ac_clock(void); /* seconds, monotonic */
+
+#endif

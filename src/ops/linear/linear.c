@@ -1,0 +1,92 @@
+/* y[n, out] = x[n, in] W + b, where n is the product of x's leading dimensions.
+ *   dx = dy W^T,  dW = x^T dy,  db = sum over rows of dy
+ * The weight gradient comes first, so that x can be freed before dx is made. */
+#include "ops/linear/linear.h"
+
+#include "graph/builder.h"
+#include "graph/differentiate.h"
+#include "ops/words.h"
+
+ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout) {
+  const ac_builder builder = {
+      "linear",
+      3,
+      {"x f32 [..., in]", layout == AC_OUT_IN ? "weight f32 [out, in]" : "weight f32 [in, out]",
+       "bias? f32 [out]"}};
+  ac_tensor *operands[] = {x, weight, bias};
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
+  if (layout != AC_OUT_IN && layout != AC_IN_OUT)
+    return ac_builder_fail(graph, &builder, operands, "unknown weight layout %d", (int)layout);
+  const ac_shape *w = &weight->shape;
+  int in = layout == AC_OUT_IN, out = !in;
+  if (x->dtype != AC_F32 || weight->dtype != AC_F32 || w->rank != 2 || w->batched ||
+      w->dim[in] != ac_shape_last(&x->shape) || (x->shape.batched && x->shape.rank < 2) ||
+      (bias && !ac_is_float_vector(bias, w->dim[out])))
+    return ac_builder_fail(graph, &builder, operands, NULL);
+  ac_shape shape = x->shape;
+  shape.dim[shape.rank - 1] = w->dim[out];
+  ac_linear_attributes attributes = {layout};
+  ac_tensor_at(graph, weight->storage)->matrix =
+      layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
+  return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 3, operands, &shape);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  ac_graph *graph = d->graph;
+  ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  int x = node->in[0], weight = node->in[1], bias = node->in[2];
+  ac_tensor *of_weight[] = {ac_tensor_at(graph, x), dy},
+            *of_input[] = {dy, ac_tensor_at(graph, weight)};
+  int parameters[] = {weight, bias};
+  AC_TRY(ac_gradient_emit(d, AC_OP_linear_weight_gradient, node->attributes,
+                          sizeof(ac_linear_attributes), 2, of_weight, 2, parameters));
+  return ac_gradient_emit(d, AC_OP_linear_input_gradient, node->attributes,
+                          sizeof(ac_linear_attributes), 2, of_input, 1, &x);
+}
+
+static double flops(const ac_op_args *args) {
+  return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
+}
+
+static double weight_gradient_flops(const ac_op_args *args) {
+  double product = args->out[0].count ? 2.0 * (double)args->in[0].count : 0;
+  return product * (double)ac_columns(&args->in[1]) +
+         (args->out[1].count ? (double)args->in[1].count : 0);
+}
+
+static void words(ac_words *words, const ac_op_args *args) {
+  ac_words_put_layout(words, ((const ac_linear_attributes *)args->attributes)->layout,
+                      &args->in[1]);
+}
+
+static void weight_gradient_words(ac_words *words, const ac_op_args *args) {
+  ac_words_put_layout(words, ((const ac_linear_attributes *)args->attributes)->layout,
+                      &args->out[0]);
+}
+
+static const ac_linear_attributes sampled = {AC_IN_OUT};
+
+const ac_op_desc ac_op_desc_linear = {
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .gradient = gradient,
+    .flops = flops,
+    .words = words,
+    .sample = {{"ri", "io", "o"}, {"ro"}, &sampled},
+};
+const ac_op_desc ac_op_desc_linear_input_gradient = {
+    .can_add = 1,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = flops,
+    .words = words,
+    .sample = {{"ro", "io"}, {"ri"}, &sampled},
+};
+const ac_op_desc ac_op_desc_linear_weight_gradient = {
+    .can_add = 3,
+    .backward = true,
+    .bound = AC_BOUND_BY_ARITHMETIC,
+    .flops = weight_gradient_flops,
+    .words = weight_gradient_words,
+    .sample = {{"ri", "ro"}, {"io", "o"}, &sampled},
+};

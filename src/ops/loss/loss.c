@@ -1,0 +1,59 @@
+#include "ops/loss/loss.h"
+
+#include "ops/words.h"
+
+ac_loss_rows ac_cross_entropy_rows(const ac_cross_entropy_attributes *attributes,
+                                   const ac_operand *targets, int weights) {
+  return (ac_loss_rows){weights, targets->count, attributes->ignore, attributes->ignore_index};
+}
+
+void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *attributes) {
+  if (attributes->smoothing > 0) ac_words_put(words, ", smoothed");
+  if (attributes->ignore) ac_words_put(words, ", some ignored");
+}
+
+/* A row is an index of the leading dimension, which may have several rows for each sample. */
+ac_loss_rows ac_sample_loss_rows(const ac_op_args *args) {
+  return (ac_loss_rows){.weights = args->in[2].count ? 2 : -1, .per_sample = args->in[0].dim[0]};
+}
+
+/* Marks what is a parameter; returns whether any is. */
+static bool mark(ac_graph *graph, const int *operands) {
+  bool any = false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    if (operands[i] < 0) continue;
+    ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, operands[i])->storage);
+    if (tensor->role == AC_ROLE_PARAMETER) tensor->is_head = any = true;
+  }
+  return any;
+}
+
+/* The head is the loss itself, or what made its first operand and moved it since. */
+static void mark_head(ac_graph *graph, const ac_node *loss) {
+  for (const ac_node *node = loss; !mark(graph, node->in);) {
+    const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
+    if (node != loss && !ac_op_describe(node->op)->copies_values) return;
+    node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
+    if (!node) return;
+  }
+}
+
+ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
+                        ac_tensor *const *operands) {
+  static const ac_shape sums = {.rank = 1, .dim = {AC_LOSS_SUMS}};
+  int node = ac_graph_append(graph, op, attributes, size, count, operands);
+  if (node >= 0) mark_head(graph, ac_node_at(graph, node));
+  return ac_graph_add_output(graph, node, AC_ROLE_LOSS, AC_F32, &sums);
+}
+
+bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows) {
+  return !weights || (weights->dtype == AC_F32 && ac_shape_equal(&weights->shape, rows));
+}
+
+ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first) {
+  for (int i = first; i < AC_MAX_INPUTS; i++)
+    if (ac_gradient_wanted(d, node->in[i]))
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: operand %d must not depend on trainable parameters",
+                     ac_op_name(node->op), i);
+  return AC_OK;
+}

@@ -1,0 +1,23 @@
+/* y = max(x, 0): dx = dy where y > 0, else 0. The output is what the backward pass needs. */
+#include "ops/pointwise/elementwise.h"
+
+ac_tensor *ac_relu(ac_tensor *x) {
+  return ac_unary(AC_OP_relu, x, NULL, 0);
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  return ac_unary_gradient(d, node, AC_OP_relu_gradient, node->out[0], 0);
+}
+
+const ac_op_desc ac_op_desc_relu = {
+    .in_place = 1,
+    .gradient = gradient,
+    .flops_per_element = 1,
+    .sample = {{"n"}, {"n"}, NULL},
+};
+const ac_op_desc ac_op_desc_relu_gradient = {
+    .in_place = 1,
+    .backward = true,
+    .flops_per_element = 1,
+    .sample = {{"n", "n"}, {"n"}, NULL},
+};
