@@ -133,7 +133,7 @@ static void assert_same(const snapshot *a, const snapshot *b) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static void everywhere(void (*check)(place p)) {
+static void in_every_place(void (*check)(place p)) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   ac_device_info list[8];
   int count;
@@ -147,7 +147,7 @@ static void everywhere(void (*check)(place p)) {
 #define EVERYWHERE(check)                        \
   static void check##_everywhere(void **state) { \
     (void)state;                                 \
-    everywhere(check);                           \
+    in_every_place(check);                       \
   }
 
 /* ---- a scale is a factor --------------------------------------------------------------------- */
