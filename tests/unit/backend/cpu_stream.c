@@ -6,11 +6,11 @@
 #include "backend/cpu/shared/element.h"
 #include "backend/device.h"
 #include "core/half.h"
+#include "ops/norm/layer_norm.h"
+#include "ops/norm/rms_norm.h"
 #include "ops/pointwise/dropout.h"
 #include "ops/pointwise/gelu.h"
-#include "ops/norm/layer_norm.h"
 #include "ops/pointwise/leaky_relu.h"
-#include "ops/norm/rms_norm.h"
 #include "ops/pointwise/scale.h"
 
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include "ops/attention/attention.h"
 #include "ops/convolution/conv2d.h"
 #include "ops/linear/linear.h"
-#include "ops/loss/linear_cross_entropy.h"
 #include "ops/linear/matmul.h"
+#include "ops/loss/linear_cross_entropy.h"
 
 #include <math.h>
 #include <stdlib.h>
