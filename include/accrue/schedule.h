@@ -135,6 +135,18 @@ AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
  */
 AC_API double ac_schedule_momentum(const ac_schedule *schedule, int64_t update);
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+/** A schedule of the caller's own. Returns the learning rate for `update` (the first is 0).
+ * `scheduled` is what ac_trainer_desc.schedule would use, with scaling and reductions.
+ *
+ * If the rate is negative or not finite, as a float and times a group's rate, ac_trainer_update
+ * fails with AC_ERROR_ARGUMENT and changes nothing. Each ac_trainer_update and each ac_trainer_rate
+ * calls this function. What it keeps is not saved in states: a resumed run has the same bits if the
+ * same updates get the same rates. AC_SPIKE_BACK also lowers the rates that it returns. A range
+ * test does not use it. */
+typedef double (*AC_UNSTABLE(ac_rate_callback))(void *user, int64_t update, double scheduled);
+
 #ifdef __cplusplus
 }
 #endif

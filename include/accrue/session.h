@@ -4,7 +4,8 @@
 #ifndef ACCRUE_SESSION_H
 #define ACCRUE_SESSION_H
 
-#include <accrue/trainer.h>
+#include <accrue/evaluation.h>
+#include <accrue/plan.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,14 +1,51 @@
 /** @file
- * State files: what the state of a run says about it, without a trainer and without reading its
- * tensors. ac_trainer_save_state writes states. May still change. */
+ * State files: everything that a run is, saved and loaded, and what such a file says about its run.
+ */
 #ifndef ACCRUE_STATE_FILE_H
 #define ACCRUE_STATE_FILE_H
 
-#include <accrue/trainer.h>
+#include <accrue/fit.h>
+#include <accrue/loss_scaling.h>
+#include <accrue/plan.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/* ---- saving and loading ---------------------------------------------------------------------- */
+
+/** Saves a state: everything that a run is, in one safetensors file. Parameters are under their own
+ * names, so a state is also a model file. Optimizer state is under `accrue/state.K/NAME`, averages
+ * under `accrue/average/NAME`. Updates made, the loss scale, seeds, and how far ac_fit has come are
+ * metadata `accrue.state.*` (ac_state_get_info reads them). A window in progress is part of it,
+ * with its sums under `accrue/gradient/NAME` and so on.
+ *
+ * A run that loads the state has the bits of a run that never stopped, on the same device and with
+ * the same plan. Other micro-batches, budgets and devices agree to rounding.
+ *
+ * A file is written in blocks of less than 1 MiB, past the system's cache, next to its target. Then
+ * it is synced and renamed. It has checksums of everything. `metadata` are the caller's own
+ * entries; their keys must not be those of a state.
+ *
+ * AC_ERROR_NOT_FINITE if a parameter, an average or optimizer state is not finite (states of a
+ * callback are not checked); the old file stays. AC_ERROR_STATE during a decision, after a failure,
+ * within an evaluation in the middle of a window, and in a window of a plan for whole windows that
+ * keeps gradients in the arena or computes them again. May be called in the callback of ac_fit. */
+AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
+                                       const ac_metadata *metadata, int metadata_count);
+
+/** Loads a state. It checks the whole file before it changes the trainer: checksums, every tensor
+ * by name, dtype and shape, no other tensors, and the optimizer. AC_ERROR_FORMAT, or
+ * AC_ERROR_UNSUPPORTED for another version, says what does not fit. A window in progress is
+ * discarded. If reading fails afterwards, the trainer cannot be used until another state is loaded.
+ * The settings of the trainer's description stay as they are, except its seed. */
+AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
+
+/* ---- reading without a trainer --------------------------------------------------------------- */
 
 /** What a state says about the run that saved it. Metadata of the caller's own are not in it
  * (ac_model_file_metadata). */
@@ -45,6 +82,8 @@ typedef struct ac_state_info {
  * file; ac_trainer_load_state does. Fails with AC_ERROR_FORMAT if the file is not a state or is
  * damaged, and with AC_ERROR_UNSUPPORTED if the state has another version. */
 AC_API ac_status ac_state_get_info(const ac_model_file *file, ac_state_info *info);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -1,59 +1,46 @@
 /** @file
- * Watching a run: an alarm if a window's loss or gradient is far above those before it, and what
- * updates do in each layer. May still change. */
+ * Watching a run: the noise of gradients, what updates do in each layer, and what 16 bits lose. */
 #ifndef ACCRUE_WATCH_H
 #define ACCRUE_WATCH_H
 
-#include <accrue/base.h>
+#include <accrue/window.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- spikes ---------------------------------------------------------------------------------- */
+/* ---- may still change ------------------------------------------------------------------------ */
 
-/** What happens after an alarm. */
-typedef enum ac_spike_policy {
-  AC_SPIKE_IGNORE = 0, /**< Nothing is watched. */
-  AC_SPIKE_TELL,       /**< ac_update.spike tells it, and the update is made. */
-  /** The update is skipped, as with ac_decision.skip. AC_ERROR_ARGUMENT with AC_GRADIENTS_FOLDED
-   * and AC_GRADIENTS_FUSED_LOCAL, because they cannot skip windows. */
-  AC_SPIKE_SKIP,
-  /** ac_fit loads the last good state and continues after this window, at a smaller rate. Windows
-   * since that state are left out. It needs ac_fit_desc.good_state. Without ac_fit the window is
-   * skipped if it can be, and the caller may load a state. */
-  AC_SPIKE_BACK
-} ac_spike_policy;
+#ifndef AC_STABLE_ONLY
 
-/** How spikes are found. A spike is a window with a loss or a gradient norm above
- *
- *     median + deviations x max(1.4826 x median(abs(x - median)), 0.01 x abs(median))
- *
- * over the last 64 windows x that led to an update without an alarm; at least 16 are needed. The
- * factor 1.4826 turns the median absolute deviation into a standard deviation, if x is normal.
- *
- * For a window with fewer samples than the batch, `deviations` counts sqrt(batch / samples) times
- * as much, and norms may be that many times as large. The 64 windows begin anew with another batch
- * (ac_trainer_set_batch), and after 8 alarms in a row: the run has then reached another level. A
- * window that is not finite is not a spike, and does not count. With AC_GRADIENTS_FOLDED only
- * losses are watched. All this is saved in states. */
-typedef struct ac_spike_desc {
-  ac_spike_policy policy; /**< What happens after an alarm. */
-  double deviations;      /**< Finite and positive. Default 10. */
-  /** Going back multiplies all later learning rates by this. In (0, 1]; default 0.5. */
-  double back_rate;
-  /** How often to go back to one good state. After another alarm ac_fit ends with
-   * AC_ERROR_NOT_FINITE. Default 3. */
-  int64_t most_back;
-} ac_spike_desc;
+/* ---- gradient noise -------------------------------------------------------------------------- */
 
-/** A window compared with those before it. */
-typedef struct ac_spike {
-  bool alarm;        /**< It is a spike. */
-  bool begins_anew;  /**< It is the eighth alarm in a row. Earlier windows are forgotten. */
-  double loss_limit; /**< The largest loss without an alarm. NaN: not known yet. */
-  double norm_limit; /**< The largest gradient norm without an alarm. NaN: not known yet. */
-} ac_spike;
+/** The gradient noise scale tr Sigma / |G|^2, arXiv 1812.06162, appendix A. With batches larger
+ * than this, gradients agree, and a still larger batch saves hardly any updates.
+ *
+ * G is the true gradient. Sigma is the covariance of the gradient of a single sample. Both are
+ * estimated without bias, from the norms of the gradient after the first micro-batch of a window
+ * and after all of it. They are averaged over windows, with weights that fall by 0.5 % from each
+ * window to the one before, and then divided. Means of losses are by weight, so «a sample» is one
+ * with the mean weight of its window. Windows of one micro-batch are not measured. Nothing is
+ * measured unless gradients are added up in a buffer. */
+typedef struct ac_noise_scale {
+  int64_t windows;         /**< Windows measured so far. */
+  double gradient_squares; /**< |G|^2. NaN before the first measurement. */
+  double variance;         /**< tr Sigma, of one sample. NaN before the first measurement. */
+  double batch;     /**< The scale in samples. NaN: not known, also if |G|^2 is not above 0. */
+  double deviation; /**< Deviation of `batch`, from the spread over windows. NaN: not known. */
+} ac_noise_scale;
+
+/** The gradient noise scale as it is now. */
+AC_API ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result);
+
+/** With ac_trainer_desc.noise_layers: the noise scale of one parameter's gradient, from its own
+ * norms. |G|^2 and tr Sigma of all parameters add up to those of the whole. If it was not asked
+ * for, or the parameter is not trained, `windows` is 0. AC_ERROR_ARGUMENT if no parameter has this
+ * index. It is saved in states. */
+AC_API ac_status ac_trainer_noise_scale_of(const ac_trainer *trainer, int index,
+                                           ac_noise_scale *result);
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
@@ -89,6 +76,32 @@ typedef struct ac_layer_report {
   int64_t dead_units; /**< Outputs with gradients that were all zero each time. */
   ac_layer_hint hint; /**< What this means. */
 } ac_layer_report;
+
+/** What updates do to a parameter (ac_trainer_desc.layers_every). AC_ERROR_STATE if layers are not
+ * measured. */
+AC_API ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report *result);
+
+/* ---- numerics -------------------------------------------------------------------------------- */
+
+/** With ac_plan_desc.debug_numerics: what one op has stored in 16 bits, from the creation of the
+ * trainer to the last update. */
+typedef struct ac_numerics {
+  const char *op;     /**< As in ac_plan_step. */
+  const char *scope;  /**< As in ac_plan_step. */
+  bool backward;      /**< It is part of the backward pass. */
+  int64_t values;     /**< Values stored. */
+  int64_t overflowed; /**< How many of these are not finite. */
+  int64_t flushed;    /**< Only f16: how many were stored as zero but are not zero. */
+} ac_numerics;
+
+/** How many ops store in 16 bits and are counted. These are all except ops that only copy values.
+ */
+AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
+
+/** The counts of one of these ops. */
+AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -95,8 +95,7 @@ static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static ac_choice choice_of(const ac_candidates *s, const ac_candidate *c) {
-  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->gradients, c->host_state,
-                     0};
+  return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->way, c->host_state, 0};
 }
 
 /* Adds a candidate of the current order. */
@@ -117,9 +116,9 @@ static ac_status add_way(ac_candidates *s, ac_candidate c) {
 }
 
 /* Adds candidates with optimizer state on the device and, if it may be there, on the host. */
-static ac_status add_spaces(ac_candidates *s, ac_candidate c, ac_gradients gradients) {
+static ac_status add_spaces(ac_candidates *s, ac_candidate c, const ac_gradient_way *way) {
   const ac_problem *problem = s->problem;
-  c.gradients = gradients;
+  c.way = way;
   if (problem->desc.state_space != AC_STATE_ON_HOST) AC_TRY(add_way(s, c));
   c.host_state = true;
   return ac_problem_may_transfer(problem) ? add_way(s, c) : AC_OK;
@@ -134,15 +133,18 @@ static bool is_known(const ac_candidates *s, int size, uint64_t order) {
 
 static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
   ac_candidate c = {.size = size, .choice = choice, .memory = memory};
-  const ac_gradients asked = s->problem->desc.gradients;
+  const ac_gradient_way *asked = s->problem->way;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
   const ac_nodes *order = &s->order.nodes;
   c.order = ac_hash(AC_HASH_BEGIN, order->list, (size_t)order->count * sizeof *order->list);
   if (is_known(s, size, c.order)) return AC_OK;
-  if (asked != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
-  AC_TRY(add_spaces(s, c, AC_GRADIENTS_BUFFER));
-  return whole ? add_spaces(s, c, AC_GRADIENTS_FUSED) : AC_OK;
+  if (asked->gradients != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
+  for (int i = 0; i < AC_GRADIENT_WAYS; i++) {
+    const ac_gradient_way *way = ac_gradient_way_of((ac_gradients)i);
+    if (way->by_auto && (whole || !way->one_micro_batch)) AC_TRY(add_spaces(s, c, way));
+  }
+  return AC_OK;
 }
 
 /* All that a solution depends on. */

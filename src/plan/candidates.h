@@ -18,7 +18,7 @@ typedef struct ac_candidate {
   int size;        /* index */
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
-  ac_gradients gradients;
+  const ac_gradient_way *way;
   bool host_state;
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */

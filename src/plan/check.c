@@ -23,6 +23,7 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
     if (node->out[j] < 0) continue;
     const ac_role role = role_of(plan, node->out[j]);
     const bool sum = ac_role_is_sum(role), writes = step->out[j].tensor >= 0;
-    if (role == AC_ROLE_GRADIENT && node->op != AC_OP_rounded_sum && is_bf16(plan, node->out[j]))
+    const bool by_chance = ac_op_output_kind(node->op, j) == 'p';
+    if (role == AC_ROLE_GRADIENT && !by_chance && is_bf16(plan, node->out[j]))
       return broken(plan, step, "adds to a gradient in bf16 and does not round by chance");
     if (!may_be(node->op, j, role)) return broken(plan, step, "does not say what it sums up");
     yields |= !sum;
@@ -107,11 +109,15 @@ static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
 
 static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   AC_TRY(check_sequence(plan, &plan->evaluation, ran, summed));
-  AC_TRY(check_pass(plan, &plan->main, ran, summed));
-  if (!ac_plan_is_fused(plan)) return AC_OK;
-  AC_TRY(check_pass(plan, &plan->stepping, ran, summed));
-  if (count_additions(plan, &plan->main) == count_additions(plan, &plan->stepping)) return AC_OK;
-  return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
+  int first = 0;
+  for (int pass = 0; pass < plan->way->passes; pass++) {
+    AC_TRY(check_pass(plan, ac_plan_pass(plan, pass), ran, summed));
+    const int additions = count_additions(plan, ac_plan_pass(plan, pass));
+    if (!pass) first = additions;
+    if (additions != first)
+      return ac_fail(AC_ERROR_INTERNAL, "plan: the two passes would add up other gradients");
+  }
+  return AC_OK;
 }
 
 /* `taken`: the phases that have their nodes among those of the micro-batch, as bits. */
@@ -126,12 +132,9 @@ static ac_status check_phases(const ac_plan *plan, const ac_sequence *sequence, 
 }
 
 static ac_status check_all_phases(const ac_plan *plan) {
-  const int measures = 1 << AC_PHASE_REDUCE, steps = 1 << AC_PHASE_UPDATE;
-  if (ac_plan_folds(plan)) return check_phases(plan, &plan->main, 1 << AC_PHASE_FOLD);
-  if (ac_plan_keeps_gradients(plan)) return check_phases(plan, &plan->main, 0);
-  if (ac_plan_is_local(plan)) return check_phases(plan, &plan->main, measures | steps);
-  AC_TRY(check_phases(plan, &plan->main, measures));
-  return check_phases(plan, &plan->stepping, steps);
+  for (int pass = 0; pass < plan->way->passes; pass++)
+    AC_TRY(check_phases(plan, ac_plan_pass(plan, pass), plan->way->phases[pass]));
+  return AC_OK;
 }
 
 /* ---- fused and folded ------------------------------------------------------------------------ */
@@ -281,10 +284,9 @@ static ac_status check_decisions(const ac_plan *plan) {
 
 static ac_status check_guests(const ac_plan *plan, bool *folded) {
   AC_TRY(check_folds(plan, folded));
-  if (ac_plan_keeps_gradients(plan)) return AC_OK;
-  AC_TRY(check_places(plan, &plan->main));
-  if (ac_plan_is_local(plan)) return check_decisions(plan);
-  return ac_plan_is_fused(plan) ? check_places(plan, &plan->stepping) : AC_OK;
+  for (int pass = 0; pass < plan->way->passes; pass++)
+    if (plan->way->phases[pass]) AC_TRY(check_places(plan, ac_plan_pass(plan, pass)));
+  return plan->way->steps_alone ? check_decisions(plan) : AC_OK;
 }
 
 /* ---- updates --------------------------------------------------------------------------------- */
@@ -320,8 +322,9 @@ static bool goes_on(const ac_plan *plan, const ac_step *step, int parameter, int
 
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
-  const ac_sequence *sequence = ac_plan_is_fused(plan) ? &plan->stepping : &plan->main;
-  const int first = ac_plan_keeps_gradients(plan) ? sequence->begin[AC_PHASE_UPDATE] : 0;
+  const int last = plan->way->passes - 1;
+  const ac_sequence *sequence = ac_plan_pass(plan, last);
+  const int first = plan->way->phases[last] ? 0 : sequence->begin[AC_PHASE_UPDATE];
   int64_t next = 0;
   memset(stepped, 0, (size_t)graph->parameter_count * sizeof *stepped);
   for (int i = first; i < sequence->step_count; i++) {
@@ -485,14 +488,9 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
   return check_overlaps(list, count, last_point);
 }
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
 static ac_status check_memory(const ac_plan *plan) {
-  int values = larger(plan->main.value_count, plan->evaluation.value_count);
-  values = larger(values, plan->stepping.value_count);
-  int room = larger(plan->cell_count, values);
+  int64_t room = ac_max(plan->main.value_count, plan->evaluation.value_count);
+  room = ac_max(plan->cell_count, ac_max(room, plan->stepping.value_count));
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;

@@ -40,7 +40,8 @@ static ac_status least_training(const ac_problem *problem, ac_chain_memo *memo, 
 static ac_status least_forward(const ac_problem *problem, uint64_t *least, int64_t *micro_batch) {
   ac_plan board = {.problem = *problem, .graph = problem->graph, .device = problem->device};
   *micro_batch = problem->desc.micro_batch ? problem->desc.micro_batch : 1;
-  const ac_choice choice = {*micro_batch, &problem->main, AC_GRADIENTS_BUFFER, false, 0};
+  const ac_choice choice = {*micro_batch, &problem->main, ac_gradient_way_of(AC_GRADIENTS_BUFFER),
+                            false, 0};
   ac_status status = ac_problem_check_support(problem, *micro_batch);
   if (status == AC_OK) status = ac_plan_lay(&board, &choice);
   *least = board.info.bytes.total;
@@ -107,24 +108,21 @@ static ac_plan_offer begin(const offers *o, unsigned reliefs) {
 static void offer_no_read_ahead(offers *o) {
   ac_plan_offer x = begin(o, AC_RELIEF_NO_READ_AHEAD);
   const ac_plan_desc *desc = &o->problem->desc;
-  const bool counts =
-      desc->loss_means == AC_LOSS_MEANS_COUNTED &&
-      (desc->gradients == AC_GRADIENTS_FOLDED || o->problem->source->loss_count > 1);
+  const bool counts = desc->loss_means == AC_LOSS_MEANS_COUNTED &&
+                      (o->problem->way->needs_weights || o->problem->source->loss_count > 1);
   if (!ac_plan_must_read_ahead(desc) || (counts && desc->micro_batch != desc->batch)) return;
   x.desc.read_ahead = 0;
   add(o, &x);
 }
 
-/* The way of gradients that the description leaves out. Fused, every micro-batch is a whole window.
- */
+/* Another way of gradients. If each micro-batch had to be a whole window, it may then be small. */
 static void offer_gradients(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked;
-  const bool fused = ac_gradients_need_whole(asked->gradients), split = fused && asked->micro_batch;
+  const ac_gradient_way *way = o->problem->way;
+  const bool whole = way->one_micro_batch, split = whole && asked->micro_batch;
   ac_plan_offer x =
       begin(o, AC_RELIEF_GRADIENTS_AUTO | (split ? (unsigned)AC_RELIEF_MICRO_BATCH_1 : 0));
-  if (asked->gradients == AC_GRADIENTS_AUTO || asked->gradients == AC_GRADIENTS_FOLDED ||
-      (fused && o->problem->coupled >= 0))
-    return;
+  if (!way->auto_may_need_less || (whole && o->problem->coupled >= 0)) return;
   x.desc.gradients = AC_GRADIENTS_AUTO;
   if (split && o->problem->least > 1) return; /* one sample is too few for batch norm */
   if (split) x.desc.micro_batch = 1;
@@ -144,7 +142,7 @@ static void offer_host(offers *o) {
   const ac_problem *problem = o->problem;
   ac_plan_offer x = begin(o, AC_RELIEF_HOST_MEMORY);
   if (!problem->device->info.own_memory || ac_problem_may_transfer(problem) ||
-      ac_state_must_stay(problem->desc.gradients))
+      !problem->way->moves_state)
     return;
   x.desc.host_memory = ac_cells_host_bytes(problem);
   if (!x.desc.host_memory) return;
@@ -157,7 +155,7 @@ static void offer_micro_batch(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked, *desc = &o->problem->desc;
   const bool coupled = o->problem->coupled >= 0;
   if (desc->micro_batch <= 1 || !ac_problem_allows(o->problem, desc->batch, 1) ||
-      ac_gradients_need_whole(desc->gradients))
+      o->problem->way->one_micro_batch)
     return;
   ac_plan_offer x = begin(o, coupled ? AC_RELIEF_MICRO_BATCH_NORM : AC_RELIEF_MICRO_BATCH_1);
   if (coupled) x.desc.micro_batch_norm = true;
@@ -223,7 +221,7 @@ enum { APPROXIMATIONS = sizeof approximations / sizeof *approximations };
 /* Windows in pieces cannot be stepped in one pass; where they are, gradients add up to nothing. */
 static bool may_take(const ac_plan_desc *desc, unsigned which) {
   if (which == AC_RELIEF_GRADIENTS_LOCAL) return desc->whole_windows;
-  return which != AC_RELIEF_GRADIENTS_BF16 || desc->gradients != AC_GRADIENTS_FUSED_LOCAL;
+  return which != AC_RELIEF_GRADIENTS_BF16 || !ac_gradient_way_of(desc->gradients)->steps_alone;
 }
 
 static void take(ac_plan_desc *desc, unsigned which) {

@@ -198,16 +198,11 @@ ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac
   const ac_nodes *order = choice->order;
   const ac_storage storage = {ac_problem_whole_window(problem, choice->micro_batch),
                               choice->host_state};
-  switch (choice->gradients) {
-  case AC_GRADIENTS_FOLDED:
-    return build_pass(problem, order, FOLDS, storage, main);
-  case AC_GRADIENTS_FUSED_LOCAL:
-    return build_pass(problem, order, MEASURES | STEPS, storage, main);
-  case AC_GRADIENTS_FUSED:
-    AC_TRY(build_pass(problem, order, MEASURES, storage, main));
-    return build_pass(problem, order, STEPS, storage, stepping);
-  default:
+  const ac_gradient_way *way = choice->way;
+  if (!way->phases[0])
     return ac_sequence_build(main, problem->graph, target_of(problem), storage, order,
                              &problem->after);
-  }
+  for (int i = 0; i < way->passes; i++)
+    AC_TRY(build_pass(problem, order, way->phases[i], storage, i ? stepping : main));
+  return AC_OK;
 }

@@ -18,7 +18,7 @@ static ac_status check_clipping(const ac_plan_desc *desc) {
   if ((unsigned)desc->clipping > AC_CLIP_ADAPTIVE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown clipping %d", (int)desc->clipping);
   if (desc->clipping < AC_CLIP_VALUE || desc->purpose != AC_TRAIN) return AC_OK;
-  if (desc->gradients != AC_GRADIENTS_FOLDED && desc->weights == AC_WEIGHTS_F32 &&
+  if (ac_gradient_way_of(desc->gradients)->has_norm && desc->weights == AC_WEIGHTS_F32 &&
       desc->gradient_storage == AC_GRADIENT_F32)
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT, "plan: clipping by value or adaptively needs weights and "
@@ -32,7 +32,7 @@ static ac_status check_average(const ac_plan_desc *desc) {
 
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
-  if (desc->gradients != AC_GRADIENTS_FOLDED || desc->purpose != AC_TRAIN) return AC_OK;
+  if (!ac_gradient_way_of(desc->gradients)->folds || desc->purpose != AC_TRAIN) return AC_OK;
   const ac_optimizer_kind kind = desc->optimizer;
   if (kind != AC_ADAMW && kind != AC_SGD && kind != AC_MUON)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Muon take folded gradients");
@@ -82,7 +82,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown purpose %d", (int)desc->purpose);
   if ((unsigned)desc->loss_means > AC_LOSS_MEANS_PER_SAMPLE)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
-  if ((unsigned)desc->gradients > AC_GRADIENTS_FOLDED)
+  if (!ac_gradient_way_of(desc->gradients))
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
   if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
@@ -321,7 +321,7 @@ static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point
  * gradients are fused locally, all phases are in the only pass. */
 static ac_plan_phase phase_of(const ac_plan *plan, int64_t index, const ac_node *node) {
   if (node->phase == AC_PHASE_FOLD) return AC_PLAN_MICRO_BATCH;
-  if (!ac_plan_is_fused(plan)) return (ac_plan_phase)node->phase;
+  if (plan->way->passes < 2) return (ac_plan_phase)node->phase;
   return index < plan->main.step_count ? AC_PLAN_MICRO_BATCH : AC_PLAN_UPDATE;
 }
 
@@ -417,7 +417,7 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
   for (int i = 0; i < size_count; i++) {
     ac_plan_desc desc = plan->problem.desc;
     uint64_t most, least, ignored;
-    const bool splits = plan->problem.coupled < 0 && !ac_gradients_need_whole(desc.gradients);
+    const bool splits = plan->problem.coupled < 0 && !plan->problem.way->one_micro_batch;
     if (!splits && sizes[i] < desc.batch) continue;
     if (!ac_problem_allows(&plan->problem, desc.batch, sizes[i])) continue;
     desc.micro_batch = sizes[i];

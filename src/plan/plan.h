@@ -33,6 +33,7 @@
 
 #include "backend/device.h"
 #include "graph/graph.h"
+#include "plan/gradients.h"
 
 #define AC_NO_ADDRESS UINT64_MAX
 
@@ -152,17 +153,18 @@ typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;        /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc;         /* with what follows from the graph filled in */
-  bool copies;               /* trained parameters may have working copies */
-  char *state_f32, *frozen;  /* those of desc */
-  struct ac_stages *stages;  /* of the training graph; NULL otherwise */
-  ac_nodes main, evaluation; /* each node that runs once; evaluation: only when training */
-  ac_nodes after;            /* those of the phases after a micro-batch */
-  ac_nodes folds;            /* those within a micro-batch: see passes.c */
-  uint64_t after_workspace;  /* the most scratch space that one of these asks for */
-  uint64_t read_ahead_bytes; /* on the host, of one batch */
-  bool *reads;               /* by storage: what some node reads; other inputs need no feed */
+  ac_plan_desc asked;         /* as the caller gave it, with the batch filled in */
+  ac_plan_desc desc;          /* with what follows from the graph filled in */
+  const ac_gradient_way *way; /* that it asks for */
+  bool copies;                /* trained parameters may have working copies */
+  char *state_f32, *frozen;   /* those of desc */
+  struct ac_stages *stages;   /* of the training graph; NULL otherwise */
+  ac_nodes main, evaluation;  /* each node that runs once; evaluation: only when training */
+  ac_nodes after;             /* those of the phases after a micro-batch */
+  ac_nodes folds;             /* those within a micro-batch: see passes.c */
+  uint64_t after_workspace;   /* the most scratch space that one of these asks for */
+  uint64_t read_ahead_bytes;  /* on the host, of one batch */
+  bool *reads;                /* by storage: what some node reads; other inputs need no feed */
   ac_parameter_tensors *parameters;
   ac_cell *cells; /* in the order of their addresses, which no choice has given yet */
   int cell_count;
@@ -175,10 +177,10 @@ typedef struct ac_problem {
 /* What the search decides. */
 typedef struct ac_choice {
   int64_t micro_batch;
-  const ac_nodes *order;  /* of the micro-batch's nodes, some of them twice */
-  ac_gradients gradients; /* where they are kept; not AUTO */
-  bool host_state;        /* optimizer state that may move does */
-  uint64_t limit;         /* a total that is not below it need not be exact; 0: it has to be */
+  const ac_nodes *order;      /* of the micro-batch's nodes, some of them twice */
+  const ac_gradient_way *way; /* not AUTO's */
+  bool host_state;            /* optimizer state that may move does */
+  uint64_t limit;             /* a total that is not below it need not be exact; 0: it has to be */
 } ac_choice;
 
 struct ac_plan {
@@ -186,8 +188,9 @@ struct ac_plan {
   const ac_graph *graph; /* the problem's */
   ac_device *device;     /* the problem's */
   ac_plan_info info;
-  double fastest_seconds; /* of the fastest candidate, whatever it takes */
-  uint64_t least;         /* where it was refused: what the budget would have to be */
+  const ac_gradient_way *way; /* of its gradients */
+  double fastest_seconds;     /* of the fastest candidate, whatever it takes */
+  uint64_t least;             /* where it was refused: what the budget would have to be */
   ac_sequence main, evaluation;
   ac_sequence stepping; /* fused: the second pass; without steps otherwise */
   ac_cell *cells;
@@ -196,24 +199,9 @@ struct ac_plan {
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
 };
 
-/* Whether the window's gradients are all there when it ends. */
-static inline bool ac_plan_keeps_gradients(const ac_plan *plan) {
-  return plan->info.gradients == AC_GRADIENTS_BUFFER;
-}
-
-/* Whether parameters are stepped in a pass of their own, as their gradients are not kept. */
-static inline bool ac_plan_is_fused(const ac_plan *plan) {
-  return plan->info.gradients == AC_GRADIENTS_FUSED;
-}
-
-/* Whether they are stepped in the only pass. */
-static inline bool ac_plan_is_local(const ac_plan *plan) {
-  return plan->info.gradients == AC_GRADIENTS_FUSED_LOCAL;
-}
-
-/* Whether a way asks for windows of one micro-batch. */
-static inline bool ac_gradients_need_whole(ac_gradients gradients) {
-  return gradients == AC_GRADIENTS_FUSED || gradients == AC_GRADIENTS_FUSED_LOCAL;
+/* The sequence of a pass. */
+static inline const ac_sequence *ac_plan_pass(const ac_plan *plan, int pass) {
+  return pass ? &plan->stepping : &plan->main;
 }
 
 /* Whether a caller's own optimizer steps a parameter after this node, with the gradient that the
@@ -228,16 +216,6 @@ static inline int64_t ac_problem_callback_part(const ac_problem *problem, int pa
   const int64_t part = problem->desc.callback_part,
                 count = ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape);
   return part && part < count ? part : count;
-}
-
-/* Whether gradients become part of optimizer states as they come. */
-static inline bool ac_plan_folds(const ac_plan *plan) {
-  return plan->info.gradients == AC_GRADIENTS_FOLDED;
-}
-
-/* Whether what a window has come to is known before it changes anything. */
-static inline bool ac_plan_can_skip(const ac_plan *plan) {
-  return !ac_plan_folds(plan) && !ac_plan_is_local(plan);
 }
 
 /* The cell of this role and owner, the state-th of them, from the table; NULL: there is none. */
@@ -259,8 +237,7 @@ bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_b
 
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {
-  return problem->desc.whole_windows && micro_batch == problem->desc.batch &&
-         problem->desc.gradients != AC_GRADIENTS_FOLDED;
+  return problem->desc.whole_windows && micro_batch == problem->desc.batch && !problem->way->folds;
 }
 
 /* Host memory for so many batches that are read ahead and the current one. */
@@ -270,7 +247,6 @@ static inline uint64_t ac_problem_read_ahead(const ac_problem *problem, int batc
 
 /* Whether a choice may have optimizer state in host memory. */
 bool ac_problem_may_transfer(const ac_problem *problem);
-bool ac_state_must_stay(ac_gradients gradients);
 
 /* Batches that are read ahead in any case, and what the budget has to cover with so many bytes on
  * the device and batches read ahead. */

@@ -117,15 +117,14 @@ static ac_status check_sizes(const ac_problem *problem) {
   return AC_OK;
 }
 
-/* Without a buffer for gradients a window is one micro-batch. */
-static ac_status settle_fused(ac_plan_desc *desc) {
-  if (!ac_gradients_need_whole(desc->gradients) || desc->purpose != AC_TRAIN) return AC_OK;
+/* A way of gradients may ask for windows of one micro-batch. */
+static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
+  if (!way->one_micro_batch || desc->purpose != AC_TRAIN) return AC_OK;
   if (desc->micro_batch && desc->micro_batch != desc->batch)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: gradients that are fused%s need a window of one micro-batch, but a batch "
-                   "of %lld in micro-batches of %lld has several",
-                   desc->gradients == AC_GRADIENTS_FUSED ? "" : " locally", (long long)desc->batch,
-                   (long long)desc->micro_batch);
+                   "plan: gradients that are %s need a window of one micro-batch, but a batch of "
+                   "%lld in micro-batches of %lld has several",
+                   way->words, (long long)desc->batch, (long long)desc->micro_batch);
   desc->micro_batch = desc->batch;
   desc->whole_windows = true;
   return AC_OK;
@@ -165,7 +164,7 @@ static ac_status check_least(ac_problem *problem) {
 static ac_status settle_micro_batch(ac_problem *problem) {
   ac_plan_desc *desc = &problem->desc;
   problem->coupled = -1;
-  AC_TRY(settle_fused(desc));
+  AC_TRY(settle_whole(desc, problem->way));
   AC_TRY(check_least(problem));
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
@@ -199,15 +198,9 @@ static void count_read_ahead(ac_problem *problem) {
   if (problem->desc.purpose != AC_TRAIN) problem->desc.read_ahead = 0;
 }
 
-/* If gradients are folded, state is needed in each micro-batch. If they are fused locally, a step
- * that is left out would not move its state back. */
-bool ac_state_must_stay(ac_gradients gradients) {
-  return gradients == AC_GRADIENTS_FOLDED || gradients == AC_GRADIENTS_FUSED_LOCAL;
-}
-
 bool ac_problem_may_transfer(const ac_problem *problem) {
   const ac_plan_desc *desc = &problem->desc;
-  if (ac_state_must_stay(desc->gradients)) return false;
+  if (!problem->way->moves_state) return false;
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
   if (desc->state_space == AC_STATE_ON_HOST && !desc->host_memory) return true;
   return problem->host_bytes && problem->host_bytes <= desc->host_memory;
@@ -225,11 +218,11 @@ static ac_status settle_state_space(ac_problem *problem) {
         "plan: optimizer state cannot be moved to host memory, because the memory of %s is "
         "the host's",
         problem->device->info.id);
-  if (ac_state_must_stay(desc->gradients))
+  if (!problem->way->moves_state)
     return ac_fail(
         AC_ERROR_ARGUMENT,
         "plan: optimizer state in host memory and gradients that are %s exclude each other",
-        desc->gradients == AC_GRADIENTS_FOLDED ? "folded" : "fused locally");
+        problem->way->words);
   problem->host_bytes = ac_cells_host_bytes(problem);
   if (!asked) return AC_OK;
   if (!problem->host_bytes)
@@ -266,13 +259,13 @@ static void find_parameters(ac_problem *problem) {
   }
 }
 
-/* What several losses weigh must be known before a window, or that of the only one where gradients
- * are folded. */
+/* What several losses weigh must be known before a window, and of a single one if the way of
+ * gradients needs it. */
 static ac_status check_losses(const ac_problem *problem) {
   const ac_graph *graph = problem->graph;
-  const bool folds = problem->desc.gradients == AC_GRADIENTS_FOLDED,
-             several = graph->loss_count > 1;
-  if (problem->desc.loss_means == AC_LOSS_MEANS_GIVEN || (!several && !folds)) return AC_OK;
+  const bool several = graph->loss_count > 1;
+  if (problem->desc.loss_means == AC_LOSS_MEANS_GIVEN || (!several && !problem->way->needs_weights))
+    return AC_OK;
   if (several && problem->desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE) return AC_OK;
   for (int k = 0; k < graph->loss_count; k++) {
     const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, graph->losses[k].tensor)->producer);
@@ -316,7 +309,7 @@ static ac_status complete_graph(ac_problem *problem) {
                                     .copies = problem->copies,
                                     .rounds = rounds};
   AC_TRY(ac_graph_set_storage(graph, &storage));
-  if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc));
+  if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc, problem->way->folds));
   AC_TRY(check_sizes(problem));
   if (training) AC_TRY(check_losses(problem));
   if (problem->desc.purpose == AC_EVALUATE && !graph->loss_count)
@@ -374,6 +367,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   AC_TRY(keep_text(&problem->desc.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
   problem->asked = problem->desc;
+  problem->way = ac_gradient_way_of(desc->gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
   return derive(problem);

@@ -72,7 +72,8 @@ static ac_status search_training(ac_plan *plan, uint64_t limit) {
 /* ---- forward only ---------------------------------------------------------------------------- */
 
 static ac_status lay_forward(ac_plan *plan, int64_t micro_batch) {
-  const ac_choice choice = {micro_batch, &plan->problem.main, AC_GRADIENTS_BUFFER, false, 0};
+  const ac_choice choice = {micro_batch, &plan->problem.main,
+                            ac_gradient_way_of(AC_GRADIENTS_BUFFER), false, 0};
   return ac_plan_lay(plan, &choice);
 }
 

@@ -379,7 +379,7 @@ static ac_status run_window(fit *f) {
  * folded can only be gone on with. */
 static void leave_window(fit *f) {
   const ac_plan *plan = f->trainer->instance.plan;
-  const bool keeps = (f->desc->keep_window || ac_plan_folds(plan)) && !plan->main.whole_window;
+  const bool keeps = (f->desc->keep_window || !plan->way->can_discard) && !plan->main.whole_window;
   if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
 }
 

@@ -18,7 +18,7 @@
 ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
   const ac_optimizer_kind kind = plan->problem.desc.optimizer;
-  if (!ac_plan_folds(plan)) return AC_OK;
+  if (!plan->way->folds) return AC_OK;
   if (o->clip > 0 || ac_groups_clip(&trainer->groups))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, so they "
                                       "cannot be clipped by the norm of all");
@@ -32,7 +32,7 @@ ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
 }
 
 ac_status ac_folded_check_decision(const ac_trainer *trainer, const ac_decision *decision) {
-  if (!ac_plan_folds(trainer->instance.plan) || ac_folded_is_left_out(trainer) ||
+  if (!trainer->instance.plan->way->folds || ac_folded_is_left_out(trainer) ||
       (!decision->skip && decision->factor == 1))
     return AC_OK;
   return ac_fail(AC_ERROR_STATE,
@@ -57,14 +57,14 @@ static bool may_weigh(const ac_trainer *trainer) {
 }
 
 ac_status ac_folded_check_window(const ac_trainer *trainer) {
-  if (!ac_plan_folds(trainer->instance.plan) || !isnan(factor_of(trainer))) return AC_OK;
+  if (!trainer->instance.plan->way->folds || !isnan(factor_of(trainer))) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: folded gradients are divided by the weight of the loss, which cannot be "
                  "counted before the window; nothing was changed");
 }
 
 bool ac_folded_is_left_out(const ac_trainer *trainer) {
-  return ac_plan_folds(trainer->instance.plan) &&
+  return trainer->instance.plan->way->folds &&
          (!may_weigh(trainer) || ac_trainer_light_loss(trainer) >= 0 ||
           !isfinite(ac_to_float(factor_of(trainer))));
 }
@@ -117,7 +117,7 @@ static void spoil(ac_trainer *trainer, const char *why) {
 
 void ac_folded_leave(ac_trainer *trainer) {
   const bool begun = trainer->window_samples > 0 || trainer->broken;
-  if (ac_plan_folds(trainer->instance.plan) && begun && !ac_folded_is_left_out(trainer))
+  if (!trainer->instance.plan->way->can_discard && begun && !ac_folded_is_left_out(trainer))
     spoil(trainer, "a window was left half way, and a part of its gradients is in the optimizer's "
                    "state; load a state");
 }

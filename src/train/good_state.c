@@ -78,7 +78,7 @@ bool ac_good_state_is_spent(const ac_trainer *trainer) {
 
 /* A window that could be skipped and was not is one that the caller has let pass. */
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
-  const bool passes = ac_plan_can_skip(trainer->instance.plan) && !update->skipped;
+  const bool passes = trainer->instance.plan->way->can_skip && !update->skipped;
   return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good && !passes;
 }
 

@@ -2,7 +2,7 @@
 #ifndef AC_TRAIN_GOOD_STATE_H
 #define AC_TRAIN_GOOD_STATE_H
 
-#include <accrue/trainer.h>
+#include <accrue/fit.h>
 
 /* Refuses a description that leaves no place for it. */
 ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc);

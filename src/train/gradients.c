@@ -5,13 +5,11 @@
 #include "train/trainer.h"
 
 static ac_status check_kept(const ac_plan *plan) {
-  if (ac_plan_keeps_gradients(plan)) return AC_OK;
+  if (plan->way->keeps) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the plan keeps no gradients (%s); plan with AC_GRADIENTS_BUFFER to read "
                  "or write them",
-                 ac_plan_folds(plan)      ? "AC_GRADIENTS_FOLDED"
-                 : ac_plan_is_local(plan) ? "AC_GRADIENTS_FUSED_LOCAL"
-                                          : "AC_GRADIENTS_FUSED");
+                 plan->way->constant);
 }
 
 /* The tensor of a parameter's gradient, with something in it. */

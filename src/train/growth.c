@@ -25,7 +25,7 @@ static ac_status check_noise(const ac_trainer *trainer, int64_t from) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: batches grow by the gradient noise scale, which the trainer was not asked "
                    "to measure (noise_every)");
-  if (!ac_plan_keeps_gradients(plan))
+  if (!plan->way->keeps)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: batches grow by the gradient noise scale, but the plan "
                                       "keeps no gradients to measure it");
   if (!trainer->noise.possible || from <= plan->info.micro_batch)

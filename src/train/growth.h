@@ -3,7 +3,7 @@
 #ifndef AC_TRAIN_GROWTH_H
 #define AC_TRAIN_GROWTH_H
 
-#include <accrue/trainer.h>
+#include <accrue/fit.h>
 
 typedef struct ac_growth {
   int count; /* of stages; 0: batches do not grow */

@@ -138,7 +138,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
  */
 static void view_arena_cells(ac_instance *instance) {
   const ac_sequence *sequence = &instance->plan->main;
-  if (!ac_plan_keeps_gradients(instance->plan)) return;
+  if (!instance->plan->way->keeps) return;
   for (int i = 0; i < sequence->value_count; i++) {
     int tensor = sequence->values[i].tensor;
     if (tensor < 0 || ac_tensor_at(instance->plan->graph, tensor)->role != AC_ROLE_GRADIENT)
@@ -516,7 +516,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main));
   view_arena_cells(instance);
-  if (ac_plan_is_fused(plan)) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping));
+  if (plan->way->passes > 1) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping));
   if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
   AC_TRY(ac_together_find(plan, &instance->together));
   AC_TRY(ac_numerics_create(instance));

@@ -5,7 +5,8 @@
 #ifndef AC_TRAIN_INSTANCE_H
 #define AC_TRAIN_INSTANCE_H
 
-#include <accrue/trainer.h>
+#include <accrue/evaluation.h>
+#include <accrue/model_file.h>
 
 #include "ops/update/adafactor.h"
 #include "ops/update/adam_mini.h"

@@ -131,7 +131,7 @@ ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_
   const ac_cell *cell;
   const ac_instance *instance = &trainer->instance;
   AC_TRY(ac_trainer_check_deciding(trainer));
-  if (ac_plan_folds(instance->plan)) AC_TRY(ac_trainer_check_writable(trainer));
+  if (instance->plan->way->folds) AC_TRY(ac_trainer_check_writable(trainer));
   AC_TRY(find_state(trainer, index, state, first, count, &cell));
   if (cell->dtype == AC_U8) {
     AC_TRY(check_values(state, count, data));

@@ -40,7 +40,7 @@ static void describe(ac_trainer *trainer, int index, int64_t *floats) {
                       .first_unit = layers->outputs};
   if (!ac_trainer_trains(trainer, index)) return;
   layer->looked_at = layer->elements < PIECE ? layer->elements : PIECE;
-  if (ac_plan_keeps_gradients(plan)) find_units(layer, parameter);
+  if (plan->way->keeps) find_units(layer, parameter);
   *floats += layer->looked_at;
   layers->outputs += layer->units;
 }

@@ -3,7 +3,7 @@
 #ifndef AC_TRAIN_LAYERS_H
 #define AC_TRAIN_LAYERS_H
 
-#include <accrue/trainer.h>
+#include <accrue/watch.h>
 
 /* The layer of a parameter; only trained ones are measured. */
 typedef struct ac_layer {

@@ -43,7 +43,7 @@ ac_status ac_noise_begin(ac_trainer *trainer) {
   ac_noise *noise = &trainer->noise;
   ac_cost_model model;
   const int64_t every = trainer->desc.noise_every;
-  noise->possible = every != 0 && ac_plan_keeps_gradients(plan) && !plan->main.whole_window;
+  noise->possible = every != 0 && plan->way->keeps && !plan->main.whole_window;
   AC_TRY(ac_noise_layers_begin(trainer));
   if (!noise->possible) return AC_OK;
   noise->every = every > 0 ? every : 0;

@@ -5,7 +5,7 @@
 #ifndef AC_TRAIN_NOISE_LAYERS_H
 #define AC_TRAIN_NOISE_LAYERS_H
 
-#include <accrue/trainer.h>
+#include <accrue/watch.h>
 
 /* Exponential averages over the windows that were measured, the first ones not yet corrected: of
  * |G|^2 (g) and tr Sigma (s), and of their products. */

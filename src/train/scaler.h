@@ -2,7 +2,8 @@
 #ifndef AC_TRAIN_SCALER_H
 #define AC_TRAIN_SCALER_H
 
-#include <accrue/trainer.h>
+#include <accrue/loss_scaling.h>
+#include <accrue/storage.h>
 
 typedef struct ac_scaler {
   ac_loss_scaling_desc desc; /* its kind decided, defaults filled in */

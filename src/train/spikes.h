@@ -3,7 +3,7 @@
 #ifndef AC_TRAIN_SPIKES_H
 #define AC_TRAIN_SPIKES_H
 
-#include <accrue/watch.h>
+#include <accrue/spike.h>
 
 enum { AC_SPIKE_WINDOWS = 64, AC_SPIKES_TEXT = AC_SPIKE_WINDOWS * 2 * 32 };
 

@@ -83,7 +83,7 @@ void ac_trainer_set_loss_scale(ac_trainer *trainer) {
   for (int k = 0; k < instance->plan->graph->loss_count; k++)
     trainer->loss_scales[k] = ac_to_float((double)scale * trainer->shares[k]);
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
-    instance->updates[i].statistics.scale = ac_plan_folds(instance->plan) ? 1 : 1 / scale;
+    instance->updates[i].statistics.scale = instance->plan->way->folds ? 1 : 1 / scale;
   instance->run.loss_scale = scale;
   instance->run.loss_scales = trainer->loss_scales;
 }
@@ -113,19 +113,19 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
 
 /* What has changed parameters or moments by the time it is known cannot be skipped. */
 static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan) {
-  if (desc->spikes.policy != AC_SPIKE_SKIP || ac_plan_can_skip(plan)) return AC_OK;
+  if (desc->spikes.policy != AC_SPIKE_SKIP || plan->way->can_skip) return AC_OK;
   return ac_fail(
       AC_ERROR_ARGUMENT,
       "trainer: a spike cannot be skipped if gradients are %s; go back to a good state instead",
-      ac_plan_folds(plan) ? "folded" : "fused and each parameter is stepped by itself");
+      plan->way->words);
 }
 
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
-  if (!ac_plan_is_local(plan)) return AC_OK;
+  if (plan->way->can_decide) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
-                 "%s: decisions are not available with AC_GRADIENTS_FUSED_LOCAL, which steps each "
-                 "parameter as soon as its gradient is known",
-                 who);
+                 "%s: decisions are not available with %s, which steps each parameter as soon as "
+                 "its gradient is known",
+                 who, plan->way->constant);
 }
 
 ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
@@ -222,7 +222,7 @@ static void begin_window(ac_trainer *trainer) {
 }
 
 bool ac_trainer_knows_weights(const ac_trainer *trainer) {
-  return trainer->division == AC_DIVIDE_WEIGHTS || ac_plan_folds(trainer->instance.plan);
+  return trainer->division == AC_DIVIDE_WEIGHTS || trainer->instance.plan->way->needs_weights;
 }
 
 /* Several losses of unequal weight come in a window that is known whole, and so does what folds. */
@@ -285,10 +285,10 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   instance->run.sample = (uint32_t)trainer->window_samples;
   instance->run.update = (uint32_t)trainer->updates;
   if (trainer->window_samples == 0) begin_window(trainer);
-  if (ac_plan_folds(instance->plan)) ac_folded_set(trainer);
+  if (instance->plan->way->folds) ac_folded_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
-  if (status == AC_OK && !ac_plan_is_local(instance->plan))
+  if (status == AC_OK && !instance->plan->way->steps_alone)
     status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
   if (status == AC_OK) trainer->window_samples += count;
   if (status == AC_OK && trainer->window_samples == count) status = ac_noise_measure(trainer);
@@ -352,21 +352,15 @@ ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
   return ac_fail(AC_ERROR_STATE,
                  "trainer: this would overwrite the window's %s, because the plan was made for "
                  "whole windows; update or discard it first",
-                 ac_plan_keeps_gradients(trainer->instance.plan) ? "gradients" : "samples");
+                 trainer->instance.plan->way->keeps ? "gradients" : "samples");
 }
 
 ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
-  const ac_plan *plan = trainer->instance.plan;
+  const char *holds = trainer->instance.plan->way->holds_parameters;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_averaged(trainer));
-  if (trainer->window_samples == 0) return AC_OK;
-  if (ac_plan_folds(plan))
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: the window's gradients are folded into the optimizer's state; update "
-                   "first");
-  if (!ac_plan_is_fused(plan)) return AC_OK;
-  return ac_fail(AC_ERROR_STATE, "trainer: the update computes the window's gradients again and "
-                                 "needs the parameters unchanged; update or discard it first");
+  if (trainer->window_samples == 0 || !holds) return AC_OK;
+  return ac_fail(AC_ERROR_STATE, "trainer: %s", holds);
 }
 
 ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {

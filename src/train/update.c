@@ -52,7 +52,7 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const bool elements = copy[1] != AC_SQUARES_NOT_FINITE;
   const double squares = ldexp((double)copy[0], elements ? 2 * (int)copy[1] : 0),
                part = 1 - trainer->desc.optimizer.beta1,
-               most = ac_plan_folds(instance->plan) ? (double)FLT_MAX * part * part : INFINITY;
+               most = instance->plan->way->folds ? (double)FLT_MAX * part * part : INFINITY;
   return (ac_measure){squares, elements && (!gradient || (isfinite(squares) && squares <= most))};
 }
 
@@ -82,7 +82,7 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
 
 /* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
 static ac_status run_update(ac_instance *instance) {
-  if (ac_plan_is_fused(instance->plan)) return ac_instance_run(instance, &instance->stepping, true);
+  if (instance->plan->way->passes > 1) return ac_instance_run(instance, &instance->stepping, true);
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
 }
 
@@ -228,7 +228,7 @@ static ac_decision propose(const ac_trainer *trainer, const ac_total_loss *total
                            const ac_gradient_report *report) {
   double norm = total->weighs ? report->norm / total->weight : (double)NAN,
          others = total->weighs ? report->clipped[AC_MAX_GROUPS] / total->weight : (double)NAN;
-  if (ac_plan_folds(trainer->instance.plan)) norm = others = (double)NAN;
+  if (!trainer->instance.plan->way->has_norm) norm = others = (double)NAN;
   return (ac_decision){.loss = total->loss,
                        .weight = total->weight,
                        .grad_norm = report->finite ? norm : (double)INFINITY,
@@ -283,7 +283,7 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   }
   decision.spike = update->spike.alarm;
   decision.skip = decision.spike && trainer->desc.spikes.policy >= AC_SPIKE_SKIP &&
-                  ac_plan_can_skip(trainer->instance.plan);
+                  trainer->instance.plan->way->can_skip;
   return decision;
 }
 
@@ -373,16 +373,16 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   ac_gradient_report report;
   ac_decision decision;
   AC_TRY(decide(trainer, &sum, &report, update, &decision));
+  const bool can_skip = trainer->instance.plan->way->can_skip;
   bool possible = update->finite_loss && update->finite_gradient && sum.divides;
-  if (!possible && ac_plan_folds(trainer->instance.plan) && !ac_folded_is_left_out(trainer))
+  if (!possible && !can_skip && !ac_folded_is_left_out(trainer))
     return ac_folded_fail(trainer, update->finite_loss && update->finite_gradient);
   AC_TRY(ac_folded_check_decision(trainer, &decision));
   double factors[AC_MAX_GROUPS + 1];
   set_factors(trainer, &sum, &report, &decision, factors);
   const double factor = factors[AC_MAX_GROUPS];
   if (possible && !isfinite(ac_to_float(factor))) return refuse_factor(factor);
-  if (possible && !decision.skip && !ac_plan_folds(trainer->instance.plan) &&
-      !all_squares_held(trainer, factors)) {
+  if (possible && !decision.skip && can_skip && !all_squares_held(trainer, factors)) {
     possible = false;
     report_not_finite(update);
   }
@@ -434,7 +434,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
   ac_update update;
   AC_TRY(set_rate(trainer));
   AC_TRY(ac_trainer_check_steps(trainer));
-  if (ac_plan_is_local(trainer->instance.plan)) AC_TRY(update_locally(trainer, &update));
+  if (trainer->instance.plan->way->steps_alone) AC_TRY(update_locally(trainer, &update));
   else AC_TRY(update_whole(trainer, &update));
   if (result) *result = update;
   return AC_OK;
@@ -443,7 +443,7 @@ static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
 double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
-  if (plan && ac_plan_folds(plan)) return (double)NAN;
+  if (plan && !plan->way->has_norm) return (double)NAN;
   if (!cell || !ac_trainer_trains(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
   return sqrt(ac_trainer_measure(trainer, cell).squares) / trainer->reduced_weight;
 }

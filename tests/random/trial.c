@@ -60,7 +60,7 @@ static ac_status needs_of(const training *t, ac_recompute recompute, int64_t mic
   ac_plan_desc desc = t->policy;
   ac_plan *plan = NULL;
   desc.recompute = recompute;
-  if (ac_gradients_need_whole(desc.gradients)) micro_batch = desc.batch;
+  if (ac_gradient_way_of(desc.gradients)->one_micro_batch) micro_batch = desc.batch;
   desc.micro_batch = desc.micro_batch ? desc.micro_batch : micro_batch;
   AC_TRY(ac_plan_create(&plan, t->g->graph, t->device, &desc));
   *bytes = ac_problem_needs(&plan->problem, plan->info.bytes.total, plan->info.read_ahead);
@@ -272,13 +272,13 @@ static ac_status train_window(training *t, int w) {
   random_window *window = &t->trial->windows[w];
   int64_t batch = t->g->recipe.batch;
   for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    if (t->habit == HABIT_DISCARDS && !ac_plan_folds(t->plan)) {
+    if (t->habit == HABIT_DISCARDS && !t->plan->way->folds) {
       AC_TRY(accumulate(t, (RANDOM_WINDOWS - 1 - w) * batch));
       ac_trainer_discard(t->trainer);
     }
     AC_TRY(accumulate(t, w * batch));
     free_arrays(window->gradient, t->trial->parameters);
-    window->gradient = ac_plan_keeps_gradients(t->plan) ? read_gradients(t) : NULL;
+    window->gradient = t->plan->way->keeps ? read_gradients(t) : NULL;
     AC_TRY(t->trial->status);
     AC_TRY(ac_trainer_update(t->trainer, &window->update));
     if (!window->update.skipped || window->update.stuck) break;
@@ -449,7 +449,7 @@ static ac_status find_gradients(const training *t) {
   memset(t->trial->windows, 0, sizeof old);
   ac_status status = make_kept(&kept);
   if (status == AC_OK)
-    status = ac_plan_folds(t->plan) ? train_anew(&kept, old) : train_same(&kept, old);
+    status = t->plan->way->folds ? train_anew(&kept, old) : train_same(&kept, old);
   for (int w = 0; w < RANDOM_WINDOWS; w++) free_arrays(old[w].weights, t->trial->parameters);
   t->trial->evaluation = evaluation;
   ac_trainer_free(kept.trainer);
@@ -466,9 +466,9 @@ static void note_effects(training *t, random_choice *took) {
   bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;
-  if (t->habit == HABIT_DISCARDS && ac_plan_folds(t->plan)) took->level[RANDOM_habit] = HABIT_PLAIN;
+  if (t->habit == HABIT_DISCARDS && t->plan->way->folds) took->level[RANDOM_habit] = HABIT_PLAIN;
   /* What losses weigh is counted before a window that is folded. */
-  if (ac_plan_folds(t->plan) && !ac_plan_get_info(t->plan)->read_ahead) took->level[RANDOM_fit] = 0;
+  if (t->plan->way->folds && !ac_plan_get_info(t->plan)->read_ahead) took->level[RANDOM_fit] = 0;
   /* Where a split makes other micro-batches, fitting leaves other bits. */
   if (split_of(t) % t->trial->micro_batch) took->level[RANDOM_fit] = 0;
 }
@@ -483,7 +483,7 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->policy.average) AC_TRY(look_at_averages(t));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
-  if (!ac_plan_keeps_gradients(t->plan)) AC_TRY(find_gradients(t));
+  if (!t->plan->way->keeps) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 

@@ -45,12 +45,10 @@ static uint64_t settled_bytes(void) {
 static void print_memory(const bench_model *model, const ac_plan_info *info, uint64_t idle,
                          const char *when) {
   const uint64_t peak = process_bytes("VmHWM"), planned = info->bytes.total + info->host_bytes;
-  int length;
-  const char *gradients = storage_gradients_name(info->gradients, &length);
   printf("model         %s, batch %" PRId64 " as %" PRId64 " x %" PRId64 ", %" PRId64
-         " ops run again, gradients %.*s\n",
+         " ops run again, gradients %s\n",
          model->name, info->batch, info->accumulation_steps, info->micro_batch,
-         info->recomputed_ops, length, gradients);
+         info->recomputed_ops, gradient_way_of(info->gradients)->name);
   printf("idle          %s resident %s\n", text_bytes(idle).text, when);
   printf("training      %s resident at most, %s more\n", text_bytes(peak).text,
          text_bytes(peak - idle).text);

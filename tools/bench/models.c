@@ -165,7 +165,7 @@ void bench_planned_close(bench_planned *p) {
 
 ac_status bench_stepper_open(bench_stepper *s, const bench_planned *planned) {
   *s = (bench_stepper){.planned = planned};
-  const bool folds = ac_plan_get_info(planned->plan)->gradients == AC_GRADIENTS_FOLDED;
+  const bool folds = gradient_way_of(ac_plan_get_info(planned->plan)->gradients)->folds;
   /* A window that overflows because of a loss scale would be skipped, and so be faster than it
    * should be. Folded gradients allow neither clipping nor Nesterov momentum. */
   const ac_trainer_desc desc = {.schedule = {.lr = 1e-4},

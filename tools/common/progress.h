@@ -3,7 +3,7 @@
 #ifndef TOOLS_COMMON_PROGRESS_H
 #define TOOLS_COMMON_PROGRESS_H
 
-#include <accrue/trainer.h>
+#include <accrue/fit.h>
 
 typedef struct progress {
   bool terminal;

@@ -12,8 +12,35 @@ const char *storage_optimizer_name(int optimizer) {
   return optimizers[optimizer];
 }
 
-const char *storage_gradients_name(int gradients, int *length) {
-  return option_choice_name(flag_record_find("gradients", "train")->value, gradients, length);
+static const gradient_way ways[GRADIENTS_COUNT] = {
+    [AC_GRADIENTS_AUTO] = {.name = "auto", .may_keep = true, .has_norm = true, .can_skip = true},
+    [AC_GRADIENTS_BUFFER] =
+        {.name = "buffer", .passes = 1, .may_keep = true, .has_norm = true, .can_skip = true},
+    [AC_GRADIENTS_FUSED] = {.name = "fused",
+                            .lines = "gradients    none are kept: the backward pass runs twice, "
+                                     "the second time with the update (fused-local runs it once)\n",
+                            .passes = 2,
+                            .one_micro_batch = true,
+                            .has_norm = true,
+                            .can_skip = true},
+    [AC_GRADIENTS_FUSED_LOCAL] = {.name = "fused-local",
+                                  .lines = "gradients    none are kept: each weight is clipped and "
+                                           "stepped by itself in the backward pass\n",
+                                  .passes = 1,
+                                  .one_micro_batch = true,
+                                  .has_norm = true},
+    [AC_GRADIENTS_FOLDED] = {.name = "folded",
+                             .lines = "gradients    folded into the optimizer's state, or of "
+                                      "muon's its momenta, as they come: no clipping, and nothing "
+                                      "can be skipped\n",
+                             .passes = 1,
+                             .folds = true,
+                             .needs_weights = true},
+    [GRADIENTS_BF16] = {.name = "bf16", .may_keep = true, .has_norm = true, .can_skip = true},
+};
+
+const gradient_way *gradient_way_of(int gradients) {
+  return &ways[gradients];
 }
 
 void storage_add_options(storage_flags *f, options *o) {
@@ -59,14 +86,12 @@ void storage_describe(const storage_flags *f, ac_plan_desc *plan) {
 void storage_words(const storage_flags *f, char *text, size_t size) {
   static const char *const spaces[] = {"", ", optimizer-state-in device",
                                        ", optimizer-state-in host"};
-  int length = 0;
-  const char *gradients = storage_gradients_name(f->gradients, &length);
   static const char *const copies[] = {"", ", working-copies keep", ", working-copies none"};
   const bool named = f->gradients != AC_GRADIENTS_AUTO;
-  snprintf(text, size, "%s%s%s%s%s%.*s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
+  snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
            f->optimizer == AC_ADAMW ? "" : optimizers[f->optimizer],
            f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", copies[f->working_copies],
-           named ? ", gradients " : "", named ? length : 0, gradients,
+           named ? ", gradients " : "", named ? ways[f->gradients].name : "",
            f->optimizer_state == AC_STATE_8BIT ? ", optimizer-state 8bit" : "",
            f->state_f32 ? ", state-f32 " : "", f->state_f32 ? f->state_f32 : "",
            spaces[f->state_space]);

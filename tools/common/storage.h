@@ -8,7 +8,19 @@
 #include <accrue/plan.h>
 
 /* Values of --gradients after those of ac_gradients: how gradients are stored. */
-enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1 };
+enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1, GRADIENTS_COUNT };
+
+/* A value of --gradients, with what other flags and reports ask of it. The columns are those of the
+ * library's table (src/plan/gradients.h), which is not public. */
+typedef struct gradient_way {
+  const char *name;  /* the value */
+  const char *lines; /* of a plan's table; NULL: none */
+  int passes;        /* of a window that is one micro-batch; 0: left to the plan */
+  bool may_keep, folds, one_micro_batch, has_norm, can_skip, needs_weights;
+} gradient_way;
+
+/* `gradients`: ac_gradients or GRADIENTS_BF16. */
+const gradient_way *gradient_way_of(int gradients);
 
 typedef struct storage_flags {
   int optimizer;         /* ac_optimizer_kind */
@@ -30,8 +42,6 @@ int storage_check(const storage_flags *f, ac_precision precision);
 void storage_describe(const storage_flags *f, ac_plan_desc *plan);
 
 const char *storage_optimizer_name(int optimizer);
-/* `*length` bytes of the string. */
-const char *storage_gradients_name(int gradients, int *length);
 
 /* The settings that differ from the defaults, each with a comma before it: ", lion, optimizer-state
  * 8bit". */

@@ -4,7 +4,8 @@
 
 #include "common/options.h"
 
-#include <accrue/trainer.h>
+#include <accrue/loss_scaling.h>
+#include <accrue/storage.h>
 
 typedef struct loss_scale_flags {
   const char *scale; /* "none", "dynamic" or a number; NULL: as the precision wants it */

@@ -1,6 +1,7 @@
 #include "program/noise_words.h"
 
 #include "common/message.h"
+#include "common/storage.h"
 #include "common/text.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 /* Why the noise scale is not known. */
 static const char *reason(const ac_plan_info *plan, const ac_noise_scale *noise) {
-  if (plan->gradients != AC_GRADIENTS_BUFFER) return "the plan keeps no gradients to measure";
+  if (!gradient_way_of(plan->gradients)->may_keep) return "the plan keeps no gradients to measure";
   if (plan->accumulation_steps < 2)
     return "it takes batches of several micro-batches (--micro-batch)";
   if (!noise->windows) return "no batch of several micro-batches was measured";

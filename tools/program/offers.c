@@ -62,12 +62,12 @@ static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST
 }
 
 /* `fused`: whether the flags take a batch at once. */
-static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool fused,
+static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool whole,
                      char words[MOST_BYTES]) {
   words[0] = 0;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     if (!(reliefs & rows[i].relief) || !rows[i].what) continue;
-    const bool split = fused && rows[i].relief == AC_RELIEF_GRADIENTS_AUTO;
+    const bool split = whole && rows[i].relief == AC_RELIEF_GRADIENTS_AUTO;
     append(words, ", ", split ? "gradients in micro-batches" : rows[i].what);
   }
   if ((reliefs & AC_RELIEF_GRADIENTS_FOLDED) && desc->optimizer == AC_ADAMW)
@@ -171,8 +171,7 @@ static const char *needed(char *text, size_t size, uint64_t bytes) {
 }
 
 static void print_table(const ac_plan_offer *list, int count, const ac_plan_desc *asked) {
-  const bool fused =
-      asked->gradients == AC_GRADIENTS_FUSED || asked->gradients == AC_GRADIENTS_FUSED_LOCAL;
+  const bool whole = gradient_way_of(asked->gradients)->one_micro_batch;
   char flags[MOST_BYTES], words[MOST_BYTES], amount[48], bytes[32];
   int width = 5;
   for (int i = 0; i < count; i++) {
@@ -184,7 +183,7 @@ static void print_table(const ac_plan_offer *list, int count, const ac_plan_desc
   for (int i = 0; i < count; i++) {
     const ac_plan_offer *x = &list[i];
     flags_of(x->reliefs, &x->desc, flags);
-    words_of(x->reliefs, &x->desc, fused, words);
+    words_of(x->reliefs, &x->desc, whole, words);
     snprintf(amount, sizeof amount, "%s%s", x->at_most ? "<= " : "",
              needed(bytes, sizeof bytes, x->bytes));
     const bool fits = asked->memory && x->bytes <= asked->memory;

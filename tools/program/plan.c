@@ -62,15 +62,6 @@ static ac_status find_peak(report *r) {
   return AC_OK;
 }
 
-static const char *way_of(ac_gradients gradients) {
-  static const char *const names[] = {
-      [AC_GRADIENTS_AUTO] = "auto",     [AC_GRADIENTS_BUFFER] = "buffer",
-      [AC_GRADIENTS_FUSED] = "fused",   [AC_GRADIENTS_FUSED_LOCAL] = "fused-local",
-      [AC_GRADIENTS_FOLDED] = "folded",
-  };
-  return names[gradients];
-}
-
 /* Milliseconds below 10 s, so that rows compare; else as people say it. */
 static text predicted(double seconds) {
   text t = text_time(seconds);
@@ -85,8 +76,9 @@ static bool is_same(const ac_plan_alternative *a, const ac_plan_alternative *b) 
 
 static void print_alternative(const ac_plan_alternative *a, const char *note) {
   printf("%12" PRId64 " %6" PRId64 " %10s %12" PRId64 " %11s %12s %12s%s\n", a->micro_batch,
-         a->accumulation_steps, policies[a->recompute], a->recomputed_ops, way_of(a->gradients),
-         text_bytes(a->total_bytes).text, predicted(a->seconds).text, note);
+         a->accumulation_steps, policies[a->recompute], a->recomputed_ops,
+         gradient_way_of(a->gradients)->name, text_bytes(a->total_bytes).text,
+         predicted(a->seconds).text, note);
 }
 
 /* The plan that is taken comes first, as a row of its own, unless it is one of the others. */
@@ -156,7 +148,8 @@ static void print_text(const report *r, const ac_device_info *device) {
   char lines[PLAN_TABLE_BYTES];
   printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
   const char *scope = r->peak_step.scope;
-  const bool twice = r->info->gradients == AC_GRADIENTS_FUSED, later = r->peak >= r->info->steps;
+  const bool twice = gradient_way_of(r->info->gradients)->passes > 1,
+             later = r->peak >= r->info->steps;
   const char *when = r->peak_step.backward ? "backward" : later && !twice ? "update" : "forward";
   printf("%-12s step %" PRId64 " of %" PRId64 ": %s%s%s%s, %s\n", "peak", r->peak + 1,
          r->info->steps + (twice || later ? r->info->update_steps : 0), r->peak_step.op,
@@ -198,8 +191,8 @@ static int print_json(const report *r, const setup *s) {
         json_pack("{s:I, s:I, s:s, s:I, s:s, s:I, s:f}", "micro_batch", (json_int_t)a->micro_batch,
                   "accumulation_steps", (json_int_t)a->accumulation_steps, "recompute",
                   policies[a->recompute], "recomputed_ops", (json_int_t)a->recomputed_ops,
-                  "gradients", way_of(a->gradients), "total_bytes", (json_int_t)a->total_bytes,
-                  "predicted_seconds", a->seconds));
+                  "gradients", gradient_way_of(a->gradients)->name, "total_bytes",
+                  (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
       "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:I, s:I, s:I, s:f, "
@@ -208,13 +201,13 @@ static int print_json(const report *r, const setup *s) {
       (json_int_t)i->parameter_count, "frozen_count", (json_int_t)i->frozen_count,
       "effective_batch", (json_int_t)i->batch, "micro_batch", (json_int_t)i->micro_batch,
       "accumulation_steps", (json_int_t)i->accumulation_steps, "recomputed_ops",
-      (json_int_t)i->recomputed_ops, "gradients", way_of(i->gradients), "budget_bytes",
-      (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes), "live_bytes",
-      (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes, "rounds_anew",
-      i->rounds_anew ? 1 : 0, "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes",
-      (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
-      "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
-      r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
+      (json_int_t)i->recomputed_ops, "gradients", gradient_way_of(i->gradients)->name,
+      "budget_bytes", (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes),
+      "live_bytes", (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes,
+      "rounds_anew", i->rounds_anew ? 1 : 0, "host_bytes", (json_int_t)i->host_bytes,
+      "read_ahead_bytes", (json_int_t)i->read_ahead_bytes, "library_bytes",
+      (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds, "peak", "op",
+      r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);

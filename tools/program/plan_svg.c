@@ -2,6 +2,7 @@
 
 #include "common/gnuplot.h"
 #include "common/message.h"
+#include "common/storage.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 /* Columns: step, then the running sums of the classes in MiB. */
 static ac_status put_data(FILE *pipe, const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
-  const bool passing = info->gradients != AC_GRADIENTS_BUFFER;
+  const bool passing = !gradient_way_of(info->gradients)->may_keep;
   const double mebibyte = 1 << 20;
   ac_plan_step step; /* once the last has run, all gradients are alive, if they are in the arena */
   ac_status status = ac_plan_get_step(plan, info->steps - 1, &step);

@@ -1,5 +1,6 @@
 #include "program/plan_table.h"
 
+#include "common/storage.h"
 #include "common/text.h"
 
 #include <inttypes.h>
@@ -70,6 +71,7 @@ static void put_memory(page *p, const ac_plan_info *plan) {
 const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
                             const ac_plan_info *plan) {
   page p = {text, size, 0};
+  const gradient_way *way = gradient_way_of(plan->gradients);
   put(&p, "device       %s: %s (%s)\n", device->id, device->name, device->driver);
   put(&p, "model        %s parameters", text_count(plan->parameter_count).text);
   if (plan->frozen_count) put(&p, ", and %s that are frozen", text_count(plan->frozen_count).text);
@@ -81,16 +83,7 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
     put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
         plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
         plan->micro_batch);
-  if (plan->gradients == AC_GRADIENTS_FUSED)
-    put(&p, "gradients    none are kept: the backward pass runs twice, the second time with the "
-            "update (fused-local runs it once)\n");
-  if (plan->gradients == AC_GRADIENTS_FUSED_LOCAL)
-    put(&p, "gradients    none are kept: each weight is clipped and stepped by itself in the "
-            "backward pass\n");
-  if (plan->gradients == AC_GRADIENTS_FOLDED)
-    put(&p, "gradients    folded into the optimizer's state, or of muon's its momenta, as they "
-            "come: no clipping, "
-            "and nothing can be skipped\n");
+  if (way->lines) put(&p, "%s", way->lines);
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));
   put_memory(&p, plan);
   return text;

@@ -276,16 +276,17 @@ static int check_settings(const policy *p, const train_flags *f, const ac_traine
 
 int policy_check_run(const policy *p, const train_flags *f, const ac_trainer_desc *trainer,
                      int64_t steps) {
+  const gradient_way *way = gradient_way_of(f->storage.gradients);
   int status = policy_check_batch(p, f);
   if (status == STATUS_CONTINUE) status = check_validation(p, f);
   if (status == STATUS_CONTINUE) status = check_settings(p, f, trainer);
   if (status == STATUS_CONTINUE && requires(p, POLICY_MAX_LR))
     status = check_other_rates(p, f, trainer, steps);
   if (status != STATUS_CONTINUE) return status;
-  if (requires(p, POLICY_MAX_GRADIENT_NORM) && f->storage.gradients == AC_GRADIENTS_FOLDED)
-    return fail_usage("the policy %s refuses --gradients folded: it leaves no norm to compare with "
-                      "its %s",
-                      p->path, rules[POLICY_MAX_GRADIENT_NORM].name);
+  if (requires(p, POLICY_MAX_GRADIENT_NORM) && !way->has_norm)
+    return fail_usage(
+        "the policy %s refuses --gradients %s: it leaves no norm to compare with its %s", p->path,
+        way->name, rules[POLICY_MAX_GRADIENT_NORM].name);
   if (above(p, POLICY_MAX_STEPS, (double)steps))
     return fail_usage("the policy %s refuses a run of %" PRId64 " steps: its %s is %.10g", p->path,
                       steps, rules[POLICY_MAX_STEPS].name, p->limit[POLICY_MAX_STEPS]);

@@ -330,7 +330,7 @@ static int open_device(setup *s) {
  * losses are counted before the first micro-batch, and a batch of tokens is small. */
 static bool reads_to_count(const setup *s) {
   const train_flags *f = &s->flags;
-  return f->storage.gradients == AC_GRADIENTS_FOLDED && !f->read_ahead &&
+  return gradient_way_of(f->storage.gradients)->needs_weights && !f->read_ahead &&
          !options_given(&s->options, "read-ahead");
 }
 
@@ -471,12 +471,13 @@ static int make_plan(setup *s) {
  */
 static int check_counting(const setup *s) {
   const ac_plan_info *info = ac_plan_get_info(s->plan);
-  if (info->gradients != AC_GRADIENTS_FOLDED || info->read_ahead || !s->data.tokens_per_sample ||
+  const gradient_way *way = gradient_way_of(info->gradients);
+  if (!way->needs_weights || info->read_ahead || !s->data.tokens_per_sample ||
       info->micro_batch == info->batch)
     return STATUS_CONTINUE;
-  return fail_usage("--gradients folded in micro-batches needs whole batches read ahead, to count "
+  return fail_usage("--gradients %s in micro-batches needs whole batches read ahead, to count "
                     "their tokens first; leave out --read-ahead 0, or give --micro-batch %lld",
-                    (long long)info->batch);
+                    way->name, (long long)info->batch);
 }
 
 int setup_open(setup *s, const setup_words *words, plan_cache *cache,

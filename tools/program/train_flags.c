@@ -142,21 +142,20 @@ static int check_clip_by(const setup *s) {
 /* Changes of single gradients, and averages of weights, are computed in floats. */
 static int check_floats(const setup *s) {
   const ac_plan_desc desc = setup_plan_desc(s);
-  const bool folded = desc.gradients == AC_GRADIENTS_FOLDED;
+  const gradient_way *way = gradient_way_of(desc.gradients);
   if (desc.average && desc.weights == AC_WEIGHTS_BF16)
     return fail_usage("--ema averages weights in f32, and --weights bf16 has none");
   if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
-  if (!folded && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
+  if (way->has_norm && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
     return STATUS_CONTINUE;
   return fail_usage("--clip-by %s needs weights and gradients in f32, and none that are folded; "
-                    "leave out %s",
+                    "leave out --%s %s",
                     desc.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
-                    folded                            ? "--gradients folded"
-                    : desc.weights == AC_WEIGHTS_BF16 ? "--weights bf16"
-                                                      : "--gradients bf16");
+                    way->has_norm && desc.weights == AC_WEIGHTS_BF16 ? "weights" : "gradients",
+                    way->has_norm ? "bf16" : way->name);
 }
 
-/* Folded gradients cannot be clipped, used for Nesterov momentum, or shown. */
+/* Folded gradients cannot be clipped, or used for Nesterov momentum. */
 static int check_folded(const setup *s) {
   const train_flags *f = &s->flags;
   if (f->clip > 0)
@@ -173,41 +172,35 @@ static int check_folded(const setup *s) {
   if (s->trainer.loss_scaling.kind == AC_LOSS_SCALING_DYNAMIC)
     return fail_usage("--gradients folded cannot skip a window that a dynamic loss scale lets "
                       "overflow; give --loss-scale X or another --precision");
-  if (f->histograms)
-    return fail_usage("--histograms shows gradients, and --gradients folded keeps none");
   return STATUS_CONTINUE;
 }
 
-/* Without kept gradients a window is one micro-batch, and gradients cannot be shown. */
+/* What a way of gradients excludes. */
 int train_flags_check_gradients(const setup *s) {
   const train_flags *f = &s->flags;
-  if (f->storage.gradients == AC_GRADIENTS_FOLDED) return check_folded(s);
-  const bool local = f->storage.gradients == AC_GRADIENTS_FUSED_LOCAL;
-  const char *way = local ? "fused-local" : "fused";
-  if (f->storage.gradients != AC_GRADIENTS_FUSED && !local) return STATUS_CONTINUE;
-  if (f->last_window == AC_LAST_CARRY)
+  const gradient_way *way = gradient_way_of(f->storage.gradients);
+  const int status = way->folds ? check_folded(s) : STATUS_CONTINUE;
+  if (status != STATUS_CONTINUE) return status;
+  if (way->one_micro_batch && f->last_window == AC_LAST_CARRY)
     return fail_usage(
-        "--gradients %s takes a whole window at once, and --last-window carry splits one", way);
-  if (f->micro_batch && f->micro_batch < f->batch)
+        "--gradients %s takes a whole window at once, and --last-window carry splits one",
+        way->name);
+  if (way->one_micro_batch && f->micro_batch && f->micro_batch < f->batch)
     return fail_usage("--gradients %s takes a batch of %lld at once, and --micro-batch %lld "
                       "splits it",
-                      way, (long long)f->batch, (long long)f->micro_batch);
-  if (f->histograms)
-    return fail_usage("--histograms shows gradients, and --gradients %s keeps none", way);
+                      way->name, (long long)f->batch, (long long)f->micro_batch);
+  if (f->histograms && !way->may_keep)
+    return fail_usage("--histograms shows gradients, and --gradients %s keeps none", way->name);
   return STATUS_CONTINUE;
 }
 
 /* The noise of gradients that are not kept is not known. */
-static bool keeps_gradients(const storage_flags *f) {
-  return f->gradients <= AC_GRADIENTS_BUFFER || f->gradients == GRADIENTS_BF16;
-}
-
 static int check_noise_layers(const setup *s) {
   const train_flags *f = &s->flags;
   if (!f->noise_layers) return STATUS_CONTINUE;
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--noise-layers has no meaning with --noise-scale off");
-  if (keeps_gradients(&f->storage)) return STATUS_CONTINUE;
+  if (gradient_way_of(f->storage.gradients)->may_keep) return STATUS_CONTINUE;
   return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
 }
 
@@ -222,7 +215,7 @@ static int check_growth(const setup *s) {
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--batch %s depends on the gradient noise scale, and --noise-scale is off",
                       text);
-  if (!keeps_gradients(&f->storage))
+  if (!gradient_way_of(f->storage.gradients)->may_keep)
     return fail_usage("--batch %s needs gradients that are kept, to measure their noise; give "
                       "--gradients buffer",
                       text);
@@ -265,7 +258,7 @@ int train_flags_check(setup *s) {
     return fail_usage("--schedule plateau needs validations: give --eval-every");
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
-  status = watch_check(&f->watch, (ac_gradients)f->storage.gradients);
+  status = watch_check(&f->watch, gradient_way_of(f->storage.gradients));
   if (status != STATUS_CONTINUE) return status;
   /* Checks the schedule before data are read, unless its length depends on them. */
   return f->steps ? rate_schedule(&f->rate, f->steps, &s->trainer.schedule) : STATUS_CONTINUE;

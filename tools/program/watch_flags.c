@@ -21,13 +21,11 @@ void watch_add_options(watch_flags *f, options *o) {
   OPTIONS_ADD(o, rows);
 }
 
-int watch_check(const watch_flags *f, ac_gradients gradients) {
-  const bool folded = gradients == AC_GRADIENTS_FOLDED,
-             local = gradients == AC_GRADIENTS_FUSED_LOCAL;
-  if (f->on_spike == AC_SPIKE_SKIP && (folded || local))
+int watch_check(const watch_flags *f, const gradient_way *way) {
+  if (f->on_spike == AC_SPIKE_SKIP && !way->can_skip)
     return fail_usage("--on-spike skip has nothing to skip with --gradients %s: its updates begin "
                       "before all of a batch is known; give back or tell",
-                      folded ? "folded" : "fused-local");
+                      way->name);
   return STATUS_CONTINUE;
 }
 

@@ -2,7 +2,7 @@
 #ifndef TOOLS_PROGRAM_WATCH_FLAGS_H
 #define TOOLS_PROGRAM_WATCH_FLAGS_H
 
-#include "common/options.h"
+#include "common/storage.h"
 
 #include <accrue/accrue.h>
 
@@ -16,7 +16,7 @@ typedef struct watch_flags {
 void watch_defaults(watch_flags *flags);
 void watch_add_options(watch_flags *flags, options *o);
 /* Refuses a policy that this way to keep gradients cannot follow, with a status of message.h. */
-int watch_check(const watch_flags *flags, ac_gradients gradients);
+int watch_check(const watch_flags *flags, const gradient_way *way);
 void watch_describe(const watch_flags *flags, ac_trainer_desc *trainer);
 
 /* Says how a window was a spike, and what followed. */

@@ -123,7 +123,7 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
   };
   const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
   ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
-  stepping.folds = desc->gradients == AC_GRADIENTS_FOLDED && !left;
+  stepping.folds = !left;
   if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
   if (desc->optimizer == AC_OPTIMIZER_CALLBACK) stepping.states = desc->callback_states;
   const bool eight = is_eight_bit(desc, parameter);
@@ -161,11 +161,12 @@ static ac_status append_fold(ac_graph *graph, const ac_stepping *stepping, tenso
 }
 
 /* What is kept for a parameter, and what is folded into it. */
-static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, int index, tensors *t) {
+static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, bool folds, int index,
+                               tensors *t) {
   const ac_stepping stepping =
       ac_optimizer_stepping(desc, ac_tensor_at(graph, graph->parameters[index]));
   AC_TRY(make_states(graph, &stepping, index, t));
-  return stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
+  return folds && stepping.folds ? append_fold(graph, &stepping, t) : AC_OK;
 }
 
 /* Runs before the steps: they use what it leaves, and so does a caller's own step. */
@@ -211,9 +212,9 @@ static ac_status append_average(ac_graph *graph, int index) {
   return AC_OK;
 }
 
-static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *list) {
+static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, bool folds, tensors *list) {
   for (int i = 0; i < graph->parameter_count; i++)
-    if (list[i].gradient >= 0) AC_TRY(prepare_state(graph, desc, i, &list[i]));
+    if (list[i].gradient >= 0) AC_TRY(prepare_state(graph, desc, folds, i, &list[i]));
   for (int i = 0; i < graph->parameter_count; i++)
     if (list[i].gradient >= 0)
       AC_TRY(append_statistics(graph, ac_tensor_at(graph, list[i].gradient)));
@@ -231,7 +232,7 @@ static ac_status append_all(ac_graph *graph, const ac_plan_desc *desc, tensors *
   return AC_OK;
 }
 
-ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
+ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc, bool folds) {
   tensors *list = malloc(((size_t)graph->parameter_count + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory for the nodes of an update");
   for (int i = 0; i < graph->parameter_count; i++)
@@ -242,7 +243,7 @@ ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc) {
     if (tensor->role == AC_ROLE_GRADIENT) list[tensor->parameter].gradient = i;
     if (tensor->role == AC_ROLE_WORKING) list[tensor->parameter].working = i;
   }
-  ac_status status = append_all(graph, desc, list);
+  ac_status status = append_all(graph, desc, folds, list);
   free(list);
   return status;
 }

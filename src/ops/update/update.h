@@ -12,7 +12,7 @@ enum { AC_MAX_STATES = AC_MAX_CALLBACK_STATES };
 /* How one parameter is stepped: by which op, and what is kept for it from window to window. */
 typedef struct ac_stepping {
   ac_op op;   /* of a caller's own optimizer: what leaves the gradient to step by */
-  bool folds; /* gradients into the first state, by which it is then stepped */
+  bool folds; /* what is folded goes into its first state, by which it is then stepped */
   int states;
   struct {
     ac_dtype dtype;
@@ -33,7 +33,7 @@ static inline ac_dtype ac_optimizer_factors(const ac_plan_desc *desc) {
  * statistics of each gradient, what clips it if that is an op, and its step. Or, if gradients are
  * folded: what folds the gradient into the parameter's state, then the statistics of that state,
  * and the step. */
-ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc);
+ac_status ac_optimizer_append(ac_graph *graph, const ac_plan_desc *desc, bool folds);
 
 /* Bytes of a step: parameter and states are read and written; the copy in 16 bits is written. */
 double ac_update_bytes(const ac_op_args *args);
