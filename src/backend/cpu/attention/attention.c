@@ -20,9 +20,9 @@
  * products of bf16 are fastest without conversion (product/gemm.h), q, k, v and dy are not copied,
  * and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first half of
  * its floats. */
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
+#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/random_bits.h"
 #include "backend/cpu/shared/reduce.h"
 #include "backend/cpu/shared/vector_math.h"
@@ -591,5 +591,6 @@ static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_ar
   return (uint64_t)context->threads * worker_bytes(backward_floats(&s), scratch);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(attention_gradient) = {backward, backward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(attention) = {.run = forward, .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(attention_gradient) = {.run = backward,
+                                                         .workspace = backward_workspace};

@@ -32,9 +32,9 @@
  * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/convolution/conv.h"
 #include "backend/cpu/convolution/conv_lanes.h"
-#include "backend/cpu/shared/convert.h"
-#include "backend/cpu/product/pairs.h"
 #include "backend/cpu/convolution/winograd.h"
+#include "backend/cpu/product/pairs.h"
+#include "backend/cpu/shared/convert.h"
 #include "core/half.h"
 #include "ops/convolution/conv2d.h"
 
@@ -598,5 +598,5 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel(context, args, run_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {run, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {.run = run, .workspace = workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {.run = run, .workspace = workspace};

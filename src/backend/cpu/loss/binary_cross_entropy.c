@@ -2,11 +2,11 @@
  * max(z, 0) - z t + log(1 + e^-|z|);  dz = weight scale / m (sigmoid(z) - t). A sample counts as
  * right if each of its logits is: z >= 0 where t >= 1/2, z < 0 elsewhere. Samples' sums are added
  * up in double, in order. */
-#include "backend/cpu/shared/kernels.h"
-#include "core/align.h"
 #include "backend/cpu/loss/loss.h"
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/shared/reduce.h"
 #include "backend/cpu/shared/vector_math.h"
+#include "core/align.h"
 
 typedef struct sample_result {
   double loss;   /* sum over the elements */
@@ -91,5 +91,6 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy) = {.run = forward,
+                                                           .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy_gradient) = {.run = gradient};

@@ -1,8 +1,8 @@
 /* A sample's loss is the mean over its m elements of (prediction - target)^2;
  * dprediction = weight scale 2 / m (prediction - target). Samples' sums are added up in double, in
  * order. */
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/loss/loss.h"
+#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/reduce.h"
 
 static double squared_distance(const float *p, const float *t, int64_t n) {
@@ -80,5 +80,6 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error) = {.run = forward,
+                                                         .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error_gradient) = {.run = gradient};

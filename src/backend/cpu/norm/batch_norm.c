@@ -6,8 +6,8 @@
  * from the channel's first element, in double. So the variance needs no second pass: the part that
  * cancels is at most the square of the element's distance from the mean, in deviations. */
 #include "backend/cpu/shared/convert.h"
-#include "core/align.h"
 #include "backend/cpu/shared/reduce.h"
+#include "core/align.h"
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/channels.h"
 
@@ -321,7 +321,8 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   }
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {gradient, gradient_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {pool, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {update, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {.run = forward, .workspace = scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {.run = gradient,
+                                                          .workspace = gradient_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {.run = pool};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {.run = update};

@@ -2,8 +2,8 @@
  * ops/update/optimizer.h). Each update is one fused pass, bound by memory. It also writes the
  * working copy of the parameters, and state in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/shared/convert.h"
-#include "backend/cpu/update/update.h"
 #include "backend/cpu/shared/vector_math.h"
+#include "backend/cpu/update/update.h"
 #include "ops/update/optimizer.h"
 
 #include <math.h>
@@ -178,5 +178,5 @@ static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float
 }
 AC_CPU_OPTIMIZER(sgd, 1, sgd_step, NULL)
 
-const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
-                                                          statistics_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {.run = gradient_statistics,
+                                                          .workspace = statistics_workspace};
