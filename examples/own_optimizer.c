@@ -74,12 +74,10 @@ int main(void) {
   ac_trainer *trainer = NULL;
   ac_fit_result result = {.final = {.loss = INFINITY}};
   const ac_plan_desc policy = {
-      .batch = 64, .optimizer = AC_OPTIMIZER_CALLBACK, .callback_states = 2};
+      .batch = 64,
+      .optimizer = {.kind = AC_OPTIMIZER_CALLBACK, .callback_states = 2, .clip = 1, .step = lamb}};
   const ac_trainer_desc training = {
-      .seed = 1,
-      .step = lamb,
-      .schedule = {AC_SCHEDULE_COSINE, .lr = 0.005, .warmup = 50, .total = UPDATES},
-      .optimizer = {.clip = 1}};
+      .seed = 1, .schedule = {AC_SCHEDULE_COSINE, .lr = 0.005, .warmup = 50, .total = UPDATES}};
 
   ac_status status = ac_graph_create(&graph);
   if (status == AC_OK) {

@@ -15,6 +15,8 @@
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/storage.h>
+#include <accrue/clipping.h>
+#include <accrue/optimizer.h>
 #include <accrue/plan.h>
 #include <accrue/format.h>
 #include <accrue/dataset.h>

@@ -24,7 +24,7 @@ typedef struct AC_UNSTABLE(ac_group_settings) {
   /** Largest norm of the gradients of the group's parameters together. They then do not count in
    * the norm that clips the others. Negative: they are not clipped. Default: clipped with the
    * others, by the optimizer's `clip`. With AC_GRADIENTS_FUSED_LOCAL it is the largest norm of each
-   * parameter's gradient, and with another ac_plan_desc.clipping what that says. */
+   * parameter's gradient, and with another ac_optimizer_desc.clipping what that says. */
   double clip;
 } AC_UNSTABLE(ac_group_settings);
 

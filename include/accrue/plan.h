@@ -12,6 +12,7 @@
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/storage.h>
+#include <accrue/optimizer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,53 +46,6 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE /**< Not needed: each sum is divided by the window's samples instead. */
 } ac_loss_means;
 
-/** Which optimizer a plan reserves state for. ac_optimizer_desc says what each one computes. A
- * matrix of Adafactor and Muon is the first dimension by the rest. */
-typedef enum ac_optimizer_kind {
-  AC_ADAMW = 0, /**< Two floats for each element. */
-  AC_SGD,       /**< One float for each element; without momentum none. */
-  AC_LION,      /**< One float for each element. */
-  /** One float for each row and each column of a matrix, and for each element of a vector. */
-  AC_ADAFACTOR,
-  /** One float for each weight of linear layers and convolutions. Two for parameters that AdamW
-   * steps: vectors, tables of embeddings, and the last layer before a loss. */
-  AC_MUON,
-  /** One float for each element, and one for each output of a layer, row of a table, or vector. */
-  AC_ADAM_MINI,
-  /** The caller's own: a function that gets gradients, weights and states on the host
-   * (ac_trainer_desc.step). ac_plan_desc.callback_states floats for each element. May still change.
-   */
-  AC_OPTIMIZER_CALLBACK,
-  AC_OPTIMIZER_COUNT /**< How many kinds there are. */
-} ac_optimizer_kind;
-
-/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
- * same seed still gives the same bits. Results differ between the two. May still change. */
-typedef enum ac_optimizer_state {
-  AC_STATE_F32 = 0, /**< In f32. */
-  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
-   * 2110.02861). It is read, stepped and written in one pass. */
-  AC_STATE_8BIT
-} ac_optimizer_state;
-
-/** What ac_optimizer_desc.clip limits. The last two change each parameter's gradient before its
- * step, in one more pass over it. They need gradients and weights in f32, and do not work with
- * AC_GRADIENTS_FOLDED. May still change. */
-typedef enum ac_clipping {
-  /** The norm of all gradients together; with AC_GRADIENTS_FUSED_LOCAL the norm of each
-   * parameter's. */
-  AC_CLIP_NORM = 0,
-  AC_CLIP_EACH,  /**< The norm of each parameter's gradient by itself. */
-  AC_CLIP_VALUE, /**< Each element, to [-clip, clip]. */
-  /** The norm of the gradient of each output of a layer, to clip x the norm of its weights, which
-   * counts as at least 1e-3; arXiv 2102.06171. An output is a filter, a row of weights [out, in], a
-   * column of [in, out], a row of a table, or a whole vector. */
-  AC_CLIP_ADAPTIVE
-} ac_clipping;
-
-/** Most states of AC_OPTIMIZER_CALLBACK. */
-#define AC_MAX_CALLBACK_STATES 4
-
 /** What a plan should be. */
 typedef struct ac_plan_desc {
   ac_purpose purpose;  /**< What it is for. */
@@ -108,24 +62,11 @@ typedef struct ac_plan_desc {
    * micro-batch, gradients are in the arena from where backward first writes them to the update.
    * Most of them then reuse the memory of activations that are no longer needed. */
   bool whole_windows;
-  ac_precision precision;      /**< How activations are stored. */
-  ac_recompute recompute;      /**< Whether activations are computed again. */
-  ac_optimizer_kind optimizer; /**< Which optimizer. */
-  ac_clipping clipping;        /**< What ac_optimizer_desc.clip limits. */
-  bool sgd_no_momentum;        /**< AC_SGD without a momentum buffer. */
-  /** AC_OPTIMIZER_CALLBACK: how many states each parameter has, with the parameter's shape; 0 to
-   * AC_MAX_CALLBACK_STATES. Its weights, gradients and states are f32. If the device is not the
-   * host, they are copied to and from staging memory there (ac_plan_info.callback_bytes). Predicted
-   * seconds do not include these copies or the callback. May still change. */
-  int callback_states;
-  /** AC_OPTIMIZER_CALLBACK: most elements that one call gets. 0: whole parameters. May still
-   * change. */
-  int64_t callback_part;
-  ac_optimizer_state optimizer_state; /**< AC_STATE_8BIT is for AC_ADAMW, AC_SGD and AC_LION. */
-  /** With AC_STATE_8BIT: parameters with names that match this shell pattern keep their state in
-   * f32. NULL: embeddings, because each of their rows is rarely used. "": none. Parameters of fewer
-   * than 4096 elements always keep it in f32. */
-  const char *state_f32;
+  ac_precision precision; /**< How activations are stored. */
+  ac_recompute recompute; /**< Whether activations are computed again. */
+  /** Which optimizer, how its state is kept, and its settings. Trainers also read it, and can
+   * change settings that the plan does not depend on (ac_trainer_desc.optimizer). */
+  ac_optimizer_desc optimizer;
   /** Whole batches that ac_fit's threads read before they are needed. 0: each micro-batch is read
    * when it is needed. */
   int read_ahead;
@@ -195,20 +136,16 @@ typedef struct ac_plan_bytes {
 
 /** What a plan has become. */
 typedef struct ac_plan_info {
-  ac_purpose purpose;                 /**< As in the description. */
-  ac_precision precision;             /**< As in the description. */
-  ac_optimizer_state optimizer_state; /**< As in the description. */
-  int64_t batch;                      /**< Effective batch in samples. */
-  int64_t micro_batch;                /**< Most samples of a micro-batch. */
-  int64_t accumulation_steps;         /**< Micro-batches of a window. */
-  int64_t recomputed_ops;             /**< Steps that run an op again. */
-  int64_t parameter_count;            /**< Trained scalars; shared ones count once. */
+  ac_purpose purpose;         /**< As in the description. */
+  ac_precision precision;     /**< As in the description. */
+  int64_t batch;              /**< Effective batch in samples. */
+  int64_t micro_batch;        /**< Most samples of a micro-batch. */
+  int64_t accumulation_steps; /**< Micro-batches of a window. */
+  int64_t recomputed_ops;     /**< Steps that run an op again. */
+  int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
    * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
   int64_t steps;
-  /** Host memory that a trainer allocates in addition, to pass parameters to AC_OPTIMIZER_CALLBACK.
-   * May still change. */
-  uint64_t callback_bytes;
   uint64_t budget_bytes;  /**< The budget. 0: none was given. */
   ac_plan_bytes bytes;    /**< Bytes on the device. */
   uint64_t working_bytes; /**< The part of the parameters' bytes that working copies take. */
@@ -226,6 +163,8 @@ typedef struct ac_plan_info {
   AC_UNSTABLE(ac_weights) AC_UNSTABLE(weights);
   /** As in the description. */
   AC_UNSTABLE(ac_gradient_storage) AC_UNSTABLE(gradient_storage);
+  /** As in the description. */
+  AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(optimizer_state);
   /** Scalars of the parameters that ac_plan_desc.frozen names. */
   int64_t AC_UNSTABLE(frozen_count);
   /** Kernels at the end of a window: reduce and update. Fused: this includes the second pass. */
@@ -237,6 +176,9 @@ typedef struct ac_plan_info {
   /** Host memory for optimizer state: what a trainer allocates there, to the byte, in addition to
    * batches that are read ahead. */
   uint64_t AC_UNSTABLE(host_bytes);
+  /** Host memory that a trainer allocates in addition, to pass parameters to AC_OPTIMIZER_CALLBACK.
+   */
+  uint64_t AC_UNSTABLE(callback_bytes);
   /** The part of the optimizer's bytes that averages take. */
   uint64_t AC_UNSTABLE(average_bytes);
   /** Lower bound of the arena: the largest sum of bytes that are alive at once. */
@@ -269,7 +211,7 @@ typedef enum ac_relief {
    */
   AC_RELIEF_GRADIENTS_FOLDED = 1 << 9,
   AC_RELIEF_PRECISION_F16 = 1 << 10, /**< precision = AC_PRECISION_F16. */
-  AC_RELIEF_STATE_8BIT = 1 << 11,    /**< optimizer_state = AC_STATE_8BIT, state_f32 = "". */
+  AC_RELIEF_STATE_8BIT = 1 << 11, /**< optimizer.state = AC_STATE_8BIT, optimizer.state_f32 = "". */
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
   AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */

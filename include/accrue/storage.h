@@ -118,6 +118,15 @@ typedef enum AC_UNSTABLE(ac_state_space) {
   AC_UNSTABLE(AC_STATE_ON_HOST)    /**< In host memory. */
 } AC_UNSTABLE(ac_state_space);
 
+/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
+ * same seed still gives the same bits. Results differ between the two. */
+typedef enum AC_UNSTABLE(ac_optimizer_state) {
+  AC_UNSTABLE(AC_STATE_F32) = 0, /**< In f32. */
+  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
+   * 2110.02861). It is read, stepped and written in one pass. */
+  AC_UNSTABLE(AC_STATE_8BIT)
+} AC_UNSTABLE(ac_optimizer_state);
+
 #ifdef __cplusplus
 }
 #endif

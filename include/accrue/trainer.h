@@ -11,6 +11,7 @@
 #ifndef ACCRUE_TRAINER_H
 #define ACCRUE_TRAINER_H
 
+#include <accrue/optimizer.h>
 #include <accrue/schedule.h>
 #include <accrue/loss_scaling.h>
 #include <accrue/parameter_group.h>
@@ -28,94 +29,18 @@
 extern "C" {
 #endif
 
-/* ---- optimizers ------------------------------------------------------------------------------ */
-
-/** How large Muon's updates are. Its update X of a matrix [out, in] has singular values of about
- * one.
- */
-typedef enum ac_muon_scale {
-  /** 0.2 sqrt(max(out, in)) X, as large as AdamW's updates (arXiv 2502.16982). AdamW's rates and
-   * weight decay suit both. */
-  AC_MUON_MATCH_ADAMW = 0,
-  AC_MUON_ORIGINAL /**< sqrt(max(1, out / in)) X, as its author does; the rate is about 0.02. */
-} ac_muon_scale;
-
-/** Settings of the optimizer. 0 means the default. To switch something off, give a negative value.
- *
- * Muon is PyTorch's, with Newton-Schulz iterations in f32. They are in bf16 with AC_PRECISION_BF16
- * on a device that multiplies it (ac_device_info.bf16_products). A filter is a matrix of its first
- * dimension by the rest.
- *
- * Adafactor (arXiv 1804.04235) is PyTorch's, with its constants and without momentum: t^-0.8 for
- * the decay of its second moments; updates clipped at a root mean square of 1; an update relative
- * to the root mean square of the parameter, at least 1e-3; and a rate of at most 1 / sqrt(t) at
- * update t. In a tensor of higher rank the first dimension is rows, and the rest is columns. */
-typedef struct ac_optimizer_desc {
-  /** AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9. Lion, arXiv 2302.06675:
-   * 0.9. */
-  double beta1;
-  double beta2;          /**< AdamW and Adam-mini: default 0.999. Lion: 0.99. */
-  double epsilon;        /**< Default 1e-8. */
-  double weight_decay;   /**< Added to the gradient in SGD, decoupled in the others. Default 0. */
-  double momentum;       /**< SGD as in PyTorch, no dampening: default 0.9. Muon: 0.95. */
-  bool nesterov;         /**< Nesterov's momentum for SGD. */
-  bool muon_no_nesterov; /**< Muon without Nesterov's momentum. */
-  ac_muon_scale muon_scale; /**< How large Muon's updates are. */
-  /** Learning rate of parameters that Muon leaves to AdamW, as a part of the schedule's rate.
-   * Default 1; with AC_MUON_ORIGINAL 0.015. */
-  double adamw_rate;
-  /** Largest norm of all gradients together, or what ac_plan_desc.clipping says. 0 or negative: no
-   * clipping. With AC_GRADIENTS_FUSED_LOCAL: the largest norm of each parameter's gradient. */
-  double clip;
-} ac_optimizer_desc;
-
-/** What an optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) gets: elements [first, first +
- * count) of a trained parameter, on the host. In each update every trained parameter comes once,
- * whole or part by part (ac_plan_desc.callback_part), in an order that depends on the plan.
- *
- * The optimizer changes weights and states in place. What it writes is not checked. If the device
- * is the host, the pointers are to the memory itself. Afterwards the trainer updates copies of
- * weights in 16 bits, and averages. May still change. */
-typedef struct ac_parameter_step {
-  int parameter;              /**< Index of the parameter, as in ac_trainer_parameter_info. */
-  const char *name;           /**< Its name. */
-  int rank;                   /**< Its number of dimensions. */
-  int64_t shape[AC_MAX_RANK]; /**< Its dimensions. */
-  int64_t first;              /**< The first element. */
-  int64_t count;              /**< How many elements. */
-  int64_t update;             /**< Which update, from 1 on. */
-  double
-      rate; /**< The schedule's rate times the group's. 0 if the group's parameters stay fixed. */
-  /** The group's weight decay. Else the optimizer's, for matrices that decay. */
-  double weight_decay;
-  /** The trainer's settings, with AdamW's defaults. Momentum and beta1 are the schedule's, if it
-   * moves them. Clipping (`clip`) is already done. */
-  ac_optimizer_desc optimizer;
-  const float *gradient;                /**< Gradient of the mean loss, unscaled and clipped. */
-  float *weights;                       /**< The weights, to change. */
-  float *state[AC_MAX_CALLBACK_STATES]; /**< The states, to change. Zero before the first update. */
-  int state_count;                      /**< How many states there are. */
-} ac_parameter_step;
-
-/** An optimizer of the caller's own. Returns NULL, or a sentence that says why it cannot continue.
- * ac_trainer_update then fails with this sentence and AC_ERROR_STOPPED, as if the device had failed
- * while parameters were stepped. Calls that would change the trainer are refused with
- * AC_ERROR_STATE. What the optimizer keeps elsewhere is not saved in states. May still change. */
-typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
-
-/* ---- trainers -------------------------------------------------------------------------------- */
-
 /** What a trainer should be. */
 typedef struct ac_trainer_desc {
-  uint64_t seed;                     /**< Seed of initial parameters and dropout. */
-  ac_optimizer_desc optimizer;       /**< Settings of the optimizer; the plan says which one. */
+  uint64_t seed; /**< Seed of initial parameters and dropout. */
+  /** Settings of the optimizer that differ from those of the plan. A member that is 0 is as in
+   * ac_plan_desc.optimizer. Members that plans depend on are 0 or the same. */
+  ac_optimizer_desc optimizer;
   ac_schedule schedule;              /**< Learning rates. */
   ac_loss_scaling_desc loss_scaling; /**< Loss scaling. */
   /** With ac_plan_desc.average: decay of the average. An update sets average = decay * average +
    * (1 - decay) * parameter. The first one copies the parameter. In [0, 1); default 0.999,
    * negative: 0. */
   double average_decay;
-  ac_step_callback step; /**< For AC_OPTIMIZER_CALLBACK. NULL with any other optimizer. */
 
   /* ---- may still change ---- */
 
@@ -137,7 +62,7 @@ typedef struct ac_trainer_desc {
   AC_UNSTABLE(ac_decide) AC_UNSTABLE(decide);
   /** Gives learning rates. NULL: the schedule does. */
   AC_UNSTABLE(ac_rate_callback) AC_UNSTABLE(rate);
-  void *AC_UNSTABLE(user); /**< Passed to all three functions. */
+  void *AC_UNSTABLE(user); /**< Passed to these functions and ac_optimizer_desc.step. */
 } ac_trainer_desc;
 
 /** Creates a trainer: allocates the plan's total and initialises the parameters. The plan must

@@ -204,7 +204,7 @@ static void offer_precision(offers *o) {
 /* Replaces the way of gradients. */
 static void offer_folded(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked;
-  const ac_optimizer_kind kind = asked->optimizer;
+  const ac_optimizer_kind kind = asked->optimizer.kind;
   ac_plan_offer x = begin(o, AC_RELIEF_GRADIENTS_FOLDED);
   if (asked->precision == AC_PRECISION_F16) return; /* a loss scale would have to be given */
   if (asked->gradients != AC_GRADIENTS_AUTO) return;
@@ -227,8 +227,8 @@ static bool may_take(const ac_plan_desc *desc, unsigned which) {
 static void take(ac_plan_desc *desc, unsigned which) {
   switch (which) {
   case AC_RELIEF_STATE_8BIT:
-    desc->optimizer_state = AC_STATE_8BIT;
-    desc->state_f32 = "";
+    desc->optimizer.state = AC_STATE_8BIT;
+    desc->optimizer.state_f32 = "";
     break;
   case AC_RELIEF_WEIGHTS_BF16:
     desc->precision = AC_PRECISION_BF16;

@@ -15,9 +15,9 @@ enum { MOST_READ_AHEAD = 32 };
 
 /* What changes gradients one by one takes them as floats. */
 static ac_status check_clipping(const ac_plan_desc *desc) {
-  if ((unsigned)desc->clipping > AC_CLIP_ADAPTIVE)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown clipping %d", (int)desc->clipping);
-  if (desc->clipping < AC_CLIP_VALUE || desc->purpose != AC_TRAIN) return AC_OK;
+  if ((unsigned)desc->optimizer.clipping > AC_CLIP_ADAPTIVE)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown clipping %d", (int)desc->optimizer.clipping);
+  if (desc->optimizer.clipping < AC_CLIP_VALUE || desc->purpose != AC_TRAIN) return AC_OK;
   if (ac_gradient_way_of(desc->gradients)->has_norm && desc->weights == AC_WEIGHTS_F32 &&
       desc->gradient_storage == AC_GRADIENT_F32)
     return AC_OK;
@@ -33,13 +33,13 @@ static ac_status check_average(const ac_plan_desc *desc) {
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
   if (!ac_gradient_way_of(desc->gradients)->folds || desc->purpose != AC_TRAIN) return AC_OK;
-  const ac_optimizer_kind kind = desc->optimizer;
+  const ac_optimizer_kind kind = desc->optimizer.kind;
   if (kind != AC_ADAMW && kind != AC_SGD && kind != AC_MUON)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Muon take folded gradients");
-  if (kind == AC_SGD && desc->sgd_no_momentum)
+  if (kind == AC_SGD && desc->optimizer.sgd_no_momentum)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: SGD without momentum keeps nothing that gradients could be folded into");
-  if (desc->optimizer_state != AC_STATE_F32 || desc->weights != AC_WEIGHTS_F32 ||
+  if (desc->optimizer.state != AC_STATE_F32 || desc->weights != AC_WEIGHTS_F32 ||
       desc->gradient_storage != AC_GRADIENT_F32)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: folded gradients need weights, gradients and "
                                       "optimizer state in f32");
@@ -47,13 +47,15 @@ static ac_status check_folded(const ac_plan_desc *desc) {
 }
 
 static ac_status check_callback(const ac_plan_desc *desc) {
-  if (desc->callback_states < 0 || desc->callback_states > AC_MAX_CALLBACK_STATES ||
-      desc->callback_part < 0)
+  if (desc->optimizer.callback_states < 0 ||
+      desc->optimizer.callback_states > AC_MAX_CALLBACK_STATES || desc->optimizer.callback_part < 0)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: a callback has 0 to %d states and takes parts of at least 1 element, not "
                    "%d and %lld",
-                   AC_MAX_CALLBACK_STATES, desc->callback_states, (long long)desc->callback_part);
-  if (desc->optimizer == AC_OPTIMIZER_CALLBACK || (!desc->callback_states && !desc->callback_part))
+                   AC_MAX_CALLBACK_STATES, desc->optimizer.callback_states,
+                   (long long)desc->optimizer.callback_part);
+  if (desc->optimizer.kind == AC_OPTIMIZER_CALLBACK ||
+      (!desc->optimizer.callback_states && !desc->optimizer.callback_part))
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "plan: states and parts of a callback have no meaning for another optimizer than "
@@ -84,12 +86,12 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
   if (!ac_gradient_way_of(desc->gradients))
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
-  if ((unsigned)desc->optimizer >= AC_OPTIMIZER_COUNT)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer);
-  if ((unsigned)desc->optimizer_state > AC_STATE_8BIT)
+  if ((unsigned)desc->optimizer.kind >= AC_OPTIMIZER_COUNT)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer.kind);
+  if ((unsigned)desc->optimizer.state > AC_STATE_8BIT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of optimizer state %d",
-                   (int)desc->optimizer_state);
-  if (desc->optimizer_state == AC_STATE_8BIT && desc->optimizer > AC_LION)
+                   (int)desc->optimizer.state);
+  if (desc->optimizer.state == AC_STATE_8BIT && desc->optimizer.kind > AC_LION)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion keep their state in 8 bits");
   if ((unsigned)desc->state_space > AC_STATE_ON_HOST)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown place of optimizer state %d",
@@ -106,7 +108,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of gradients %d",
                    (int)desc->gradient_storage);
-  const bool called = desc->purpose == AC_TRAIN && desc->optimizer == AC_OPTIMIZER_CALLBACK;
+  const bool called = desc->purpose == AC_TRAIN && desc->optimizer.kind == AC_OPTIMIZER_CALLBACK;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && called)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a callback takes no gradients in bf16");
   AC_TRY(check_callback(desc));
@@ -139,11 +141,12 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
 static uint64_t callback_bytes(const ac_plan *plan) {
   const ac_problem *problem = &plan->problem;
   uint64_t most = 0;
-  if (problem->desc.optimizer != AC_OPTIMIZER_CALLBACK || plan->device->backend->is_host) return 0;
+  if (problem->desc.optimizer.kind != AC_OPTIMIZER_CALLBACK || plan->device->backend->is_host)
+    return 0;
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     if (problem->parameters[i].gradient < 0) continue;
     uint64_t views = 2;
-    for (int k = 0; k < problem->desc.callback_states; k++)
+    for (int k = 0; k < problem->desc.optimizer.callback_states; k++)
       views += ac_plan_cell(plan, AC_ROLE_STATE, i, k)->space == AC_SPACE_DEVICE;
     const uint64_t bytes = views * sizeof(float) * (uint64_t)ac_problem_callback_part(problem, i);
     if (bytes > most) most = bytes;
@@ -159,7 +162,7 @@ static void fill_info(ac_plan *plan) {
   info->gradient_storage = plan->problem.desc.gradient_storage;
   info->rounds_anew =
       !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
-  info->optimizer_state = plan->problem.desc.optimizer_state;
+  info->optimizer_state = plan->problem.desc.optimizer.state;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);

@@ -207,13 +207,14 @@ static inline const ac_sequence *ac_plan_pass(const ac_plan *plan, int pass) {
 /* Whether a caller's own optimizer steps a parameter after this node, with the gradient that the
  * node leaves. */
 static inline bool ac_problem_hands_over(const ac_problem *problem, const ac_node *node) {
-  return problem->desc.optimizer == AC_OPTIMIZER_CALLBACK && ac_op_describe(node->op)->rewrites;
+  return problem->desc.optimizer.kind == AC_OPTIMIZER_CALLBACK &&
+         ac_op_describe(node->op)->rewrites;
 }
 
 /* And how many elements at once at most. */
 static inline int64_t ac_problem_callback_part(const ac_problem *problem, int parameter) {
   const ac_graph *graph = problem->graph;
-  const int64_t part = problem->desc.callback_part,
+  const int64_t part = problem->desc.optimizer.callback_part,
                 count = ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape);
   return part && part < count ? part : count;
 }

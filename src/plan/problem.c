@@ -364,7 +364,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
                             const ac_plan_desc *desc, bool copies) {
   *problem = (ac_problem){.device = device, .desc = *desc, .copies = copies, .coupled = -1};
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
-  AC_TRY(keep_text(&problem->desc.state_f32, &problem->state_f32));
+  AC_TRY(keep_text(&problem->desc.optimizer.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
   problem->asked = problem->desc;
   problem->way = ac_gradient_way_of(desc->gradients);

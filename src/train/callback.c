@@ -23,7 +23,7 @@ static int list_views(const ac_instance *instance, int parameter, const void *gr
                       view list[VIEWS]) {
   const ac_plan *plan = instance->plan;
   const bool is_host = plan->device->backend->is_host;
-  const int states = plan->problem.desc.callback_states;
+  const int states = plan->problem.desc.optimizer.callback_states;
   list[0] = (view){.handle = (void *)gradient};
   list[1] = (view){instance->persistent[plan->problem.parameters[parameter].tensor], NULL, true};
   for (int k = 0; k < states; k++) {
@@ -55,7 +55,7 @@ static ac_status take_back(const ac_device *device, const view *v, int64_t first
 
 static ac_status call(ac_trainer *trainer, const ac_parameter_step *step) {
   trainer->handing_over = true;
-  const char *why = trainer->desc.step(trainer->desc.user, step);
+  const char *why = trainer->desc.optimizer.step(trainer->desc.user, step);
   trainer->handing_over = false;
   if (!why) return AC_OK;
   return ac_fail(AC_ERROR_STOPPED, "trainer: the optimizer's callback failed at parameter %s: %s",
@@ -93,7 +93,7 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
                             .rate = attributes->rate,
                             .weight_decay = attributes->weight_decay,
                             .optimizer = trainer->optimizer,
-                            .state_count = plan->problem.desc.callback_states};
+                            .state_count = plan->problem.desc.optimizer.callback_states};
   view views[VIEWS];
   const int count = list_views(instance, parameter, gradient, views);
   const int64_t all = ac_shape_count(&tensor->shape),
@@ -107,17 +107,18 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
 }
 
 ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc) {
-  const bool has = desc->step, needs = plan->problem.desc.optimizer == AC_OPTIMIZER_CALLBACK;
+  const bool has = desc->optimizer.step,
+             needs = plan->problem.desc.optimizer.kind == AC_OPTIMIZER_CALLBACK;
   if (has == needs) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT, needs ? "trainer: the plan is for an optimizer of the caller's "
-                                            "own; give it (ac_trainer_desc.step)"
+                                            "own; give it (ac_optimizer_desc.step)"
                                           : "trainer: an optimizer of the caller's own was given, "
                                             "but the plan is not for one (AC_OPTIMIZER_CALLBACK)");
 }
 
 ac_status ac_callback_begin(ac_trainer *trainer) {
   const uint64_t bytes = trainer->instance.plan->info.callback_bytes;
-  if (!trainer->desc.step) return AC_OK;
+  if (!trainer->desc.optimizer.step) return AC_OK;
   trainer->instance.hand_over = (ac_hand_over){step_parameter, trainer};
   if (bytes && !(trainer->views = malloc(bytes)))
     return ac_fail(AC_ERROR_MEMORY, "no memory to hand over parameters");

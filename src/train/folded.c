@@ -17,7 +17,7 @@
 
 ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
-  const ac_optimizer_kind kind = plan->problem.desc.optimizer;
+  const ac_optimizer_kind kind = plan->problem.desc.optimizer.kind;
   if (!plan->way->folds) return AC_OK;
   if (o->clip > 0 || ac_groups_clip(&trainer->groups))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, so they "

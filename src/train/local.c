@@ -51,7 +51,7 @@ static ac_status measure(ac_trainer *trainer, int parameter, ac_measure *all) {
  * move. */
 static ac_status decide_anew(pass *p, int parameter, bool *runs) {
   ac_trainer *trainer = p->trainer;
-  const bool by_norm = trainer->instance.plan->problem.desc.clipping < AC_CLIP_VALUE;
+  const bool by_norm = trainer->instance.plan->problem.desc.optimizer.clipping < AC_CLIP_VALUE;
   ac_measure measured;
   if (!p->known) AC_TRY(learn_losses(p));
   AC_TRY(measure(trainer, parameter, &measured));

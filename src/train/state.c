@@ -192,7 +192,7 @@ static record record_of(const ac_trainer *trainer) {
   record r = {.version = VERSION,
               .updates = trainer->updates,
               .seed = trainer->instance.run.seed,
-              .optimizer = plan->problem.desc.optimizer,
+              .optimizer = plan->problem.desc.optimizer.kind,
               .precision = plan->info.precision,
               .loss_means = plan->problem.desc.loss_means,
               .batch = plan->info.batch,
@@ -346,7 +346,7 @@ static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
   return cell->role != AC_ROLE_STATE ||
-         instance->plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK;
+         instance->plan->problem.desc.optimizer.kind != AC_OPTIMIZER_CALLBACK;
 }
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,

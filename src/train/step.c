@@ -33,7 +33,7 @@ static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter
 static double rate_of(const ac_trainer *trainer, int index, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
-  const bool left = plan->problem.desc.optimizer == AC_MUON &&
+  const bool left = plan->problem.desc.optimizer.kind == AC_MUON &&
                     plan->problem.parameters[index].step == AC_OP_adamw;
   if (own) rate *= own->rate;
   return left ? rate * trainer->desc.optimizer.adamw_rate : rate;
@@ -126,10 +126,11 @@ double ac_trainer_clip_of(const ac_trainer *trainer, int index) {
 static double set_clip(const ac_trainer *trainer, int index, double factor,
                        ac_clip_attributes *attributes) {
   const ac_plan *plan = trainer->instance.plan;
-  const ac_clipping kind = plan->problem.desc.clipping;
+  const ac_clipping kind = plan->problem.desc.optimizer.clipping;
   const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
   const double limit = kind < AC_CLIP_VALUE ? 0 : ac_trainer_clip_of(trainer, index);
-  if (kind < AC_CLIP_VALUE && plan->problem.desc.optimizer != AC_OPTIMIZER_CALLBACK) return factor;
+  if (kind < AC_CLIP_VALUE && plan->problem.desc.optimizer.kind != AC_OPTIMIZER_CALLBACK)
+    return factor;
   *attributes = (ac_clip_attributes){.gradient_factor = (float)factor,
                                      .limit = limit > 0 ? (float)limit : INFINITY,
                                      .adaptive = kind == AC_CLIP_ADAPTIVE,

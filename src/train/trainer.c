@@ -41,8 +41,43 @@ static ac_status check_muon(ac_optimizer_desc *o, double *lr) {
   return AC_OK;
 }
 
-static ac_status check_desc(ac_trainer_desc *desc, ac_optimizer_kind kind) {
+/* What a plan depends on cannot change after it. */
+static bool same_kept(const ac_optimizer_desc *o, const ac_optimizer_desc *planned) {
+  const bool other_f32 =
+      o->state_f32 && (!planned->state_f32 || strcmp(o->state_f32, planned->state_f32) != 0);
+  return (!o->kind || o->kind == planned->kind) && (!o->state || o->state == planned->state) &&
+         (!o->sgd_no_momentum || planned->sgd_no_momentum) && !other_f32 &&
+         (!o->callback_states || o->callback_states == planned->callback_states) &&
+         (!o->callback_part || o->callback_part == planned->callback_part) &&
+         (!o->clipping || o->clipping == planned->clipping);
+}
+
+/* A member that is 0 is the plan's. */
+static ac_status take_planned(ac_optimizer_desc *o, const ac_optimizer_desc *planned) {
+  const ac_optimizer_desc own = *o;
+  if (!same_kept(o, planned))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "trainer: the plan depends on the kind of the optimizer, what it keeps and how "
+                   "it clips, so a trainer cannot change these");
+  *o = *planned;
+  if (own.beta1 != 0) o->beta1 = own.beta1;
+  if (own.beta2 != 0) o->beta2 = own.beta2;
+  if (own.epsilon != 0) o->epsilon = own.epsilon;
+  if (own.weight_decay != 0) o->weight_decay = own.weight_decay;
+  if (own.momentum != 0) o->momentum = own.momentum;
+  if (own.adamw_rate != 0) o->adamw_rate = own.adamw_rate;
+  if (own.clip != 0) o->clip = own.clip;
+  if (own.muon_scale) o->muon_scale = own.muon_scale;
+  if (own.step) o->step = own.step;
+  o->nesterov |= own.nesterov;
+  o->muon_no_nesterov |= own.muon_no_nesterov;
+  return AC_OK;
+}
+
+static ac_status check_desc(ac_trainer_desc *desc, const ac_optimizer_desc *planned) {
   ac_optimizer_desc *o = &desc->optimizer;
+  const ac_optimizer_kind kind = planned->kind;
+  AC_TRY(take_planned(o, planned));
   if (o->epsilon != 0 && !ac_is_positive_float(o->epsilon))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: epsilon %g must be a positive number from 1.2e-38 to 3.4e38",
@@ -141,7 +176,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   made->nonfinite = -1;
   made->plateau = ac_plateau_begin();
   made->spikes = ac_spikes_begin();
-  ac_status status = check_desc(&made->desc, plan->problem.desc.optimizer);
+  ac_status status = check_desc(&made->desc, &plan->problem.desc.optimizer);
   if (status == AC_OK) status = ac_callback_check_desc(plan, &made->desc);
   if (status == AC_OK)
     status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);

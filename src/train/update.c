@@ -88,7 +88,7 @@ static ac_status run_update(ac_instance *instance) {
 
 /* What is left of a gradient that is clipped by its own norm. */
 static double clip_each(const ac_trainer *trainer, int index) {
-  if (trainer->instance.plan->problem.desc.clipping != AC_CLIP_EACH) return 1;
+  if (trainer->instance.plan->problem.desc.optimizer.clipping != AC_CLIP_EACH) return 1;
   return ac_trainer_clip(ac_trainer_clip_of(trainer, index),
                          ac_trainer_gradient_norm(trainer, index));
 }
@@ -124,8 +124,8 @@ static bool keeps_squares(ac_op step) {
 
 bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor) {
   const ac_plan *plan = trainer->instance.plan;
-  const bool limited =
-      plan->problem.desc.clipping >= AC_CLIP_VALUE && ac_trainer_clip_of(trainer, index) > 0;
+  const bool limited = plan->problem.desc.optimizer.clipping >= AC_CLIP_VALUE &&
+                       ac_trainer_clip_of(trainer, index) > 0;
   return limited || !keeps_squares(plan->problem.parameters[index].step) ||
          squares * factor * factor <= (double)FLT_MAX;
 }
@@ -220,7 +220,7 @@ double ac_trainer_clip(double clip, double norm) {
 }
 
 static bool clips_together(const ac_trainer *trainer) {
-  return trainer->instance.plan->problem.desc.clipping == AC_CLIP_NORM;
+  return trainer->instance.plan->problem.desc.optimizer.clipping == AC_CLIP_NORM;
 }
 
 /* A folded gradient is part of the state, so it has no norm of its own. */

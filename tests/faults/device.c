@@ -297,7 +297,7 @@ static const ac_plan_desc half = {.batch = BATCH,
                                   .micro_batch = 3,
                                   .micro_batch_norm = true,
                                   .precision = AC_PRECISION_F16,
-                                  .optimizer = AC_SGD,
+                                  .optimizer = {.kind = AC_SGD},
                                   .loss_means = AC_LOSS_MEANS_PER_SAMPLE,
                                   .read_ahead = 1,
                                   .debug_numerics = true};

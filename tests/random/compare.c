@@ -310,7 +310,7 @@ static void compare_weights(comparison *c, const random_graph *g, const random_c
                           .update = c->window};
   random_optimizer(choice, g->rate, &plan, &trainer);
   const double all_clip = trainer.optimizer.clip, rate = step.rate;
-  const bool together = plan.clipping == AC_CLIP_NORM;
+  const bool together = plan.optimizer.clipping == AC_CLIP_NORM;
   double left[RANDOM_GROUPS + 1];
   int64_t at = 0;
   clip_together(choice, g, t, w, together ? all_clip : 0, s->exact.weight, left);

@@ -50,12 +50,12 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                             [OPTIMIZER_MUON] = AC_MUON,
                                             [OPTIMIZER_ADAM_MINI] = AC_ADAM_MINI,
                                             [OPTIMIZER_CALLBACK] = AC_OPTIMIZER_CALLBACK};
-  plan->optimizer = kinds[optimizer];
-  plan->sgd_no_momentum = optimizer == OPTIMIZER_SGD;
+  plan->optimizer.kind = kinds[optimizer];
+  plan->optimizer.sgd_no_momentum = optimizer == OPTIMIZER_SGD;
   if (optimizer == OPTIMIZER_CALLBACK) {
-    plan->callback_states = 2;
-    plan->callback_part = PART;
-    trainer->step = own_step;
+    plan->optimizer.callback_states = 2;
+    plan->optimizer.callback_part = PART;
+    trainer->optimizer.step = own_step;
   }
   trainer->schedule = (ac_schedule){.lr = rate, .warmup = schedule == SCHEDULE_WARM_UP};
   if (schedule == SCHEDULE_COSINE) {
@@ -75,8 +75,8 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
   if (optimizer == OPTIMIZER_NESTEROV || optimizer >= OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
   if (optimizer != OPTIMIZER_CLIPPED && choice->level[RANDOM_clipping] == (int)AC_CLIP_NORM) return;
-  plan->clipping = (ac_clipping)choice->level[RANDOM_clipping];
-  trainer->optimizer.clip = clips[plan->clipping];
+  plan->optimizer.clipping = (ac_clipping)choice->level[RANDOM_clipping];
+  trainer->optimizer.clip = clips[plan->optimizer.clipping];
 }
 
 /* By arXiv 2102.06171, a unit of elements `stride` apart. */
@@ -110,16 +110,17 @@ void random_clip(const ac_plan_desc *plan, double limit, const ac_tensor *parame
                  const float *weights, float *gradient, double *factor) {
   const int64_t count = ac_shape_count(&parameter->shape);
   double squares = 0;
-  if (plan->clipping == AC_CLIP_NORM || !(limit > 0)) return;
+  if (plan->optimizer.clipping == AC_CLIP_NORM || !(limit > 0)) return;
   for (int64_t e = 0; e < count; e++) squares += pow((double)gradient[e], 2);
   const double norm = *factor * sqrt(squares);
-  if (plan->clipping == AC_CLIP_EACH) {
+  if (plan->optimizer.clipping == AC_CLIP_EACH) {
     if (norm > limit) *factor *= limit / norm;
     return;
   }
-  for (int64_t e = 0; plan->clipping == AC_CLIP_VALUE && e < count; e++)
+  for (int64_t e = 0; plan->optimizer.clipping == AC_CLIP_VALUE && e < count; e++)
     gradient[e] = (float)fmin(fmax(*factor * (double)gradient[e], -limit), limit);
-  if (plan->clipping == AC_CLIP_ADAPTIVE) clip_units(parameter, weights, gradient, limit, *factor);
+  if (plan->optimizer.clipping == AC_CLIP_ADAPTIVE)
+    clip_units(parameter, weights, gradient, limit, *factor);
   *factor = 1;
 }
 

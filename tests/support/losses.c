@@ -113,8 +113,8 @@ run start_losses(const char *device, const losses *l, ac_plan_desc plan,
                  ac_loss_scaling_desc scaling) {
   plan.loss_means = l->means;
   plan.batch = BATCH;
-  plan.optimizer = AC_SGD;
-  plan.sgd_no_momentum = true;
+  plan.optimizer.kind = AC_SGD;
+  plan.optimizer.sgd_no_momentum = true;
   const ac_trainer_desc desc = {.seed = 9, .schedule = {.lr = RATE}, .loss_scaling = scaling};
   return run_of(open_device(device), losses_graph(l), &plan, &desc);
 }

@@ -28,7 +28,7 @@ run practice_begin(const char *device, const op_vector *v, ac_plan_desc plan,
                    ac_trainer_desc desc) {
   const double *p0 = op_vector_find(v, "p0")->data;
   plan.batch = PRACTICE_SAMPLES;
-  plan.optimizer = practice_number(v, "adamw") != 0 ? AC_ADAMW : AC_SGD;
+  plan.optimizer.kind = practice_number(v, "adamw") != 0 ? AC_ADAMW : AC_SGD;
   desc.schedule.lr = practice_number(v, "lr");
   desc.optimizer.epsilon = practice_number(v, "epsilon");
   run r = run_of(open_device(device), practice_graph(), &plan, &desc);

@@ -20,7 +20,7 @@ run begin_with(const char *device, ac_plan_desc desc, ac_trainer_desc training) 
   desc.batch = BATCH;
   ac_device *opened;
   assert_ok(ac_device_open(&opened, &(ac_device_desc){.name = device}));
-  return run_of(opened, make_graph(desc.optimizer == AC_MUON), &desc, &training);
+  return run_of(opened, make_graph(desc.optimizer.kind == AC_MUON), &desc, &training);
 }
 
 run begin(const char *device, ac_plan_desc desc) {

@@ -72,13 +72,13 @@ int storage_check(const storage_flags *f, ac_precision precision) {
 
 void storage_describe(const storage_flags *f, ac_plan_desc *plan) {
   const bool bf16 = f->gradients == GRADIENTS_BF16;
-  plan->optimizer = (ac_optimizer_kind)f->optimizer;
+  plan->optimizer.kind = (ac_optimizer_kind)f->optimizer;
   plan->weights = (ac_weights)f->weights;
   plan->working_copies = (ac_working_copies)f->working_copies;
   plan->gradients = bf16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
   plan->gradient_storage = bf16 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32;
-  plan->optimizer_state = (ac_optimizer_state)f->optimizer_state;
-  plan->state_f32 = f->state_f32;
+  plan->optimizer.state = (ac_optimizer_state)f->optimizer_state;
+  plan->optimizer.state_f32 = f->state_f32;
   plan->state_space = (ac_state_space)f->state_space;
   plan->host_memory = f->host_memory;
 }

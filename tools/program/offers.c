@@ -55,7 +55,7 @@ static bool flags_of(unsigned reliefs, const ac_plan_desc *desc, char flags[MOST
     if (!rows[i].flags) return false;
     append(flags, " ", rows[i].flags);
     if (rows[i].relief == AC_RELIEF_HOST_MEMORY) append(flags, " ", bytes);
-    if (rows[i].relief == AC_RELIEF_GRADIENTS_FOLDED && desc->optimizer == AC_MUON)
+    if (rows[i].relief == AC_RELIEF_GRADIENTS_FOLDED && desc->optimizer.kind == AC_MUON)
       append(flags, " ", "--no-nesterov");
   }
   return true;
@@ -70,7 +70,7 @@ static void words_of(unsigned reliefs, const ac_plan_desc *desc, bool whole,
     const bool split = whole && rows[i].relief == AC_RELIEF_GRADIENTS_AUTO;
     append(words, ", ", split ? "gradients in micro-batches" : rows[i].what);
   }
-  if ((reliefs & AC_RELIEF_GRADIENTS_FOLDED) && desc->optimizer == AC_ADAMW)
+  if ((reliefs & AC_RELIEF_GRADIENTS_FOLDED) && desc->optimizer.kind == AC_ADAMW)
     append(words, " ", "(AdamA, an approximation)");
 }
 
@@ -147,7 +147,7 @@ static bool takes_offer(void *context, unsigned reliefs, ac_plan_desc *desc) {
   message_silence(was);
   if (takes) {
     ac_plan_desc asked = setup_describe(request, &then);
-    asked.state_f32 = desc->state_f32;
+    asked.optimizer.state_f32 = desc->optimizer.state_f32;
     asked.frozen = desc->frozen;
     asked.memory = desc->memory;
     *desc = asked;
@@ -199,7 +199,7 @@ static bool any_fits(const ac_plan_offer *list, int count, uint64_t memory) {
 
 /* Advice that is not an offer, as it trains something else. */
 static void print_ways_out(const setup *s, const ac_plan_desc *asked, bool offered) {
-  const bool other = asked->optimizer != AC_ADAFACTOR && !s->flags.resume;
+  const bool other = asked->optimizer.kind != AC_ADAFACTOR && !s->flags.resume;
   say("%sWhat else needs less: %s%sa smaller model.", offered ? "None of these fits. " : "",
       asked->batch > 1 ? "a smaller --batch, " : "",
       other ? "--optimizer adafactor (with --precision bf16 --weights bf16 least of all), " : "");

@@ -348,10 +348,10 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .precision = (ac_precision)f->precision,
                        .debug_numerics = f->debug_numerics,
                        .recompute = (ac_recompute)f->recompute,
-                       .clipping = (ac_clipping)f->clip_by,
                        .average = f->ema > 0,
-                       .frozen = f->freeze,
-                       .sgd_no_momentum = f->momentum <= 0};
+                       .frozen = f->freeze};
+  desc.optimizer.sgd_no_momentum = f->momentum <= 0;
+  desc.optimizer.clipping = (ac_clipping)f->clip_by;
   storage_describe(&f->storage, &desc);
   /* Histograms and whatever uses the noise of gradients need gradients that are kept. */
   if (f->histograms || f->batches.grow_from || f->noise_layers)

@@ -145,12 +145,12 @@ static int check_floats(const setup *s) {
   const gradient_way *way = gradient_way_of(desc.gradients);
   if (desc.average && desc.weights == AC_WEIGHTS_BF16)
     return fail_usage("--ema averages weights in f32, and --weights bf16 has none");
-  if (desc.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
+  if (desc.optimizer.clipping < AC_CLIP_VALUE) return STATUS_CONTINUE;
   if (way->has_norm && desc.weights == AC_WEIGHTS_F32 && desc.gradient_storage == AC_GRADIENT_F32)
     return STATUS_CONTINUE;
   return fail_usage("--clip-by %s needs weights and gradients in f32, and none that are folded; "
                     "leave out --%s %s",
-                    desc.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
+                    desc.optimizer.clipping == AC_CLIP_VALUE ? "value" : "adaptive",
                     way->has_norm && desc.weights == AC_WEIGHTS_BF16 ? "weights" : "gradients",
                     way->has_norm ? "bf16" : way->name);
 }

@@ -69,8 +69,8 @@ static int working_output(ac_op op) {
 /* Few elements save little, and rows of a table are met rarely and at very different scales. */
 static bool is_eight_bit(const ac_plan_desc *desc, const ac_tensor *parameter) {
   enum { LEAST = 4096 };
-  const char *kept = desc->state_f32;
-  if (desc->optimizer_state != AC_STATE_8BIT || ac_shape_count(&parameter->shape) < LEAST)
+  const char *kept = desc->optimizer.state_f32;
+  if (desc->optimizer.state != AC_STATE_8BIT || ac_shape_count(&parameter->shape) < LEAST)
     return false;
   return kept ? !ac_pattern_matches(kept, parameter->name) : !parameter->is_table;
 }
@@ -121,19 +121,20 @@ ac_stepping ac_optimizer_stepping(const ac_plan_desc *desc, const ac_tensor *par
       [AC_ADAM_MINI] = {.op = AC_OP_adam_mini, .states = 2},
       [AC_OPTIMIZER_CALLBACK] = {.op = AC_OP_clip},
   };
-  const bool left = desc->optimizer == AC_MUON && !is_hidden_matrix(parameter);
-  ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer];
+  const bool left = desc->optimizer.kind == AC_MUON && !is_hidden_matrix(parameter);
+  ac_stepping stepping = kinds[left ? AC_ADAMW : desc->optimizer.kind];
   stepping.folds = !left;
-  if (desc->optimizer == AC_SGD && desc->sgd_no_momentum) stepping.states = 0;
-  if (desc->optimizer == AC_OPTIMIZER_CALLBACK) stepping.states = desc->callback_states;
+  if (desc->optimizer.kind == AC_SGD && desc->optimizer.sgd_no_momentum) stepping.states = 0;
+  if (desc->optimizer.kind == AC_OPTIMIZER_CALLBACK)
+    stepping.states = desc->optimizer.callback_states;
   const bool eight = is_eight_bit(desc, parameter);
   for (int k = 0; k < stepping.states; k++) {
     stepping.state[k].dtype = eight ? AC_U8 : AC_F32;
     stepping.state[k].shape = eight ? blocks_of(parameter) : parameter->shape;
   }
-  if (desc->optimizer == AC_ADAFACTOR && parameter->shape.rank >= 2)
+  if (desc->optimizer.kind == AC_ADAFACTOR && parameter->shape.rank >= 2)
     keep_rows_and_columns(&stepping, &parameter->shape);
-  if (desc->optimizer == AC_ADAM_MINI) stepping.state[1].shape = adam_mini_blocks(parameter);
+  if (desc->optimizer.kind == AC_ADAM_MINI) stepping.state[1].shape = adam_mini_blocks(parameter);
   return stepping;
 }
 
@@ -172,12 +173,13 @@ static ac_status prepare_state(ac_graph *graph, const ac_plan_desc *desc, bool f
 /* Runs before the steps: they use what it leaves, and so does a caller's own step. */
 static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
-  if (desc->clipping < AC_CLIP_VALUE && desc->optimizer != AC_OPTIMIZER_CALLBACK) return AC_OK;
+  if (desc->optimizer.clipping < AC_CLIP_VALUE && desc->optimizer.kind != AC_OPTIMIZER_CALLBACK)
+    return AC_OK;
   ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]),
             *operands[] = {ac_tensor_at(graph, t->gradient), parameter};
   const ac_clip_attributes clip = {.gradient_factor = 1,
                                    .limit = 1,
-                                   .adaptive = desc->clipping == AC_CLIP_ADAPTIVE,
+                                   .adaptive = desc->optimizer.clipping == AC_CLIP_ADAPTIVE,
                                    .by_column = ac_optimizer_by_column(parameter)};
   const int node = ac_graph_append(graph, AC_OP_clip, &clip, sizeof clip, 2, operands);
   if (node >= 0) ac_node_at(graph, node)->out[0] = t->gradient;
@@ -187,7 +189,7 @@ static ac_status append_clip(ac_graph *graph, const ac_plan_desc *desc, int inde
 /* A caller's own step is not a node: it runs after the node that clips. */
 static ac_status append_step(ac_graph *graph, const ac_plan_desc *desc, int index,
                              const tensors *t) {
-  if (desc->optimizer == AC_OPTIMIZER_CALLBACK) return AC_OK;
+  if (desc->optimizer.kind == AC_OPTIMIZER_CALLBACK) return AC_OK;
   const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[index]);
   const ac_stepping stepping = ac_optimizer_stepping(desc, parameter);
   ac_node *node = append(graph, stepping.op, ac_tensor_at(graph, t->gradient));

@@ -217,7 +217,7 @@ static void test_counts_of_sgd(void **state) {
   for (int plain = 0; plain < 2; plain++) {
     ac_plan *plan;
     ac_bench *bench;
-    const ac_plan_desc desc = {.batch = B, .optimizer = AC_SGD, .sgd_no_momentum = plain};
+    const ac_plan_desc desc = {.batch = B, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = plain}};
     assert_ok(ac_plan_create(&plan, graph, device, &desc));
     assert_ok(ac_bench_create(&bench, device, NULL));
     assert_ok(ac_bench_add_plan(bench, plan));
@@ -237,10 +237,10 @@ static void test_steps_of_matrices_keep_their_shape(void **state) {
   static const struct {
     ac_plan_desc desc;
     const char *op, *shapes;
-  } cases[] = {{{.optimizer = AC_ADAFACTOR}, "adafactor", "24x72 -> 24x72 24 72"},
-               {{.optimizer = AC_ADAM_MINI}, "adam_mini", "24x72 -> 24x72 24x72 1x72"},
-               {{.optimizer = AC_MUON}, "muon", "24x72 -> 24x72 24x72"},
-               {{.clipping = AC_CLIP_ADAPTIVE}, "clip", "24x72 24x72 -> 24x72"}};
+  } cases[] = {{{.optimizer = {.kind = AC_ADAFACTOR}}, "adafactor", "24x72 -> 24x72 24 72"},
+               {{.optimizer = {.kind = AC_ADAM_MINI}}, "adam_mini", "24x72 -> 24x72 24x72 1x72"},
+               {{.optimizer = {.kind = AC_MUON}}, "muon", "24x72 -> 24x72 24x72"},
+               {{.optimizer = {.clipping = AC_CLIP_ADAPTIVE}}, "clip", "24x72 24x72 -> 24x72"}};
   ac_device *device = open_device("dry");
   ac_graph *graph = test_gpt_graph(&model);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -264,7 +264,7 @@ static uint64_t footprint_of_muon(ac_device *device, ac_precision precision) {
   ac_plan *plan;
   ac_bench *bench;
   const ac_plan_desc desc = {
-      .batch = B, .micro_batch = B, .precision = precision, .optimizer = AC_MUON};
+      .batch = B, .micro_batch = B, .precision = precision, .optimizer = {.kind = AC_MUON}};
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   assert_ok(ac_bench_create(&bench, device, &(ac_bench_desc){.footprint = 1 << 16}));
   assert_ok(ac_bench_add_plan(bench, plan));

@@ -56,8 +56,8 @@ static void start(setting *s, int64_t count, ac_plan_desc plan) {
   ac_input(g, "idle", AC_F32, SHAPE(AC_BATCH, 5));
   ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
-  plan.optimizer = AC_SGD;
-  plan.sgd_no_momentum = true;
+  plan.optimizer.kind = AC_SGD;
+  plan.optimizer.sgd_no_momentum = true;
   assert_ok(ac_device_open(&s->device, &(ac_device_desc){.name = "cpu", .threads = 1}));
   assert_ok(ac_plan_create(&s->plan, g, s->device, &plan));
   assert_ok(ac_trainer_create(&s->trainer, s->plan, &(ac_trainer_desc){.schedule = {.lr = 0.5}}));
@@ -212,7 +212,8 @@ static void reading_ahead_gives_way_to_a_budget(void **state) {
   setting s;
   start(&s, 30, (ac_plan_desc){.batch = 2});
   const ac_graph *g = s.plan->problem.source;
-  ac_plan_desc none = {.batch = BATCH, .micro_batch = 1, .optimizer = AC_SGD}, some = none, asked;
+  ac_plan_desc none = {.batch = BATCH, .micro_batch = 1, .optimizer = {.kind = AC_SGD}},
+               some = none, asked;
   uint64_t least = least_budget(g, s.device, none);
   some.read_ahead = 3;
   asked = some;

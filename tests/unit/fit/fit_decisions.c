@@ -139,7 +139,7 @@ static void decisions_are_taken(void **state) {
   const ac_trainer_desc desc = {.schedule = {.lr = 1e-2}, .optimizer = {.clip = 0.1}},
                         own = {
                             .schedule = {.lr = 1e-2}, .optimizer = {.clip = 0.1}, .decide = decide};
-  const ac_plan_desc plan = {.micro_batch = 4, .optimizer = AC_SGD};
+  const ac_plan_desc plan = {.micro_batch = 4, .optimizer = {.kind = AC_SGD}};
   watcher half = {.kept = true, .factor = 0.5}, both = {.kept = true}, skip = {.skip = 2};
   free(train("cpu", plan, desc, &half).parameters);
   free(train("cpu", plan, own, &both).parameters);

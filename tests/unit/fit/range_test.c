@@ -32,7 +32,8 @@ static void start_known(known *k, double bad) {
                     ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
   k->bad = bad;
   k->r = start_graph(
-      "cpu", g, &(ac_plan_desc){.batch = ONES, .optimizer = AC_SGD, .sgd_no_momentum = true}, NULL);
+      "cpu", g,
+      &(ac_plan_desc){.batch = ONES, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}}, NULL);
   ac_graph_free(g);
   assert_ok(ac_dataset_from_callback(
       &k->ones, &(ac_callback_dataset_desc){.count = ONES,

@@ -149,7 +149,7 @@ static double train(ac_optimizer_kind optimizer, double lr, double *rate) {
   ac_tensor *target = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1));
   ac_graph_set_loss(g, ac_mean_squared_error(layer(g, "second", hidden, HIDDEN, 1), target, NULL));
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
-  const ac_plan_desc desc = {.batch = POINTS, .optimizer = optimizer};
+  const ac_plan_desc desc = {.batch = POINTS, .optimizer = {.kind = optimizer}};
   assert_ok(ac_plan_create(&plan, g, device, &desc));
   const ac_trainer_desc how = {.schedule = {.lr = lr}};
   assert_ok(ac_trainer_create(&trainer, plan, lr != 0 ? &how : NULL));

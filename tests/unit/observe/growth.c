@@ -194,7 +194,7 @@ static void batches_grow_as_far_as_the_scale_says(void **state) {
   assert_true(exact > 0.5 * 8 && exact < 0.3 * 16);
   ac_dataset *data = noisy_points();
   ac_graph *graph = noisy_points_graph();
-  const ac_plan_desc plan = {.batch = 64, .micro_batch = 1, .optimizer = AC_SGD};
+  const ac_plan_desc plan = {.batch = 64, .micro_batch = 1, .optimizer = {.kind = AC_SGD}};
   run r = start_graph("cpu", graph, &plan, &noisy_points_still);
   const ac_batch_growth growth = {.from = 2, .factor = 0.4};
   table grown;
@@ -234,7 +234,7 @@ static void what_makes_no_sense_is_refused(void **state) {
                      local = {.batch = 8, .gradients = AC_GRADIENTS_FUSED_LOCAL},
                      folded = {.batch = 8,
                                .micro_batch = 1,
-                               .optimizer = AC_SGD,
+                               .optimizer = {.kind = AC_SGD},
                                .read_ahead = 1,
                                .gradients = AC_GRADIENTS_FOLDED},
                      whole = {.batch = 8, .micro_batch = 8, .whole_windows = true},

@@ -29,7 +29,7 @@ static void a_quadratics_scale_is_found(const char *device) {
   const double exact = noisy_points_scale();
   for (size_t i = 0; i < sizeof micro_batches / sizeof *micro_batches; i++) {
     const ac_plan_desc plan = {
-        .batch = EFFECTIVE, .micro_batch = micro_batches[i], .optimizer = AC_SGD};
+        .batch = EFFECTIVE, .micro_batch = micro_batches[i], .optimizer = {.kind = AC_SGD}};
     const ac_noise_scale noise = measure(device, &plan, 600);
     print_message("%s, micro-batch %2d: %.3f +- %.3f, exactly %.3f\n", device,
                   (int)micro_batches[i], noise.batch, noise.deviation, exact);
@@ -138,7 +138,7 @@ static void some_plans_measure_nothing(void **state) {
                      fused = {.batch = EFFECTIVE, .gradients = AC_GRADIENTS_FUSED},
                      folded = {.batch = EFFECTIVE,
                                .micro_batch = 8,
-                               .optimizer = AC_SGD,
+                               .optimizer = {.kind = AC_SGD},
                                .gradients = AC_GRADIENTS_FOLDED};
   const ac_plan_desc plans[] = {whole, arena, fused, folded};
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {

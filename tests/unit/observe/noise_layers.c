@@ -28,7 +28,7 @@ static void layers_are_known_apart(const char *device) {
   static const int ends[] = {0, FIRST_PART, POINT_SIZE};
   ac_dataset *data = noisy_points();
   ac_graph *graph = two_parts();
-  const ac_plan_desc plan = {.batch = 64, .micro_batch = 8, .optimizer = AC_SGD};
+  const ac_plan_desc plan = {.batch = 64, .micro_batch = 8, .optimizer = {.kind = AC_SGD}};
   ac_trainer_desc desc = noisy_points_still;
   desc.noise_layers = true;
   run r = start_graph(device, graph, &plan, &desc);

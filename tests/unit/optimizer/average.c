@@ -36,7 +36,7 @@ static void check_ways(const op_vector *v) {
                                       {.micro_batch = 4, .whole_windows = true},
                                       {.gradients = AC_GRADIENTS_FUSED},
                                       {.gradients = AC_GRADIENTS_FUSED_LOCAL},
-                                      {.clipping = AC_CLIP_VALUE, .micro_batch = 2}};
+                                      {.optimizer = {.clipping = AC_CLIP_VALUE}, .micro_batch = 2}};
   for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
     ac_plan_desc plan = ways[k];
     float before[PRACTICE_COUNT], after[PRACTICE_COUNT];

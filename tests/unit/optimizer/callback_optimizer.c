@@ -119,8 +119,8 @@ static void compare_all(pair *p) {
 }
 
 static ac_plan_desc own_plan(ac_plan_desc plan) {
-  plan.callback_states = plan.optimizer == AC_ADAMW ? 2 : 1;
-  plan.optimizer = AC_OPTIMIZER_CALLBACK;
+  plan.optimizer.callback_states = plan.optimizer.kind == AC_ADAMW ? 2 : 1;
+  plan.optimizer.kind = AC_OPTIMIZER_CALLBACK;
   return plan;
 }
 
@@ -129,9 +129,9 @@ static void begin_pair(pair *p, ac_device *device, const test_gpt *m, ac_plan_de
   const ac_plan_desc own = own_plan(plan);
   *p = (pair){.caller = {0}};
   desc.seed = 3;
-  plan.callback_part = 0;
+  plan.optimizer.callback_part = 0;
   p->built_in = start_on(device, m, plan, desc);
-  desc.step = plan.optimizer == AC_ADAMW ? adamw : sgd;
+  desc.optimizer.step = plan.optimizer.kind == AC_ADAMW ? adamw : sgd;
   desc.user = &p->caller;
   p->own = start_on(device, m, own, desc);
 }
@@ -150,7 +150,7 @@ static void check(ac_device *device, const test_gpt *m, ac_plan_desc plan, ac_tr
     assert_true(!a.skipped && !b.skipped && fabs(a.grad_norm - b.grad_norm) <= 1e-5 * a.grad_norm);
     compare_all(&p);
   }
-  if (plan.callback_part) assert_true(p.caller.largest == plan.callback_part);
+  if (plan.optimizer.callback_part) assert_true(p.caller.largest == plan.optimizer.callback_part);
   stop_on(&p.built_in);
   stop_on(&p.own);
 }
@@ -158,22 +158,24 @@ static void check(ac_device *device, const test_gpt *m, ac_plan_desc plan, ac_tr
 static void it_is_as_the_one_built_in(const char *name) {
   static const ac_plan_desc plans[] = {
       {.micro_batch = 8},
-      {.micro_batch = 3, .callback_part = 100},
-      {.optimizer = AC_SGD, .micro_batch = 3},
+      {.micro_batch = 3, .optimizer = {.callback_part = 100}},
+      {.optimizer = {.kind = AC_SGD}, .micro_batch = 3},
       {.whole_windows = true, .gradients = AC_GRADIENTS_BUFFER, .average = true},
       {.precision = AC_PRECISION_BF16, .micro_batch = 4, .average = true},
-      {.precision = AC_PRECISION_F16, .micro_batch = 4, .callback_part = 7},
+      {.precision = AC_PRECISION_F16, .micro_batch = 4, .optimizer = {.callback_part = 7}},
       {.gradients = AC_GRADIENTS_FUSED},
       {.gradients = AC_GRADIENTS_FUSED, .precision = AC_PRECISION_BF16, .average = true},
       {.gradients = AC_GRADIENTS_FUSED_LOCAL},
       {.gradients = AC_GRADIENTS_FUSED_LOCAL,
        .precision = AC_PRECISION_BF16,
-       .optimizer = AC_SGD,
+       .optimizer = {.kind = AC_SGD},
        .average = true},
-      {.gradients = AC_GRADIENTS_FUSED, .clipping = AC_CLIP_VALUE, .precision = AC_PRECISION_F16},
-      {.micro_batch = 4, .clipping = AC_CLIP_EACH, .optimizer = AC_SGD},
-      {.micro_batch = 4, .clipping = AC_CLIP_VALUE},
-      {.micro_batch = 4, .clipping = AC_CLIP_ADAPTIVE},
+      {.gradients = AC_GRADIENTS_FUSED,
+       .optimizer = {.clipping = AC_CLIP_VALUE},
+       .precision = AC_PRECISION_F16},
+      {.micro_batch = 4, .optimizer = {.kind = AC_SGD, .clipping = AC_CLIP_EACH}},
+      {.micro_batch = 4, .optimizer = {.clipping = AC_CLIP_VALUE}},
+      {.micro_batch = 4, .optimizer = {.clipping = AC_CLIP_ADAPTIVE}},
       {.micro_batch = 4, .frozen = "wte*,h0.*"}};
   ac_device *device = open_device(name);
   const ac_trainer_desc desc = {.schedule = {.lr = 1e-2},
@@ -207,8 +209,8 @@ static void decisions_are_its_too(void **state) {
 /* What is there already is not copied. */
 static void states_may_be_on_the_host(const char *name) {
   static const ac_plan_desc plans[] = {
-      {.micro_batch = 4, .state_space = AC_STATE_ON_HOST, .callback_part = 1000},
-      {.micro_batch = 4, .state_space = AC_STATE_ON_HOST, .optimizer = AC_SGD},
+      {.micro_batch = 4, .state_space = AC_STATE_ON_HOST, .optimizer = {.callback_part = 1000}},
+      {.micro_batch = 4, .state_space = AC_STATE_ON_HOST, .optimizer = {.kind = AC_SGD}},
       {.gradients = AC_GRADIENTS_FUSED, .state_space = AC_STATE_ON_HOST}};
   ac_device *device = open_device(name);
   if (!device->backend->is_host) {
@@ -230,11 +232,10 @@ static const char *count_up(void *user, const ac_parameter_step *s) {
   return NULL;
 }
 
-static const ac_plan_desc four = {.batch = BATCH,
-                                  .micro_batch = 4,
-                                  .optimizer = AC_OPTIMIZER_CALLBACK,
-                                  .callback_states = 4,
-                                  .callback_part = 1000};
+static const ac_plan_desc four = {
+    .batch = BATCH,
+    .micro_batch = 4,
+    .optimizer = {.kind = AC_OPTIMIZER_CALLBACK, .callback_states = 4, .callback_part = 1000}};
 
 static void check_states(ac_trainer *trainer, int updates) {
   float data[MOST];
@@ -254,7 +255,8 @@ static void states_go_on(const char *name) {
   const test_path path = in_folder("callback.safetensors");
   ac_device *device = open_device(name);
   int calls = 0;
-  run r = start_on(device, &model, four, (ac_trainer_desc){.step = count_up, .user = &calls});
+  run r = start_on(device, &model, four,
+                   (ac_trainer_desc){.optimizer = {.step = count_up}, .user = &calls});
   for (int u = 0; u < 3; u++) {
     assert_ok(feed(&r, &c, u, BATCH));
     assert_ok(ac_trainer_update(r.trainer, NULL));
@@ -263,7 +265,8 @@ static void states_go_on(const char *name) {
   check_states(r.trainer, 3);
   assert_true(calls > 3 * ac_trainer_parameter_count(r.trainer));
   stop_on(&r);
-  r = start_on(device, &model, four, (ac_trainer_desc){.step = count_up, .user = &calls});
+  r = start_on(device, &model, four,
+               (ac_trainer_desc){.optimizer = {.step = count_up}, .user = &calls});
   assert_ok(ac_trainer_load_state(r.trainer, path.text));
   check_states(r.trainer, 2);
   assert_ok(feed(&r, &c, 2, BATCH));
@@ -283,7 +286,8 @@ static float *resumed(ac_device *device, const char *path, bool saved, size_t *c
   caller own = {0};
   const ac_plan_desc plan =
       own_plan((ac_plan_desc){.batch = BATCH, .micro_batch = 4, .precision = AC_PRECISION_BF16});
-  const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = 1e-2}, .step = adamw, .user = &own};
+  const ac_trainer_desc desc = {
+      .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.step = adamw}, .user = &own};
   run r = start_on(device, &model, plan, desc);
   if (saved) assert_ok(ac_trainer_load_state(r.trainer, path));
   for (int u = saved ? 2 : 0; u < UPDATES; u++) {
@@ -316,9 +320,9 @@ static void bytes_are_planned(const char *name) {
   for (int states = 0; states <= 4; states += 2)
     for (int part = 0; part < 2; part++) {
       ac_plan_desc plan = four;
-      plan.callback_states = states;
-      plan.callback_part = part ? 1000 : 0;
-      const ac_trainer_desc desc = {.step = count_up, .user = &calls};
+      plan.optimizer.callback_states = states;
+      plan.optimizer.callback_part = part ? 1000 : 0;
+      const ac_trainer_desc desc = {.optimizer = {.step = count_up}, .user = &calls};
       run r = start_on(device, &model, plan, desc);
       const ac_plan_info *info = ac_plan_get_info(r.plan);
       const uint64_t largest = part ? 1000 : 4 * 24 * 24;
@@ -349,7 +353,8 @@ static void skipped_windows_do_not_call_it(void **state) {
   caller own = {0};
   ac_update update;
   const ac_plan_desc plan = own_plan((ac_plan_desc){.batch = BATCH, .precision = AC_PRECISION_F16});
-  ac_trainer_desc desc = {.step = adamw, .user = &own, .loss_scaling = {.scale = 0x1p+40}};
+  ac_trainer_desc desc = {
+      .optimizer = {.step = adamw}, .user = &own, .loss_scaling = {.scale = 0x1p+40}};
   run r = start("cpu", &model, plan, desc);
   assert_ok(feed(&r, &c, 0, BATCH));
   assert_ok(ac_trainer_update(r.trainer, &update));
@@ -376,8 +381,8 @@ static void failures_end_the_update(const char *name) {
     caller own = {0};
     ac_plan_desc plan = plans[k];
     plan.batch = BATCH;
-    run r =
-        start_on(device, &model, own_plan(plan), (ac_trainer_desc){.step = adamw, .user = &own});
+    run r = start_on(device, &model, own_plan(plan),
+                     (ac_trainer_desc){.optimizer = {.step = adamw}, .user = &own});
     const int each = ac_trainer_parameter_count(r.trainer);
     own.meddle = r.trainer;
     for (int u = 0; u < 2; u++) {
@@ -407,10 +412,10 @@ static void refusals(void **state) {
     ac_plan_desc plan;
     const char *why;
   } cases[] = {
-      {{.callback_states = 5}, "0 to 4 states"},
-      {{.callback_states = -1}, "0 to 4 states"},
-      {{.callback_part = -1}, "parts of at least 1 element"},
-      {{.optimizer_state = AC_STATE_8BIT}, "keep their state in 8 bits"},
+      {{.optimizer = {.callback_states = 5}}, "0 to 4 states"},
+      {{.optimizer = {.callback_states = -1}}, "0 to 4 states"},
+      {{.optimizer = {.callback_part = -1}}, "parts of at least 1 element"},
+      {{.optimizer = {.state = AC_STATE_8BIT}}, "keep their state in 8 bits"},
       {{.gradient_storage = AC_GRADIENT_BF16}, "takes no gradients in bf16"},
       {{.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}, "steps no weights in bf16"},
       {{.gradients = AC_GRADIENTS_FOLDED}, "take folded gradients"}};
@@ -420,13 +425,14 @@ static void refusals(void **state) {
   ac_trainer *trainer;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ac_plan_desc desc = cases[i].plan;
-    desc.optimizer = AC_OPTIMIZER_CALLBACK;
+    desc.optimizer.kind = AC_OPTIMIZER_CALLBACK;
     assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT, cases[i].why);
   }
-  assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.callback_states = 1}),
-                 AC_ERROR_ARGUMENT, "no meaning for another optimizer");
-  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.optimizer = AC_SGD}));
-  assert_refused(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.step = sgd}),
+  assert_refused(
+      ac_plan_create(&plan, graph, device, &(ac_plan_desc){.optimizer = {.callback_states = 1}}),
+      AC_ERROR_ARGUMENT, "no meaning for another optimizer");
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.optimizer = {.kind = AC_SGD}}));
+  assert_refused(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.optimizer = {.step = sgd}}),
                  AC_ERROR_ARGUMENT, "the plan is not for one");
   ac_plan_free(plan);
   assert_ok(ac_plan_create(&plan, graph, device, &four));

@@ -62,7 +62,7 @@ typedef struct way {
 static const way ways[] = {
     {"buffer", {.gradients = AC_GRADIENTS_BUFFER}},
     {"buffer, two micro-batches", {.gradients = AC_GRADIENTS_BUFFER, .micro_batch = 1}},
-    {"8 bits", {.gradients = AC_GRADIENTS_BUFFER, .optimizer_state = AC_STATE_8BIT}},
+    {"8 bits", {.gradients = AC_GRADIENTS_BUFFER, .optimizer = {.state = AC_STATE_8BIT}}},
     {"fused", {.gradients = AC_GRADIENTS_FUSED}},
     {"fused-local", {.gradients = AC_GRADIENTS_FUSED_LOCAL}},
     {"folded", {.gradients = AC_GRADIENTS_FOLDED}},
@@ -118,7 +118,7 @@ static void assert_all_near(const char *what, const float *is, const double *wan
 
 static void check_way(ac_device *device, int optimizer, const way *way, double beta) {
   const ac_optimizer_kind kind = optimizers[optimizer].kind;
-  const bool eight_bit = way->plan.optimizer_state == AC_STATE_8BIT,
+  const bool eight_bit = way->plan.optimizer.state == AC_STATE_8BIT,
              folds = way->plan.gradients == AC_GRADIENTS_FOLDED;
   const double rate = 0x1p-10;
   char what[128];
@@ -126,7 +126,7 @@ static void check_way(ac_device *device, int optimizer, const way *way, double b
   if ((eight_bit && !optimizers[optimizer].eight_bit) || (folds && !optimizers[optimizer].folds))
     return;
   ac_plan_desc plan = way->plan;
-  plan.optimizer = kind;
+  plan.optimizer.kind = kind;
   run r = begin(device, plan,
                 (ac_trainer_desc){.optimizer = {.beta1 = beta,
                                                 .beta2 = beta,
@@ -160,10 +160,11 @@ static void check_eight_bit(ac_device *device, double beta) {
   const double rate = 0x1p-10, take = 1 - beta;
   float w[COUNT], first[COUNT], second[COUNT];
   int largest = 0;
-  run r = begin(device,
-                (ac_plan_desc){.gradients = AC_GRADIENTS_BUFFER, .optimizer_state = AC_STATE_8BIT},
-                (ac_trainer_desc){.optimizer = {.beta1 = beta, .beta2 = beta, .weight_decay = -1},
-                                  .schedule = {.lr = rate}});
+  run r =
+      begin(device,
+            (ac_plan_desc){.gradients = AC_GRADIENTS_BUFFER, .optimizer = {.state = AC_STATE_8BIT}},
+            (ac_trainer_desc){.optimizer = {.beta1 = beta, .beta2 = beta, .weight_decay = -1},
+                              .schedule = {.lr = rate}});
   step_window(&r);
   assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, COUNT, w));
   assert_ok(ac_trainer_get_state(r.trainer, 0, 0, 0, COUNT, first));
@@ -208,8 +209,7 @@ static void averages_have_no_bias(const char *name) {
     double average[COUNT] = {0};
     float values[COUNT];
     run r = begin(device,
-                  (ac_plan_desc){.optimizer = AC_SGD,
-                                 .sgd_no_momentum = true,
+                  (ac_plan_desc){.optimizer = {.kind = AC_SGD, .sgd_no_momentum = true},
                                  .gradients = gradients[k % 2],
                                  .average = true},
                   (ac_trainer_desc){.schedule = {.lr = 1e-3}, .average_decay = decay});
@@ -245,14 +245,14 @@ static void a_momentum_that_was_set_counts(const char *name) {
       momenta[e] = 0.9 + gradient(e);
       want[e] = -0.1 * momenta[e];
     }
-    plan.optimizer = AC_SGD;
+    plan.optimizer.kind = AC_SGD;
     run r = begin(device, plan, (ac_trainer_desc){.schedule = {.lr = 0.1}});
     assert_ok(ac_trainer_set_state(r.trainer, 0, 0, 0, COUNT, ones));
     step_window(&r);
     assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, COUNT, values));
     assert_all_near(ways[i].name, values, want, COUNT);
     assert_ok(ac_trainer_get_state(r.trainer, 0, 0, 0, COUNT, values));
-    if (plan.optimizer_state != AC_STATE_8BIT)
+    if (plan.optimizer.state != AC_STATE_8BIT)
       assert_all_near(ways[i].name, values, momenta, COUNT);
     end(&r);
   }

@@ -327,7 +327,8 @@ static run start_layer(const op_vector *v) {
   ac_graph_set_loss(g,
                     ac_mean_squared_error(y, ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 2)), NULL));
   const bool adamw = op_vector_attribute(v, "adamw", 0) != 0;
-  const ac_plan_desc plan = {.batch = 4, .micro_batch = 2, .optimizer = adamw ? AC_ADAMW : AC_SGD};
+  const ac_plan_desc plan = {
+      .batch = 4, .micro_batch = 2, .optimizer = {.kind = adamw ? AC_ADAMW : AC_SGD}};
   const ac_trainer_desc desc = {.schedule = schedule_of(v), .optimizer = {.weight_decay = 0.1}};
   return run_of(open_device("cpu"), g, &plan, &desc);
 }
@@ -373,7 +374,7 @@ static void updates_are_those_of_pytorch(void **state) {
 }
 
 static run start_scheduled(const ac_schedule *s, ac_optimizer_kind optimizer) {
-  return start("cpu", &model, (ac_plan_desc){.batch = 8, .optimizer = optimizer},
+  return start("cpu", &model, (ac_plan_desc){.batch = 8, .optimizer = {.kind = optimizer}},
                (ac_trainer_desc){.schedule = *s});
 }
 
@@ -427,12 +428,12 @@ static void an_update_tells_its_momentum(void **state) {
       [AC_ADAFACTOR] = 0, [AC_MUON] = 0.7, [AC_ADAM_MINI] = 0.8};
   ac_trainer_desc desc = {.optimizer = {.beta1 = 0.8, .momentum = 0.7}};
   for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) {
-    desc.step = k == AC_OPTIMIZER_CALLBACK ? leave : NULL;
-    assert_true(momentum_told((ac_plan_desc){.optimizer = (ac_optimizer_kind)k}, &desc) ==
+    desc.optimizer.step = k == AC_OPTIMIZER_CALLBACK ? leave : NULL;
+    assert_true(momentum_told((ac_plan_desc){.optimizer = {.kind = (ac_optimizer_kind)k}}, &desc) ==
                 should[k]);
   }
-  desc.step = NULL;
-  const ac_plan_desc plain = {.optimizer = AC_SGD, .sgd_no_momentum = true};
+  desc.optimizer.step = NULL;
+  const ac_plan_desc plain = {.optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   assert_true(momentum_told(plain, &desc) == 0);
   desc.schedule =
       (ac_schedule){.kind = AC_SCHEDULE_ONE_CYCLE, .total = 8, .rise = 0.125, .min_momentum = -1};
@@ -483,7 +484,7 @@ static float *train_stepped(ac_plan_desc plan, own_rates *own, int begin, int sa
   if (own) desc.schedule = (ac_schedule){.lr = 0.5};
   if (own) desc.rate = own_rate;
   plan.batch = 8;
-  plan.optimizer = AC_SGD;
+  plan.optimizer.kind = AC_SGD;
   run r = start("cpu", &model, plan, desc);
   if (begin) assert_ok(ac_trainer_load_state(r.trainer, path));
   for (int u = begin; u < OWN_UPDATES; u++) {
@@ -561,7 +562,8 @@ static void a_range_test_asks_nobody(void **state) {
   in = ac_linear(in, ac_parameter(g, "w", SHAPE(4, 4), NULL), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(in, target, NULL));
   run r = {.device = open_device("cpu")};
-  assert_ok(ac_plan_create(&r.plan, g, r.device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  assert_ok(ac_plan_create(&r.plan, g, r.device,
+                           &(ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_SGD}}));
   assert_ok(ac_trainer_create(
       &r.trainer, r.plan,
       &(ac_trainer_desc){.schedule = {.lr = 0.5}, .rate = own_rate, .user = &own}));

@@ -376,7 +376,8 @@ static void test_a_plan_s_ops_are_known(void **state) {
   ac_tensor *w = ac_parameter(graph, "w", 2, (int64_t[]){8, 4}, NULL);
   ac_graph_set_loss(graph, ac_cross_entropy(ac_gelu(ac_linear(x, w, NULL, AC_IN_OUT), AC_GELU_TANH),
                                             labels, NULL, NULL));
-  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  assert_ok(ac_plan_create(&plan, graph, device,
+                           &(ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_SGD}}));
   const uint64_t *known = ac_cost_account_of(device)->models[AC_F32]->known;
   for (int64_t i = 0; i < ac_plan_get_info(plan)->steps; i++) {
     ac_plan_step step;

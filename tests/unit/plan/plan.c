@@ -126,20 +126,20 @@ static void classes_add_up(void **state) {
   assert_true(b->parameters <= 4 * scalars + 64 * (uint64_t)ac_graph_parameter_count(graph));
   ac_plan_free(plan);
 
-  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD});
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_SGD}});
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
                    ac_plan_get_info(plan)->bytes.parameters);
   ac_plan_free(plan);
-  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_LION});
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_LION}});
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer,
                    ac_plan_get_info(plan)->bytes.parameters);
   ac_plan_free(plan);
-  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_ADAFACTOR});
+  plan = make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_ADAFACTOR}});
   assert_true(ac_plan_get_info(plan)->bytes.optimizer <
               ac_plan_get_info(plan)->bytes.parameters / 2); /* of matrices this small */
   ac_plan_free(plan);
-  plan =
-      make(graph, device, (ac_plan_desc){.batch = 4, .optimizer = AC_SGD, .sgd_no_momentum = true});
+  plan = make(graph, device,
+              (ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}});
   assert_int_equal(ac_plan_get_info(plan)->bytes.optimizer, 0);
   ac_plan_free(plan);
   plan = make(graph, device, (ac_plan_desc){.purpose = AC_PREDICT, .batch = 4});
@@ -552,10 +552,10 @@ static void wrong_policies_are_refused(void **state) {
   REFUSED(graph, AC_ERROR_ARGUMENT, "the micro-batch is -3;", .batch = 4, .micro_batch = -3);
   REFUSED(graph, AC_ERROR_ARGUMENT, "exceeds 2^32", .batch = 1LL << 40);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown purpose", .purpose = (ac_purpose)7);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown optimizer", .optimizer = AC_OPTIMIZER_COUNT);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of optimizer state", .optimizer_state = 2);
-  REFUSED(graph, AC_ERROR_ARGUMENT, "only AdamW, SGD and Lion keep", .optimizer = AC_ADAFACTOR,
-          .optimizer_state = AC_STATE_8BIT);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown optimizer", .optimizer.kind = AC_OPTIMIZER_COUNT);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of optimizer state", .optimizer.state = 2);
+  REFUSED(graph, AC_ERROR_ARGUMENT, "only AdamW, SGD and Lion keep", .optimizer.kind = AC_ADAFACTOR,
+          .optimizer.state = AC_STATE_8BIT);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown storage of weights", .weights = 2);
   REFUSED(graph, AC_ERROR_ARGUMENT, "unknown way of working copies", .working_copies = 3);
   REFUSED(graph, AC_ERROR_ARGUMENT, "need the precision bf16", .weights = AC_WEIGHTS_BF16,

@@ -183,7 +183,7 @@ static void a_refusal_names_approximations(void **state) {
     ac_plan_offer offer = test_offer(graph, device, desc, reliefs[k]);
     assert_true(offer.bytes > 0 && offer.bytes < before);
     before = offer.bytes;
-    assert_int_equal(offer.desc.optimizer_state, AC_STATE_8BIT);
+    assert_int_equal(offer.desc.optimizer.state, AC_STATE_8BIT);
     assert_int_equal(offer.desc.weights, k > 0 ? AC_WEIGHTS_BF16 : AC_WEIGHTS_F32);
     assert_int_equal(offer.desc.gradient_storage, k > 1 ? AC_GRADIENT_BF16 : AC_GRADIENT_F32);
     offer.desc.memory = offer.bytes - 1;
@@ -194,10 +194,10 @@ static void a_refusal_names_approximations(void **state) {
     ac_plan_free(plan);
   }
   /* What the optimizer cannot take is not named. */
-  desc = (ac_plan_desc){.batch = 4, .memory = 1, .optimizer = AC_ADAFACTOR};
+  desc = (ac_plan_desc){.batch = 4, .memory = 1, .optimizer = {.kind = AC_ADAFACTOR}};
   assert_int_equal(test_offer(graph, device, desc, AC_RELIEF_STATE_8BIT).bytes, 0);
   assert_true(test_offer(graph, device, desc, AC_RELIEF_WEIGHTS_BF16).bytes > 0);
-  desc.optimizer = AC_OPTIMIZER_CALLBACK;
+  desc.optimizer.kind = AC_OPTIMIZER_CALLBACK;
   assert_int_equal(test_offer(graph, device, desc, AC_RELIEF_WEIGHTS_BF16).bytes, 0);
   assert_int_equal(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_BF16).bytes, 0);
   ac_graph_free(graph);

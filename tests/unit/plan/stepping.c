@@ -75,7 +75,7 @@ static const ac_tensor *find(const ac_graph *graph, const char *name) {
 static void check(ac_graph *graph, ac_optimizer_kind optimizer, const expected *list, int count) {
   ac_device *device;
   ac_plan *plan;
-  ac_plan_desc desc = {.batch = 2, .optimizer = optimizer};
+  ac_plan_desc desc = {.batch = 2, .optimizer = {.kind = optimizer}};
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   assert_int_equal(plan->graph->parameter_count, count);

@@ -373,8 +373,8 @@ static void check_short_window(const char *name) {
   float before[6], after[6], mean[3], variance[3];
   ac_update update;
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = name}));
-  assert_ok(
-      ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.batch = 4, .optimizer = AC_SGD}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device,
+                           &(ac_plan_desc){.batch = 4, .optimizer = {.kind = AC_SGD}}));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
   assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 6, before));
   assert_ok(ac_trainer_accumulate(r.trainer, 1, feeds, 2));

@@ -88,12 +88,12 @@ static void names_and_sizes_decide(void **state) {
     bool table, matrix;
   } cases[] = {
       {{0}, false, false},
-      {{.state_f32 = ""}, false, false},
-      {{.optimizer_state = AC_STATE_8BIT}, false, true},
-      {{.optimizer_state = AC_STATE_8BIT, .state_f32 = ""}, true, true},
-      {{.optimizer_state = AC_STATE_8BIT, .state_f32 = "mat*"}, true, false},
-      {{.optimizer_state = AC_STATE_8BIT, .optimizer = AC_SGD}, false, true},
-      {{.optimizer_state = AC_STATE_8BIT, .optimizer = AC_LION}, false, true},
+      {{.optimizer = {.state_f32 = ""}}, false, false},
+      {{.optimizer = {.state = AC_STATE_8BIT}}, false, true},
+      {{.optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}}, true, true},
+      {{.optimizer = {.state = AC_STATE_8BIT, .state_f32 = "mat*"}}, true, false},
+      {{.optimizer = {.kind = AC_SGD, .state = AC_STATE_8BIT}}, false, true},
+      {{.optimizer = {.kind = AC_LION, .state = AC_STATE_8BIT}}, false, true},
   };
   const uint64_t blocks = (COUNT + 255) / 256 * 260;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -101,7 +101,7 @@ static void names_and_sizes_decide(void **state) {
     assert_int_equal(is_eight_bit(&t, "table"), cases[i].table);
     assert_int_equal(is_eight_bit(&t, "matrix"), cases[i].matrix);
     assert_false(is_eight_bit(&t, "bias"));
-    const uint64_t states = cases[i].desc.optimizer == AC_ADAMW ? 2 : 1;
+    const uint64_t states = cases[i].desc.optimizer.kind == AC_ADAMW ? 2 : 1;
     const uint64_t least = states * ((cases[i].table ? blocks : 4 * COUNT) +
                                      (cases[i].matrix ? blocks : 4 * COUNT) + 4 * ROWS);
     const uint64_t bytes = ac_plan_get_info(t.plan)->bytes.optimizer;
@@ -112,7 +112,7 @@ static void names_and_sizes_decide(void **state) {
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-static const ac_plan_desc all_eight = {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""};
+static const ac_plan_desc all_eight = {.optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}};
 
 static void kept_values_are_read_and_written_as_floats(void **state) {
   (void)state;
@@ -153,8 +153,8 @@ static void runs_repeat_and_go_on(void **state) {
   for (int d = 0; d < 2; d++)
     for (int kind = AC_ADAMW; kind <= AC_LION; kind++) {
       if (is_missing(devices[d])) continue;
-      ac_plan_desc desc = all_eight, floats = {.optimizer = (ac_optimizer_kind)kind};
-      desc.optimizer = (ac_optimizer_kind)kind;
+      ac_plan_desc desc = all_eight, floats = {.optimizer = {.kind = (ac_optimizer_kind)kind}};
+      desc.optimizer.kind = (ac_optimizer_kind)kind;
       const test_path path = in_folder("state");
       run whole, half, other = begin(devices[d], floats);
       const double loss = train_with_a_state(devices[d], desc, path.text, &whole, &half);

@@ -15,7 +15,7 @@ static const ac_plan_desc folded = {
     .batch = BATCH, .micro_batch = MICRO_BATCH, .gradients = AC_GRADIENTS_FOLDED};
 
 static ac_plan_desc with(ac_plan_desc plan, ac_optimizer_kind optimizer, ac_gradients gradients) {
-  plan.optimizer = optimizer;
+  plan.optimizer.kind = optimizer;
   plan.gradients = gradients;
   return plan;
 }
@@ -63,13 +63,15 @@ static void momentum_is_what_it_was(const char *device) {
     ac_trainer_desc trainer;
   } cases[] = {
       /* A loss scale by which nothing could be divided that is not multiplied with it. */
-      {{.optimizer = AC_SGD},
+      {{.optimizer = {.kind = AC_SGD}},
        {.schedule = {.lr = 1e-2},
         .optimizer = {.weight_decay = 0.1},
         .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 1e-18}}},
-      {{.optimizer = AC_SGD, .precision = AC_PRECISION_BF16, .recompute = AC_RECOMPUTE_ALL},
+      {{.optimizer = {.kind = AC_SGD},
+        .precision = AC_PRECISION_BF16,
+        .recompute = AC_RECOMPUTE_ALL},
        {.schedule = {.lr = 1e-4}, .loss_scaling = {.kind = AC_LOSS_SCALING_STATIC, .scale = 512}}},
-      {{.optimizer = AC_MUON},
+      {{.optimizer = {.kind = AC_MUON}},
        {.schedule = {.lr = 1e-3},
         .optimizer = {.weight_decay = 0.1, .muon_no_nesterov = true, .adamw_rate = 1e-6}}},
   };
@@ -526,7 +528,7 @@ static void gradients_have_no_cells(void **state) {
   const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_SGD, AC_MUON};
   const test_gpt m = {4, 64, 16, 512, 2, 0, false, true};
   for (int k = 0; k < 3; k++) {
-    const ac_plan_desc desc = {.batch = 4, .micro_batch = 1, .optimizer = kinds[k]};
+    const ac_plan_desc desc = {.batch = 4, .micro_batch = 1, .optimizer = {.kind = kinds[k]}};
     ac_plan *kept = plan_of(device, &m, with(desc, kinds[k], AC_GRADIENTS_BUFFER));
     ac_plan *folds = plan_of(device, &m, with(desc, kinds[k], AC_GRADIENTS_FOLDED));
     const ac_plan_bytes *a = &ac_plan_get_info(kept)->bytes, *b = &ac_plan_get_info(folds)->bytes;
@@ -557,9 +559,9 @@ static void refusals_offer_it(void **state) {
   ac_graph *graph = test_gpt_graph(&m);
   ac_plan_desc desc = {.batch = 4, .memory = 1};
   assert_true(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_FOLDED).bytes > 0);
-  desc.optimizer = AC_SGD;
+  desc.optimizer.kind = AC_SGD;
   assert_true(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_FOLDED).bytes > 0);
-  desc.optimizer = AC_LION;
+  desc.optimizer.kind = AC_LION;
   assert_int_equal(test_offer(graph, device, desc, AC_RELIEF_GRADIENTS_FOLDED).bytes, 0);
   ac_graph_free(graph);
   ac_device_close(device);
@@ -571,9 +573,10 @@ static void what_contradicts_is_refused(void **state) {
     ac_plan_desc plan;
     const char *sentence;
   } plans[] = {
-      {{.optimizer = AC_LION}, "only AdamW, SGD and Muon take folded gradients"},
-      {{.optimizer = AC_SGD, .sgd_no_momentum = true}, "keeps nothing that gradients could be"},
-      {{.optimizer_state = AC_STATE_8BIT}, "optimizer state in f32"},
+      {{.optimizer = {.kind = AC_LION}}, "only AdamW, SGD and Muon take folded gradients"},
+      {{.optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
+       "keeps nothing that gradients could be"},
+      {{.optimizer = {.state = AC_STATE_8BIT}}, "optimizer state in f32"},
       {{.gradient_storage = AC_GRADIENT_BF16},
        "need weights, gradients and optimizer state in f32"},
       {{.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}, "need weights, gradients"},
@@ -583,9 +586,11 @@ static void what_contradicts_is_refused(void **state) {
     ac_trainer_desc trainer;
     const char *sentence;
   } trainers[] = {
-      {{.optimizer = AC_SGD}, {.optimizer = {.nesterov = true}}, "Nesterov's look-ahead"},
-      {{.optimizer = AC_MUON}, {.optimizer = {.clip = 0}}, "Nesterov's look-ahead"},
-      {{.optimizer = AC_ADAMW}, {.optimizer = {.clip = 1}}, "cannot be clipped by the norm of all"},
+      {{.optimizer = {.kind = AC_SGD}}, {.optimizer = {.nesterov = true}}, "Nesterov's look-ahead"},
+      {{.optimizer = {.kind = AC_MUON}}, {.optimizer = {.clip = 0}}, "Nesterov's look-ahead"},
+      {{.optimizer = {.kind = AC_ADAMW}},
+       {.optimizer = {.clip = 1}},
+       "cannot be clipped by the norm of all"},
       {{.precision = AC_PRECISION_F16}, {.seed = 1}, "a dynamic loss scale needs windows"},
   };
   ac_device *device;

@@ -157,7 +157,7 @@ static void check_resumed(const char *device) {
       {.frozen = lower, .gradients = AC_GRADIENTS_FUSED, .micro_batch = 8},
       {.frozen = lower, .gradients = AC_GRADIENTS_FUSED_LOCAL, .micro_batch = 8},
       {.frozen = lower, .gradients = AC_GRADIENTS_FOLDED},
-      {.frozen = lower, .optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
+      {.frozen = lower, .optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}},
   };
   const corpus c = make_corpus();
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {

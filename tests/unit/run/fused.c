@@ -47,7 +47,7 @@ static trained assert_passing(ac_device *device, const test_gpt *m, ac_plan_desc
     plan.whole_windows = arena;
     trained kept = train_passes(device, m, plan, desc, updates);
     for (int way = 0; way < 1 + locally; way++)
-      assert_less(&passing[way], &kept, arena, plan.optimizer == AC_MUON);
+      assert_less(&passing[way], &kept, arena, plan.optimizer.kind == AC_MUON);
     free(kept.parameters);
   }
   for (int way = 0; way < 1 + locally; way++) free(passing[way].parameters);
@@ -60,19 +60,21 @@ static void optimizers_leave_the_same_bits(const char *name) {
   const ac_trainer_desc desc = {
       .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.weight_decay = 0.1}};
   const ac_plan_desc plans[] = {
-      {.optimizer = AC_ADAMW},
-      {.optimizer = AC_SGD},
-      {.optimizer = AC_SGD, .sgd_no_momentum = true},
-      {.optimizer = AC_LION},
-      {.optimizer = AC_ADAFACTOR},
-      {.optimizer = AC_MUON},
-      {.optimizer = AC_ADAM_MINI},
-      {.optimizer_state = AC_STATE_8BIT, .state_f32 = ""},
+      {.optimizer = {.kind = AC_ADAMW}},
+      {.optimizer = {.kind = AC_SGD}},
+      {.optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
+      {.optimizer = {.kind = AC_LION}},
+      {.optimizer = {.kind = AC_ADAFACTOR}},
+      {.optimizer = {.kind = AC_MUON}},
+      {.optimizer = {.kind = AC_ADAM_MINI}},
+      {.optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}},
       {.gradient_storage = AC_GRADIENT_BF16},
       {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
-      {.optimizer = AC_ADAFACTOR, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
-      {.optimizer = AC_MUON, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
-      {.optimizer = AC_ADAM_MINI,
+      {.optimizer = {.kind = AC_ADAFACTOR},
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16},
+      {.optimizer = {.kind = AC_MUON}, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
+      {.optimizer = {.kind = AC_ADAM_MINI},
        .precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16}};
@@ -479,7 +481,7 @@ static void parameters_are_handed_over_last(void **state) {
   for (int precision = AC_PRECISION_F32; precision <= AC_PRECISION_BF16; precision += 2) {
     const ac_plan_desc desc = {.batch = BATCH,
                                .precision = (ac_precision)precision,
-                               .optimizer = AC_OPTIMIZER_CALLBACK,
+                               .optimizer = {.kind = AC_OPTIMIZER_CALLBACK},
                                .gradients = AC_GRADIENTS_FUSED};
     ac_plan *plan = plan_of(device, &model, desc);
     int found = 0;

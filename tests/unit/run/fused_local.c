@@ -38,7 +38,8 @@ static void each_is_clipped_alone(const char *name) {
   ac_device *device = open_device(name);
   const double rate = 0.1, clip = 0.05;
   const corpus c = make_corpus();
-  const ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  const ac_plan_desc plan = {.batch = BATCH,
+                             .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   const ac_trainer_desc desc = {.seed = 3, .schedule = {.lr = rate}, .optimizer = {.clip = clip}};
   ac_plan_desc passing = plan;
   passing.gradients = AC_GRADIENTS_FUSED_LOCAL;

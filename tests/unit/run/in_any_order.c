@@ -68,12 +68,13 @@ static void check(const ac_plan_desc *plan) {
   assert_int_equal(total, same);
   for (size_t i = 0; i < total; i++)
     if (memcmp(&in_order[i], &backwards[i], sizeof *in_order))
-      fail_msg("optimizer %d, clipping %d, average %d: element %zu of %zu", (int)plan->optimizer,
-               (int)plan->clipping, plan->average, i, total);
+      fail_msg("optimizer %d, clipping %d, average %d: element %zu of %zu",
+               (int)plan->optimizer.kind, (int)plan->optimizer.clipping, plan->average, i, total);
   /* Else nothing has been asked. */
   if (ordered.most[0] < 10 || ordered.most[1] < 10)
     fail_msg("optimizer %d, clipping %d: at most %d and %d were handed over together",
-             (int)plan->optimizer, (int)plan->clipping, ordered.most[0], ordered.most[1]);
+             (int)plan->optimizer.kind, (int)plan->optimizer.clipping, ordered.most[0],
+             ordered.most[1]);
   free(in_order);
   free(backwards);
 }
@@ -84,11 +85,11 @@ static void optimizers_and_clipping(void **unused) {
   for (int optimizer = 0; optimizer < AC_OPTIMIZER_CALLBACK; optimizer++)
     for (int c = 0; c < 3; c++)
       for (int average = 0; average < 2; average++)
-        check(&(ac_plan_desc){.batch = 8,
-                              .micro_batch = 4,
-                              .optimizer = (ac_optimizer_kind)optimizer,
-                              .clipping = clippings[c],
-                              .average = average});
+        check(&(ac_plan_desc){
+            .batch = 8,
+            .micro_batch = 4,
+            .optimizer = {.kind = (ac_optimizer_kind)optimizer, .clipping = clippings[c]},
+            .average = average});
 }
 
 static void storage_and_gradients(void **unused) {
@@ -96,9 +97,12 @@ static void storage_and_gradients(void **unused) {
       {.batch = 8, .precision = AC_PRECISION_BF16, .average = true},
       {.batch = 8, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16},
       {.batch = 8, .precision = AC_PRECISION_F16, .micro_batch = 3},
-      {.batch = 8, .whole_windows = true, .clipping = AC_CLIP_VALUE, .average = true},
-      {.batch = 8, .whole_windows = true, .clipping = AC_CLIP_ADAPTIVE},
-      {.batch = 8, .optimizer_state = AC_STATE_8BIT, .state_f32 = "", .average = true},
+      {.batch = 8,
+       .whole_windows = true,
+       .optimizer = {.clipping = AC_CLIP_VALUE},
+       .average = true},
+      {.batch = 8, .whole_windows = true, .optimizer = {.clipping = AC_CLIP_ADAPTIVE}},
+      {.batch = 8, .optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}, .average = true},
       {.batch = 8, .precision = AC_PRECISION_BF16, .gradient_storage = AC_GRADIENT_BF16},
   };
   (void)unused;

@@ -106,16 +106,16 @@ static void train(const char *name, bool own, long *allocations, uint64_t *objec
   ac_field fields[] = {{"tokens", AC_I32, 16}, {"targets", AC_I32, 16}, {"extra", AC_I32, 16}};
   const void *data[] = {tokens, tokens, tokens};
   assert_ok(ac_dataset_from_memory(&dataset, 40, 3, fields, data));
-  const ac_plan_desc policy = {.batch = 7,
-                               .micro_batch = 3,
-                               .optimizer = own ? AC_OPTIMIZER_CALLBACK : AC_ADAMW,
-                               .callback_states = own};
+  const ac_plan_desc policy = {
+      .batch = 7,
+      .micro_batch = 3,
+      .optimizer = {.kind = own ? AC_OPTIMIZER_CALLBACK : AC_ADAMW, .callback_states = own}};
   const ac_trainer_desc training = {.schedule = {.lr = 1e-3},
                                     .layers_every = 2,
                                     .noise_every = 1,
                                     .noise_layers = true,
                                     .spikes = {.policy = AC_SPIKE_SKIP},
-                                    .step = own ? own_step : NULL};
+                                    .optimizer = {.step = own ? own_step : NULL}};
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name}));
   assert_ok(ac_plan_create(&plan, graph, device, &policy));
   assert_ok(ac_trainer_create(&trainer, plan, &training));

@@ -156,18 +156,22 @@ static void on_devices_of_their_own(void (*check)(const char *device)) {
 static void states_leave_the_same_bits(const char *device) {
   const ac_plan_desc all[] = {
       {.micro_batch = 4},
-      {.optimizer_state = AC_STATE_8BIT, .state_f32 = "", .gradients = AC_GRADIENTS_FUSED},
-      {.optimizer = AC_SGD, .micro_batch = 4},
-      {.optimizer = AC_ADAM_MINI, .whole_windows = true, .gradients = AC_GRADIENTS_BUFFER}};
+      {.optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}, .gradients = AC_GRADIENTS_FUSED},
+      {.optimizer = {.kind = AC_SGD}, .micro_batch = 4},
+      {.optimizer = {.kind = AC_ADAM_MINI},
+       .whole_windows = true,
+       .gradients = AC_GRADIENTS_BUFFER}};
   const ac_plan_desc more[] = {
       {.gradients = AC_GRADIENTS_FUSED, .recompute = AC_RECOMPUTE_ALL},
-      {.optimizer_state = AC_STATE_8BIT, .state_f32 = "", .micro_batch = 4},
-      {.optimizer = AC_LION, .precision = AC_PRECISION_F16, .gradients = AC_GRADIENTS_FUSED},
+      {.optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}, .micro_batch = 4},
+      {.optimizer = {.kind = AC_LION},
+       .precision = AC_PRECISION_F16,
+       .gradients = AC_GRADIENTS_FUSED},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 4},
-      {.optimizer = AC_ADAM_MINI,
+      {.optimizer = {.kind = AC_ADAM_MINI},
        .precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
@@ -186,7 +190,7 @@ static void all_leave_the_same_bits(void **state) {
 static void order_is_enough(const char *device) {
   const ac_plan_desc descs[] = {{.micro_batch = 4},
                                 {.gradients = AC_GRADIENTS_FUSED},
-                                {.optimizer = AC_MUON,
+                                {.optimizer = {.kind = AC_MUON},
                                  .precision = AC_PRECISION_BF16,
                                  .weights = AC_WEIGHTS_BF16,
                                  .gradient_storage = AC_GRADIENT_BF16,
@@ -402,8 +406,8 @@ static void what_cannot_be_is_refused(void **state) {
   assert_refused(plan_of(&plan, cpu, (ac_plan_desc){.host_memory = 1}), AC_ERROR_ARGUMENT, shared);
   desc.host_memory = 1000;
   assert_refused(plan_of(&plan, dry, desc), AC_ERROR_BUDGET, "the budget of host memory is 1000");
-  desc =
-      (ac_plan_desc){.state_space = AC_STATE_ON_HOST, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  desc = (ac_plan_desc){.state_space = AC_STATE_ON_HOST,
+                        .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   assert_refused(plan_of(&plan, dry, desc), AC_ERROR_ARGUMENT, "there is no optimizer state to");
   desc = (ac_plan_desc){.state_space = AC_STATE_ON_DEVICE, .host_memory = 1};
   assert_refused(plan_of(&plan, dry, desc), AC_ERROR_ARGUMENT, "has no meaning with optimizer");

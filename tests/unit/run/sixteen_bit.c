@@ -72,7 +72,7 @@ static void weights_read_as_floats_stay_f32(void **state) {
 static void small_steps_are_not_lost_by(const char *device, ac_optimizer_kind optimizer) {
   enum { STEPS = 60 };
   ac_plan_desc desc = weights;
-  desc.optimizer = optimizer;
+  desc.optimizer.kind = optimizer;
   run t = begin_with(
       device, desc,
       (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-6}, .optimizer = {.weight_decay = 1e3}});
@@ -116,29 +116,30 @@ static void runs_repeat_and_go_on(void **state) {
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 1,
-       .optimizer = AC_LION},
-      {.precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16, .optimizer = AC_ADAFACTOR},
+       .optimizer = {.kind = AC_LION}},
+      {.precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16,
+       .optimizer = {.kind = AC_ADAFACTOR}},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 2,
-       .optimizer = AC_ADAFACTOR},
+       .optimizer = {.kind = AC_ADAFACTOR}},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 2,
-       .optimizer = AC_MUON},
+       .optimizer = {.kind = AC_MUON}},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .micro_batch = 2,
-       .optimizer = AC_ADAM_MINI},
+       .optimizer = {.kind = AC_ADAM_MINI}},
       {.precision = AC_PRECISION_BF16,
        .weights = AC_WEIGHTS_BF16,
        .gradient_storage = AC_GRADIENT_BF16,
        .whole_windows = true,
-       .optimizer_state = AC_STATE_8BIT,
-       .state_f32 = ""},
+       .optimizer = {.state = AC_STATE_8BIT, .state_f32 = ""}},
   };
   for (int d = 0; d < 2; d++)
     for (size_t k = 0; k < sizeof stored / sizeof *stored; k++) {

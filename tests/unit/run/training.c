@@ -449,11 +449,12 @@ static void clipping_bounds_the_step(const char *device) {
   size_t total;
   ac_update update[2];
   for (int i = 0; i < 2; i++) {
-    run r = start(device, &model,
-                  (ac_plan_desc){.batch = 8, .optimizer = AC_SGD, .sgd_no_momentum = true},
-                  (ac_trainer_desc){.seed = 3,
-                                    .schedule = {.lr = i ? 1 : -1},
-                                    .optimizer = {.clip = 0.25, .momentum = -1}});
+    run r =
+        start(device, &model,
+              (ac_plan_desc){.batch = 8, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
+              (ac_trainer_desc){.seed = 3,
+                                .schedule = {.lr = i ? 1 : -1},
+                                .optimizer = {.clip = 0.25, .momentum = -1}});
     assert_ok(feed(&r, &c, 0, 8));
     assert_ok(ac_trainer_update(r.trainer, &update[i]));
     parameters[i] = all_parameters(&r, &total);

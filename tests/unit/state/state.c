@@ -28,9 +28,9 @@ static ac_plan_desc draw_plan(uint64_t *random, const shape_of_model *m, int num
                        .precision = (ac_precision)(number % 3),
                        .recompute = draw(random, 2) ? AC_RECOMPUTE_ALL : AC_RECOMPUTE_NONE,
                        .read_ahead = draw(random, 2) * 2};
-  plan.optimizer = (ac_optimizer_kind)draw(random, AC_OPTIMIZER_COUNT);
-  if (plan.optimizer == AC_OPTIMIZER_CALLBACK) plan.callback_states = 1;
-  plan.sgd_no_momentum = draw(random, 2);
+  plan.optimizer.kind = (ac_optimizer_kind)draw(random, AC_OPTIMIZER_COUNT);
+  if (plan.optimizer.kind == AC_OPTIMIZER_CALLBACK) plan.optimizer.callback_states = 1;
+  plan.optimizer.sgd_no_momentum = draw(random, 2);
   plan.micro_batch_norm = m->norm && plan.micro_batch < BATCH;
   plan.whole_windows = plan.micro_batch == BATCH && draw(random, 2);
   if (draw(random, 3) == 0 || (m->two && !plan.read_ahead && plan.micro_batch < BATCH))
@@ -54,11 +54,11 @@ static ac_trainer_desc draw_trainer(uint64_t *random, const ac_plan_desc *plan) 
       .seed = 7 + next_random(random),
       .optimizer = {.weight_decay = 0.01,
                     .clip = draw(random, 2) ? 0.5 : 0,
-                    .nesterov = draw(random, 2)},
+                    .nesterov = draw(random, 2),
+                    .step = plan->optimizer.kind == AC_OPTIMIZER_CALLBACK ? step_own : NULL},
       .schedule = {.kind = AC_SCHEDULE_COSINE, .lr = 0.02, .warmup = 2, .total = 6},
       .noise_every = draw(random, 4) - 1,
-      .layers_every = draw(random, 3),
-      .step = plan->optimizer == AC_OPTIMIZER_CALLBACK ? step_own : NULL};
+      .layers_every = draw(random, 3)};
   desc.noise_layers = desc.noise_every && draw(random, 2);
   if (plan->precision == AC_PRECISION_F16)
     desc.loss_scaling = (ac_loss_scaling_desc){
@@ -110,8 +110,8 @@ static setting draw_setting(uint64_t *random, const char *device, int number) {
            "case %d, %s %s, micro-batch %d%s, read ahead %d, optimizer %d%s, last window %d%s%s%s, "
            "%d batches",
            number, device, ac_precision_name(s.plan.precision), (int)s.plan.micro_batch,
-           s.plan.whole_windows ? " (whole windows)" : "", s.plan.read_ahead, s.plan.optimizer,
-           s.plan.sgd_no_momentum ? " plain" : "", s.fit.last_window,
+           s.plan.whole_windows ? " (whole windows)" : "", s.plan.read_ahead, s.plan.optimizer.kind,
+           s.plan.optimizer.sgd_no_momentum ? " plain" : "", s.fit.last_window,
            s.fit.replay ? ", replays" : "", s.model.norm ? ", norm" : "",
            s.model.two ? ", two losses" : "", s.fit.batch_count);
   return s;

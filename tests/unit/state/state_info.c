@@ -58,8 +58,7 @@ static ac_model_file *save(run *r, ac_state_info *info) {
 static void a_fit_is_told(void **state) {
   (void)state;
   const ac_plan_desc plan = {.micro_batch = 2,
-                             .optimizer = AC_LION,
-                             .optimizer_state = AC_STATE_8BIT,
+                             .optimizer = {.kind = AC_LION, .state = AC_STATE_8BIT},
                              .precision = AC_PRECISION_F16,
                              .average = true};
   const ac_trainer_desc desc = {

@@ -54,10 +54,11 @@ static int kept_for(const run *r, const char *name) {
 }
 
 static void moments_are_read_and_written(const char *device) {
-  const ac_plan_desc plans[] = {{.batch = BATCH},
-                                {.batch = BATCH, .optimizer = AC_SGD},
-                                {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true},
-                                {.batch = BATCH, .optimizer = AC_LION}};
+  const ac_plan_desc plans[] = {
+      {.batch = BATCH},
+      {.batch = BATCH, .optimizer = {.kind = AC_SGD}},
+      {.batch = BATCH, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
+      {.batch = BATCH, .optimizer = {.kind = AC_LION}}};
   for (int i = 0; i < 4; i++) {
     run r = start_model(device, &both, &plans[i], &trained);
     const int states = i == 3 ? 1 : 2 - i, shared = ac_trainer_find_parameter(r.trainer, "shared");
@@ -97,7 +98,7 @@ ON_SHARED_DEVICES(moments_are_read_and_written)
 
 /* Adafactor's are of rows and columns, and so fewer than the parameter's elements. */
 static void moments_of_rows_and_columns_are_read(const char *device) {
-  const ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_ADAFACTOR};
+  const ac_plan_desc plan = {.batch = BATCH, .optimizer = {.kind = AC_ADAFACTOR}};
   run r = start_model(device, &both, &plan, &trained);
   const int shared = ac_trainer_find_parameter(r.trainer, "shared");
   ac_tensor_info info;

@@ -412,10 +412,12 @@ static void tensors_of_other_dtypes_are_refused(void **state) {
 
 static void other_trainers_refuse(void **state) {
   (void)state;
-  const ac_plan_desc momentum = {.batch = BATCH, .optimizer = AC_SGD},
-                     plain = {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true},
-                     adamw = {.batch = BATCH}, lion = {.batch = BATCH, .optimizer = AC_LION},
-                     muon = {.batch = BATCH, .optimizer = AC_MUON};
+  const ac_plan_desc momentum = {.batch = BATCH, .optimizer = {.kind = AC_SGD}},
+                     plain = {.batch = BATCH,
+                              .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
+                     adamw = {.batch = BATCH},
+                     lion = {.batch = BATCH, .optimizer = {.kind = AC_LION}},
+                     muon = {.batch = BATCH, .optimizer = {.kind = AC_MUON}};
   const shape_of_model one = {0}, norm = {.norm = true}, wider = {.hidden = 5};
   const struct {
     const shape_of_model *from, *to;

@@ -122,7 +122,7 @@ static const kind kinds[] = {
     {"micro-batches of 2", {0}, {.micro_batch = 2, .recompute = AC_RECOMPUTE_NONE}, true},
     {"micro-batches of 3, recomputed",
      {0},
-     {.micro_batch = 3, .recompute = AC_RECOMPUTE_ALL, .optimizer = AC_SGD},
+     {.micro_batch = 3, .recompute = AC_RECOMPUTE_ALL, .optimizer = {.kind = AC_SGD}},
      true},
     {"read ahead", {0}, {.micro_batch = 2, .read_ahead = 2, .recompute = AC_RECOMPUTE_NONE}, true},
     {"f16",
@@ -150,7 +150,7 @@ static const kind kinds[] = {
      {.micro_batch = 2,
       .read_ahead = 1,
       .gradients = AC_GRADIENTS_FOLDED,
-      .optimizer = AC_SGD,
+      .optimizer = {.kind = AC_SGD},
       .recompute = AC_RECOMPUTE_NONE},
      true}};
 

@@ -22,7 +22,7 @@ static void check_way(const op_vector *v, ac_plan_desc plan, bool grouped) {
     desc.group_count = 1;
     desc.optimizer.clip = 1e-6;
   }
-  plan.clipping = kind;
+  plan.optimizer.clipping = kind;
   run r = practice_begin(device_name, v, plan, desc);
   for (int u = 0; u < (int)practice_number(v, "updates"); u++) {
     ac_update update;
@@ -55,7 +55,7 @@ ON_EVERY_DEVICE(check_pytorch)
 static void check_unlimited(const op_vector *v) {
   float values[2][54];
   for (int kind = AC_CLIP_NORM; kind <= AC_CLIP_ADAPTIVE; kind++) {
-    const ac_plan_desc plan = {.clipping = (ac_clipping)kind, .micro_batch = 4};
+    const ac_plan_desc plan = {.optimizer = {.clipping = (ac_clipping)kind}, .micro_batch = 4};
     run r = practice_begin("cpu", v, plan, (ac_trainer_desc){.seed = 1});
     practice_feed(&r, v, 0);
     assert_ok(ac_trainer_update(r.trainer, NULL));
@@ -108,8 +108,8 @@ static void any_norm_is_measured_and_clipped(const char *name) {
       {0}, {.gradients = AC_GRADIENTS_FUSED}, {.gradients = AC_GRADIENTS_FUSED_LOCAL}};
   for (int k = 0; k < 3; k++) {
     ac_plan_desc plan = ways[k];
-    plan.optimizer = AC_SGD, plan.sgd_no_momentum = true;
-    plan.clipping = k % 2 ? AC_CLIP_EACH : AC_CLIP_NORM;
+    plan.optimizer.kind = AC_SGD, plan.optimizer.sgd_no_momentum = true;
+    plan.optimizer.clipping = k % 2 ? AC_CLIP_EACH : AC_CLIP_NORM;
     run r = begin_with(device, plan, (ac_trainer_desc){.optimizer = {.clip = 1}});
     for (int i = 0; i < NORMS; i++) {
       const double norm = norms[i], clipped = fmin(norm, 1);
@@ -160,7 +160,7 @@ static void squares_that_cannot_be_kept_skip_the_window(const char *name) {
   static const ac_gradients ways[] = {AC_GRADIENTS_BUFFER, AC_GRADIENTS_FUSED,
                                       AC_GRADIENTS_FUSED_LOCAL};
   for (int i = 0; i < OPTIMIZERS; i++) {
-    ac_plan_desc plan = {.optimizer = optimizers[i].kind};
+    ac_plan_desc plan = {.optimizer = {.kind = optimizers[i].kind}};
     for (int k = 0; k < 3; k++) {
       plan.gradients = ways[k];
       check_squares(device, plan, optimizers[i].keeps_squares);
@@ -192,7 +192,7 @@ static void half(void *user, ac_trainer *trainer, ac_decision *decision) {
 static void check_decided(const op_vector *v) {
   const double lr = practice_number(v, "lr"), limit = 0.02, *before = op_vector_find(v, "p0")->data;
   const ac_trainer_desc desc = {.optimizer = {.momentum = -1, .clip = limit}, .decide = half};
-  run r = practice_begin("cpu", v, (ac_plan_desc){.clipping = AC_CLIP_VALUE}, desc);
+  run r = practice_begin("cpu", v, (ac_plan_desc){.optimizer = {.clipping = AC_CLIP_VALUE}}, desc);
   float gradient[54], after[54];
   practice_feed(&r, v, 0);
   assert_ok(ac_trainer_get_gradient(r.trainer, 0, 0, 54, gradient));
@@ -217,16 +217,19 @@ static void decisions_come_first(void **state) {
 static void refusals(void **state) {
   (void)state;
   static const ac_plan_desc cases[] = {
-      {.clipping = AC_CLIP_VALUE, .gradients = AC_GRADIENTS_FOLDED},
-      {.clipping = AC_CLIP_VALUE, .gradient_storage = AC_GRADIENT_BF16},
-      {.clipping = AC_CLIP_ADAPTIVE, .precision = AC_PRECISION_BF16, .weights = AC_WEIGHTS_BF16}};
+      {.optimizer = {.clipping = AC_CLIP_VALUE}, .gradients = AC_GRADIENTS_FOLDED},
+      {.optimizer = {.clipping = AC_CLIP_VALUE}, .gradient_storage = AC_GRADIENT_BF16},
+      {.optimizer = {.clipping = AC_CLIP_ADAPTIVE},
+       .precision = AC_PRECISION_BF16,
+       .weights = AC_WEIGHTS_BF16}};
   ac_device *device = open_device("cpu");
   ac_graph *graph = practice_graph();
   ac_plan *plan;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     assert_refused(ac_plan_create(&plan, graph, device, &cases[i]), AC_ERROR_ARGUMENT,
                    "needs weights and gradients in f32, and gradients that are not folded");
-  assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.clipping = (ac_clipping)4}),
+  assert_refused(ac_plan_create(&plan, graph, device,
+                                &(ac_plan_desc){.optimizer = {.clipping = (ac_clipping)4}}),
                  AC_ERROR_ARGUMENT, "unknown clipping 4");
   ac_graph_free(graph);
   ac_device_close(device);

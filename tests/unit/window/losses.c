@@ -119,7 +119,7 @@ ON_EVERY_DEVICE(inputs_come_in_any_order)
 static void the_first_of_them_is_weighted(const char *device) {
   const float x[3] = {1, 2, -1}, t[3] = {1, 0.5f, 2}, weights[3] = {0.25f, 0, 0.5f};
   const ac_feed feeds[] = {{"x", x}, {"t", t}, {"weights", weights}};
-  const ac_plan_desc plan = {.batch = 3, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  const ac_plan_desc plan = {.batch = 3, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   ac_graph *g;
   run r;
   float w;
@@ -384,7 +384,7 @@ static run start_one(const char *device, double factor, double clip) {
   if (factor == 0) ac_graph_set_loss(g, loss);
   else ac_graph_add_loss(g, "main", loss, factor);
   const ac_plan_desc plan = {
-      .batch = BATCH, .micro_batch = 3, .optimizer = AC_SGD, .sgd_no_momentum = true};
+      .batch = BATCH, .micro_batch = 3, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   const ac_trainer_desc desc = {.seed = 9, .schedule = {.lr = RATE}, .optimizer = {.clip = clip}};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));

@@ -96,7 +96,7 @@ ON_EVERY_DEVICE(a_lower_scale_lets_a_light_loss_train)
 static void the_largest_factor_trains(const char *device) {
   const float one = 1, target = 0, weight = 1e-30f;
   const ac_feed feeds[] = {{"x", &one}, {"t", &target}, {"weights", &weight}};
-  const ac_plan_desc plan = {.batch = 1, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  const ac_plan_desc plan = {.batch = 1, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   ac_graph *g;
   run r;
   ac_update update;

@@ -208,7 +208,7 @@ static void computed_weights_have_to_be_given(const char *device) {
   ac_graph *g = weighing_graph();
   run r;
   ac_plan_desc desc = {
-      .batch = ROWS, .micro_batch = 2, .optimizer = AC_SGD, .sgd_no_momentum = true};
+      .batch = ROWS, .micro_batch = 2, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
   assert_refused(ac_plan_create(&r.plan, g, r.device, &desc), AC_ERROR_UNSUPPORTED,
                  "the weight of loss weighed does not follow from inputs alone");
@@ -340,8 +340,9 @@ static void eight_losses_train(const char *device) {
     ac_graph_add_loss(g, name, ac_mean_squared_error(y, t, NULL), i + 1);
   }
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, g, r.device,
-                           &(ac_plan_desc){.batch = 2, .micro_batch = 1, .optimizer = AC_SGD}));
+  assert_ok(
+      ac_plan_create(&r.plan, g, r.device,
+                     &(ac_plan_desc){.batch = 2, .micro_batch = 1, .optimizer = {.kind = AC_SGD}}));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.schedule = {.lr = 0.5}}));
   ac_graph_free(g);
   const float data[2] = {1, 1}, targets[2] = {1, 2};

@@ -76,7 +76,8 @@ static void settings_are_checked_as_floats(void **state) {
     ac_trainer *trainer;
     ac_plan *plan;
     ac_graph *graph = line();
-    const ac_plan_desc desc = {.batch = BATCH, .optimizer = refused[i].kind, .average = true};
+    const ac_plan_desc desc = {
+        .batch = BATCH, .optimizer = {.kind = refused[i].kind}, .average = true};
     assert_ok(ac_plan_create(&plan, graph, device, &desc));
     assert_refused(ac_trainer_create(&trainer, plan, &refused[i].desc), AC_ERROR_ARGUMENT,
                    refused[i].says);
@@ -140,9 +141,10 @@ static void products_are_checked_as_floats(const char *device) {
     float before[COUNT + OUT], after[COUNT + OUT];
     ac_trainer_desc desc = refused[i].desc;
     desc.rate = rate_of;
-    run r = begin(device,
-                  (ac_plan_desc){.optimizer = refused[i].kind, .gradients = refused[i].gradients},
-                  desc);
+    run r = begin(
+        device,
+        (ac_plan_desc){.optimizer = {.kind = refused[i].kind}, .gradients = refused[i].gradients},
+        desc);
     read_both(&r, before);
     feed_window(&r);
     own_rate = refused[i].rate;
@@ -224,9 +226,10 @@ static void good_files_stay(const char *device) {
   static const float bad[] = {(float)NAN, INFINITY, -INFINITY};
   const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_BF16};
   for (int p = 0; p < 2; p++) {
-    run r = begin(device,
-                  (ac_plan_desc){.optimizer = AC_SGD, .average = true, .precision = precisions[p]},
-                  (ac_trainer_desc){.schedule = {.lr = 1e-3}, .optimizer = {.momentum = 0.5}});
+    run r = begin(
+        device,
+        (ac_plan_desc){.optimizer = {.kind = AC_SGD}, .average = true, .precision = precisions[p]},
+        (ac_trainer_desc){.schedule = {.lr = 1e-3}, .optimizer = {.momentum = 0.5}});
     feed_window(&r);
     assert_ok(ac_trainer_update(r.trainer, NULL));
     assert_ok(ac_trainer_save(r.trainer, in_folder("model").text, NULL, 0));
@@ -255,7 +258,7 @@ static void the_last_update_is_looked_at(const char *device) {
   ac_dataset *dataset;
   assert_ok(ac_dataset_from_memory(&dataset, BATCH, 2, fields, data));
   for (int steps = 1; steps <= 2; steps++) {
-    run r = begin(device, (ac_plan_desc){.optimizer = AC_SGD, .sgd_no_momentum = true},
+    run r = begin(device, (ac_plan_desc){.optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}},
                   (ac_trainer_desc){.schedule = {.kind = AC_SCHEDULE_EXPONENTIAL,
                                                  .lr = steps == 1 ? 3e38 : 0.1,
                                                  .gamma = 3e38},

@@ -224,7 +224,8 @@ static void assert_untrained(run *r) {
  * `scale`: of the targets, and so about that of the gradients. */
 static void check_steps(const char *device, const kind *k, double scale) {
   run r = start_two_ways(
-      device, (ac_plan_desc){.optimizer = k->optimizer, .sgd_no_momentum = k->no_momentum},
+      device,
+      (ac_plan_desc){.optimizer = {.kind = k->optimizer, .sgd_no_momentum = k->no_momentum}},
       (ac_optimizer_desc){.beta1 = 0.8,
                           .beta2 = 0.95,
                           .epsilon = 1e-3,
@@ -295,10 +296,10 @@ ON_EVERY_DEVICE(steps_are_those_of_the_formulas)
 /* In bf16 a device that multiplies it keeps the factors of Muon's products so: steps are then off
  * by a few of its roundings, which nothing else of a step is. */
 static void muon_multiplies_in_the_precision(const char *device) {
-  run r =
-      start_two_ways(device, (ac_plan_desc){.optimizer = AC_MUON, .precision = AC_PRECISION_BF16},
-                     (ac_optimizer_desc){.momentum = 0.7, .weight_decay = -1, .clip = -1},
-                     (ac_loss_scaling_desc){0});
+  run r = start_two_ways(
+      device, (ac_plan_desc){.optimizer = {.kind = AC_MUON}, .precision = AC_PRECISION_BF16},
+      (ac_optimizer_desc){.momentum = 0.7, .weight_decay = -1, .clip = -1},
+      (ac_loss_scaling_desc){0});
   const bool rounds = strcmp(ac_device_get_info(r.device)->bf16_products, "as floats") != 0;
   float values[PARAMETERS][LARGEST], gradients[PARAMETERS][LARGEST];
   state states[LARGEST] = {{0}};
@@ -339,8 +340,8 @@ static void settings_of_muon_are_checked(void **state_) {
       {{.adamw_rate = (double)INFINITY}, "rate of AdamW inf must be finite"},
       {{.beta2 = 1}, "beta1 0.9 and beta2 1 must be below 1"},
   };
-  run r = start_two_ways("cpu", (ac_plan_desc){.optimizer = AC_MUON}, (ac_optimizer_desc){0},
-                         (ac_loss_scaling_desc){0});
+  run r = start_two_ways("cpu", (ac_plan_desc){.optimizer = {.kind = AC_MUON}},
+                         (ac_optimizer_desc){0}, (ac_loss_scaling_desc){0});
   ac_trainer *other;
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
     assert_refused(
@@ -406,7 +407,7 @@ static void decide(void *user, ac_trainer *trainer, ac_decision *decision) {
 static run start_deciding(const char *device, decider *d, double clip) {
   run r;
   ac_graph *graph = two_ways();
-  ac_plan_desc plan = {.batch = BATCH, .optimizer = AC_SGD, .sgd_no_momentum = true};
+  ac_plan_desc plan = {.batch = BATCH, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
   ac_trainer_desc desc = {
       .optimizer = {.clip = clip}, .schedule = {.lr = 0.05}, .decide = decide, .user = d};
   assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));

@@ -69,8 +69,8 @@ static outcome train(ac_device *device, ac_plan_desc plan, const ac_trainer_desc
   const corpus c = make_corpus();
   outcome o;
   plan.batch = 8;
-  plan.optimizer = AC_SGD;
-  plan.sgd_no_momentum = true;
+  plan.optimizer.kind = AC_SGD;
+  plan.optimizer.sgd_no_momentum = true;
   run r = start_on(device, &model, plan, *desc);
   for (int u = 0; u < 3; u++) {
     assert_ok(feed(&r, &c, u, 8));
@@ -133,7 +133,7 @@ static void clips_go_by_what_was_written(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");
   for (ac_clipping kind = AC_CLIP_NORM; kind <= AC_CLIP_ADAPTIVE; kind++) {
-    const ac_plan_desc plan = {.clipping = kind, .micro_batch = 4};
+    const ac_plan_desc plan = {.optimizer = {.clipping = kind}, .micro_batch = 4};
     deed none = {.scale = 0}, much = {.scale = 8};
     ac_trainer_desc before = settings(0.01, act, &none), now = settings(0.01, act, &much);
     before.groups[0] = now.groups[0] = (ac_parameter_group){"wte.w", {.clip = 0.02}};
@@ -209,7 +209,7 @@ static void spikes_are_of_what_was_written(void **state) {
                {64, 0, true, true, true, false},
                {64, 1, true, true, true, false}};
   const corpus c = make_corpus();
-  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4, .optimizer = AC_SGD};
+  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4, .optimizer = {.kind = AC_SGD}};
   deed d = {.scale = 0};
   ac_trainer_desc desc = settings(0, act, &d);
   test_gpt m = model;
@@ -239,7 +239,7 @@ static void spikes_are_of_what_was_written(void **state) {
 static void a_window_goes_on(void **state) {
   (void)state;
   const corpus c = make_corpus();
-  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4, .optimizer = AC_SGD};
+  const ac_plan_desc plan = {.batch = 8, .micro_batch = 4, .optimizer = {.kind = AC_SGD}};
   ac_trainer_desc desc = settings(0, NULL, NULL);
   ac_noise_scale noise;
   test_gpt m = model;
@@ -277,7 +277,8 @@ static void all_elements_are_written(const char *name) {
   in = ac_linear(in, test_matrix(graph, "w", "w", 1, COUNT), NULL, AC_OUT_IN);
   ac_graph_set_loss(graph, ac_mean_squared_error(in, y, NULL));
   run r = {.device = open_device(name)};
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.optimizer = AC_SGD}));
+  assert_ok(
+      ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.optimizer = {.kind = AC_SGD}}));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
   assert_ok(ac_trainer_accumulate(r.trainer, 1, (ac_feed[]){{"x", x}, {"y", x}}, 2));
   for (int i = 0; i < COUNT; i++) values[i] = (float)i;
@@ -295,7 +296,7 @@ static void refuse(ac_plan_desc plan, bool fed, ac_status status, const char *wh
   const corpus c = make_corpus();
   float value = 1;
   plan.batch = 4;
-  plan.optimizer = AC_SGD;
+  plan.optimizer.kind = AC_SGD;
   run r = start("cpu", &model, plan, settings(0, NULL, NULL));
   if (fed) assert_ok(feed(&r, &c, 0, 4));
   assert_refused(ac_trainer_set_gradient(r.trainer, 0, 0, 1, &value), status, why);
