@@ -76,10 +76,9 @@ def program(names, call):
     """One function for each use, and the name of the use by line."""
     lines, uses = [], []
     for kind, name in names:
-        for use in USES[kind][:None if call else 1 if kind == "function" else None]:
-            lines.append("void f%d(void); void f%d(void) { %s }" % (
-                len(uses), len(uses), use % tuple(name.split("."))))
-            uses.append("%s: %s" % (name, use))
+        for use in USES[kind][:1] if kind == "function" and not call else USES[kind]:
+            uses.append(use % tuple(name.split(".")))
+            lines.append("void f%d(void); void f%d(void) { %s }" % (len(uses), len(uses), uses[-1]))
     return '#include <accrue/accrue.h>\n#line 1 "uses"\n' + "\n".join(lines) + "\n", uses
 
 
