@@ -62,7 +62,7 @@ def names_of(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if "May still change" in text:
-        sys.exit("%s: what may still change stands under a heading, without a remark" % path)
+        sys.exit("%s: what may still change is under a heading, without a remark" % path)
     stable, *block = re.split(r"^" + HEADING.pattern, text, flags=re.M)
     return members(path, stable) + declared("".join(block))
 
