@@ -3,7 +3,7 @@
  * This header includes all others.
  *
  * Versions below 1.0: a new minor version (0.2) may break programs. CHANGELOG.md names each break.
- * A patch (0.1.1) breaks none. There is one exception: what stands under the heading «may still
+ * A patch (0.1.1) breaks none. There is one exception: what is under the heading «may still
  * change», at the end of a header or at the end of a type. It is recent, or it shows how things are
  * made inside. Any version may change or remove it. A program that defines AC_STABLE_ONLY before it
  * includes a header cannot use it: that is an error when it is compiled. See

@@ -62,7 +62,7 @@ def names_of(path):
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if "May still change" in text:
-        sys.exit("%s: what may still change stands under a heading, without a remark" % path)
+        sys.exit("%s: what may still change is under a heading, without a remark" % path)
     stable, *block = re.split(r"^" + HEADING.pattern, text, flags=re.M)
     return members(path, stable) + declared("".join(block))
 
@@ -76,10 +76,9 @@ def program(names, call):
     """One function for each use, and the name of the use by line."""
     lines, uses = [], []
     for kind, name in names:
-        for use in USES[kind][:None if call else 1 if kind == "function" else None]:
-            lines.append("void f%d(void); void f%d(void) { %s }" % (
-                len(uses), len(uses), use % tuple(name.split("."))))
-            uses.append("%s: %s" % (name, use))
+        for use in USES[kind][:1] if kind == "function" and not call else USES[kind]:
+            uses.append(use % tuple(name.split(".")))
+            lines.append("void f%d(void); void f%d(void) { %s }" % (len(uses), len(uses), uses[-1]))
     return '#include <accrue/accrue.h>\n#line 1 "uses"\n' + "\n".join(lines) + "\n", uses
 
 

@@ -1,6 +1,5 @@
 /* State files that cannot be loaded or resumed: each is refused with a message, and the trainer,
  * with a window in progress, does not change. */
-#include "io/checksum.h"
 #include "support/victims.h"
 
 #include <math.h>
