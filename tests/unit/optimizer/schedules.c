@@ -55,7 +55,7 @@ static ac_schedule schedule_of(const op_vector *v) {
     else if (fields[i].kind == REAL) *(double *)member = value;
     else *(bool *)member = value != 0;
   }
-  char name[16];
+  char name[24];
   for (int i = 0; i < 3; i++) {
     snprintf(name, sizeof name, "milestone%d", i);
     const double at = op_vector_attribute(v, name, 0);

@@ -311,7 +311,7 @@ static void graphs_have_each_loss_once_and_eight_at_most(void **state) {
     assert_ok(ac_graph_create(&g));
     ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)), *loss = NULL;
     for (int i = 0; i < (k ? AC_MAX_LOSSES : 1); i++) {
-      char name[8];
+      char name[16];
       snprintf(name, sizeof name, "l%d", i);
       loss = ac_mean_squared_error(x, x, NULL);
       ac_graph_add_loss(g, name, loss, 1);
@@ -335,7 +335,7 @@ static void eight_losses_train(const char *device) {
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
   for (int i = 0; i < AC_MAX_LOSSES; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "l%d", i);
     ac_graph_add_loss(g, name, ac_mean_squared_error(y, t, NULL), i + 1);
   }
