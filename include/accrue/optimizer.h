@@ -30,6 +30,12 @@ typedef enum ac_optimizer_kind {
   AC_OPTIMIZER_COUNT /**< How many kinds there are. */
 } ac_optimizer_kind;
 
+/** The name that the program knows it by: "adamw", "sgd", "lion", "adafactor", "muon", "adam-mini".
+ * "callback": the caller's own. "unknown": there is none. May still change. */
+AC_API const char *ac_optimizer_name(ac_optimizer_kind kind);
+/** Whether it can keep its state in 8 bits (AC_STATE_8BIT). May still change. */
+AC_API bool ac_optimizer_has_8bit(ac_optimizer_kind kind);
+
 /** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
  * same seed still gives the same bits. Results differ between the two. May still change. */
 typedef enum ac_optimizer_state {

@@ -8,7 +8,7 @@
 #include "train/layers.h"
 
 #include "core/error.h"
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>

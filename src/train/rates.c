@@ -25,12 +25,8 @@ ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer) {
 }
 
 double ac_trainer_momentum(const ac_trainer *trainer) {
-  const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
-  if (plan->optimizer.kind == AC_ADAFACTOR || plan->optimizer.kind == AC_OPTIMIZER_CALLBACK)
-    return 0;
-  if (plan->optimizer.kind == AC_MUON) return trainer->optimizer.momentum;
-  if (plan->optimizer.kind != AC_SGD) return trainer->optimizer.beta1;
-  return plan->optimizer.sgd_no_momentum ? 0 : trainer->optimizer.momentum;
+  const ac_optimizer_row *row = ac_optimizer_row_of(trainer->desc.optimizer.kind);
+  return row->moves ? row->moves(&trainer->optimizer) : 0;
 }
 
 ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss) {

@@ -4,10 +4,7 @@
 
 #include <accrue/schedule.h>
 
-/* Zero means default, and what is negative zero. */
-static inline double ac_or_default(double value, double fallback) {
-  return value == 0 ? fallback : value < 0 ? 0 : value;
-}
+#include "core/floats.h"
 
 /* What AC_SCHEDULE_PLATEAU knows of the validations so far. */
 typedef struct ac_plateau {

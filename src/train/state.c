@@ -346,7 +346,7 @@ static bool has_to_be_finite(const contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
   return cell->role != AC_ROLE_STATE ||
-         instance->plan->problem.desc.optimizer.kind != AC_OPTIMIZER_CALLBACK;
+         !ac_optimizer_row_of(instance->plan->problem.desc.optimizer.kind)->hands_over;
 }
 
 static ac_status write_contents(contents *c, const char *path, const ac_metadata *metadata,
@@ -509,18 +509,11 @@ static ac_status check_is_state(const ac_model_file *file, const char *path) {
 }
 
 static ac_status check_record(const ac_trainer *trainer, const char *path, const record *r) {
-  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = "AdamW",
-                                                             [AC_SGD] = "SGD",
-                                                             [AC_LION] = "Lion",
-                                                             [AC_ADAFACTOR] = "Adafactor",
-                                                             [AC_MUON] = "Muon",
-                                                             [AC_ADAM_MINI] = "Adam-mini",
-                                                             [AC_OPTIMIZER_CALLBACK] =
-                                                                 "a callback"};
   const record own = record_of(trainer);
   if (r->optimizer != own.optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,
-                   optimizers[r->optimizer], optimizers[own.optimizer]);
+                   ac_optimizer_row_of((ac_optimizer_kind)r->optimizer)->words,
+                   ac_optimizer_row_of((ac_optimizer_kind)own.optimizer)->words);
   if (!r->samples) return AC_OK;
   const bool scaled =
       r->scaling != own.scaling || (r->scaling == AC_LOSS_SCALING_STATIC && r->scale != own.scale);

@@ -1,7 +1,7 @@
 /* Which op steps which parameter, by what the graph does with it, and what is kept for it. */
 #include "check.h"
 
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 #include "plan/plan.h"
 
 #include <accrue/accrue.h>
@@ -84,9 +84,10 @@ static void check(ac_graph *graph, ac_optimizer_kind optimizer, const expected *
     const ac_stepping stepping = ac_optimizer_stepping(&desc, p);
     int64_t kept[2] = {0, 0};
     for (int k = 0; k < stepping.states; k++) kept[k] = ac_shape_count(&stepping.state[k].shape);
-    if (stepping.op != list[i].op || kept[0] != list[i].kept[0] || kept[1] != list[i].kept[1])
+    if (stepping.row->step != list[i].op || kept[0] != list[i].kept[0] ||
+        kept[1] != list[i].kept[1])
       fail_msg("%s: %s with %d and %d elements, not %s with %d and %d", p->name,
-               ac_op_name(stepping.op), (int)kept[0], (int)kept[1], ac_op_name(list[i].op),
+               ac_op_name(stepping.row->step), (int)kept[0], (int)kept[1], ac_op_name(list[i].op),
                (int)list[i].kept[0], (int)list[i].kept[1]);
   }
   ac_plan_free(plan);
