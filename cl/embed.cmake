@@ -3,7 +3,7 @@
 # may come before them. A text is without them, and a kernel file's parts are all that it includes, once each, and
 # then its own.
 # Called as: cmake "-DKERNELS=a.cl;b.cl" -DOUTPUT=file.c -P embed.cmake
-cmake_policy(VERSION 3.25)
+cmake_policy(VERSION 3.21)
 
 set(texts "")
 set(embedded "")

@@ -2,8 +2,8 @@
 # tools/aarch64.sh [--dir DIR] [--all]: Accrue for 64-bit ARM, on an x86 machine. Builds it with a cross compiler,
 # shows that the CPU kernels are vectors of NEON and of SVE in their loops, runs tests of ops and of training under
 # qemu on a CPU without SVE and on two of different vector lengths, and compares losses with those of the
-# native program. Takes a few minutes; with --all it runs every test of ops whole and also the tests of training, in an
-# hour.
+# native program. Takes about ten minutes, or two where ACCRUE_TEST_SEED draws a sample (tests/sample.sh); with --all it runs
+# every test of ops whole and also the tests of training, in an hour.
 #
 # DIR (build/aarch64) keeps the packages for ARM, unpacked and not installed, and the build. ACCRUE is the native program
 # (build/ci/bin/accrue). With ACCRUE_NO_INSTALL=1 nothing is installed or fetched; if something is missing then, the
@@ -130,10 +130,22 @@ driver_of() {
   esac
 }
 
+mapfile -t families < <(emulate max test_ops --list)
 # Their whole tests take minutes.
-slow=(attention conv2d linear linear_cross_entropy)
+slow=" attention conv2d linear linear_cross_entropy "
+[[ $all ]] || slow_ones=--reduced
+programs=(half)
+if [[ $all ]]; then programs+=(initialisers training whole_windows batch_norm precision loss_scaling cpu_stream); fi
+models=(mlp gpt resnet)
+# What each CPU runs, as CPU_NAME: a test, a family of ops or a model that is trained.
+mapfile -t chosen < <({
+  echo neon_products
+  for name in "${names[@]}"; do printf "${name}_%s\n" "${programs[@]}" "${families[@]}" "${models[@]}"; done
+} | tests/sample.sh aarch64)
+is_chosen() { [[ " ${chosen[*]} " == *" $1 "* ]]; }
+
 test_program() { # NAME CPU PROGRAM [ARGUMENT...]
-  local log=$work/$1-$3-${4:-} start=$SECONDS
+  local log=$work/$1-$3-${*: -1} start=$SECONDS
   if ! emulate "${@:2}" >"$log" 2>&1; then
     tail -n 40 "$log" >&2
     fail "${*:3} on $1"
@@ -142,21 +154,17 @@ test_program() { # NAME CPU PROGRAM [ARGUMENT...]
 }
 
 test_cpu() { # NAME
-  local cpu families=()
+  local cpu item
   cpu=$(cpu_of "$1")
   emulate "$cpu" accrue devices >"$work/devices-$1"
   grep -q "$(driver_of "$1")" "$work/devices-$1" || fail "$1 is not chosen: $(cat "$work/devices-$1")"
-  test_program "$1" "$cpu" test_half
-  if [[ $1 == neon ]]; then test_program "$1" "$cpu" test_products; fi
-  mapfile -t families < <(emulate "$cpu" test_ops --list | grep -vxFf <(printf '%s\n' "${slow[@]}"))
-  test_program "$1" "$cpu" test_ops --devices-only "${families[@]}"
-  if [[ ! $all ]]; then
-    test_program "$1" "$cpu" test_ops --reduced "${slow[@]}"
-    return
-  fi
-  test_program "$1" "$cpu" test_ops --devices-only "${slow[@]}"
-  for program in initialisers training whole_windows batch_norm precision loss_scaling cpu_stream; do
-    test_program "$1" "$cpu" "test_$program"
+  for item in products "${programs[@]}"; do
+    if is_chosen "$1_$item"; then test_program "$1" "$cpu" "test_$item"; fi
+  done
+  for item in "${families[@]}"; do
+    is_chosen "$1_$item" || continue
+    if [[ $slow == *" $item "* ]]; then test_program "$1" "$cpu" test_ops "${slow_ones:---devices-only}" "$item"
+    else test_program "$1" "$cpu" test_ops --devices-only "$item"; fi
   done
 }
 
@@ -176,7 +184,8 @@ train() { # NAME MODEL COMMAND...
 
 compare_training() { # NAME
   local model
-  for model in mlp gpt resnet; do
+  for model in "${models[@]}"; do
+    is_chosen "$1_$model" || continue
     train "$1" $model emulate "$(cpu_of "$1")" accrue
     emulate max cli_metrics compare 1e-6 "$work/native-$model.jsonl" "$work/$1-$model.jsonl" ||
       fail "losses of $model on $1"
@@ -188,7 +197,7 @@ mkdir "$work/images"
 emulate max cli_fixture images "$work/images" train 400
 emulate max cli_fixture images "$work/images" t10k 40
 cat src/backend/cpu/*/*.h >"$work/text"
-for model in mlp gpt resnet; do train native $model "$native"; done
+for model in "${models[@]}"; do train native "$model" "$native"; done
 
 echo "Tests under qemu"
 running=()

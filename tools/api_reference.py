@@ -6,7 +6,8 @@
                                      pages are not those that the headers give
 
 Each header becomes a page, and README.md the list of all functions by task. A section of a page is
-a comment such as /* ---- reading ---- */ of the header. The pages link to the examples and to other
+a comment such as /* ---- reading ---- */ of the header. What comes after «may still change» is said
+to change, in a header as in a type. The pages link to the examples and to other
 pages of docs/ that use a function, so they change with those as well."""
 
 import os
@@ -26,13 +27,15 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 # What a reader looks for; a section of a header without a name of its own is "other".
 TITLES = {
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
-    "dataset.h": "Datasets", "device.h": "Devices", "evaluation.h": "Evaluation",
+    "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
+    "evaluation.h": "Evaluation",
     "fit.h": "The fit loop", "format.h": "Formats of files", "graph.h": "Models",
     "loss_scaling.h": "Loss scaling", "model_file.h": "Model files", "optimizer.h": "Optimizers",
     "parameter.h": "Parameters of a trainer", "parameter_group.h": "Groups of parameters",
     "plan.h": "Plans", "range_test.h": "Range test of the rate", "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
-    "trainer.h": "Trainers", "watch.h": "Watching a run", "window.h": "Windows and updates",
+    "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
+    "window.h": "Windows and updates",
     "accrue.h": "All headers",
 }
 
@@ -62,6 +65,7 @@ class Item:
         self.kind, self.name, self.line = kind, name, line
         self.declaration, self.text, self.members = declaration, text, list(members)
         self.page = self.section = ""
+        self.unstable = 0  # how many members, the last ones, may still change
 
 
 def plain(element):
@@ -220,16 +224,29 @@ def read_header(xml, name):
         names.add(item.name)
         items.append(item)
     items.sort(key=lambda item: item.line)
-    sections = [(number, match.group(1)) for number, line in enumerate(SOURCE[name].split("\n"), 1)
-                for match in [re.match(r"/\* ---- (.*?) -*- \*/", line)] if match]
+    sections, block = [(0, "")], ""
+    for number, line in enumerate(SOURCE[name].split("\n"), 1):
+        match = re.match(r"/\* ---- (.*?) -*- \*/", line)
+        if match:
+            title = block + match.group(1)
+            sections.append((number, title))
+            block = block or (UNSTABLE + ": " if title == UNSTABLE else "")
     for item in items:
         item.page = page_of(name)
-        item.section = "".join(title for number, title in sections if number < item.line and (
-            number == max(n for n, _ in sections if n < item.line)))
+        item.section = [title for number, title in sections if number < item.line][-1]
+        item.unstable = members_that_may_change(SOURCE[name], item)
     return text_of(compound), items
 
 
 INTERNAL = {"AC_API", "AC_STATUS_ENUM"}
+UNSTABLE = "may still change"
+
+
+def members_that_may_change(source, item):
+    """Where these begin in the list of a type's members: after the heading within the type."""
+    body = re.search(r"^typedef (?:struct|enum) %s \{\n(.*?)^\}" % item.name, source, re.S | re.M)
+    parts = re.split(r"^  /\* ---- %s -*- \*/\n" % UNSTABLE, body.group(1), flags=re.M) if body else []
+    return len(re.findall(r"\bAC_UNSTABLE\(\w+\)(?! ?\*?AC_)", parts[1])) if len(parts) > 1 else 0
 
 
 # ---- Markdown ------------------------------------------------------------------------------------
@@ -374,7 +391,9 @@ def write_page(header, text, items, where, uses):
         lines += writer.lines(item.text)
         if item.members:
             lines.append("")
-        for name, blocks in item.members:
+        for i, (name, blocks) in enumerate(item.members):
+            if i + item.unstable == len(item.members):
+                lines += ["", "May still change:", ""]
             own = writer.lines(blocks, "  ")
             first = wrap("- " + name + ": " + writer_first(own), "", "  ") if own else ["- " + name]
             lines += first + rest_of(own)

@@ -3,8 +3,8 @@
 # Compiles the OpenCL kernels as the compilers of GPUs do, without a GPU, and compares their registers, spills, private and
 # local memory with tests/kernels/limits.txt. PROGRAM (else built here) lists every program that the
 # backend would compile on a GPU; --quick takes products, convolution and attention in bf16, without rare variants, and one
-# target a vendor. TARGETs are those below. --report keeps a line for each kernel of each variant;
-# --write-limits makes the measured values the limits. Exits 1 if a limit is exceeded or a kernel does not compile, 77 if
+# target a vendor, and of these a sample where ACCRUE_TEST_SEED draws one (tests/sample.sh). TARGETs are those below. --report
+# keeps a line for each kernel of each variant; --write-limits makes the measured values the limits. Exits 1 if a limit is exceeded or a kernel does not compile, 77 if
 # there is no compiler at all, or 1 if ACCRUE_TEST_KERNELS=1 says that Debian's must be there.
 #
 # NVIDIA's own OpenCL compiler is part of its driver; clang and ptxas replace it here. Occupancy is in percent of the
@@ -277,7 +277,7 @@ fi
 "$program" | sort -u >"$work/variants"
 if ((quick)); then
   grep -E '^(gemm|unit_gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" |
-    grep -vE ' -D[ABC]_F32| -DHEAD=(1|3|20|32|96)\b' >"$work/fewer"
+    grep -vE ' -D[ABC]_F32| -DHEAD=(1|3|20|32|96)\b' | "$root/tests/sample.sh" kernel_check >"$work/fewer"
   mv "$work/fewer" "$work/variants"
 fi
 

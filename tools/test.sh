@@ -1,9 +1,35 @@
 #!/usr/bin/env bash
-# Builds Accrue optimised and with sanitizers, warnings being errors, and runs all tests of both builds.
+# tools/test.sh [--all]: builds Accrue optimised and with sanitizers, warnings being errors, and runs the tests of both builds:
+# all that differ, and of those that repeat a property for one more instruction set, emulated unit or sanitizer a sample
+# (tests/sampled.txt), which each commit changes; --all runs them all. ACCRUE_TEST_SEED=N draws the sample of another commit.
 # Ends in ctest's closing line; fails if anything does. ACCRUE_NO_INSTALL=1 installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source tools/packages.sh
+
+# Commits are counted, so that as many as there are turns run everything. Where not all are here, the commit's name is drawn from.
+seed_of_commit() {
+  local name
+  if [[ $(git rev-parse --is-shallow-repository 2>/dev/null) == false ]]; then
+    git rev-list --count HEAD
+  else
+    name=$(git rev-parse HEAD 2>/dev/null) || name=0
+    echo $((16#${name:0:7}))
+  fi
+}
+again=tools/test.sh
+case $# in
+  0)
+    export ACCRUE_TEST_SEED=${ACCRUE_TEST_SEED:-$(seed_of_commit)}
+    again="ACCRUE_TEST_SEED=$ACCRUE_TEST_SEED tools/test.sh"
+    tests/sample.sh ci </dev/null # says what is wrong with the number before anything is built
+    ;;
+  *)
+    if [[ $* != --all ]]; then echo "usage: tools/test.sh [--all]" >&2 && exit 2; fi
+    unset ACCRUE_TEST_SEED
+    again+=' --all'
+    ;;
+esac
 
 install_packages "${build_packages[@]}" "${test_packages[@]}"
 if [[ $(uname -m) == x86_64 ]]; then
@@ -22,10 +48,14 @@ if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TE
 # Both halves run, whatever the first one finds. Failures are repeated at the end.
 failed=()
 for preset in ci ci-sanitize; do
-  ctest --preset "$preset" --parallel "$(nproc)" 2>&1 | tee "build/$preset/ctest.txt" || failed+=("$preset")
+  names=$(ctest --preset "$preset" -N | sed -n 's/^ *Test *#[0-9]*: //p')
+  left_out=$(tests/sample.sh --left-out "$preset" <<<"$names")
+  echo "$preset: $(grep -c . <<<"$left_out") of $(grep -c . <<<"$names") tests are left out this time. These again: $again"
+  ctest --preset "$preset" --parallel "$(nproc)" --exclude-regex "^(${left_out//$'\n'/|})\$" 2>&1 |
+    tee "build/$preset/ctest.txt" || failed+=("$preset")
 done
 for preset in ${failed[@]+"${failed[@]}"}; do
-  echo "Failed with the preset $preset:"
+  echo "Failed with the preset $preset; the same tests again: $again"
   sed -n '/% tests passed/,$p' "build/$preset/ctest.txt"
 done
 ((${#failed[@]} == 0))

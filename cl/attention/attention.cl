@@ -228,6 +228,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     floats sum_s[ROWS][COLUMNS];
     multiply_rows(sum_s, q, 3 * c, at.first, q + c, 3 * c, first, t, tile_own, tile_other);
     RESULTS(floats, COLUMNS, s, sum_s)
+    /* The largest score of each row so far, and by what its sums shrink if it has grown. */
     UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
@@ -247,6 +248,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
       largest[i] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    /* Weights, those that dropout keeps times v, and the sums of all. */
     UNROLL
     for (int i = 0; i < ROWS; i++) {
       const int own = ty + TY * i, row = at.first + own;
@@ -280,6 +282,7 @@ kernel WORK_GROUP(TX, TY) void attention(const global storage *qkv, global stora
     add_products(sum, p, q + 2 * c, 3 * c, first, t, tile_other);
   }
 
+  /* Results. */
   float inverse[ROWS];
   barrier(CLK_LOCAL_MEM_FENCE);
   UNROLL

@@ -90,6 +90,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
   clear_sums(sum);
 
   for (int k0 = begin; k0 < end; k0 += DEPTH) {
+    /* Which image and pixel each position is, and which channel and pixel each tap. */
 #if defined(WEIGHT_GRADIENT)
     const int first_position = k0, last_position = end, first_tap = column0, last_tap = n;
     const bool new_positions = true, new_taps = k0 == begin;
@@ -116,6 +117,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
       right[e] = (tap - r * kw) * dw;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
+    /* The tile of a. */
     for (int e = item; e < TILE_M * DEPTH; e += TX * TY) {
       const int i = e / DEPTH, p = e - i * DEPTH, row = row0 + i;
       float v = 0;
@@ -132,6 +134,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
       }
       tile_a[p][i] = v;
     }
+    /* The tile of b: taps of the image, zeros outside it. */
     for (int e = item; e < TILE_N * DEPTH; e += TX * TY) {
       const int p = e / TILE_N, j = e - p * TILE_N;
 #if defined(WEIGHT_GRADIENT)
@@ -153,6 +156,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  /* Results. */
   RESULTS(vector, COLUMNS, results, sum)
   UNROLL
   for (int i = 0; i < ROWS; i++) {

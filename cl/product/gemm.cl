@@ -125,6 +125,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
   clear_sums(sum);
 
   for (int k0 = 0; k0 < k; k0 += DEPTH) {
+    /* The tile of a. */
     for (int e = item; e < TILE_M * DEPTH / VECTOR; e += TX * TY) {
       float lanes[VECTOR];
 #if TRANSPOSE_A
@@ -146,6 +147,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
         tile_a[p + l][i] = lanes[l];
 #endif
     }
+    /* The tile of b. */
     for (int e = item; e < TILE_N * DEPTH / VECTOR; e += TX * TY) {
 #if TRANSPOSE_B
       const int j = e / (DEPTH / VECTOR), p = (e - j * (DEPTH / VECTOR)) * VECTOR;
@@ -169,6 +171,7 @@ kernel WORK_GROUP(TX, TY) void gemm(const global type_a *a, const global type_b 
     barrier(CLK_LOCAL_MEM_FENCE);
   }
 
+  /* Results: the bias, what is there already, whole runs and the last elements of a row. */
   RESULTS(vector, COLUMNS, results, sum)
   if (bias) {
     UNROLL

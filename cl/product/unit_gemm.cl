@@ -428,7 +428,7 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
   const size_t group = get_group_id(0), matrix = group / ((size_t)tiles_m * tiles_n);
   const int tile = (int)(group - matrix * tiles_m * tiles_n);
-  /* Down bands of some rows of tiles, so that tiles at work share what they read. */
+  /* Which tile: down bands of some rows of tiles, so that tiles at work share what they read. */
   const int band = tile / (BAND * tiles_n), in_band = tile - band * BAND * tiles_n;
   const int rows = min(BAND, tiles_m - band * BAND);
   const int tile_row = band * BAND + in_band % rows, tile_column = in_band / rows;
@@ -450,6 +450,7 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
     }
   }
 
+  /* Products of steps that are fetched ahead, or are read when they are due. */
 #ifdef AHEAD
   const int steps = (k + DEPTH - 1) / DEPTH;
   for (int step = 0; step < AHEAD; step++) FETCH(step);
@@ -503,6 +504,7 @@ SUB_GROUPS kernel WORK_GROUP(ITEMS, 1) void unit_gemm(
   }
 #endif
 
+  /* Results. */
   UNROLL
   for (int i = 0; i < FRAGMENTS_M; i++) {
     UNROLL

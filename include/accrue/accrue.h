@@ -3,9 +3,10 @@
  * This header includes all others.
  *
  * Versions below 1.0: a new minor version (0.2) may break programs. CHANGELOG.md names each break.
- * A patch (0.1.1) breaks none. There is one exception: a function, type or member may say «May
- * still change.» It is recent, or it shows how things are made inside. Any version may change or
- * remove it. If the first comment of a header says so, this holds for the whole header. See
+ * A patch (0.1.1) breaks none. There is one exception: what stands under the heading «may still
+ * change», at the end of a header or at the end of a type. It is recent, or it shows how things are
+ * made inside. Any version may change or remove it. A program that defines AC_STABLE_ONLY before it
+ * includes a header cannot use it: that is an error when it is compiled. See
  * docs/reference/compatibility.md. */
 #ifndef ACCRUE_ACCRUE_H
 #define ACCRUE_ACCRUE_H
@@ -13,6 +14,8 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/storage.h>
+#include <accrue/clipping.h>
 #include <accrue/optimizer.h>
 #include <accrue/plan.h>
 #include <accrue/format.h>

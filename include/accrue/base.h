@@ -40,6 +40,18 @@
 #define AC_API
 #endif
 
+/** @def AC_UNSTABLE
+ * Around a name that may still change, if the layout of a type needs it. With AC_STABLE_ONLY it
+ * makes another name of it. Programs do not need it. */
+#ifdef AC_STABLE_ONLY
+#define AC_UNSTABLE(name) name##_may_still_change
+#if defined(__GNUC__) && !defined(__cplusplus)
+#pragma GCC diagnostic error "-Wimplicit-function-declaration"
+#endif
+#else
+#define AC_UNSTABLE(name) name
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

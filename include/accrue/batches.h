@@ -31,16 +31,18 @@ typedef struct ac_batch_stage {
 /** Most rows of a schedule. */
 #define AC_MAX_BATCH_STAGES 32
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
 /** Batches that grow with the gradient noise scale (ac_noise_scale). After an update the batch
  * doubles, at most to the plan's batch, if two things hold: the scale minus its deviation is at
  * least `factor` times the doubled batch, and the scale was measured in at least `windows` windows
  * since the batch last grew. Larger batches save updates up to the noise scale: arXiv 1812.06162,
- * section 2.2. May still change. */
-typedef struct ac_batch_growth {
+ * section 2.2. */
+typedef struct AC_UNSTABLE(ac_batch_growth) {
   int64_t from;    /**< Samples of the first windows, more than a micro-batch. 0: do not grow. */
   int64_t windows; /**< Windows with a measurement before the batch grows. Default 20. */
   double factor;   /**< How large the scale must be, in doubled batches. Default 1. */
-} ac_batch_growth;
+} AC_UNSTABLE(ac_batch_growth);
 
 #ifdef __cplusplus
 }

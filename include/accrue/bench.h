@@ -5,10 +5,8 @@
  * How it measures: a sample is a number of runs that are queued one after another and then waited
  * for. Its time is divided by that number. The result is the median of the samples. The runs of an
  * op use several copies of its operands in turn. Together the copies are larger than a cache, so
- * each run finds its operands in memory, as in an update of a model that is larger than the
- * cache. If the copies of an op do not fill a cache, the op is marked `cached`.
- *
- * May still change. */
+ * each run finds its operands in memory, as in an update of a model that is larger than the cache.
+ * If the copies of an op do not fill a cache, the op is marked `cached`. */
 #ifndef ACCRUE_BENCH_H
 #define ACCRUE_BENCH_H
 
@@ -18,6 +16,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
@@ -163,6 +165,8 @@ AC_API ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op)
 
 /** Measures one op of the list. Device memory is held only while it runs. */
 AC_API ac_status ac_bench_time(ac_bench *bench, int index, ac_bench_timing *timing);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

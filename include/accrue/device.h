@@ -69,9 +69,11 @@ typedef struct ac_device_desc {
   const ac_allocator *allocator;
   ac_log_callback log; /**< Told what plans and trainers measure and compile. May be NULL. */
   void *log_user;      /**< Passed to `log`. */
-  /** Only for `dry`: the largest allocation that it pretends to allow. 0: no limit. May still
-   * change. */
-  uint64_t dry_max_allocation;
+
+  /* ---- may still change ---- */
+
+  /** Only for `dry`: the largest allocation that it pretends to allow. 0: no limit. */
+  uint64_t AC_UNSTABLE(dry_max_allocation);
 } ac_device_desc;
 
 /** Describes the device that ac_device_open would open by this name, without opening it. The name
@@ -96,15 +98,22 @@ AC_API uint64_t ac_device_allocated_bytes(const ac_device *device);
 AC_API uint64_t ac_device_peak_bytes(const ac_device *device);
 /** Sets ac_device_peak_bytes and ac_device_host_peak_bytes back to what is held now. */
 AC_API void ac_device_reset_peak(ac_device *device);
-/** Bytes of host memory that the device holds now for what plans keep there. May still change. */
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** Bytes of host memory that the device holds now for what plans keep there. */
 AC_API uint64_t ac_device_host_allocated_bytes(const ac_device *device);
 /** The most bytes of host memory that the device has held for what plans keep there, since it was
- * opened or since the last ac_device_reset_peak. May still change. */
+ * opened or since the last ac_device_reset_peak. */
 AC_API uint64_t ac_device_host_peak_bytes(const ac_device *device);
 
 /** Memory objects (buffers and sub-buffers) made since the device was opened. The number does not
- * change while a trainer runs. May still change. */
+ * change while a trainer runs. */
 AC_API uint64_t ac_device_object_count(const ac_device *device);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -19,9 +19,13 @@ typedef struct ac_evaluation {
   /** Weighted share of rows that are classified right. 0 for losses without classes. With several
    * losses: that of the first one. */
   double accuracy;
-  double weight;                      /**< The weight. With several losses: samples. */
-  ac_loss_mean losses[AC_MAX_LOSSES]; /**< Each loss. */
-  int loss_count;                     /**< How many losses there are. */
+  double weight; /**< The weight. With several losses: samples. */
+
+  /* ---- may still change ---- */
+
+  /** Each loss. */
+  AC_UNSTABLE(ac_loss_mean) AC_UNSTABLE(losses)[AC_MAX_LOSSES];
+  int AC_UNSTABLE(loss_count); /**< How many losses there are. */
 } ac_evaluation;
 
 /** Evaluates at most `limit` samples (0: all), from the first on. It runs forward only, without
@@ -30,15 +34,21 @@ typedef struct ac_evaluation {
 AC_API ac_status ac_trainer_evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_evaluation *result);
 
-/** Returns true to stop. May still change. */
+/** Returns true to stop. */
 typedef bool (*ac_stop_callback)(void *user);
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
 
 /** Like ac_trainer_evaluate. `stop` (may be NULL) is asked before each micro-batch. If it returns
  * true there is no result, and *stopped is true. Calls that would change the trainer meanwhile are
- * refused with AC_ERROR_STATE. May still change. */
+ * refused with AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_evaluate_until(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
                                            bool *stopped);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /** @file
  * What files seem to be, for sentences such as «photo.png is a PNG picture, not text». Each reader
- * of the library says this itself about a file that it cannot read. May still change. */
+ * of the library says this itself about a file that it cannot read. */
 #ifndef ACCRUE_FORMAT_H
 #define ACCRUE_FORMAT_H
 
@@ -10,6 +10,10 @@
 extern "C" {
 #endif
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
 /** The name of a file's format, such as "a NumPy array" or "text". NULL if it is not known.
  *
  * @param data the first `count` bytes of the file
@@ -17,6 +21,8 @@ extern "C" {
  *        more
  * @param file_bytes size of the whole file; 0: unknown */
 AC_API const char *ac_format_name(const void *data, size_t count, uint64_t file_bytes);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

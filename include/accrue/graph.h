@@ -371,15 +371,6 @@ AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
 enum {
   AC_MAX_LOSSES = 8 /**< Most losses of a graph. */
 };
-/** Adds one of several losses. Training minimises the sum of factor x mean. The mean of a loss is
- * its own sum divided by its own weight, and it is reported under its name. A factor is positive
- * and fits into a float. Names are UTF-8, of at most AC_MAX_NAME bytes.
- *
- * The gradient of each loss is divided by the loss's weight before it is added to the others. If
- * rows are weighted or ignored, the weights of a window must be known before its first micro-batch:
- * see ac_plan_desc.loss_means. Build a loss right after the tensors that it reads. What is built in
- * between may have to be kept for it. May still change. */
-AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor);
 
 /** Names a tensor that forward-only plans compute and sessions read. */
 AC_API void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor);
@@ -404,6 +395,32 @@ AC_API int ac_graph_input_count(const ac_graph *graph);
 AC_API ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info *info);
 /** Describes a tensor. */
 AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+/** The mean of one of the losses of a graph, over a window or a dataset. */
+typedef struct AC_UNSTABLE(ac_loss_mean) {
+  const char *name; /**< As given to ac_graph_add_loss. "" with ac_graph_set_loss. */
+  double loss;      /**< Per unit of weight, in nats or the loss's own unit. NaN without weight. */
+  /** Weighted share of rows that are classified right. 0 for losses without classes. NaN without
+   * weight. */
+  double accuracy;
+  double weight; /**< Its weight; with AC_LOSS_MEANS_PER_SAMPLE the samples. */
+} AC_UNSTABLE(ac_loss_mean);
+
+#ifndef AC_STABLE_ONLY
+
+/** Adds one of several losses. Training minimises the sum of factor x mean. The mean of a loss is
+ * its own sum divided by its own weight, and it is reported under its name. A factor is positive
+ * and fits into a float. Names are UTF-8, of at most AC_MAX_NAME bytes.
+ *
+ * The gradient of each loss is divided by the loss's weight before it is added to the others. If
+ * rows are weighted or ignored, the weights of a window must be known before its first micro-batch:
+ * see ac_plan_desc.loss_means. Build a loss right after the tensors that it reads. What is built in
+ * between may have to be kept for it. */
+AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,9 @@
 #ifndef ACCRUE_OPTIMIZER_H
 #define ACCRUE_OPTIMIZER_H
 
+#include <accrue/clipping.h>
 #include <accrue/graph.h>
+#include <accrue/storage.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,42 +25,14 @@ typedef enum ac_optimizer_kind {
   AC_MUON,
   /** One float for each element, and one for each output of a layer, row of a table, or vector. */
   AC_ADAM_MINI,
+
+  /* ---- may still change ---- */
+
   /** The caller's own: a function that gets gradients, weights and states on the host
-   * (ac_optimizer_desc.step). ac_optimizer_desc.callback_states floats for each element. May still
-   * change. */
-  AC_OPTIMIZER_CALLBACK,
-  AC_OPTIMIZER_COUNT /**< How many kinds there are. */
+   * (ac_optimizer_desc.step). ac_optimizer_desc.callback_states floats for each element. */
+  AC_UNSTABLE(AC_OPTIMIZER_CALLBACK),
+  AC_UNSTABLE(AC_OPTIMIZER_COUNT) /**< How many kinds there are. */
 } ac_optimizer_kind;
-
-/** The name that the program knows it by: "adamw", "sgd", "lion", "adafactor", "muon", "adam-mini".
- * "callback": the caller's own. "unknown": there is none. May still change. */
-AC_API const char *ac_optimizer_name(ac_optimizer_kind kind);
-/** Whether it can keep its state in 8 bits (AC_STATE_8BIT). May still change. */
-AC_API bool ac_optimizer_has_8bit(ac_optimizer_kind kind);
-
-/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
- * same seed still gives the same bits. Results differ between the two. May still change. */
-typedef enum ac_optimizer_state {
-  AC_STATE_F32 = 0, /**< In f32. */
-  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
-   * 2110.02861). It is read, stepped and written in one pass. */
-  AC_STATE_8BIT
-} ac_optimizer_state;
-
-/** What ac_optimizer_desc.clip limits. The last two change each parameter's gradient before its
- * step, in one more pass over it. They need gradients and weights in f32, and do not work with
- * AC_GRADIENTS_FOLDED. May still change. */
-typedef enum ac_clipping {
-  /** The norm of all gradients together; with AC_GRADIENTS_FUSED_LOCAL the norm of each
-   * parameter's. */
-  AC_CLIP_NORM = 0,
-  AC_CLIP_EACH,  /**< The norm of each parameter's gradient by itself. */
-  AC_CLIP_VALUE, /**< Each element, to [-clip, clip]. */
-  /** The norm of the gradient of each output of a layer, to clip x the norm of its weights, which
-   * counts as at least 1e-3; arXiv 2102.06171. An output is a filter, a row of weights [out, in], a
-   * column of [in, out], a row of a table, or a whole vector. */
-  AC_CLIP_ADAPTIVE
-} ac_clipping;
 
 /** How large Muon's updates are. Its update X of a matrix [out, in] has singular values of about
  * one. */
@@ -69,23 +43,10 @@ typedef enum ac_muon_scale {
   AC_MUON_ORIGINAL /**< sqrt(max(1, out / in)) X, as its author does; the rate is about 0.02. */
 } ac_muon_scale;
 
-/* ---- an optimizer of the caller's own -------------------------------------------------------- */
-
 struct ac_parameter_step; /* below */
 
-/** An optimizer of the caller's own. `user` is ac_trainer_desc.user. Returns NULL, or a sentence
- * that says why it cannot continue. ac_trainer_update then fails with this sentence and
- * AC_ERROR_STOPPED, as if the device had failed while parameters were stepped. Calls that would
- * change the trainer are refused with AC_ERROR_STATE. What the optimizer keeps elsewhere is not
- * saved in states. May still change. */
-typedef const char *(*ac_step_callback)(void *user, const struct ac_parameter_step *step);
-
-/** Most states of AC_OPTIMIZER_CALLBACK. */
-#define AC_MAX_CALLBACK_STATES 4
-
-/* ---- the description ------------------------------------------------------------------------- */
-
-/** Settings of the optimizer. 0 means the default. To switch something off, give a negative value.
+/** Which optimizer, and its settings. 0 means the default. To switch something off, give a negative
+ * value.
  *
  * Muon is PyTorch's, with Newton-Schulz iterations in f32. They are in bf16 with AC_PRECISION_BF16
  * on a device that multiplies it (ac_device_info.bf16_products). A filter is a matrix of its first
@@ -96,25 +57,8 @@ typedef const char *(*ac_step_callback)(void *user, const struct ac_parameter_st
  * to the root mean square of the parameter, at least 1e-3; and a rate of at most 1 / sqrt(t) at
  * update t. In a tensor of higher rank the first dimension is rows, and the rest is columns. */
 typedef struct ac_optimizer_desc {
-  /* What a plan depends on. */
-  ac_optimizer_kind kind;   /**< Which optimizer. */
-  ac_optimizer_state state; /**< How state is stored. 8 bits are for AdamW, SGD and Lion. */
-  /** With AC_STATE_8BIT: parameters with names that match this shell pattern keep their state in
-   * f32. NULL: embeddings, because each of their rows is rarely used. "": none. Parameters of fewer
-   * than 4096 elements always keep it in f32. */
-  const char *state_f32;
-  bool sgd_no_momentum; /**< SGD without a momentum buffer. */
-  /** AC_OPTIMIZER_CALLBACK: how many states each parameter has, with the parameter's shape; 0 to
-   * AC_MAX_CALLBACK_STATES. Its weights, gradients and states are f32. If the device is not the
-   * host, they are copied to and from staging memory there (ac_plan_info.callback_bytes). Predicted
-   * seconds do not include these copies or the callback. May still change. */
-  int callback_states;
-  /** AC_OPTIMIZER_CALLBACK: most elements that one call gets. 0: whole parameters. May still
-   * change. */
-  int64_t callback_part;
-  ac_clipping clipping; /**< What `clip` limits. */
-
-  /* What a trainer may change. */
+  ac_optimizer_kind kind; /**< Which optimizer. A plan depends on it. */
+  bool sgd_no_momentum;   /**< SGD without a momentum buffer. A plan depends on it. */
   /** AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9. Lion, arXiv 2302.06675:
    * 0.9. */
   double beta1;
@@ -131,8 +75,41 @@ typedef struct ac_optimizer_desc {
   /** Largest norm of all gradients together, or what `clipping` says. 0 or negative: no
    * clipping. With AC_GRADIENTS_FUSED_LOCAL: the largest norm of each parameter's gradient. */
   double clip;
-  ac_step_callback step; /**< For AC_OPTIMIZER_CALLBACK. NULL with any other optimizer. */
+
+  /* ---- may still change ---- */
+
+  /** An optimizer of the caller's own: ac_step_callback. NULL with any other optimizer. */
+  const char *(*AC_UNSTABLE(step))(void *user, const struct ac_parameter_step *step);
+
+  /* Plans depend on these as well. */
+  /** How state is stored. 8 bits are for AdamW, SGD and Lion. */
+  AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(state);
+  /** With AC_STATE_8BIT: parameters with names that match this shell pattern keep their state in
+   * f32. NULL: embeddings, because each of their rows is rarely used. "": none. Parameters of fewer
+   * than 4096 elements always keep it in f32. */
+  const char *AC_UNSTABLE(state_f32);
+  /** AC_OPTIMIZER_CALLBACK: how many states each parameter has, with the parameter's shape; 0 to
+   * AC_MAX_CALLBACK_STATES. Its weights, gradients and states are f32. If the device is not the
+   * host, they are copied to and from staging memory there (ac_plan_info.callback_bytes). Predicted
+   * seconds do not include these copies or the callback. */
+  int AC_UNSTABLE(callback_states);
+  /** AC_OPTIMIZER_CALLBACK: most elements that one call gets. 0: whole parameters. */
+  int64_t AC_UNSTABLE(callback_part);
+  AC_UNSTABLE(ac_clipping) AC_UNSTABLE(clipping); /**< What `clip` limits. */
 } ac_optimizer_desc;
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** The name that the program knows it by: "adamw", "sgd", "lion", "adafactor", "muon", "adam-mini".
+ * "callback": the caller's own. "unknown": there is none. */
+AC_API const char *ac_optimizer_name(ac_optimizer_kind kind);
+/** Whether it can keep its state in 8 bits (AC_STATE_8BIT). */
+AC_API bool ac_optimizer_has_8bit(ac_optimizer_kind kind);
+
+/** Most states of AC_OPTIMIZER_CALLBACK. */
+#define AC_MAX_CALLBACK_STATES 4
 
 /** What an optimizer of the caller's own (AC_OPTIMIZER_CALLBACK) gets: elements [first, first +
  * count) of a trained parameter, on the host. In each update every trained parameter comes once,
@@ -140,7 +117,7 @@ typedef struct ac_optimizer_desc {
  *
  * The optimizer changes weights and states in place. What it writes is not checked. If the device
  * is the host, the pointers are to the memory itself. Afterwards the trainer updates copies of
- * weights in 16 bits, and averages. May still change. */
+ * weights in 16 bits, and averages. */
 typedef struct ac_parameter_step {
   int parameter;              /**< Index of the parameter, as in ac_trainer_parameter_info. */
   const char *name;           /**< Its name. */
@@ -149,8 +126,8 @@ typedef struct ac_parameter_step {
   int64_t first;              /**< The first element. */
   int64_t count;              /**< How many elements. */
   int64_t update;             /**< Which update, from 1 on. */
-  double
-      rate; /**< The schedule's rate times the group's. 0 if the group's parameters stay fixed. */
+  /** The schedule's rate times the group's. 0 if the group's parameters stay fixed. */
+  double rate;
   /** The group's weight decay. Else the optimizer's, for matrices that decay. */
   double weight_decay;
   /** The trainer's settings, with AdamW's defaults. Momentum and beta1 are the schedule's, if it
@@ -161,6 +138,15 @@ typedef struct ac_parameter_step {
   float *state[AC_MAX_CALLBACK_STATES]; /**< The states, to change. Zero before the first update. */
   int state_count;                      /**< How many states there are. */
 } ac_parameter_step;
+
+/** An optimizer of the caller's own. `user` is ac_trainer_desc.user. Returns NULL, or a sentence
+ * that says why it cannot continue. ac_trainer_update then fails with this sentence and
+ * AC_ERROR_STOPPED, as if the device had failed while parameters were stepped. Calls that would
+ * change the trainer are refused with AC_ERROR_STATE. What the optimizer keeps elsewhere is not
+ * saved in states. */
+typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *step);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

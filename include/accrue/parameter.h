@@ -47,17 +47,18 @@ AC_API ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac
 AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
                                  const char *optional_prefix);
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
 /** Like ac_trainer_save, but only parameters with names that match `pattern`, as in a shell: `*`
- * any characters, `?` one, `[...]` one of these. AC_ERROR_ARGUMENT if none matches. May still
- * change. */
+ * any characters, `?` one, `[...]` one of these. AC_ERROR_ARGUMENT if none matches. */
 AC_API ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
                                       const ac_metadata *metadata, int metadata_count);
 
-/** Like ac_trainer_load, but only parameters with names that match `pattern`. May still change. */
+/** Like ac_trainer_load, but only parameters with names that match `pattern`. */
 AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char *pattern,
                                       const char *optional_prefix);
-
-/* ---- averages and optimizer state ------------------------------------------------------------ */
 
 /** With ac_plan_desc.average: exchanges averages and trained parameters, in their own memory. While
  * averages are in use, evaluation, saving a model and reading parameters use them. Training,
@@ -66,22 +67,22 @@ AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, con
  * Running statistics and frozen parameters have no average and stay as they are. Before the first
  * update averages are zero and cannot be used. AC_ERROR_STATE with a window in progress. When
  * averages are no longer in use, everything is as before, to the bit. If that fails the trainer
- * cannot be used until a state is loaded. May still change. */
+ * cannot be used until a state is loaded. */
 AC_API ac_status ac_trainer_use_average(ac_trainer *trainer, bool average);
 
 /** How many states the optimizer keeps for each trained parameter, in f32. AdamW: the first and the
  * second moment. SGD and Lion: the momentum. Adafactor: second moments of a matrix's rows and of
  * its columns, or of a vector's elements. Muon: the momentum of a matrix, and AdamW's for other
  * parameters. Adam-mini: the first moment, and the second moment of each block.
- * AC_OPTIMIZER_CALLBACK: its own. May still change. */
+ * AC_OPTIMIZER_CALLBACK: its own. */
 AC_API int ac_trainer_state_count(const ac_trainer *trainer);
 
-/** Reads elements [first, first + count) of a parameter's state. May still change. */
+/** Reads elements [first, first + count) of a parameter's state. */
 AC_API ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, float *data);
 
 /** Writes elements [first, first + count) of a parameter's state. State in 8 bits is rounded,
- * together with the other elements of its blocks of 256. May still change. */
+ * together with the other elements of its blocks of 256. */
 AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state, int64_t first,
                                       int64_t count, const float *data);
 
@@ -92,8 +93,10 @@ AC_API ac_status ac_trainer_set_state(ac_trainer *trainer, int index, int state,
  *
  * If no update was made before, averages (ac_plan_desc.average) begin as copies of the parameters;
  * so set parameters first. AC_ERROR_ARGUMENT: below 0, or above INT64_MAX / 2. AC_ERROR_STATE with
- * a window in progress, during a decision, and while averages are in use. May still change. */
+ * a window in progress, during a decision, and while averages are in use. */
 AC_API ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -13,8 +13,10 @@ extern "C" {
 /** Most groups of parameters. */
 #define AC_MAX_GROUPS 8
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
 /** Settings of a group. 0 means the default. To switch something off, give a negative value. */
-typedef struct ac_group_settings {
+typedef struct AC_UNSTABLE(ac_group_settings) {
   double rate; /**< Part of the schedule's rate. Default 1; negative: parameters stay fixed. */
   /** Weight decay of all parameters of the group, including vectors and those with
    * ac_parameter_desc.no_weight_decay. Default: the optimizer's, for matrices only. */
@@ -24,17 +26,20 @@ typedef struct ac_group_settings {
    * others, by the optimizer's `clip`. With AC_GRADIENTS_FUSED_LOCAL it is the largest norm of each
    * parameter's gradient, and with another ac_optimizer_desc.clipping what that says. */
   double clip;
-} ac_group_settings;
+} AC_UNSTABLE(ac_group_settings);
 
-/** A group of parameters. If several groups match a parameter, it belongs to the first. May still
- * change. */
-typedef struct ac_parameter_group {
+/** A group of parameters. If several groups match a parameter, it belongs to the first. */
+typedef struct AC_UNSTABLE(ac_parameter_group) {
   const char *patterns; /**< Shell patterns for names, with commas between. One of them matches. */
-  ac_group_settings settings; /**< Its settings. */
-} ac_parameter_group;
+  AC_UNSTABLE(ac_group_settings) settings; /**< Its settings. */
+} AC_UNSTABLE(ac_parameter_group);
 
-/** Whether a name matches one of a group's patterns. May still change. */
+#ifndef AC_STABLE_ONLY
+
+/** Whether a name matches one of a group's patterns. */
 AC_API bool ac_parameter_group_matches(const ac_parameter_group *group, const char *name);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -27,25 +27,6 @@ typedef enum ac_purpose {
   AC_PREDICT    /**< Forward to the graph's outputs. */
 } ac_purpose;
 
-/** How activations, their gradients and the weights of products are stored.
- *
- * Arithmetic and sums are float. At every precision these are f32: master weights (the originals),
- * their gradients, optimizer state, biases, the parameters and statistics of norms, and losses. A
- * weight that products read has a working copy in 16 bits as well, which counts among the
- * parameters; or it is rounded again for each product (ac_working_copies). Without a backward pass
- * such a weight is kept in 16 bits only.
- *
- * If the precision is bf16 and the device multiplies bf16, Muon's step stores in bf16 what it
- * multiplies. ac_plan_step shows the types op by op. */
-typedef enum ac_precision {
-  AC_PRECISION_F32 = 0, /**< f32. */
-  AC_PRECISION_F16,     /**< f16. */
-  AC_PRECISION_BF16     /**< bf16. */
-} ac_precision;
-
-/** The name of a precision: "f32", "f16", "bf16". */
-AC_API const char *ac_precision_name(ac_precision precision);
-
 /** Whether the backward pass computes activations again instead of keeping them (gradient
  * checkpointing). */
 typedef enum ac_recompute {
@@ -64,96 +45,6 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE /**< Not needed: each sum is divided by the window's samples instead. */
 } ac_loss_means;
 
-/** Where optimizer state is kept, if the device has its own memory (ac_device_info.own_memory). In
- * host memory only the state of parameters of at least 4096 elements is kept. While an update steps
- * one parameter, or a part of a large one, the state of the next one is copied to the device, and
- * the state of the last one is copied back. Both ways give the same bits. May still change. */
-typedef enum ac_state_space {
-  /** In host memory if `memory` leaves nothing faster, and host_memory has room for it. */
-  AC_STATE_SPACE_AUTO = 0,
-  AC_STATE_ON_DEVICE, /**< On the device. */
-  AC_STATE_ON_HOST    /**< In host memory. */
-} ac_state_space;
-
-/** Where the gradients of a window are kept. docs/guide/gradients.md compares the ways. May still
- * change. */
-typedef enum ac_gradients {
-  /** Fused, if the budget leaves nothing faster and windows are whole. Else buffer. */
-  AC_GRADIENTS_AUTO = 0,
-  /** All gradients are kept until the update. Micro-batches add to them. With whole_windows they
-   * are in the arena. */
-  AC_GRADIENTS_BUFFER,
-  /** Less memory, the same bits, and about twice the time of a micro-batch. A window is one
-   * micro-batch (micro_batch = batch and whole_windows follow from this), and its backward pass
-   * runs twice.
-   *
-   * In the first pass each gradient is measured when it is final, and dropped. The loss, the norm
-   * and whether all is finite are then known, and the update is decided as usual. In the second
-   * pass each parameter is stepped when its gradient is final and the pass does not need the
-   * parameter any more. So only the gradients that are alive at one time need memory. They cannot
-   * be read (ac_trainer_get_gradient), and parameters cannot be written in the middle of a window.
-   */
-  AC_GRADIENTS_FUSED,
-  /** The memory of fused at the time of buffer, with other limits. AUTO never takes it, because
-   * results may differ. A window is one micro-batch, and its backward pass runs once, in
-   * ac_trainer_update. Each parameter is measured and stepped there when its gradient is final and
-   * the pass does not need the parameter any more.
-   *
-   * Gradients that come later are not known then. So ac_optimizer_desc.clip limits the norm of each
-   * parameter's gradient by itself. If a gradient is not finite, its own parameter is not stepped,
-   * but the others are (ac_update.left_out). Updates cannot be decided on (ac_trainer_desc.decide).
-   * If the loss is not finite the whole window is skipped. If nothing is clipped and all is finite,
-   * the bits are those of buffer and fused. */
-  AC_GRADIENTS_FUSED_LOCAL,
-  /** The gradient of each micro-batch becomes part of the optimizer's state when it is final, and
-   * is dropped. The first micro-batch of a window also applies the decays of the state. AUTO never
-   * takes it.
-   *
-   * SGD with momentum, and Muon without Nesterov's look-ahead, compute the same as with a buffer,
-   * apart from rounding. What Muon leaves to AdamW has a buffer. With AdamW it is AdamA (arXiv
-   * 2305.19982), an approximation: the second moment gets the sum of the squares of the
-   * micro-batches' gradients, not the square of their sum. The weights of a window's losses must be
-   * known before it, as with several losses (ac_loss_means).
-   *
-   * What needs a window's gradients before anything changes is not available: clipping, skipping
-   * and scaling an update, dynamic loss scaling, norms, and reading gradients. After a window that
-   * is not finite, was discarded or failed, a trainer cannot be used until a state is loaded. Only
-   * with weights, gradients and state in f32. */
-  AC_GRADIENTS_FOLDED
-} ac_gradients;
-
-/** How weights are stored. This is about parameters that only ops with operands in 16 bits read:
- * weights of products and convolutions, tables, and what is added or multiplied. May still change.
- */
-typedef enum ac_weights {
-  AC_WEIGHTS_F32 = 0, /**< In f32. */
-  /** In bf16 only, without an original in f32. Needs AC_PRECISION_BF16; not for
-   * AC_OPTIMIZER_CALLBACK. An update is computed in f32, with weight decay, and rounded at random
-   * with the right average (stochastic rounding). So updates far below a weight's last bit are
-   * not lost: they are made now and then. The random numbers are Philox's, from seed, name, update
-   * and element, so the same seed gives the same bits. */
-  AC_WEIGHTS_BF16
-} ac_weights;
-
-/** Whether trained weights have working copies in 16 bits (ac_precision). Without them a weight is
- * rounded again before each op that reads it, forward and backward. The rounded weight is in the
- * arena only while that op runs. This saves two bytes for each weight and takes more time for each
- * micro-batch. Both ways give the same bits. May still change. */
-typedef enum ac_working_copies {
-  AC_WORKING_COPIES_AUTO = 0, /**< None, if the budget leaves nothing faster. */
-  AC_WORKING_COPIES_KEPT,     /**< Keep them. */
-  AC_WORKING_COPIES_NONE      /**< Do without. */
-} ac_working_copies;
-
-/** How gradients are stored while they are added up. May still change. */
-typedef enum ac_gradient_storage {
-  AC_GRADIENT_F32 = 0, /**< In f32. */
-  /** In bf16, for parameters of at least 4096 elements. Each time something is added, the sum is
-   * rounded at random like weights (AC_WEIGHTS_BF16), so that small parts are not lost in a large
-   * sum. The update sees the rounded sum. Not for AC_OPTIMIZER_CALLBACK. */
-  AC_GRADIENT_BF16
-} ac_gradient_storage;
-
 /** What a plan should be. */
 typedef struct ac_plan_desc {
   ac_purpose purpose;  /**< What it is for. */
@@ -162,7 +53,6 @@ typedef struct ac_plan_desc {
   /** Budget in bytes for everything below. 0: what the device has; on a CPU three quarters of it.
    * More than the device has is AC_ERROR_BUDGET. */
   uint64_t memory;
-  bool beyond_device; /**< Plan as if the device had any amount of memory. May still change. */
   /** Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
    * this, a plan with such an op does not split the batch. */
   bool micro_batch_norm;
@@ -171,48 +61,55 @@ typedef struct ac_plan_desc {
    * micro-batch, gradients are in the arena from where backward first writes them to the update.
    * Most of them then reuse the memory of activations that are no longer needed. */
   bool whole_windows;
-  ac_gradients gradients;               /**< Where gradients are kept. */
-  ac_precision precision;               /**< How activations are stored. */
-  ac_weights weights;                   /**< How weights are stored. */
-  ac_working_copies working_copies;     /**< Not used in f32, and without a backward pass. */
-  ac_gradient_storage gradient_storage; /**< How gradients are stored. */
-  ac_recompute recompute;               /**< Whether activations are computed again. */
+  ac_precision precision; /**< How activations are stored. */
+  ac_recompute recompute; /**< Whether activations are computed again. */
   /** Which optimizer, how its state is kept, and its settings. Trainers read it, too, and can
    * change settings that the plan does not depend on (ac_trainer_desc.optimizer). */
   ac_optimizer_desc optimizer;
+  /** Whole batches that ac_fit's threads read before they are needed. 0: each micro-batch is read
+   * when it is needed. */
+  int read_ahead;
+
+  /* ---- may still change ---- */
+
+  bool AC_UNSTABLE(beyond_device); /**< Plan as if the device had any amount of memory. */
+  /** Where gradients are kept. */
+  AC_UNSTABLE(ac_gradients) AC_UNSTABLE(gradients);
+  /** How weights are stored. */
+  AC_UNSTABLE(ac_weights) AC_UNSTABLE(weights);
+  /** Not used in f32, and without a backward pass. */
+  AC_UNSTABLE(ac_working_copies) AC_UNSTABLE(working_copies);
+  /** How gradients are stored. */
+  AC_UNSTABLE(ac_gradient_storage) AC_UNSTABLE(gradient_storage);
   /** Shell patterns with commas between, such as `"h.[0-5].*,wte*"`. Parameters with names that
    * match one of them are frozen, as with ac_parameter_desc.frozen. NULL: none.
    *
    * Frozen parameters have no gradient and no optimizer state. The backward pass ends where nothing
    * below is trained. In a precision of 16 bits, frozen parameters that only ops with operands in
    * 16 bits read are kept in 16 bits only, and saved like that. AC_ERROR_ARGUMENT if a pattern
-   * matches no parameter, or if a loss depends on no other parameter. May still change. */
-  const char *frozen;
+   * matches no parameter, or if a loss depends on no other parameter. */
+  const char *AC_UNSTABLE(frozen);
   /** Keep an average of each trained parameter, in f32 (ac_trainer_desc.average_decay,
    * ac_trainer_use_average). It counts as optimizer state. The weights must have an original in
-   * f32. May still change. */
-  bool average;
-  ac_state_space state_space; /**< Where optimizer state is kept. */
+   * f32. */
+  bool AC_UNSTABLE(average);
+  /** Where optimizer state is kept. */
+  AC_UNSTABLE(ac_state_space) AC_UNSTABLE(state_space);
   /** Bytes of host memory that optimizer state may take, apart from `memory`. 0: none; with
    * AC_STATE_ON_HOST what it needs. */
-  uint64_t host_memory;
-  /** For graphs with several losses (ac_graph_add_loss). May still change. */
-  ac_loss_means loss_means;
-  /** Whole batches that ac_fit's threads read before they are needed. 0: each micro-batch is read
-   * when it is needed. */
-  int read_ahead;
-  /** Read ahead only as many batches as fit next to the fastest plan, down to none. May still
-   * change. */
-  bool read_ahead_if_room;
-  /** Count overflows and underflows of what is stored in 16 bits (ac_trainer_numerics); slow. May
-   * still change. */
-  bool debug_numerics;
+  uint64_t AC_UNSTABLE(host_memory);
+  /** For graphs with several losses (ac_graph_add_loss). */
+  ac_loss_means AC_UNSTABLE(loss_means);
+  /** Read ahead only as many batches as fit next to the fastest plan, down to none. */
+  bool AC_UNSTABLE(read_ahead_if_room);
+  /** Count overflows and underflows of what is stored in 16 bits (ac_trainer_numerics); slow. */
+  bool AC_UNSTABLE(debug_numerics);
   /** Each description that ac_plan_offers would offer is first shown to this function, with its
    * ac_relief bits. It is left out if the function returns false: the caller cannot use it. The
    * function may also change *desc, if the caller needs more changes with it. Texts in *desc must
-   * outlive the call. NULL: all offers are taken. May still change. */
-  bool (*offers)(void *context, unsigned reliefs, struct ac_plan_desc *desc);
-  void *offers_context; /**< Passed to `offers`. */
+   * outlive the call. NULL: all offers are taken. */
+  bool (*AC_UNSTABLE(offers))(void *context, unsigned reliefs, struct ac_plan_desc *desc);
+  void *AC_UNSTABLE(offers_context); /**< Passed to `offers`. */
 } ac_plan_desc;
 
 /** Makes a plan. Fails with AC_ERROR_BUDGET and the smallest budget that would do (ac_plan_offers
@@ -223,9 +120,82 @@ AC_API ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device
 /** Frees a plan. */
 AC_API void ac_plan_free(ac_plan *plan);
 
+/** Bytes on the device, by class. Gaps for alignment count in the class that they follow. */
+typedef struct ac_plan_bytes {
+  uint64_t parameters; /**< Weights and their working copies. */
+  /** Gradients. If they are in the arena (whole_windows, fused, folded): what they add to the most
+   * that is alive at once. */
+  uint64_t gradients;
+  uint64_t optimizer;   /**< Optimizer state and averages. */
+  uint64_t activations; /**< Arena: the most that activations and their gradients take at once. */
+  uint64_t workspace;   /**< Arena: everything else, scratch space and gaps between values. */
+  uint64_t io;          /**< Inputs of a micro-batch, sums of losses, statistics of gradients. */
+  uint64_t total;       /**< The sum: what a trainer or session allocates, to the byte. */
+} ac_plan_bytes;
+
+/** What a plan has become. */
+typedef struct ac_plan_info {
+  ac_purpose purpose;         /**< As in the description. */
+  ac_precision precision;     /**< As in the description. */
+  int64_t batch;              /**< Effective batch in samples. */
+  int64_t micro_batch;        /**< Most samples of a micro-batch. */
+  int64_t accumulation_steps; /**< Micro-batches of a window. */
+  int64_t recomputed_ops;     /**< Steps that run an op again. */
+  int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
+  /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
+   * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
+  int64_t steps;
+  uint64_t budget_bytes;  /**< The budget. 0: none was given. */
+  ac_plan_bytes bytes;    /**< Bytes on the device. */
+  uint64_t working_bytes; /**< The part of the parameters' bytes that working copies take. */
+  int read_ahead;         /**< Batches: as in the description, or as many as there is room for. */
+  /** Host memory for the batches of `read_ahead` and the current one. On a CPU it is part of the
+   * budget. Not counted: for each thread one sample of the fields that nothing reads. */
+  uint64_t read_ahead_bytes;
+  uint64_t library_bytes;   /**< Held by other libraries (buffers of BLAS). 0: unknown. */
+  double predicted_seconds; /**< Seconds of a whole window and its update. 0: forward only. */
+  double flops;             /**< Flops of one micro-batch, forward and backward, by the op table. */
+
+  /* ---- may still change ---- */
+
+  /** As in the description. */
+  AC_UNSTABLE(ac_weights) AC_UNSTABLE(weights);
+  /** As in the description. */
+  AC_UNSTABLE(ac_gradient_storage) AC_UNSTABLE(gradient_storage);
+  /** As in the description. */
+  AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(optimizer_state);
+  /** Scalars of the parameters that ac_plan_desc.frozen names. */
+  int64_t AC_UNSTABLE(frozen_count);
+  /** Kernels at the end of a window: reduce and update. Fused: this includes the second pass. */
+  int64_t AC_UNSTABLE(update_steps);
+  /** The way that was chosen, never AUTO. */
+  AC_UNSTABLE(ac_gradients) AC_UNSTABLE(gradients);
+  /** The place that was chosen, never AUTO. */
+  AC_UNSTABLE(ac_state_space) AC_UNSTABLE(state_space);
+  /** Host memory for optimizer state: what a trainer allocates there, to the byte, in addition to
+   * batches that are read ahead. */
+  uint64_t AC_UNSTABLE(host_bytes);
+  /** Host memory that a trainer allocates in addition, to pass parameters to AC_OPTIMIZER_CALLBACK.
+   */
+  uint64_t AC_UNSTABLE(callback_bytes);
+  /** The part of the optimizer's bytes that averages take. */
+  uint64_t AC_UNSTABLE(average_bytes);
+  /** Lower bound of the arena: the largest sum of bytes that are alive at once. */
+  uint64_t AC_UNSTABLE(live_bytes);
+  /** Weights in 16 bits are rounded from their masters for each op: AC_TRAIN without working
+   * copies. */
+  bool AC_UNSTABLE(rounds_anew);
+} ac_plan_info;
+
+/** What a plan has become. Valid as long as the plan. */
+AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
 /** What a description can change to need less memory: bits. The last five change results by more
- * than rounding. AC_RELIEF_GRADIENTS_FOLDED and AC_RELIEF_MICRO_BATCH_NORM may do so. May still
- * change. */
+ * than rounding. AC_RELIEF_GRADIENTS_FOLDED and AC_RELIEF_MICRO_BATCH_NORM may do so. */
 typedef enum ac_relief {
   AC_RELIEF_NO_READ_AHEAD = 1 << 0,       /**< read_ahead = 0. */
   AC_RELIEF_GRADIENTS_AUTO = 1 << 1,      /**< gradients = AC_GRADIENTS_AUTO. */
@@ -247,7 +217,7 @@ typedef enum ac_relief {
   AC_RELIEF_GRADIENTS_BF16 = 1 << 14   /**< gradient_storage = AC_GRADIENT_BF16. */
 } ac_relief;
 
-/** Another description, and what it needs. May still change. */
+/** Another description, and what it needs. */
 typedef struct ac_plan_offer {
   unsigned reliefs;    /**< What differs from the description that was asked for: ac_relief bits. */
   ac_plan_desc desc;   /**< The other description, with the memory that was asked for. */
@@ -258,75 +228,11 @@ typedef struct ac_plan_offer {
 
 /** Lists descriptions that need less memory than this one, whether it fits or not: at most
  * `capacity`. *count receives how many there are. From AC_RELIEF_STATE_8BIT on, each offer also has
- * the changes of the offers before it. Nothing is measured for it. May still change. */
+ * the changes of the offers before it. Nothing is measured for it. */
 AC_API ac_status ac_plan_offers(const ac_graph *graph, ac_device *device, const ac_plan_desc *desc,
                                 ac_plan_offer *list, int capacity, int *count);
 
-/** Bytes on the device, by class. Gaps for alignment count in the class that they follow. */
-typedef struct ac_plan_bytes {
-  uint64_t parameters; /**< Weights and their working copies. */
-  /** Gradients. If they are in the arena (whole_windows, fused, folded): what they add to the most
-   * that is alive at once. */
-  uint64_t gradients;
-  uint64_t optimizer;   /**< Optimizer state and averages. */
-  uint64_t activations; /**< Arena: the most that activations and their gradients take at once. */
-  uint64_t workspace;   /**< Arena: everything else, scratch space and gaps between values. */
-  uint64_t io;          /**< Inputs of a micro-batch, sums of losses, statistics of gradients. */
-  uint64_t total;       /**< The sum: what a trainer or session allocates, to the byte. */
-} ac_plan_bytes;
-
-/** What a plan has become. */
-typedef struct ac_plan_info {
-  ac_purpose purpose;                   /**< As in the description. */
-  ac_precision precision;               /**< As in the description. */
-  ac_weights weights;                   /**< As in the description. */
-  ac_gradient_storage gradient_storage; /**< As in the description. */
-  ac_optimizer_state optimizer_state;   /**< As in the description. */
-  int64_t batch;                        /**< Effective batch in samples. */
-  int64_t micro_batch;                  /**< Most samples of a micro-batch. */
-  int64_t accumulation_steps;           /**< Micro-batches of a window. */
-  int64_t recomputed_ops;               /**< Steps that run an op again. */
-  int64_t parameter_count;              /**< Trained scalars; shared ones count once. */
-  /** Scalars of the parameters that ac_plan_desc.frozen names. May still change. */
-  int64_t frozen_count;
-  /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
-   * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
-  int64_t steps;
-  /** Kernels at the end of a window: reduce and update. Fused: this includes the second pass. May
-   * still change. */
-  int64_t update_steps;
-  ac_gradients gradients;     /**< The way that was chosen, never AUTO. May still change. */
-  ac_state_space state_space; /**< The place that was chosen, never AUTO. May still change. */
-  /** Host memory for optimizer state: what a trainer allocates there, to the byte, in addition to
-   * batches that are read ahead. May still change. */
-  uint64_t host_bytes;
-  /** Host memory that a trainer allocates in addition, to pass parameters to AC_OPTIMIZER_CALLBACK.
-   * May still change. */
-  uint64_t callback_bytes;
-  uint64_t budget_bytes; /**< The budget. 0: none was given. */
-  ac_plan_bytes bytes;   /**< Bytes on the device. */
-  /** The part of the optimizer's bytes that averages take. May still change. */
-  uint64_t average_bytes;
-  /** Lower bound of the arena: the largest sum of bytes that are alive at once. May still change.
-   */
-  uint64_t live_bytes;
-  uint64_t working_bytes; /**< The part of the parameters' bytes that working copies take. */
-  /** Weights in 16 bits are rounded from their masters for each op: AC_TRAIN without working
-   * copies. May still change. */
-  bool rounds_anew;
-  int read_ahead; /**< Batches: as in the description, or as many as there is room for. */
-  /** Host memory for the batches of `read_ahead` and the current one. On a CPU it is part of the
-   * budget. Not counted: for each thread one sample of the fields that nothing reads. */
-  uint64_t read_ahead_bytes;
-  uint64_t library_bytes;   /**< Held by other libraries (buffers of BLAS). 0: unknown. */
-  double predicted_seconds; /**< Seconds of a whole window and its update. 0: forward only. */
-  double flops;             /**< Flops of one micro-batch, forward and backward, by the op table. */
-} ac_plan_info;
-
-/** What a plan has become. Valid as long as the plan. */
-AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
-
-/** When a step runs. May still change. */
+/** When a step runs. */
 typedef enum ac_plan_phase {
   AC_PLAN_MICRO_BATCH = 0, /**< Once for each micro-batch. */
   /** After the last micro-batch of a window: it reduces gradients to the numbers that decide on the
@@ -335,7 +241,7 @@ typedef enum ac_plan_phase {
   AC_PLAN_UPDATE /**< In the update. */
 } ac_plan_phase;
 
-/** One scheduled op, for reports. May still change. */
+/** One scheduled op, for reports. */
 typedef struct ac_plan_step {
   const char *op;           /**< Its name, such as "layer_norm_gradient". */
   const char *scope;        /**< As given to ac_graph_scope. "" if none. */
@@ -354,10 +260,10 @@ typedef struct ac_plan_step {
   ac_dtype input[8];        /**< How each input is stored. AC_DTYPE_COUNT: absent. */
   ac_dtype output[4];       /**< How each output is stored. AC_DTYPE_COUNT: absent. */
 } ac_plan_step;
-/** Describes a step. The index is in [0, info.steps + info.update_steps). May still change. */
+/** Describes a step. The index is in [0, info.steps + info.update_steps). */
 AC_API ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *result);
 
-/** What another choice would cost. May still change. */
+/** What another choice would cost. */
 typedef struct ac_plan_alternative {
   int64_t micro_batch;        /**< Most samples of a micro-batch. */
   int64_t accumulation_steps; /**< Micro-batches of a window. */
@@ -371,11 +277,11 @@ typedef struct ac_plan_alternative {
 /** Lists what other choices of a plan for training would cost: at most `capacity`. *count receives
  * how many there are. For each micro-batch that the search considers there are three: keep
  * everything, recompute everything, and `auto` with half the arena bytes between these two. It
- * takes as long as making a plan for each. May still change. */
+ * takes as long as making a plan for each. */
 AC_API ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, int capacity,
                                       int *count);
 
-/** A parameter and what a plan keeps for it, for reports. May still change. */
+/** A parameter and what a plan keeps for it, for reports. */
 typedef struct ac_plan_parameter {
   ac_tensor_info tensor; /**< Name and shape. The type is that in which the weights are stored. */
   bool frozen;           /**< It is frozen: by ac_plan_desc.frozen, or by its own description. */
@@ -386,8 +292,10 @@ typedef struct ac_plan_parameter {
   uint64_t state_bytes; /**< Bytes that the optimizer keeps, on the device or on the host. */
 } ac_plan_parameter;
 /** Describes a parameter. The index is in [0, ac_graph_parameter_count) of the plan's graph, and in
- * the same order. May still change. */
+ * the same order. */
 AC_API ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_parameter *result);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

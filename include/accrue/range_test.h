@@ -1,5 +1,5 @@
 /** @file
- * A range test of the learning rate. May still change. */
+ * A range test of the learning rate. */
 #ifndef ACCRUE_RANGE_TEST_H
 #define ACCRUE_RANGE_TEST_H
 
@@ -9,9 +9,13 @@
 extern "C" {
 #endif
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
 /** A range test: trains for a short time with a rate that grows by the same factor in each update,
  * and looks at the loss; arXiv 1506.01186. It takes the plan's memory, and host memory for
- * parameters and optimizer state. Afterwards the trainer is exactly as before. May still change. */
+ * parameters and optimizer state. Afterwards the trainer is exactly as before. */
 typedef struct ac_rate_test_desc {
   ac_dataset *train; /**< Training data. */
   double least;      /**< First rate. Default 1e-7. */
@@ -50,9 +54,11 @@ typedef struct ac_rate_test {
 
 /** Runs a range test. `points` has room for desc->updates. A loss that is NaN ends the test like
  * one that diverges. AC_ERROR_NOT_FINITE if it is the first loss. AC_ERROR_STATE with a window in
- * progress. May still change. */
+ * progress. */
 AC_API ac_status ac_trainer_test_rates(ac_trainer *trainer, const ac_rate_test_desc *desc,
                                        ac_rate_point *points, ac_rate_test *result);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -135,7 +135,7 @@ AC_API double ac_schedule_rate(const ac_schedule *schedule, int64_t update);
  */
 AC_API double ac_schedule_momentum(const ac_schedule *schedule, int64_t update);
 
-/* ---- rates of the caller's own --------------------------------------------------------------- */
+/* ---- may still change ------------------------------------------------------------------------ */
 
 /** A schedule of the caller's own. Returns the learning rate for `update` (the first is 0).
  * `scheduled` is what ac_trainer_desc.schedule would use, with scaling and reductions.
@@ -144,8 +144,8 @@ AC_API double ac_schedule_momentum(const ac_schedule *schedule, int64_t update);
  * fails with AC_ERROR_ARGUMENT and changes nothing. Each ac_trainer_update and each ac_trainer_rate
  * calls this function. What it keeps is not saved in states: a resumed run has the same bits if the
  * same updates get the same rates. AC_SPIKE_BACK also lowers the rates that it returns. A range
- * test does not use it. May still change. */
-typedef double (*ac_rate_callback)(void *user, int64_t update, double scheduled);
+ * test does not use it. */
+typedef double (*AC_UNSTABLE(ac_rate_callback))(void *user, int64_t update, double scheduled);
 
 #ifdef __cplusplus
 }

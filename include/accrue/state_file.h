@@ -1,6 +1,6 @@
 /** @file
  * State files: everything that a run is, saved and loaded, and what such a file says about its run.
- * May still change. */
+ */
 #ifndef ACCRUE_STATE_FILE_H
 #define ACCRUE_STATE_FILE_H
 
@@ -11,6 +11,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
 
 /* ---- saving and loading ---------------------------------------------------------------------- */
 
@@ -30,8 +34,7 @@ extern "C" {
  * AC_ERROR_NOT_FINITE if a parameter, an average or optimizer state is not finite (states of a
  * callback are not checked); the old file stays. AC_ERROR_STATE during a decision, after a failure,
  * within an evaluation in the middle of a window, and in a window of a plan for whole windows that
- * keeps gradients in the arena or computes them again. May be called in the callback of ac_fit. May
- * still change. */
+ * keeps gradients in the arena or computes them again. May be called in the callback of ac_fit. */
 AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 
@@ -39,7 +42,7 @@ AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
  * by name, dtype and shape, no other tensors, and the optimizer. AC_ERROR_FORMAT, or
  * AC_ERROR_UNSUPPORTED for another version, says what does not fit. A window in progress is
  * discarded. If reading fails afterwards, the trainer cannot be used until another state is loaded.
- * The settings of the trainer's description stay as they are, except its seed. May still change. */
+ * The settings of the trainer's description stay as they are, except its seed. */
 AC_API ac_status ac_trainer_load_state(ac_trainer *trainer, const char *path);
 
 /* ---- reading without a trainer --------------------------------------------------------------- */
@@ -79,6 +82,8 @@ typedef struct ac_state_info {
  * file; ac_trainer_load_state does. Fails with AC_ERROR_FORMAT if the file is not a state or is
  * damaged, and with AC_ERROR_UNSUPPORTED if the state has another version. */
 AC_API ac_status ac_state_get_info(const ac_model_file *file, ac_state_info *info);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

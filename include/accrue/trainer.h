@@ -42,22 +42,28 @@ typedef struct ac_trainer_desc {
    * (1 - decay) * parameter. The first one copies the parameter. In [0, 1); default 0.999,
    * negative: 0. */
   double average_decay;
+
+  /* ---- may still change ---- */
+
   /** Updates between measurements of the gradient noise scale (ac_trainer_noise_scale). 0: do not
    * measure. -1: chosen from the plan so that the cost stays near 1 %. It is computed, not timed,
-   * so a run repeats. May still change. */
-  int64_t noise_every;
-  /** Measure the noise scale of each parameter as well (ac_trainer_noise_scale_of). May still
-   * change. */
-  bool noise_layers;
-  ac_spike_desc spikes; /**< How to watch for spikes. May still change. */
+   * so a run repeats. */
+  int64_t AC_UNSTABLE(noise_every);
+  /** Measure the noise scale of each parameter as well (ac_trainer_noise_scale_of). */
+  bool AC_UNSTABLE(noise_layers);
+  /** How to watch for spikes. */
+  AC_UNSTABLE(ac_spike_desc) AC_UNSTABLE(spikes);
   /** Updates between measurements of layers (ac_trainer_layer). The first update is measured. 0: do
-   * not measure. It takes 4 bytes of host memory for each weight that is read. May still change. */
-  int64_t layers_every;
-  ac_parameter_group groups[AC_MAX_GROUPS]; /**< Groups of parameters. Only settings are kept. */
-  int group_count;                          /**< How many groups there are. */
-  ac_decide decide;                         /**< Decides on updates. May be NULL. */
-  ac_rate_callback rate;                    /**< Gives learning rates. NULL: the schedule does. */
-  void *user; /**< Passed to these functions and ac_optimizer_desc.step. */
+   * not measure. It takes 4 bytes of host memory for each weight that is read. */
+  int64_t AC_UNSTABLE(layers_every);
+  /** Groups of parameters. Only settings are kept. */
+  AC_UNSTABLE(ac_parameter_group) AC_UNSTABLE(groups)[AC_MAX_GROUPS];
+  int AC_UNSTABLE(group_count); /**< How many groups there are. */
+  /** Decides on updates. May be NULL. */
+  AC_UNSTABLE(ac_decide) AC_UNSTABLE(decide);
+  /** Gives learning rates. NULL: the schedule does. */
+  AC_UNSTABLE(ac_rate_callback) AC_UNSTABLE(rate);
+  void *AC_UNSTABLE(user); /**< Passed to these functions and ac_optimizer_desc.step. */
 } ac_trainer_desc;
 
 /** Creates a trainer: allocates the plan's total and initialises the parameters. The plan must
@@ -71,36 +77,38 @@ AC_API ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
 /** Frees a trainer. */
 AC_API void ac_trainer_free(ac_trainer *trainer);
 
-/* ---- between windows ------------------------------------------------------------------------- */
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
 
 /** The learning rate of the next update, with scaling and reductions, or that of
- * ac_trainer_desc.rate. May still change. */
+ * ac_trainer_desc.rate. */
 AC_API double ac_trainer_rate(const ac_trainer *trainer);
 
 /** With AC_SCHEDULE_PLATEAU: tells the loss of a validation. ac_fit does the same with its
- * validations every eval_every windows. AC_ERROR_STATE with another schedule. May still change. */
+ * validations every eval_every windows. AC_ERROR_STATE with another schedule. */
 AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss);
 
 /** Sets the effective batch of the following windows, from 1 to the plan's: the samples of a whole
  * window. Scaled learning rates and the loss scale depend on it. Without this call it is the
  * plan's. ac_fit sets it, from its schedule of batches or to the plan's. AC_ERROR_STATE within a
- * window. May still change. */
+ * window. */
 AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
 
-/** The effective batch of the next window: as set, or by the schedule of ac_fit. 0 for NULL. May
- * still change. */
+/** The effective batch of the next window: as set, or by the schedule of ac_fit. 0 for NULL. */
 AC_API int64_t ac_trainer_batch(const ac_trainer *trainer);
 
 /** Changes the settings of a group from the next update on. `group` is its place in the
- * description. Changed settings are saved in states. AC_ERROR_ARGUMENT as for ac_trainer_create.
- * May still change. */
+ * description. Changed settings are saved in states. AC_ERROR_ARGUMENT as for ac_trainer_create. */
 AC_API ac_status ac_trainer_set_group(ac_trainer *trainer, int group,
                                       const ac_group_settings *settings);
 
 /** The settings of a group, with defaults filled in. A weight decay or clip that is the optimizer's
- * stays 0. May still change. */
+ * stays 0. */
 AC_API ac_status ac_trainer_get_group(const ac_trainer *trainer, int group,
                                       ac_group_settings *settings);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,5 @@
 /** @file
- * Watching a run: the noise of gradients, what updates do in each layer, and what 16 bits lose. May
- * still change. */
+ * Watching a run: the noise of gradients, what updates do in each layer, and what 16 bits lose. */
 #ifndef ACCRUE_WATCH_H
 #define ACCRUE_WATCH_H
 
@@ -9,6 +8,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
 
 /* ---- gradient noise -------------------------------------------------------------------------- */
 
@@ -20,7 +23,7 @@ extern "C" {
  * and after all of it. They are averaged over windows, with weights that fall by 0.5 % from each
  * window to the one before, and then divided. Means of losses are by weight, so «a sample» is one
  * with the mean weight of its window. Windows of one micro-batch are not measured. Nothing is
- * measured unless gradients are added up in a buffer. May still change. */
+ * measured unless gradients are added up in a buffer. */
 typedef struct ac_noise_scale {
   int64_t windows;         /**< Windows measured so far. */
   double gradient_squares; /**< |G|^2. NaN before the first measurement. */
@@ -29,13 +32,13 @@ typedef struct ac_noise_scale {
   double deviation; /**< Deviation of `batch`, from the spread over windows. NaN: not known. */
 } ac_noise_scale;
 
-/** The gradient noise scale as it is now. May still change. */
+/** The gradient noise scale as it is now. */
 AC_API ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result);
 
 /** With ac_trainer_desc.noise_layers: the noise scale of one parameter's gradient, from its own
  * norms. |G|^2 and tr Sigma of all parameters add up to those of the whole. If it was not asked
  * for, or the parameter is not trained, `windows` is 0. AC_ERROR_ARGUMENT if no parameter has this
- * index. It is saved in states. May still change. */
+ * index. It is saved in states. */
 AC_API ac_status ac_trainer_noise_scale_of(const ac_trainer *trainer, int index,
                                            ac_noise_scale *result);
 
@@ -75,13 +78,13 @@ typedef struct ac_layer_report {
 } ac_layer_report;
 
 /** What updates do to a parameter (ac_trainer_desc.layers_every). AC_ERROR_STATE if layers are not
- * measured. May still change. */
+ * measured. */
 AC_API ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report *result);
 
 /* ---- numerics -------------------------------------------------------------------------------- */
 
 /** With ac_plan_desc.debug_numerics: what one op has stored in 16 bits, from the creation of the
- * trainer to the last update. May still change. */
+ * trainer to the last update. */
 typedef struct ac_numerics {
   const char *op;     /**< As in ac_plan_step. */
   const char *scope;  /**< As in ac_plan_step. */
@@ -92,11 +95,13 @@ typedef struct ac_numerics {
 } ac_numerics;
 
 /** How many ops store in 16 bits and are counted. These are all except ops that only copy values.
- * May still change. */
+ */
 AC_API int ac_trainer_numerics_count(const ac_trainer *trainer);
 
-/** The counts of one of these ops. May still change. */
+/** The counts of one of these ops. */
 AC_API ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics *result);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -53,16 +53,6 @@ AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 
-/** The mean of one of the losses of a graph, over a window or a dataset. May still change. */
-typedef struct ac_loss_mean {
-  const char *name; /**< As given to ac_graph_add_loss. "" with ac_graph_set_loss. */
-  double loss;      /**< Per unit of weight, in nats or the loss's own unit. NaN without weight. */
-  /** Weighted share of rows that are classified right. 0 for losses without classes. NaN without
-   * weight. */
-  double accuracy;
-  double weight; /**< Its weight; with AC_LOSS_MEANS_PER_SAMPLE the samples. */
-} ac_loss_mean;
-
 /** What an update did. */
 typedef struct ac_update {
   int64_t update; /**< Updates made so far. Includes this one unless it was skipped. */
@@ -73,8 +63,7 @@ typedef struct ac_update {
   /** Norm of the gradient of the mean loss, unscaled, before clipping. NaN if gradients are folded
    * or the window has no weight. */
   double grad_norm;
-  double loss_scale;  /**< Loss scale of this window. 1 without loss scaling. */
-  double noise_scale; /**< ac_noise_scale.batch as it is now. NaN: not known. May still change. */
+  double loss_scale; /**< Loss scale of this window. 1 without loss scaling. */
   /** Nothing changed: something was not finite, the weight was zero, or `decide` asked for it. */
   bool skipped;
   bool finite_loss; /**< The loss is finite. */
@@ -82,21 +71,27 @@ typedef struct ac_update {
    * clipped gradients that optimizers other than SGD and Lion keep; for these the norm must be
    * below 1.8e19. If one of them is not finite, grad_norm is infinite. */
   bool finite_gradient;
-  /** AC_GRADIENTS_FUSED_LOCAL: how many parameters were not stepped because their gradients were
-   * not finite. The others were stepped unless `skipped`. May still change. */
-  int left_out;
   /** The window was skipped, and a lower loss scale cannot help: the scale is at its floor, a
    * static scale has failed in ten windows in a row, or there is no scaling. Or parameters were
    * left out with the scale at its floor, or in ten windows in a row. The model diverges, its data
    * are not finite, or a loss has so little weight that no scale helps. */
   bool stuck;
-  /** The part of grad_norm of each group. The squares of the parts add up. May still change. */
-  double group_norms[AC_MAX_GROUPS];
-  int group_count;                    /**< How many groups there are. */
-  ac_loss_mean losses[AC_MAX_LOSSES]; /**< Each loss. `loss` is the sum of factor x mean. */
-  int loss_count;                     /**< How many losses there are. */
-  ac_spike spike;                     /**< As ac_trainer_desc.spikes asks. May still change. */
-  bool layers; /**< Layers were measured (ac_trainer_desc.layers_every). May still change. */
+
+  /* ---- may still change ---- */
+
+  double AC_UNSTABLE(noise_scale); /**< ac_noise_scale.batch as it is now. NaN: not known. */
+  /** AC_GRADIENTS_FUSED_LOCAL: how many parameters were not stepped because their gradients were
+   * not finite. The others were stepped unless `skipped`. */
+  int AC_UNSTABLE(left_out);
+  /** The part of grad_norm of each group. The squares of the parts add up. */
+  double AC_UNSTABLE(group_norms)[AC_MAX_GROUPS];
+  int AC_UNSTABLE(group_count); /**< How many groups there are. */
+  /** Each loss. `loss` is the sum of factor x mean. */
+  AC_UNSTABLE(ac_loss_mean) AC_UNSTABLE(losses)[AC_MAX_LOSSES];
+  int AC_UNSTABLE(loss_count); /**< How many losses there are. */
+  /** As ac_trainer_desc.spikes asks. */
+  AC_UNSTABLE(ac_spike) AC_UNSTABLE(spike);
+  bool AC_UNSTABLE(layers); /**< Layers were measured (ac_trainer_desc.layers_every). */
 } ac_update;
 
 /** Ends the window: checks, unscales, clips, divides, and steps. `result` may be NULL. An empty
@@ -117,19 +112,10 @@ AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
  * then cannot be used until a state is loaded. */
 AC_API void ac_trainer_discard(ac_trainer *trainer);
 
-/** Runs one micro-batch (count <= micro_batch) op by op, and finds the first op with a result that
- * is not finite. `text` receives "input images", "parameter w", "parameter w, too large for f16",
- * "op layer_norm (h.0.ln_1)", or "" if all is finite. The window is not changed. AC_ERROR_STATE if
- * a window is in progress that a plan for whole windows takes as one micro-batch. May still change.
- */
-AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
-                                             const ac_feed *feeds, int feed_count, char *text,
-                                             size_t size);
+/* ---- may still change ------------------------------------------------------------------------ */
 
-/* ---- deciding on an update ------------------------------------------------------------------- */
-
-/** The result of a window, before anything changes. May still change. */
-typedef struct ac_decision {
+/** The result of a window, before anything changes. */
+typedef struct AC_UNSTABLE(ac_decision) {
   double loss;      /**< As in ac_update. */
   double weight;    /**< As in ac_update. */
   double grad_norm; /**< As in ac_update. */
@@ -146,7 +132,7 @@ typedef struct ac_decision {
    */
   bool skip;
   bool spike; /**< As ac_spike.alarm. */
-} ac_decision;
+} AC_UNSTABLE(ac_decision);
 
 /** Called in ac_trainer_update after gradients are reduced, to decide on the update.
  *
@@ -157,10 +143,19 @@ typedef struct ac_decision {
  *
  * If it writes gradients, norms, spikes and finiteness are measured again. `factor` and `skip` are
  * then computed again, unless it changed them. With AC_GRADIENTS_FUSED_LOCAL there is no such
- * moment, and a trainer with this callback is refused. May still change. */
-typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision);
+ * moment, and a trainer with this callback is refused. */
+typedef void (*AC_UNSTABLE(ac_decide))(void *user, ac_trainer *trainer,
+                                       AC_UNSTABLE(ac_decision) *decision);
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+#ifndef AC_STABLE_ONLY
+
+/** Runs one micro-batch (count <= micro_batch) op by op, and finds the first op with a result that
+ * is not finite. `text` receives "input images", "parameter w", "parameter w, too large for f16",
+ * "op layer_norm (h.0.ln_1)", or "" if all is finite. The window is not changed. AC_ERROR_STATE if
+ * a window is in progress that a plan for whole windows takes as one micro-batch. */
+AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
+                                             const ac_feed *feeds, int feed_count, char *text,
+                                             size_t size);
 
 /** Reads elements of a gradient: the gradient of the *sum* of losses over what the window has
  * accumulated so far, times the loss's factor, without the loss scale. The update divides it by
@@ -168,7 +163,7 @@ typedef void (*ac_decide)(void *user, ac_trainer *trainer, ac_decision *decision
  * gradient of the loss's sum, and the update divides by samples.
  *
  * AC_ERROR_STATE in an empty window, and if the plan keeps no gradients (any other way than
- * AC_GRADIENTS_BUFFER). AC_ERROR_ARGUMENT if the parameter is frozen. May still change. */
+ * AC_GRADIENTS_BUFFER). AC_ERROR_ARGUMENT if the parameter is frozen. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 
@@ -176,21 +171,23 @@ AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t
  * window, where further samples add to it, or while its update is decided (ac_decide). Values are
  * multiplied by the loss scale, and rounded to nearest with AC_GRADIENT_BF16. A value that does not
  * fit then is infinite, and the window is skipped. Such a window does not count for the gradient
- * noise scale. May still change. */
+ * noise scale. */
 AC_API ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, const float *data);
 
 /** While an update is decided: reads elements of the gradient of the mean loss, divided and
  * unscaled, before clipping. Its norm is ac_trainer_gradient_norm. AC_ERROR_STATE at any other
- * time, in a window without weight, and if the plan keeps no gradients. May still change. */
+ * time, in a window without weight, and if the plan keeps no gradients. */
 AC_API ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t first,
                                               int64_t count, float *data);
 
 /** The norm of one parameter's gradient of the mean loss, unscaled, before clipping. It is that of
  * the window with the update that is being decided (ac_decide), or of the last window. 0 if the
  * parameter is not trained, before the first update, and within a window that measures noise. NaN
- * if the plan folds gradients. May still change. */
+ * if the plan folds gradients. */
 AC_API double ac_trainer_gradient_norm(const ac_trainer *trainer, int index);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,12 @@ static inline int64_t ac_min(int64_t a, int64_t b) {
 static inline int64_t ac_max(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
+static inline uint64_t ac_min_bytes(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+static inline uint64_t ac_max_bytes(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
 /* a not negative, b positive. */
 static inline int64_t ac_ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

@@ -1,5 +1,5 @@
 /* What a dataset is inside: a reading function with its state, and a description of its fields.
- * Every kind of dataset is this one structure; the kinds differ in `read` and `user` alone. */
+ * Every kind of dataset is this one structure; the kinds differ in `read`, `close` and `user`. */
 #ifndef AC_DATA_DATASET_H
 #define AC_DATA_DATASET_H
 

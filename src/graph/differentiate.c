@@ -1,7 +1,6 @@
 #include "graph/differentiate.h"
 
 #include "core/error.h"
-#include "ops/pointwise/scale.h"
 
 #include <stdlib.h>
 
@@ -39,8 +38,7 @@ ac_status ac_gradient_pass(ac_differentiation *d, int target, ac_tensor *gradien
   if (!forward->requires_gradient) return AC_OK;
   if (forward->role == AC_ROLE_PARAMETER) {
     ac_tensor *sum = parameter_gradient(d, forward);
-    ac_scale_attributes one = {1};
-    int node = ac_graph_append(graph, AC_OP_scale, &one, sizeof one, 1, &gradient);
+    int node = ac_append_scale(graph, 1, gradient);
     if (node < 0 || !sum) return graph->status;
     ac_node_at(graph, node)->out[0] = sum->id;
     return AC_OK;

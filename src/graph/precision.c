@@ -1,7 +1,6 @@
 #include "graph/precision.h"
 
 #include "core/random.h"
-#include "ops/update/rounded_sum.h"
 
 #include <stdlib.h>
 
@@ -157,8 +156,8 @@ static ac_status append_return(rewrite *r, int index, int j, int gradient) {
   if (gradient < 0 || node.out[j] < 0) return graph->status;
   ac_tensor *detour = ac_tensor_at(graph, node.out[j]);
   const bool rounded = ac_tensor_at(graph, gradient)->dtype != AC_F32;
-  const ac_rounded_sum_attributes stream = {AC_GRADIENT_STREAM + r->additions++};
-  int adds = rounded ? ac_graph_append(graph, AC_OP_rounded_sum, &stream, sizeof stream, 1, &detour)
+  const uint32_t stream = AC_GRADIENT_STREAM + r->additions++;
+  int adds = rounded ? ac_append_rounded_sum(graph, stream, detour)
                      : ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &detour);
   if (adds < 0) return graph->status;
   ac_node_at(graph, adds)->out[0] = gradient;

@@ -1,5 +1,6 @@
 /* What graphs and plans know of an op: one description, in the op's file, with every fact about the
- * op. No other code asks which op it is to know what it is like. Backends never see this.
+ * op. No other code asks which op it is to know what it is like (the test rules). Backends never
+ * see this.
  */
 #ifndef AC_OPS_DESCRIPTION_H
 #define AC_OPS_DESCRIPTION_H
@@ -62,6 +63,8 @@ typedef struct ac_op_desc {
   int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, copied or picked out. */
   bool copies_values;
+  /* Its result is its input in another dtype. */
+  bool converts;
   /* Output 0 is input 0, changed: a gradient on its way to its step. */
   bool rewrites;
   /* What it does to one element of its operands has to do with no other: it may run in parts. */

@@ -1,5 +1,5 @@
-/* The list of ops, the one place where they are named: names, dispatch tables, tests and bench are
- * generated from it.
+/* The list of ops. Names, dispatch tables, tests and bench are made from it: an op is in no other
+ * list.
  *
  * A family is one file in a folder of src/ops, src/backend/cpu, src/backend/opencl, cl and
  * tests/ops; F gets the name of the folder, which is the same in all of these, and of the family. X

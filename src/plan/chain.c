@@ -46,6 +46,7 @@
 #include "plan/chain.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -159,10 +160,6 @@ static uint64_t boundary(const solver *it, int l) {
   return l ? stage_at(it, l)->output : it->chain->input;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
-}
-
 /* Rows: (s, t) with 1 <= s <= t <= L in a triangle, before them one of zeros for no stages. */
 static size_t row_of(int s, int t) {
   return s > t ? 0 : (size_t)t * (size_t)(t - 1) / 2 + (size_t)s;
@@ -183,8 +180,8 @@ static int list_moves(const solver *it, int s, int t) {
     it->moves[count++] = (move){.variant = k,
                                 .next = s + 1,
                                 .rest = s - 1,
-                                .need = larger(saved + variant->forward_peak + waiting,
-                                               kept + stage->output + variant->backward_peak),
+                                .need = ac_max_bytes(saved + variant->forward_peak + waiting,
+                                                     kept + stage->output + variant->backward_peak),
                                 .held = saved,
                                 .seconds = stage->forward + variant->extra + variant->backward};
   }
@@ -193,7 +190,7 @@ static int list_moves(const solver *it, int s, int t) {
   for (int r = s + 1; r <= t; r++) {
     const ac_chain_stage *run = stage_at(it, r - 1);
     uint64_t read = r - 1 > s ? boundary(it, r - 2) : 0;
-    need = larger(need, waiting + read + run->output + run->forward_peak);
+    need = ac_max_bytes(need, waiting + read + run->output + run->forward_peak);
     seconds += run->forward;
     it->moves[count++] = (move){-1, r, r - 1, need, run->output, seconds};
   }
@@ -209,7 +206,7 @@ static int most_frugal(const solver *it, int s, int t, uint64_t *bytes, double *
   for (int i = 0; i < count; i++) {
     const move *m = &it->moves[i];
     size_t next = row_of(m->next, t), rest = row_of(s, m->rest);
-    uint64_t need = larger(m->need, larger(m->held + it->least[next], it->least[rest]));
+    uint64_t need = ac_max_bytes(m->need, ac_max_bytes(m->held + it->least[next], it->least[rest]));
     double time = m->seconds + it->least_seconds[next] + it->least_seconds[rest];
     if (best >= 0 && (need > *bytes || (need == *bytes && time >= *seconds))) continue;
     best = i;

@@ -6,6 +6,7 @@
 #include "plan/chain.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,10 +60,6 @@ static uint64_t boundary(const ac_chain *chain, int l) {
   return l ? stage_at(chain, l)->output : chain->input;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
-}
-
 /* ---- measuring a schedule -------------------------------------------------------------------- */
 
 /* What later operations read, while the schedule is scanned from its end, and what was measured. */
@@ -87,7 +84,7 @@ static void release_boundary(lifetimes *held, int l) {
 }
 
 static void measure(lifetimes *held, uint64_t transient, double seconds) {
-  held->peak = larger(held->peak, held->bytes + transient);
+  held->peak = ac_max_bytes(held->peak, held->bytes + transient);
   held->seconds += seconds;
 }
 

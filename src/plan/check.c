@@ -23,6 +23,7 @@
 #include "plan/plan.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ static ac_status check_step(const ac_plan *plan, const ac_step *step, bool *ran,
     if (node->out[j] < 0) continue;
     const ac_role role = role_of(plan, node->out[j]);
     const bool sum = ac_role_is_sum(role), writes = step->out[j].tensor >= 0;
-    if (role == AC_ROLE_GRADIENT && node->op != AC_OP_rounded_sum && is_bf16(plan, node->out[j]))
+    const bool by_chance = ac_op_output_kind(node->op, j) == 'p';
+    if (role == AC_ROLE_GRADIENT && !by_chance && is_bf16(plan, node->out[j]))
       return broken(plan, step, "adds to a gradient in bf16 and does not round by chance");
     if (!may_be(node->op, j, role)) return broken(plan, step, "does not say what it sums up");
     yields |= !sum;
@@ -486,14 +488,9 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
   return check_overlaps(list, count, last_point);
 }
 
-static int larger(int a, int b) {
-  return a > b ? a : b;
-}
-
 static ac_status check_memory(const ac_plan *plan) {
-  int values = larger(plan->main.value_count, plan->evaluation.value_count);
-  values = larger(values, plan->stepping.value_count);
-  int room = larger(plan->cell_count, values);
+  int64_t room = ac_max(plan->main.value_count, plan->evaluation.value_count);
+  room = ac_max(plan->cell_count, ac_max(room, plan->stepping.value_count));
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;

@@ -81,20 +81,12 @@ typedef struct tree {
   int root;
 } tree;
 
-static int smaller_point(int a, int b) {
-  return a < b ? a : b;
-}
-
-static int larger_point(int a, int b) {
-  return a > b ? a : b;
-}
-
 /* Puts what is below `other` into the account of `p`. */
 static void take_times(placed *p, const placed *other) {
-  p->earliest_first = smaller_point(p->earliest_first, other->earliest_first);
-  p->latest_first = larger_point(p->latest_first, other->latest_first);
-  p->earliest_last = smaller_point(p->earliest_last, other->earliest_last);
-  p->latest_last = larger_point(p->latest_last, other->latest_last);
+  if (other->earliest_first < p->earliest_first) p->earliest_first = other->earliest_first;
+  if (other->latest_first > p->latest_first) p->latest_first = other->latest_first;
+  if (other->earliest_last < p->earliest_last) p->earliest_last = other->earliest_last;
+  if (other->latest_last > p->latest_last) p->latest_last = other->latest_last;
 }
 
 /* Counts what comes after the addresses so far. */

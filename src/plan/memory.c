@@ -4,13 +4,10 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t larger(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
-}
 
 static ac_address_space new_space(const ac_problem *problem) {
   const ac_device_info *device = &problem->device->info;
@@ -67,7 +64,7 @@ static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_
   AC_TRY(ac_cells_place(problem, &how, &space, NULL, &control, &classes));
   AC_TRY(arena_bound(problem, micro_batch, main, after_workspace(problem, main), &arena));
   AC_TRY(arena_bound(problem, micro_batch, stepping, 0, &second));
-  arena = larger(larger(arena, second), evaluation);
+  arena = ac_max_bytes(ac_max_bytes(arena, second), evaluation);
   *bytes = arena == UINT64_MAX ? arena : space.end + arena;
   return AC_OK;
 }
@@ -144,14 +141,14 @@ static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, limit, &evaluation));
   AC_TRY(find_in_arena(plan));
-  const ac_layout_sums window = {larger(main.sums.all, stepping.sums.all),
-                                 larger(main.sums.tensors, stepping.sums.tensors),
-                                 larger(main.sums.activations, stepping.sums.activations)};
-  uint64_t tensors = larger(window.tensors, evaluation.sums.tensors);
+  const ac_layout_sums window = {ac_max_bytes(main.sums.all, stepping.sums.all),
+                                 ac_max_bytes(main.sums.tensors, stepping.sums.tensors),
+                                 ac_max_bytes(main.sums.activations, stepping.sums.activations)};
+  uint64_t tensors = ac_max_bytes(window.tensors, evaluation.sums.tensors);
   plan->info.live_bytes = window.all;
-  bytes->activations = larger(window.activations, evaluation.sums.activations);
+  bytes->activations = ac_max_bytes(window.activations, evaluation.sums.activations);
   bytes->gradients += tensors - bytes->activations;
-  bytes->total = larger(larger(main.end, stepping.end), evaluation.end);
+  bytes->total = ac_max_bytes(ac_max_bytes(main.end, stepping.end), evaluation.end);
   bytes->workspace = bytes->total - space.end - tensors;
   plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
   return AC_OK;

@@ -31,7 +31,8 @@ static int list_nodes(ac_stages *stages, const ac_nodes *nodes) {
 }
 
 static bool casts_parameter(const ac_graph *graph, const ac_node *node) {
-  return node->op == AC_OP_cast && ac_tensor_at(graph, node->in[0])->role == AC_ROLE_PARAMETER;
+  return ac_op_describe(node->op)->converts &&
+         ac_tensor_at(graph, node->in[0])->role == AC_ROLE_PARAMETER;
 }
 
 /* Notes that the node at this place reads its activations. */

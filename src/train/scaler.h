@@ -3,7 +3,7 @@
 #define AC_TRAIN_SCALER_H
 
 #include <accrue/loss_scaling.h>
-#include <accrue/plan.h>
+#include <accrue/storage.h>
 
 typedef struct ac_scaler {
   ac_loss_scaling_desc desc; /* its kind decided, defaults filled in */

@@ -32,7 +32,7 @@ lean "$work/fetched" Release
 mkdir "$work/project"
 cp "$source/examples/template/main.c" "$work/project"
 cat >"$work/project/CMakeLists.txt" <<END
-cmake_minimum_required(VERSION 3.20)
+cmake_minimum_required(VERSION 3.21)
 project(project LANGUAGES C)
 add_subdirectory($source accrue)
 add_library(alone OBJECT main.c)

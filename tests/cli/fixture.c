@@ -9,9 +9,9 @@
  * metadata fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH
  * bytes fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves
  * out a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
- * number fixture formats FOLDER    a file of each format of tests/formats.h fixture list their
- * names, what they are called and which reader reads them */
-#include "formats.h"
+ * number fixture formats FOLDER    a file of each format of tests/support/formats.h fixture list
+ * their names, what they are called and which reader reads them */
+#include "support/formats.h"
 
 #include <accrue/model_file.h>
 #include <stdio.h>

@@ -20,7 +20,8 @@ bool every_description(void) {
   ac_init init = AC_DEFAULTS;
   ac_parameter_desc parameter = AC_DEFAULTS;
 END
-grep -hoE '^\} ac_[a-z0-9_]*(_desc|schedule|augmentation);' "$source"/include/accrue/*.h | tr -d '};' | sort -u |
+sed 's/AC_UNSTABLE(\([a-z0-9_]*\))/\1/' "$source"/include/accrue/*.h |
+  grep -oE '^\} ac_[a-z0-9_]*(_desc|schedule|augmentation);' | tr -d '};' | sort -u |
   grep -v ac_parameter_desc | awk '{print "  " $1 " " $1 "_ = AC_DEFAULTS; (void)" $1 "_;"}' >>"$work/use.c"
 cat >>"$work/use.c" <<'END'
   parameter.init = init;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/cli/map.sh SOURCE: the source is as the table in src/README.md says. Each folder with C files has a row, each row
 # has its folders, and a file includes, directly or through headers, only files of its own folder or of the row's last
-# column.
+# column. What rows allow has no circle: no two folders may include each other, also not through others.
 set -euo pipefail
 cd "$1"
 
@@ -51,8 +51,12 @@ function read_map(    line, cell, cells, folders, targets, n, m, i, j, inside) {
   }
 }
 
-# Where an include with quotes is looked up: src for the library, tools for the program and the examples.
-function resolve(file, name) { return (file ~ /^src\// ? "src/" : file ~ /^include\// ? "include/" : "tools/") name }
+# Where an include with quotes is looked up: src for the library, tools for the program and the examples, which may also
+# take something of the core.
+function resolve(file, name) {
+  if (file ~ /^include\//) return "include/" name
+  return (file ~ /^src\// || name ~ /^core\// ? "src/" : "tools/") name
+}
 
 # What `file` includes through `header`, which it may include if its row allows it.
 function visit(file, header, through,    i, folder, other) {
@@ -63,6 +67,23 @@ function visit(file, header, through,    i, folder, other) {
       !((folder, header) in allowed))
     wrong(file " includes " header (through == file ? "" : " through " through) ", which its row does not allow")
   for (i = 1; i <= included[header]; i++) visit(file, include[header, i], header)
+}
+
+function may_include(from, to,    name) {
+  for (name in folder)
+    if (name != from && (name == to || folder_of(name) "/*" == to || to in exists && folder_of(to) == name))
+      direct[from, name] = reaches[from, name] = 1
+}
+
+function find_circles(    pair, part, from, via, to) {
+  for (pair in allowed) { split(pair, part, SUBSEP); may_include(part[1], part[2]) }
+  for (via in folder)
+    for (from in folder)
+      if ((from, via) in reaches) for (to in folder) if ((via, to) in reaches) reaches[from, to] = 1
+  for (pair in direct) {
+    split(pair, part, SUBSEP)
+    if ((part[2], part[1]) in reaches) wrong("a circle: " part[1] " may include " part[2] ", which leads back to it")
+  }
 }
 
 NF == 1 { exists[$1] = 1; folder[folder_of($1)] = 1; next }
@@ -77,6 +98,7 @@ END {
   for (name in row) if (!(name in folder)) wrong("there is no C in " name ", which has a row")
   for (name in folder) folder_with[folder_of(name) "/*"] = 1
   for (name in target) if (!(name in folder) && !(name in exists) && !(name in folder_with)) wrong("a row allows " name ", which is not there")
+  find_circles()
   for (file in exists) {
     for (i = 1; i <= included[file]; i++)
       if (include[file, i] in exists) visit(file, include[file, i], file)

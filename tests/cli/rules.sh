@@ -3,6 +3,8 @@
 set -euo pipefail
 cd "$1"
 failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 # none SENTENCE < <(search): says what is wrong if the search finds lines, FILE:LINE:TEXT.
 none() {
@@ -46,6 +48,76 @@ none 'a name of the operating system outside src/core/platform/posix_*.c' < <(
     "${files[@]}")
 none 'a path of the operating system outside src/core/platform/posix_*.c' < <(
   grep -nE '"/(dev|etc|proc|sys|tmp|usr)\b' "${files[@]}")
+
+# ---- what the library does not do --------------------------------------------------------------------
+# It does not print, abort or exit; posix_process.c ends the self-contained program before main, where OpenBLAS would have
+# too little memory.
+mapfile -t library < <(find src -name '*.[ch]' ! -name posix_process.c | sort)
+none 'the library prints, aborts or exits' < <(
+  ends='abort|exit|_exit|_Exit|quick_exit|assert|f?printf|vf?printf|puts|putchar|perror|fputs|fputc|putc'
+  grep -nE "(^|[^A-Za-z0-9_.>\"])($ends) ?\(|\<(stdout|stderr)\>" "${library[@]}" |
+    grep -vE '^[^:]*:[0-9]*: *(/\*|\*|//)')
+# Parallel regions all have the same team (src/backend/cpu/shared/kernels.h).
+none 'a parallel region that is not one of those that src/backend/cpu/shared/kernels.h names' < <(
+  grep -nE '# *pragma +omp +parallel' "${library[@]}" |
+    grep -vE '^src/backend/cpu/([a-z]+/)?(kernels\.h|blocks\.c|planes\.c):')
+
+# ---- which op ------------------------------------------------------------------------------------------
+# Files with the name of a family may compare its ops, others none: what an op is like is in the op's description, its
+# letters in the list, or its row in a backend's table. To make an op, any file may name it. Each exception has a reason,
+# and goes when its file no longer needs it:
+declare -A excepted=(
+  [src/backend/cpu/cpu.c]='the operands that products of bf16 round'
+  [src/backend/cpu/convolution/winograd.c]='a part of conv2d'
+  [src/ops/update/optimizer.c]='the steps of parameters are its own'
+  [src/train/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'
+  [src/train/folded.c]='arguments of the steps of parameters'
+  [src/train/instance.c]='what folds may have nothing to fold'
+  [src/train/step.c]='arguments of the steps of parameters'
+  [src/train/update.c]='which steps of parameters keep squares'
+)
+declare -A family=()
+while read -r name op; do family[$op]=$name; done < <(
+  grep -oE '(F\([a-z]+, |X\()[a-z0-9_]+' src/ops/list.h |
+    awk -F'[(, ]+' '$1 == "F" { name = $3 } $1 == "X" { print name, $2 }')
+((${#family[@]})) || { echo 'rules: there are no ops in src/ops/list.h'; exit 1; }
+none 'a comparison with an op of another family; ask its description' < <(
+  op='AC_OP_[a-z0-9_]+'
+  grep -rnoE "([!=]=|case|\\[) *$op|$op *[!=]=" src --include='*.[ch]' | while IFS=: read -r file line text; do
+    name=${text##*AC_OP_}
+    name=${family[${name%%[^a-z0-9_]*}]-none}
+    [[ ${file##*/} == "$name"* ]] && continue
+    if [[ -v excepted[$file] ]]; then echo "$file" >>"$work/needed"; else echo "$file:$line: $text"; fi
+  done)
+none 'an exception that nothing needs' < <(
+  for file in "${!excepted[@]}"; do grep -qsxF "$file" "$work/needed" || echo "$file: ${excepted[$file]}"; done)
+
+# ---- whole numbers -------------------------------------------------------------------------------------
+none 'another smaller or larger of two whole numbers than those of src/core/integers.h' < <(
+  awk 'before ~ /^static (inline )?(u?int[0-9]*(_t)?|size_t|long) [a-z0-9_]+\([a-z0-9_]+ a, [a-z0-9_]+ b\) \{$/ &&
+         /^  return a [<>]=? b \? (a : b|b : a);$/ { print FILENAME ":" FNR ":" before }
+       { before = $0 }' "${files[@]}" | grep -v '^src/core/integers.h:')
+
+# ---- long functions --------------------------------------------------------------------------------------
+# Functions fit a screen. Kernels may be longer, as local memory is declared in the kernel itself; one of more than 80
+# lines has a comment before each of its sections, three at least.
+mapfile -t sources < <(find src tools cl -name '*.[ch]' -o -name '*.cl' | sort)
+none 'a function of more than 80 lines, which is not a kernel in sections' < <(
+  awk 'FNR == 1 { begin = 0 }
+       /^[A-Za-z_].*[^;=]$/ && !begin { begin = FNR; name = $0; sections = 0 }
+       /^  +\/\*/ { sections++ }
+       /;$/ && FNR == begin || /^[^ ].*;$/ { begin = 0 }
+       /^}/ { if (begin && FNR - begin >= 80 && (FILENAME !~ /^cl/ || sections < 3)) print FILENAME ":" begin ": " name
+              begin = 0 }' "${sources[@]}")
+
+# ---- CMake -----------------------------------------------------------------------------------------------
+# One version is asked for everywhere, and docs/start/install.md says which.
+version=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\))$/\1/p' CMakeLists.txt)
+none "another version of CMake than CMakeLists.txt asks for, which is $version" < <(
+  grep -rnE --include={*.cmake,CMakeLists.txt,*.md,*.sh,*.py} --exclude-dir={build,.git} --exclude=rules.sh \
+    'cmake_(minimum_required|policy)\(VERSION' . | grep -v "VERSION $version)")
+none 'docs/start/install.md names another version of CMake' < <(
+  grep -o 'CMake [0-9.]*[0-9]' docs/start/install.md | grep -vx "CMake $version")
 
 ((failed)) || echo "${#files[@]} files of the library follow the rules"
 exit $failed

@@ -102,7 +102,7 @@ def check_cmake(cmake, block):
         write("accrue/CMakeLists.txt", TARGETS)
         write("project/third_party/accrue/CMakeLists.txt", TARGETS)
         head = "" if "project(" in block.text() else \
-            "cmake_minimum_required(VERSION 3.20)\nproject(snippet LANGUAGES C)\ninclude(FetchContent)\n" \
+            "cmake_minimum_required(VERSION 3.21)\nproject(snippet LANGUAGES C)\ninclude(FetchContent)\n" \
             "add_executable(your_program your_program.c)\n"
         write("project/CMakeLists.txt", head + block.text())
         return run(cmake, "-S", os.path.join(folder, "project"), "-B", os.path.join(folder, "build"),

@@ -4,7 +4,7 @@
  * there on the life comes to the same bits as one without a fault.
  *
  *   test_faults_device [--all]    without it every n-th call, which takes a minute */
-#include "unit/states.h"
+#include "support/states.h"
 
 #include "backend.h"
 #include "core/error.h"
@@ -63,9 +63,10 @@ static contents read_contents(const test_path *path) {
 /* As all that a trainer is. Fails where the trainer may not be saved. */
 static ac_status look(const life *l, contents *c) {
   const test_path path = in_folder("look");
-  const ac_status status = ac_trainer_save_state(l->r.trainer, path.text, NULL, 0);
-  if (status == AC_OK) *c = read_contents(&path);
-  return status;
+  *c = (contents){0};
+  AC_TRY(ac_trainer_save_state(l->r.trainer, path.text, NULL, 0));
+  *c = read_contents(&path);
+  return AC_OK;
 }
 
 /* The tensors of a state alone, without what is counted. */

@@ -1,6 +1,6 @@
 /* A file of several blocks is written completely or not at all, in pieces that do not fit its
  * blocks, while the first, the second, ... call fails until all pass. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include "core/platform/atomic_file.h"
 #include "faults.h"

@@ -2,11 +2,11 @@
  * trainer that has gone on, with the first, the second, ... call failing until all pass. What
  * is at the path is always the old state or the new one, byte by byte. A state file holds all
  * that a trainer is, so whether a trainer has changed is seen from the state that it saves. */
-#include "unit/files.h"
+#include "support/files.h"
 
 #include "faults.h"
 #include "train/trainer.h"
-#include "unit/runs.h"
+#include "support/runs.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "fuzz.h"
 
 #include "io/safetensors.h"
-#include "unit/checksums.h"
+#include "support/checksums.h"
 
 #include <stdio.h>
 #include <stdlib.h>

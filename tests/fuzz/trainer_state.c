@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 #include "train/trainer.h"
-#include "unit/checksums.h"
+#include "support/checksums.h"
 
 #include <accrue/accrue.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The graph that `accrue train gpt` builds, with a model file from Hugging Face's transformers,
  * gives the loss, the logits and the gradients that PyTorch computed for it
- * (tests/vectors/gpt2_tiny), on every device and for any split. */
-#include "unit/check.h"
+ * (tests/vectors/gpt2_tiny, gpt2_results), on every device and for any split. */
+#include "support/check.h"
 
 #include "models/gpt.h"
 #include "ops/vector.h"
@@ -29,7 +29,7 @@ static void copy_integers(const op_vector *vector, const char *name, int32_t *to
 
 static expected read_expected(void) {
   expected e = {0};
-  e.vector = op_vectors_read("gpt2_tiny", &e.count);
+  e.vector = op_vectors_read("gpt2_results", &e.count);
   assert_non_null(e.vector);
   copy_integers(e.vector, "tokens", e.tokens);
   copy_integers(e.vector, "targets", e.targets);

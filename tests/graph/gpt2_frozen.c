@@ -1,7 +1,7 @@
 /* In this GPT-2 the embeddings, which the head shares, and the first block are frozen. It ends with
  * the weights that PyTorch trains (tests/vectors/gpt2_frozen), on every device and in every way of
  * a plan. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "models/gpt.h"
 #include "ops/vector.h"

@@ -2,8 +2,8 @@
  * tests/ops, against finite differences. For each parameter of each graph the gradient that a
  * device computes is held against (L(p + h) - L(p - h)) / 2h along a random direction and for
  * single elements, where L is the double evaluation of the forward nodes. */
-#include "unit/check.h"
-#include "unit/models.h"
+#include "support/check.h"
+#include "support/models.h"
 
 #include "core/hash.h"
 #include "core/random.h"

@@ -543,7 +543,7 @@ static void check_vector(const op_family *family, ac_device *device, const op_ve
 void op_check_vectors(const op_family *family, ac_device *device) {
   int count = 0;
   op_vector *vectors = op_vectors_read(family->name, &count);
-  OP_EXPECT(family->name, vectors, "tests/vectors/%s.txt cannot be read", family->name);
+  OP_EXPECT(family->name, vectors, "tests/vectors/%s.safetensors cannot be read", family->name);
   for (int i = 0; i < count; i++) check_vector(family, device, &vectors[i]);
   op_vectors_free(vectors, count);
 }

@@ -52,7 +52,7 @@ static void replay(ac_device *device, const op_vector *v, op_update update) {
 void op_replay(ac_device *device, const char *file, op_update update) {
   int count = 0;
   op_vector *vectors = op_vectors_read(file, &count);
-  OP_EXPECT(file, vectors, "tests/vectors/%s.txt cannot be read", file);
+  OP_EXPECT(file, vectors, "tests/vectors/%s.safetensors cannot be read", file);
   for (int i = 0; i < count; i++) replay(device, &vectors[i], update);
   op_vectors_free(vectors, count);
 }

@@ -11,7 +11,7 @@
  * gradient's shape and the parameter's are set. */
 typedef void (*op_update)(op_case *c, const op_vector *v, int64_t t);
 
-/* Every case of tests/vectors/FILE.txt; a NULL device: by the references alone. */
+/* Every case of tests/vectors/FILE.safetensors; a NULL device: by the references alone. */
 void op_replay(ac_device *device, const char *file, op_update update);
 
 #endif

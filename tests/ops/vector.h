@@ -23,7 +23,8 @@ typedef struct op_vector {
   op_vector_tensor tensor[48];
 } op_vector;
 
-/* Reads the cases of tests/vectors/NAME.txt. NULL if there is no such file or it is malformed. */
+/* Reads the cases of tests/vectors/NAME.safetensors. NULL if there is no such file or it is
+ * malformed. */
 op_vector *op_vectors_read(const char *name, int *count);
 void op_vectors_free(op_vector *vectors, int count);
 

@@ -1,6 +1,6 @@
 /* The bench's JSON: its content, which files are refused, and when a result of two documents counts
  * as slower. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "bench/json.h"
 

@@ -1,5 +1,5 @@
 /* The bench's models: which are measured by default, and what happens if a step was not made. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "bench/models.h"
 

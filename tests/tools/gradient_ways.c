@@ -1,6 +1,6 @@
 /* The program's table of --gradients: its rows say the same as the library's, and are in the order
  * of the flag's values. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "common/flag_record.h"
 #include "common/storage.h"

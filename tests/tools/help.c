@@ -1,5 +1,5 @@
 /* Text that roff would take for commands comes out of a manual page unchanged. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "common/flag_text.h"
 #include "common/help.h"

@@ -1,5 +1,5 @@
 /* Text that others chose is shown, and never obeyed by a terminal. */
-#include "unit/check.h"
+#include "support/check.h"
 #undef fail /* of cmocka; the program has a function of that name */
 
 #include "common/message.h"

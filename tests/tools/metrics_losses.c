@@ -1,6 +1,6 @@
 /* Metrics of a graph with several losses: each under its name, in addition to the fields that all
  * have. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "program/metrics.h"
 

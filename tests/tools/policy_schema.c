@@ -3,7 +3,7 @@
 #include "common/message.h" /* before cmocka, which has a macro `fail` */
 #include "program/policy.h"
 
-#include "unit/check.h"
+#include "support/check.h"
 
 #include <jansson.h>
 #include <math.h>

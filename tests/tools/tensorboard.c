@@ -1,6 +1,6 @@
 /* Event files: a file of TensorBoard is read; our files begin as they must, hold the given values,
  * and survive a full disk. */
-#include "unit/files.h"
+#include "support/files.h"
 #undef fail /* of cmocka; the program has a function of that name */
 
 #include "common/crc32c.h"

@@ -1,5 +1,5 @@
 /* What `accrue verify` takes for rounding, and what it does not: two parameters, three windows. */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "core/half.h"
 #include "core/random.h"

@@ -1,6 +1,6 @@
 /* The program's lines about waiting, also during a single step that takes long. */
 #define _GNU_SOURCE /* posix_openpt */
-#include "unit/check.h"
+#include "support/check.h"
 
 #include "common/waiting.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the frozen results in this folder; see README.md for the formats.
+"""Writes the frozen results in this folder; see README.md for what is in them.
 
     python generate.py [FOLDER [NAME...]]
 
@@ -7,6 +7,7 @@ Needs PyTorch, numpy and adam-mini, and transformers and safetensors for gpt2_ti
 own per case; results are computed in double by PyTorch and rounded to float32 at the end. Running it again with the
 same versions gives the same files.
 """
+import json
 import sys
 import zlib
 from pathlib import Path
@@ -22,34 +23,31 @@ torch.set_num_threads(1)
 
 
 class File:
-    """One text file of cases."""
+    """One safetensors file of cases."""
 
     def __init__(self, folder, name):
-        self.path = folder / f"{name}.txt"
-        self.lines = []
+        self.path = folder / f"{name}.safetensors"
+        self.tensors = {}
 
     def case(self, name, **attributes):
-        self.lines.append(f"case {name}")
+        self.name = name
         for key, value in attributes.items():
-            self.lines.append(f"attribute {key} {float(value):.9g}")
-        self.random = np.random.default_rng(zlib.crc32(f"{self.path.name}/{name}".encode()))
+            self.put(key, np.float64(value))
+        # Another seed would draw other numbers.
+        self.random = np.random.default_rng(zlib.crc32(f"{self.path.stem}.txt/{name}".encode()))
+
+    def put(self, name, x):
+        key = f"{self.name}/{name}"
+        assert key not in self.tensors, key
+        self.tensors[key] = x
 
     def tensor(self, name, x):
-        """An int tensor as i32, anything else rounded to f32; nine digits give a float back exactly."""
-        x = x.detach() if isinstance(x, torch.Tensor) else torch.as_tensor(x)
-        integer = not x.is_floating_point()
-        dims = " ".join(str(d) for d in x.shape)
-        self.lines.append(f"tensor {name} {'i32' if integer else 'f32'} {x.dim()} {dims}")
-        values = x.reshape(-1).tolist()
-        texts = [str(v) if integer else f"{np.float32(v):.9g}" for v in values]
-        for i in range(0, len(texts), 12):
-            self.lines.append(" ".join(texts[i : i + 12]))
+        """An int tensor as i32, anything else rounded to f32."""
+        x = torch.as_tensor(x).detach()
+        self.put(name, x.numpy().astype("<f4" if x.is_floating_point() else "<i4"))
 
     def doubles(self, name, values):
-        self.lines.append(f"tensor {name} f64 1 {len(values)}")
-        texts = [f"{v:.17g}" for v in values]
-        for i in range(0, len(texts), 6):
-            self.lines.append(" ".join(texts[i : i + 6]))
+        self.put(name, np.array(values, "<f8"))
 
     def draw(self, *shape, low=-1.0, high=1.0):
         """A leaf in double with values of floats."""
@@ -75,7 +73,15 @@ class File:
                 self.tensor(f"grad{i}", x.grad)
 
     def close(self):
-        self.path.write_text("\n".join(self.lines) + "\n")
+        """Writes the tensors in the order in which they came; the safetensors package would sort them."""
+        header, end = {}, 0
+        for name, x in self.tensors.items():
+            header[name] = dict(dtype=f"{x.dtype.kind}{8 * x.itemsize}".upper(), shape=x.shape,
+                                data_offsets=(end, end + x.nbytes))
+            end += x.nbytes
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)
+        self.path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(x.tobytes() for x in self.tensors.values()))
 
 
 def linear(f):
@@ -496,7 +502,7 @@ def loss_scaler(f):
     """PyTorch's own GradScaler, driven by gradients that are infinite where a pattern says so."""
     def trace(name, pattern, **a):
         f.case(name, **a)
-        scaler = torch.amp.GradScaler("cpu", init_scale=a["scale"], growth_factor=a["growth"],
+        scaler = torch.amp.GradScaler("cpu", init_scale=a["initial"], growth_factor=a["growth"],
                                       backoff_factor=a["backoff"], growth_interval=a["interval"])
         p = torch.nn.Parameter(torch.zeros(1, dtype=torch.float32))
         optimizer = torch.optim.SGD([p], lr=1e-3)
@@ -515,15 +521,15 @@ def loss_scaler(f):
     def random(count, share, seed):
         return (np.random.default_rng(seed).uniform(size=count) < share).astype(np.int64).tolist()
 
-    usual = dict(scale=65536, growth=2, backoff=0.5)
+    usual = dict(initial=65536, growth=2, backoff=0.5)
     trace("now_and_then", random(120, 0.1, 1), interval=5, **usual)
     trace("often", random(120, 0.4, 2), interval=2, **usual)
     trace("clean", [0] * 120, interval=50, **usual)
     trace("bursts", ([1] * 20 + [0] * 13) * 2 + [1, 0] * 10, interval=4, **usual)
     trace("every_update", random(60, 0.3, 3), interval=1, **usual)
-    trace("odd_factors", random(120, 0.25, 4), scale=1000, growth=1.7, backoff=0.3, interval=3)
-    trace("to_the_end_of_floats", [0] * 12 + [1] + [0] * 3, scale=2.0**120, growth=2, backoff=0.5, interval=1)
-    trace("past_the_end_of_floats", [0] * 12 + [1] + [0] * 9, scale=3e37, growth=3, backoff=0.25, interval=2)
+    trace("odd_factors", random(120, 0.25, 4), initial=1000, growth=1.7, backoff=0.3, interval=3)
+    trace("to_the_end_of_floats", [0] * 12 + [1] + [0] * 3, initial=2.0**120, growth=2, backoff=0.5, interval=1)
+    trace("past_the_end_of_floats", [0] * 12 + [1] + [0] * 9, initial=3e37, growth=3, backoff=0.25, interval=2)
 
 
 KINDS = ("constant cosine linear restarts one_cycle cyclic step multistep exponential stable_decay inverse_sqrt "
@@ -787,8 +793,8 @@ n: p.detach().contiguous() for n, p in model.named_parameters()},
     logits = model(inputs).logits
     loss = F.cross_entropy(logits.reshape(-1, 61), targets.reshape(-1), reduction="sum", ignore_index=-100)
     loss.backward()
-    f = File(folder, "gpt2_tiny")
-    f.case("gpt2_tiny", layers=2, heads=3, width=24, context=16, vocab=61, batch=3, ignore_index=-100)
+    f = File(folder, "gpt2_results")
+    f.case("gpt2_results", layers=2, heads=3, width=24, context=16, vocab=61, batch=3, ignore_index=-100)
     f.tensor("tokens", inputs)
     f.tensor("targets", targets)
     f.tensor("loss", torch.tensor([loss.item(), float((targets != -100).sum())]))

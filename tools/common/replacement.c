@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/platform/replacement.h"
+
 /* ---- what is at the path --------------------------------------------------------------------- */
 
 static bool fail_by(int error) {
@@ -15,26 +17,9 @@ static bool fail_by(int error) {
   return false;
 }
 
-/* Replaces the path of a link by its target. */
-static bool read_link(char path[REPLACEMENT_PATH]) {
-  char target[REPLACEMENT_PATH];
-  const ssize_t length = readlink(path, target, sizeof target - 1);
-  if (length < 0) return false;
-  target[length] = 0;
-  char *name = *target == '/' || !strrchr(path, '/') ? path : strrchr(path, '/') + 1;
-  if ((size_t)(name - path) + (size_t)length >= REPLACEMENT_PATH) return fail_by(ENAMETOOLONG);
-  memcpy(name, target, (size_t)length + 1);
-  return true;
-}
-
 bool replacement_follow(char path[REPLACEMENT_PATH]) {
-  enum { MOST_LINKS = 40 };
-  struct stat info;
-  for (int links = 0; lstat(path, &info) == 0 && S_ISLNK(info.st_mode); links++) {
-    if (links == MOST_LINKS) return fail_by(ELOOP);
-    if (!read_link(path)) return false;
-  }
-  return true;
+  _Static_assert((int)REPLACEMENT_PATH == AC_REPLACEMENT_PATH, "the library's follows the links");
+  return ac_replacement_follow(path);
 }
 
 static bool is_same(const struct stat *a, const struct stat *b) {
@@ -63,24 +48,24 @@ static bool find_target(replacement *r) {
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-bool replacement_open(replacement *r, const char *path) {
+/* What is copied to its target later is in the folder for temporary files until then. */
+static int create_aside(char temporary[REPLACEMENT_PATH]) {
   const char *folder = getenv("TMPDIR");
+  const int length = snprintf(temporary, REPLACEMENT_PATH, "%s/accrue-XXXXXX",
+                              folder && *folder ? folder : "/tmp");
+  if (length >= 0 && length < REPLACEMENT_PATH) return mkstemp(temporary);
+  errno = ENAMETOOLONG;
+  return -1;
+}
+
+bool replacement_open(replacement *r, const char *path) {
   *r = (replacement){.descriptor = -1};
   if ((size_t)snprintf(r->path, sizeof r->path, "%s", path) >= sizeof r->path)
     return fail_by(ENAMETOOLONG);
   if (!find_target(r)) return false;
-  const int length = r->copied
-                         ? snprintf(r->temporary, sizeof r->temporary, "%s/accrue-XXXXXX",
-                                    folder && *folder ? folder : "/tmp")
-                         : snprintf(r->temporary, sizeof r->temporary, "%s.partial-%08lx-XXXXXX",
-                                    r->target, (unsigned long)getpid());
-  if (length < 0 || (size_t)length >= sizeof r->temporary) return fail_by(ENAMETOOLONG);
-  int descriptor = mkstemp(r->temporary);
+  const int descriptor =
+      r->copied ? create_aside(r->temporary) : ac_replacement_create(r->target, r->temporary);
   if (descriptor < 0) return false;
-  /* mkstemp makes files private; this one gets the permissions of other files. */
-  mode_t mask = umask(0);
-  umask(mask);
-  if (!r->copied) fchmod(descriptor, 0666 & ~mask);
   close(descriptor);
   return true;
 }
@@ -154,7 +139,7 @@ bool replacement_commit(replacement *r) {
   if (r->copied) good = copy_to_target(r);
   else if (lstat(r->target, &info) == 0 && !S_ISREG(info.st_mode))
     good = fail_by(S_ISDIR(info.st_mode) ? EISDIR : EEXIST);
-  else if (rename(r->temporary, r->target) == 0) return true;
+  else if (ac_replacement_commit(r->temporary, r->target)) return true;
   else good = false;
   replacement_abandon(r);
   return good;

@@ -1,6 +1,6 @@
 # cmake -DCOMMANDS=docs/commands -DENVIRONMENT=docs/reference/environment.md -DOUTPUT=FILE.c -P commands.cmake: makes a table in
 # C of the files of commands: one line, examples, files, and the variables of the environment as that page explains them.
-cmake_minimum_required(VERSION 3.20)
+cmake_minimum_required(VERSION 3.21)
 include(${CMAKE_CURRENT_LIST_DIR}/read.cmake)
 
 set(keys name short environment)

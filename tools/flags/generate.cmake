@@ -1,7 +1,7 @@
 # cmake -DFLAGS=docs/flags [-DOUTPUT=FILE.c] [-DINDEX=FILE.md] -P generate.cmake: makes a table in C, and the index of the
 # documentation, of the files of flags. docs/contribute/add-a-flag.md says what such a file has. What a file must not have is
 # an error that names the file.
-cmake_minimum_required(VERSION 3.20)
+cmake_minimum_required(VERSION 3.21)
 
 set(keys name value group commands models default range ignored-by needs excludes repeat record plan pilot compared common see short)
 set(must_keys name group commands short)

@@ -1,6 +1,6 @@
 # Writes OUTPUT, a C file with the files of the folder TEMPLATE, as tools/program/init.h declares them.
 # Called as: cmake -DTEMPLATE=folder -DOUTPUT=file.c -P embed_template.cmake
-cmake_policy(VERSION 3.20)
+cmake_policy(VERSION 3.21)
 
 set(texts "")
 set(table "")

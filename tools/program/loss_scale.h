@@ -5,7 +5,7 @@
 #include "common/options.h"
 
 #include <accrue/loss_scaling.h>
-#include <accrue/plan.h>
+#include <accrue/storage.h>
 
 typedef struct loss_scale_flags {
   const char *scale; /* "none", "dynamic" or a number; NULL: as the precision wants it */

@@ -43,7 +43,7 @@ static bool is_hexadecimal(const char *text, size_t length) {
   return length && strspn(text, "0123456789abcdef") >= length;
 }
 
-/* What ac_atomic_open and replacement_open add to the name of an unfinished file: eight hexadecimal
+/* What ac_replacement_create adds to the name of an unfinished file: eight hexadecimal
  * digits, a dash, and up to eight letters and digits. Older versions wrote digits or six letters
  * alone, which count unless they read as text. */
 static bool is_mark(const char *mark) {

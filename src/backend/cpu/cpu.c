@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/product/blas.h"
 #include "backend/cpu/product/dot.h"
+#include "backend/cpu/shared/kernels.h"
 #include "core/error.h"
 #include "core/platform/memory.h"
 #include "core/platform/process.h"
@@ -347,20 +347,9 @@ static ac_status copy(void *state, void *destination, const void *source, uint64
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-/* Tables, and weights where bf16 is multiplied by ac_dot_class, as these are packed. */
 static uint32_t rounds(void *state, ac_op op, ac_dtype storage) {
-  if (!((const device *)state)->context.dot || storage != AC_BF16) return 0;
-  switch (op) {
-  case AC_OP_embedding:
-    return 1u << 0;
-  case AC_OP_linear:
-  case AC_OP_linear_input_gradient:
-  case AC_OP_linear_cross_entropy:
-  case AC_OP_linear_cross_entropy_gradient:
-    return 1u << 1;
-  default:
-    return 0;
-  }
+  const device *d = state;
+  return d->context.dot && storage == AC_BF16 ? d->isa->kernels[op]->rounds : 0;
 }
 
 static bool supports(void *state, const ac_op_args *args) {

@@ -10,16 +10,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { AC_ATOMIC_PATH = 4096 };
+#include "core/platform/replacement.h"
 
 typedef struct ac_atomic_file {
   int descriptor; /* below 0: there is no file, not yet or not any more */
   bool failed;    /* a write has */
   bool direct;    /* blocks go to the disk past the system's cache */
   unsigned char *block;
-  size_t used;                                          /* of the block's bytes */
-  int64_t written;                                      /* before the block */
-  char path[AC_ATOMIC_PATH], temporary[AC_ATOMIC_PATH]; /* links are followed */
+  size_t used;                                                    /* of the block's bytes */
+  int64_t written;                                                /* before the block */
+  char path[AC_REPLACEMENT_PATH], temporary[AC_REPLACEMENT_PATH]; /* links are followed */
 } ac_atomic_file;
 
 /* All of these leave one sentence when they fail. Whatever was opened has to be ended by

@@ -1,11 +1,10 @@
-/* POSIX. Whole blocks are written past the system's cache, where the file system
- * has that (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps
- * what it holds. The end of a file, which is less than a block, goes through the cache. */
+/* POSIX. Whole blocks are written past the system's cache, where the file system has that
+ * (O_DIRECT): this is twice as fast on a machine that has other work, and the cache keeps what it
+ * holds. The end of a file, which is less than a block, goes through the cache. */
 #define _GNU_SOURCE /* O_DIRECT */
 #include "core/platform/atomic_file.h"
 
 #include "core/error.h"
-#include "core/platform/clock.h"
 #include "core/platform/memory.h"
 
 #include <errno.h>
@@ -39,57 +38,26 @@ static ac_status check_kind(const char *path, const struct stat *info) {
                  kind_of(info->st_mode));
 }
 
-/* Puts what a link leads to in its place. */
-static ac_status read_link(char path[AC_ATOMIC_PATH]) {
-  char target[AC_ATOMIC_PATH];
-  const ssize_t length = readlink(path, target, sizeof target - 1);
-  if (length < 0) return ac_fail(AC_ERROR_IO, "cannot read the link %s: %s", path, strerror(errno));
-  target[length] = 0;
-  char *name = *target == '/' || !strrchr(path, '/') ? path : strrchr(path, '/') + 1;
-  if ((size_t)(name - path) + (size_t)length >= AC_ATOMIC_PATH)
+static ac_status refuse_link(const char *path, int error) {
+  const char *why = strerror(error);
+  if (error == ELOOP) return ac_fail(AC_ERROR_IO, "cannot write %s: %s", path, why);
+  if (error == ENAMETOOLONG)
     return ac_fail(AC_ERROR_IO, "the link %s leads to too long a path", path);
-  memcpy(name, target, (size_t)length + 1);
-  return AC_OK;
+  if (error == ESTALE)
+    return ac_fail(AC_ERROR_IO, "cannot write %s: the file it leads to has no name any more", path);
+  return ac_fail(AC_ERROR_IO, "cannot read the link %s: %s", path, why);
 }
 
 /* Symbolic links are followed: a link stays, and the file that it leads to is replaced, or made
  * where it is missing. */
-static ac_status follow_links(char path[AC_ATOMIC_PATH]) {
-  enum { MOST_LINKS = 40 };
-  struct stat there, info;
-  const bool exists = stat(path, &there) == 0;
-  if (exists) AC_TRY(check_kind(path, &there));
-  for (int links = 0; lstat(path, &info) == 0; links++) {
-    if (!S_ISLNK(info.st_mode)) {
-      const bool same = exists && info.st_dev == there.st_dev && info.st_ino == there.st_ino;
-      if (same || !exists) return check_kind(path, &info);
-      break;
-    }
-    if (links == MOST_LINKS)
-      return ac_fail(AC_ERROR_IO, "cannot write %s: %s", path, strerror(ELOOP));
-    AC_TRY(read_link(path));
-  }
-  if (!exists) return AC_OK;
-  return ac_fail(AC_ERROR_IO, "cannot write %s: the file it leads to has no name any more", path);
+static ac_status follow_links(char path[AC_REPLACEMENT_PATH]) {
+  struct stat info;
+  if (stat(path, &info) == 0) AC_TRY(check_kind(path, &info));
+  if (!ac_replacement_follow(path)) return refuse_link(path, errno);
+  return lstat(path, &info) == 0 ? check_kind(path, &info) : AC_OK;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
-
-/* Not mkstemp: its files are private, and a model needs the permissions of any other file. */
-static int create_temporary(ac_atomic_file *file) {
-  for (int attempt = 0; attempt < 100; attempt++) {
-    const unsigned long long unique = (unsigned long long)(ac_clock() * 1e9) + (unsigned)attempt;
-    const int length = snprintf(file->temporary, sizeof file->temporary, "%s.partial-%08x-%x",
-                                file->path, (unsigned)(unique * 2654435761u), (unsigned)getpid());
-    if (length < 0 || (size_t)length >= sizeof file->temporary) {
-      errno = ENAMETOOLONG;
-      return -1;
-    }
-    const int descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL, 0666);
-    if (descriptor >= 0 || errno != EEXIST) return descriptor;
-  }
-  return -1;
-}
 
 static void set_direct(ac_atomic_file *file, bool direct) {
   const int flags = fcntl(file->descriptor, F_GETFL);
@@ -108,7 +76,7 @@ ac_status ac_atomic_open(ac_atomic_file *file, const char *path) {
   AC_TRY(follow_links(file->path));
   file->block = ac_pages_allocate(BLOCK_BYTES);
   if (!file->block) return ac_fail(AC_ERROR_MEMORY, "no memory to write %s", path);
-  file->descriptor = create_temporary(file);
+  file->descriptor = ac_replacement_create(file->path, file->temporary);
   if (file->descriptor < 0) {
     const int error = errno;
     ac_pages_release(file->block, BLOCK_BYTES);
@@ -179,18 +147,6 @@ ac_status ac_atomic_write_again(ac_atomic_file *file, int64_t at, const void *da
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void sync_folder(const char *path) {
-  char folder[4096];
-  snprintf(folder, sizeof folder, "%s", path);
-  char *slash = strrchr(folder, '/');
-  if (slash) slash[slash == folder] = 0;
-  int descriptor = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
-  if (descriptor >= 0) {
-    fsync(descriptor);
-    close(descriptor);
-  }
-}
-
 /* Returns 0 or what went wrong. */
 static int close_file(ac_atomic_file *file) {
   const int error = close(file->descriptor) == 0 ? 0 : errno;
@@ -207,9 +163,9 @@ ac_status ac_atomic_commit(ac_atomic_file *file) {
   if (status == AC_OK && error) status = refuse(file, error);
   struct stat info; /* may have changed while the file was written */
   if (status == AC_OK && lstat(file->path, &info) == 0) status = check_kind(file->path, &info);
-  if (status == AC_OK && rename(file->temporary, file->path) != 0) status = refuse(file, errno);
-  if (status == AC_OK) sync_folder(file->path);
-  else unlink(file->temporary);
+  if (status == AC_OK && !ac_replacement_commit(file->temporary, file->path))
+    status = refuse(file, errno);
+  if (status != AC_OK) unlink(file->temporary);
   return status;
 }
 

@@ -4,5 +4,6 @@
 
 const ac_op_desc ac_op_desc_cast = {
     .can_add = 1,
+    .converts = true,
     .sample = {{"n"}, {"n"}, NULL},
 };

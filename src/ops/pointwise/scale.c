@@ -16,6 +16,11 @@ ac_tensor *ac_scale(ac_tensor *x, float factor) {
   return ac_unary(AC_OP_scale, x, &attributes, sizeof attributes);
 }
 
+int ac_append_scale(ac_graph *graph, float factor, ac_tensor *x) {
+  const ac_scale_attributes attributes = {factor};
+  return ac_graph_append(graph, AC_OP_scale, &attributes, sizeof attributes, 1, &x);
+}
+
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_tensor *dy = ac_gradient_of(d, node->out[0]);
   return ac_gradient_emit(d, AC_OP_scale, node->attributes, sizeof(ac_scale_attributes), 1, &dy, 1,

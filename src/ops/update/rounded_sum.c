@@ -4,7 +4,12 @@
 #include "ops/update/rounded_sum.h"
 
 #include "core/random.h"
-#include "ops/description.h"
+#include "graph/builder.h"
+
+int ac_append_rounded_sum(ac_graph *graph, uint32_t stream, ac_tensor *x) {
+  const ac_rounded_sum_attributes attributes = {stream};
+  return ac_graph_append(graph, AC_OP_rounded_sum, &attributes, sizeof attributes, 1, &x);
+}
 
 static const ac_rounded_sum_attributes example = {AC_GRADIENT_STREAM};
 

@@ -2,7 +2,7 @@
 
 quick=(--micro-batch 1 --recompute none --batch 1 --steps 1 --warmup 0)
 
-# as_reader N FILE: the command that reads FILE as reader N of tests/formats.h. Models are read by their header alone.
+# as_reader N FILE: the command that reads FILE as reader N of tests/support/formats.h. Models are read by their header alone.
 as_reader() {
   local gpt=(plan gpt --device dry --layers 1 --heads 1 --width 8 --context 8 "${quick[@]}")
   local mlp=(plan mlp --device dry --hidden 4 --classes 100 "${quick[@]}")

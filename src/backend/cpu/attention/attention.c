@@ -20,9 +20,9 @@
  * products of bf16 are fastest without conversion (product/gemm.h), q, k, v and dy are not copied,
  * and P o mask and dS are rounded to bf16 before they are multiplied, each row in the first half of
  * its floats. */
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/gemm.h"
+#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/random_bits.h"
 #include "backend/cpu/shared/reduce.h"
 #include "backend/cpu/shared/vector_math.h"

@@ -32,9 +32,9 @@
  * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/convolution/conv.h"
 #include "backend/cpu/convolution/conv_lanes.h"
-#include "backend/cpu/shared/convert.h"
-#include "backend/cpu/product/pairs.h"
 #include "backend/cpu/convolution/winograd.h"
+#include "backend/cpu/product/pairs.h"
+#include "backend/cpu/shared/convert.h"
 #include "core/half.h"
 #include "ops/convolution/conv2d.h"
 

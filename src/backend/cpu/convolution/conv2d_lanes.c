@@ -26,9 +26,9 @@
 #include "backend/cpu/convolution/conv.h"
 #include "backend/cpu/convolution/conv_lanes.h"
 #include "backend/cpu/convolution/conv_square.h"
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/indirect.h"
 #include "backend/cpu/product/pairs.h"
+#include "backend/cpu/shared/convert.h"
 #include "ops/convolution/conv2d.h"
 
 #include <string.h>

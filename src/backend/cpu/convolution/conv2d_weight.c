@@ -26,11 +26,11 @@
  * Workspace: sums as large as dW, for each part of the samples, or none where all outputs are one
  * depth in bf16; and for each thread a patch and a panel, or what is packed. */
 #include "backend/cpu/convolution/conv.h"
-#include "backend/cpu/shared/convert.h"
+#include "backend/cpu/convolution/winograd.h"
 #include "backend/cpu/product/pairs.h"
 #include "backend/cpu/product/transpose.h"
+#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/reduce.h"
-#include "backend/cpu/convolution/winograd.h"
 #include "ops/convolution/conv2d.h"
 
 #include <string.h>

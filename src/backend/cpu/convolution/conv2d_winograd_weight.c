@@ -12,9 +12,9 @@
  *
  * Workspace: M, 16/9 of dW with its channels in whole panels, for each part of the tiles, and each
  * thread's V and W. */
+#include "backend/cpu/convolution/winograd.h"
 #include "backend/cpu/product/registers.h"
 #include "backend/cpu/product/transpose.h"
-#include "backend/cpu/convolution/winograd.h"
 #include "ops/convolution/conv2d.h"
 
 enum {

@@ -1,9 +1,9 @@
 /* The transforms of winograd.h. Tiles, or channels, that lie side by side are a vector's lanes. */
 #include "backend/cpu/convolution/winograd.h"
 
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/registers.h"
 #include "backend/cpu/product/transpose.h"
+#include "backend/cpu/shared/convert.h"
 #include "ops/convolution/conv2d.h"
 
 enum { POINTS = AC_WINOGRAD_POINTS, PANEL = AC_WINOGRAD_PANEL, TAPS = 9 };

@@ -2,11 +2,11 @@
  * max(z, 0) - z t + log(1 + e^-|z|);  dz = weight scale / m (sigmoid(z) - t). A sample counts as
  * right if each of its logits is: z >= 0 where t >= 1/2, z < 0 elsewhere. Samples' sums are added
  * up in double, in order. */
-#include "backend/cpu/shared/kernels.h"
-#include "core/align.h"
 #include "backend/cpu/loss/loss.h"
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/shared/reduce.h"
 #include "backend/cpu/shared/vector_math.h"
+#include "core/align.h"
 
 typedef struct sample_result {
   double loss;   /* sum over the elements */

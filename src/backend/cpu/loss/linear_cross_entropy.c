@@ -7,8 +7,8 @@
  * workspace has the row results, which are added up in the order of rows (cross_entropy.h), and
  * each thread's scratch for products. */
 #include "backend/cpu/loss/cross_entropy.h"
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/layer.h"
+#include "backend/cpu/shared/convert.h"
 #include "core/align.h"
 #include "ops/loss/linear_cross_entropy.h"
 
@@ -175,5 +175,5 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(context, &p);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {run, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {run, workspace, .rounds = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {run, workspace, .rounds = 1u << 1};

@@ -1,8 +1,8 @@
 /* A sample's loss is the mean over its m elements of (prediction - target)^2;
  * dprediction = weight scale 2 / m (prediction - target). Samples' sums are added up in double, in
  * order. */
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/loss/loss.h"
+#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/reduce.h"
 
 static double squared_distance(const float *p, const float *t, int64_t n) {

@@ -6,8 +6,8 @@
  * from the channel's first element, in double. So the variance needs no second pass: the part that
  * cancels is at most the square of the element's distance from the mean, in deviations. */
 #include "backend/cpu/shared/convert.h"
-#include "core/align.h"
 #include "backend/cpu/shared/reduce.h"
+#include "core/align.h"
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/channels.h"
 

@@ -14,8 +14,8 @@
  * of a block. So the bits of the result depend on that size only if a block at the edge has too few
  * rows or columns for gemm.c and goes to OpenBLAS, or if all blocks go there, because OpenBLAS has
  * its own order of sums. Operands in f32 are not copied. */
-#include "backend/cpu/shared/convert.h"
 #include "backend/cpu/product/gemm_pairs.h"
+#include "backend/cpu/shared/convert.h"
 
 enum { ROWS = 240, COLUMNS = 256, FEW_COLUMNS = 128, DEPTH = 256, ROW_UNIT = 12, COLUMN_UNIT = 32 };
 

@@ -3,9 +3,9 @@
 #ifndef AC_BACKEND_CPU_PRODUCT_PAIRS_H
 #define AC_BACKEND_CPU_PRODUCT_PAIRS_H
 
-#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/transpose.h"
+#include "backend/cpu/shared/kernels.h"
 
 #include "core/half.h"
 

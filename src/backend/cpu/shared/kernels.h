@@ -1,7 +1,7 @@
-/* What the CPU kernels share. Every file but cpu.c and some in product/ (blas.c, openblas_*.c,
- * split.c) is compiled once for each instruction set, with AC_CPU_ISA naming it; symbols seen by
- * other files carry that name as a suffix, so the copies live side by side and cpu.c chooses among
- * their tables (table.c) when a device is opened.
+/* What the CPU kernels share. Every file but cpu.c and some in product/ (blas.c, dot.c, dot_*.c,
+ * openblas_*.c, split.c) is compiled once for each instruction set, with AC_CPU_ISA naming it;
+ * symbols seen by other files carry that name as a suffix, so the copies live side by side and
+ * cpu.c chooses among their tables (table.c) when a device is opened.
  *
  * Loops are plain C that the compiler vectorises. Parallel regions are opened here
  * (ac_cpu_parallel, ac_cpu_for), in blocks.c and in planes.c, and nowhere else. They ask for all
@@ -38,6 +38,9 @@ typedef struct ac_cpu_kernel {
   void (*run)(const ac_cpu_context *context, const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(const ac_cpu_context *context, const ac_op_args *args);
+  /* Bit i: where bf16 is multiplied by an ac_dot_class, it may also have input i in f32, and rounds
+   * it itself (ac_backend.rounds): a table, or what is packed. */
+  uint32_t rounds;
 } ac_cpu_kernel;
 
 /* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */

@@ -2,8 +2,8 @@
  * ops/update/optimizer.h). Each update is one fused pass, bound by memory. It also writes the
  * working copy of the parameters, and state in 8 bits (core/eight_bit.h), a block at a time. */
 #include "backend/cpu/shared/convert.h"
-#include "backend/cpu/update/update.h"
 #include "backend/cpu/shared/vector_math.h"
+#include "backend/cpu/update/update.h"
 #include "ops/update/optimizer.h"
 
 #include <math.h>

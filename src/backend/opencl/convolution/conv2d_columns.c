@@ -18,9 +18,9 @@
  * emulated, which is for tests, chunks are shorter, so that small images have several. */
 #include "backend/opencl/convolution/conv2d.h"
 
+#include "backend/opencl/movement/transpose.h"
 #include "backend/opencl/product/gemm.h"
 #include "backend/opencl/shared/sums.h"
-#include "backend/opencl/movement/transpose.h"
 #include "core/error.h"
 #include "core/integers.h"
 

@@ -18,6 +18,7 @@
 #include "backend/opencl/loss/losses.h"
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 /* Sizes in floats. */
 enum {
@@ -154,10 +155,6 @@ static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   return AC_OK;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) {
-  return a > b ? a : b;
-}
-
 /* The workspace of the first chunk, as if it began within x and dx like the later ones. It does not
  * depend on how dz is stored: CLBlast takes no product with 16-bit storage. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -166,11 +163,11 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
                       input = input_product(&c);
   uint64_t bytes = (RESULTS + EXTENT) * sizeof(float) * (uint64_t)c.count;
-  bytes = larger(bytes, ac_cl_gemm_workspace(cl, &logits));
+  bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &logits));
   if (is_gradient(args) && args->out[1].count)
-    bytes = larger(bytes, ac_cl_gemm_workspace(cl, &weight));
+    bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &weight));
   if (is_gradient(args) && args->out[0].count)
-    bytes = larger(bytes, ac_cl_gemm_workspace(cl, &input));
+    bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &input));
   return bytes + sizeof(float) * (uint64_t)(c.count * largest_pitch(c.classes) + ALIGNMENT);
 }
 

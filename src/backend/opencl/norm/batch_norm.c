@@ -1,7 +1,7 @@
 /* batch_norm, its gradient, and its running statistics. */
 #include "ops/norm/batch_norm.h"
 
-#include "backend/opencl/shared/sums.h"
+#include "backend/opencl/norm/channel_sums.h"
 #include "core/error.h"
 
 static float epsilon_of(const ac_op_args *args) {

@@ -1,5 +1,4 @@
-/* Sums over samples and positions of each channel, in chunks of samples. */
-#include "backend/opencl/shared/sums.h"
+#include "backend/opencl/norm/channel_sums.h"
 
 /* Elements of a channel that a work-group goes through, unless one sample has more. */
 enum { CHUNK_ELEMENTS = 4096 };

@@ -1,7 +1,7 @@
 /* group_norm and its gradient. */
 #include "ops/norm/group_norm.h"
 
-#include "backend/opencl/shared/sums.h"
+#include "backend/opencl/norm/channel_sums.h"
 #include "core/error.h"
 
 static int64_t groups_of(const ac_op_args *args) {

@@ -1,11 +1,8 @@
-/* Sums over many rows or samples, made in chunks that fill a device. */
+/* Sums over many rows, made in chunks that fill a device. */
 #ifndef AC_OPENCL_SUMS_H
 #define AC_OPENCL_SUMS_H
 
 #include "backend/opencl/shared/opencl.h"
-#include "ops/norm/channels.h"
-
-/* ---- add.c ----------------------------------------------------------------------------------- */
 
 /* Sums over rows are made in chunks of rows; then the partial sums [chunks,n] are added up. A chunk
  * has `rows` rows; the last one may have fewer. Up to m rows never make more than
@@ -24,16 +21,5 @@ ac_status ac_cl_add_chunks(ac_opencl *cl, const void *partial, int64_t first, in
 uint64_t ac_cl_column_sums_workspace(int64_t m, int64_t n);
 ac_status ac_cl_column_sums(ac_opencl *cl, const void *x, int64_t m, int64_t n, void *y, bool add,
                             void *workspace);
-
-/* ---- channel_sums.c -------------------------------------------------------------------------- */
-
-/* The samples of images in chunks, for sums over samples and positions; counted like rows. */
-ac_cl_chunks ac_cl_sample_chunks(const ac_channels *shape);
-
-/* For a norm's gradient with args that begin with dy, x and statistics: sums [2, chunks, channels]
- * of dy and of dy h into the workspace. `groups` 0: the statistics are those of channels; else
- * those of groups of channels, and a chunk is one sample. */
-ac_status ac_cl_channel_gradient_sums(ac_opencl *cl, const ac_channels *shape, ac_cl_chunks chunks,
-                                      int64_t groups, const ac_op_args *args);
 
 #endif

@@ -1,0 +1,861 @@
+/* base.h's rule about NULL, for every pointer that a public function takes. The headers say which
+ * functions and parameters there are; one without an entry here fails. */
+#include "support/headers.h"
+
+#include "core/error.h"
+
+/* ---- what calls work on ---------------------------------------------------------------------- */
+
+enum { FEATURES = 4, SAMPLES = 6 };
+
+static ac_graph *graph;
+static ac_tensor *x, *labels, *w, *hidden;
+static ac_device *device;
+static ac_plan *plan, *predicting, *evaluating;
+static ac_trainer *trainer;
+static ac_session *session, *evaluator;
+static ac_dataset *dataset;
+static ac_bench *bench;
+static float images[SAMPLES * FEATURES], numbers[64];
+static int32_t classes[SAMPLES];
+static const ac_field fields[] = {{"x", AC_F32, FEATURES}, {"labels", AC_I32, 1}};
+static const void *const data[] = {images, classes};
+static void *const sample[] = {numbers, numbers + FEATURES};
+static const ac_feed feeds[] = {{"x", images}, {"labels", classes}};
+static const ac_sample_key key;
+static char text[256];
+
+static void make_graph(void) {
+  ac_graph_free(graph);
+  assert_ok(ac_graph_create(&graph));
+  x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, FEATURES));
+  labels = ac_input(graph, "labels", AC_I32, AC_SHAPE(AC_BATCH));
+  w = ac_parameter(graph, "w", AC_SHAPE(3, FEATURES), NULL);
+  hidden = ac_linear(x, w, NULL, AC_OUT_IN);
+  assert_non_null(hidden);
+}
+
+static int open_all(void **state) {
+  (void)state;
+  make_graph();
+  ac_graph_set_output(graph, "hidden", hidden);
+  ac_graph_set_loss(graph, ac_cross_entropy(hidden, labels, NULL, NULL));
+  const ac_plan_desc training = {.batch = 2}, predicts = {.purpose = AC_PREDICT, .batch = 2},
+                     evaluates = {.purpose = AC_EVALUATE, .batch = 2};
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
+  assert_ok(ac_plan_create(&plan, graph, device, &training));
+  assert_ok(ac_plan_create(&predicting, graph, device, &predicts));
+  assert_ok(ac_plan_create(&evaluating, graph, device, &evaluates));
+  assert_ok(ac_trainer_create(&trainer, plan, NULL));
+  assert_ok(ac_session_create(&session, predicting, 0));
+  assert_ok(ac_session_create(&evaluator, evaluating, 0));
+  assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, data));
+  assert_ok(ac_bench_create(&bench, device, NULL));
+  assert_ok(ac_session_run(session, 2, feeds, 2));
+  assert_ok(ac_bench_add_plan(bench, plan));
+  return 0;
+}
+
+static int close_all(void **state) {
+  (void)state;
+  ac_bench_free(bench);
+  ac_dataset_free(dataset);
+  ac_session_free(session);
+  ac_session_free(evaluator);
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_plan_free(predicting);
+  ac_plan_free(evaluating);
+  ac_device_close(device);
+  ac_graph_free(graph);
+  return 0;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+/* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
+static bool is_pointer(const char *parameter) {
+  static const char *const functions[] = {"ac_bench_run ", "ac_stop_callback ", "ac_model_source ",
+                                          "ac_read_sample "};
+  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+    if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
+  return strchr(parameter, '*') || strchr(parameter, '[');
+}
+
+/* The last word: "shape" of "int64_t shape[3]". */
+static const char *parameter_name(const char *parameter) {
+  static char name[64];
+  size_t end = strcspn(parameter, "["), begin = end;
+  while (begin && (isalnum((unsigned char)parameter[begin - 1]) || parameter[begin - 1] == '_'))
+    begin--;
+  snprintf(name, sizeof name, "%.*s", (int)(end - begin), parameter + begin);
+  return name;
+}
+
+static bool entered[MOST_DECLARED][MOST_PARAMETERS];
+
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
+/* Remembers that `function` was called with NULL for `parameter`, which must be there. */
+static void enter(const char *function, const char *parameter, const char *call) {
+  if (!strstr(call, function) || !(strstr(call, "NULL") || strstr(call, TEXT(NULL))))
+    fail_msg("%s does not call %s with NULL", call, function);
+  for (int d = 0; d < declared_count; d++) {
+    if (strcmp(declarations[d].name, function) != 0) continue;
+    for (int i = 0; i < declarations[d].count; i++) {
+      if (strcmp(parameter_name(declarations[d].parameter[i]), parameter) != 0) continue;
+      entered[d][i] = true;
+      return;
+    }
+  }
+  fail_msg("no header declares the parameter %s of %s", parameter, function);
+}
+
+/* The call is refused, by a sentence of its own that names both. */
+#define REFUSED(function, parameter, call)                                      \
+  do {                                                                          \
+    enter(#function, #parameter, #call);                                        \
+    (void)ac_dataset_read(NULL, NULL, NULL);                                    \
+    ac_status refused_status = (call);                                          \
+    if (refused_status != AC_ERROR_ARGUMENT)                                    \
+      fail_msg("%s: %s, not refused", #call, ac_status_name(refused_status));   \
+    assert_string_equal(ac_last_error(), #function ": " #parameter " is NULL"); \
+  } while (0)
+
+/* The same of a function that makes something: the result is NULL then. */
+#define NOT_MADE(function, parameter, type, result, call) \
+  do {                                                    \
+    type *result = (type *)(void *)numbers;               \
+    REFUSED(function, parameter, call);                   \
+    assert_null(result);                                  \
+  } while (0)
+
+/* A description that is NULL is one of zeros: what comes of the two is the same. */
+#define ZEROED(function, parameter, null_call, zero_call) \
+  do {                                                    \
+    char said[1024];                                      \
+    enter(#function, #parameter, #null_call);             \
+    ac_status null_status = (null_call);                  \
+    snprintf(said, sizeof said, "%s", ac_last_error());   \
+    assert_int_equal(null_status, zero_call);             \
+    if (null_status == AC_OK) break;                      \
+    assert_string_equal(ac_last_error(), said);           \
+    assert_null(strstr(said, "is NULL"));                 \
+  } while (0)
+
+/* The function's own text allows NULL, or what it does then is harmless. */
+#define HARMLESS(function, parameter, condition)          \
+  do {                                                    \
+    enter(#function, #parameter, #condition);             \
+    if (!(condition)) fail_msg("not so: %s", #condition); \
+  } while (0)
+#define NOTHING(function, parameter, call) \
+  do {                                     \
+    enter(#function, #parameter, #call);   \
+    call;                                  \
+  } while (0)
+
+/* ---- modules ---------------------------------------------------------------------------------
+ */
+
+static void devices(void) {
+  ac_device *d;
+  ac_device_info found;
+  int count;
+  HARMLESS(ac_device_list, list, ac_device_list(NULL, 0, &count) == AC_OK);
+  REFUSED(ac_device_list, count, ac_device_list(NULL, 0, NULL));
+  assert_int_equal(ac_device_list(NULL, 2, &count), AC_ERROR_ARGUMENT);
+  assert_string_equal(ac_last_error(), "ac_device_list: there is no list of 2 devices");
+  REFUSED(ac_device_find, info, ac_device_find(NULL, "cpu"));
+  HARMLESS(ac_device_find, name, ac_device_find(&found, NULL) == AC_OK);
+  assert_int_equal(ac_device_find(&found, "abacus"), AC_ERROR_DEVICE);
+  assert_non_null(strstr(ac_last_error(), "no device \"abacus\"; there is: cpu"));
+  assert_ok(ac_device_find(&found, "dry"));
+  assert_string_equal(found.id, "dry");
+  REFUSED(ac_device_open, device, ac_device_open(NULL, NULL));
+  HARMLESS(ac_device_open, desc, ac_device_open(&d, NULL) == AC_OK);
+  ac_device_close(d);
+  NOTHING(ac_device_close, device, ac_device_close(NULL));
+  HARMLESS(ac_device_get_info, device, !ac_device_get_info(NULL));
+  HARMLESS(ac_device_allocated_bytes, device, ac_device_allocated_bytes(NULL) == 0);
+  HARMLESS(ac_device_peak_bytes, device, ac_device_peak_bytes(NULL) == 0);
+  HARMLESS(ac_device_host_allocated_bytes, device, ac_device_host_allocated_bytes(NULL) == 0);
+  HARMLESS(ac_device_host_peak_bytes, device, ac_device_host_peak_bytes(NULL) == 0);
+  NOTHING(ac_device_reset_peak, device, ac_device_reset_peak(NULL));
+  HARMLESS(ac_device_object_count, device, ac_device_object_count(NULL) == 0);
+}
+
+static void graphs(void) {
+  ac_tensor_info info;
+  REFUSED(ac_graph_create, graph, ac_graph_create(NULL));
+  NOTHING(ac_graph_free, graph, ac_graph_free(NULL));
+  REFUSED(ac_graph_status, graph, ac_graph_status(NULL));
+  HARMLESS(ac_graph_message, graph, !*ac_graph_message(NULL));
+  NOTHING(ac_graph_scope, graph, ac_graph_scope(NULL, "scope"));
+  NOTHING(ac_graph_scope, scope, ac_graph_scope(graph, NULL));
+  NOTHING(ac_graph_set_loss, graph, ac_graph_set_loss(NULL, hidden));
+  NOTHING(ac_graph_add_loss, graph, ac_graph_add_loss(NULL, "loss", hidden, 1));
+  NOTHING(ac_graph_set_output, graph, ac_graph_set_output(NULL, "y", hidden));
+  HARMLESS(ac_graph_parameter_count, graph, ac_graph_parameter_count(NULL) == 0);
+  HARMLESS(ac_graph_input_count, graph, ac_graph_input_count(NULL) == 0);
+  REFUSED(ac_graph_parameter, graph, ac_graph_parameter(NULL, 0, &info));
+  REFUSED(ac_graph_parameter, info, ac_graph_parameter(graph, 0, NULL));
+  REFUSED(ac_graph_input, graph, ac_graph_input(NULL, 0, &info));
+  REFUSED(ac_graph_input, info, ac_graph_input(graph, 0, NULL));
+  HARMLESS(ac_tensor_get_info, tensor,
+           (ac_tensor_get_info(NULL, &info), !*info.name && !info.rank));
+  NOTHING(ac_tensor_get_info, info, ac_tensor_get_info(x, NULL));
+  HARMLESS(ac_input, graph, !ac_input(NULL, "x", AC_F32, AC_SHAPE(AC_BATCH)));
+  assert_string_equal(ac_last_error(), "ac_input: graph is NULL");
+  HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
+  HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+}
+
+static void plans(void) {
+  ac_plan_step step;
+  int count;
+  REFUSED(ac_plan_create, plan, ac_plan_create(NULL, graph, device, NULL));
+  NOT_MADE(ac_plan_create, graph, ac_plan, p, ac_plan_create(&p, NULL, device, NULL));
+  NOT_MADE(ac_plan_create, device, ac_plan, p, ac_plan_create(&p, graph, NULL, NULL));
+  ac_plan *p, *q;
+  ZEROED(ac_plan_create, desc, ac_plan_create(&p, graph, device, NULL),
+         ac_plan_create(&q, graph, device, &(ac_plan_desc){0}));
+  assert_memory_equal(ac_plan_get_info(p), ac_plan_get_info(q), sizeof(ac_plan_info));
+  ac_plan_free(p);
+  ac_plan_free(q);
+  NOTHING(ac_plan_free, plan, ac_plan_free(NULL));
+  HARMLESS(ac_plan_get_info, plan, !ac_plan_get_info(NULL));
+  REFUSED(ac_plan_get_step, plan, ac_plan_get_step(NULL, 0, &step));
+  REFUSED(ac_plan_get_step, result, ac_plan_get_step(plan, 0, NULL));
+  ac_plan_parameter parameter;
+  REFUSED(ac_plan_get_parameter, plan, ac_plan_get_parameter(NULL, 0, &parameter));
+  REFUSED(ac_plan_get_parameter, result, ac_plan_get_parameter(plan, 0, NULL));
+  ac_plan_offer offer;
+  REFUSED(ac_plan_offers, graph, ac_plan_offers(NULL, device, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, device, ac_plan_offers(graph, NULL, NULL, &offer, 1, &count));
+  REFUSED(ac_plan_offers, count, ac_plan_offers(graph, device, NULL, &offer, 1, NULL));
+  HARMLESS(ac_plan_offers, list, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
+  HARMLESS(ac_plan_offers, desc, ac_plan_offers(graph, device, NULL, NULL, 0, &count) == AC_OK);
+  REFUSED(ac_plan_alternatives, plan, ac_plan_alternatives(NULL, NULL, 0, &count));
+  REFUSED(ac_plan_alternatives, count, ac_plan_alternatives(plan, NULL, 0, NULL));
+  HARMLESS(ac_plan_alternatives, list, ac_plan_alternatives(plan, NULL, 0, &count) == AC_OK);
+}
+
+static ac_status read_nothing(void *user, const ac_sample_key *sample_key, void *const *out) {
+  (void)user, (void)sample_key, (void)out;
+  return AC_OK;
+}
+
+static void datasets(void) {
+  ac_dataset *d = NULL;
+  int64_t shape[3];
+  const ac_callback_dataset_desc desc = {
+      .count = 1, .field_count = 1, .fields = {{"x", AC_F32, 1}}, .read = read_nothing};
+  REFUSED(ac_dataset_from_callback, dataset, ac_dataset_from_callback(NULL, &desc));
+  ZEROED(ac_dataset_from_callback, desc, ac_dataset_from_callback(&d, NULL),
+         ac_dataset_from_callback(&d, &(ac_callback_dataset_desc){0}));
+  REFUSED(ac_dataset_from_memory, dataset, ac_dataset_from_memory(NULL, 1, 2, fields, data));
+  NOT_MADE(ac_dataset_from_memory, fields, ac_dataset, e,
+           ac_dataset_from_memory(&e, 1, 2, NULL, data));
+  NOT_MADE(ac_dataset_from_memory, data, ac_dataset, e,
+           ac_dataset_from_memory(&e, 1, 2, fields, NULL));
+  NOTHING(ac_dataset_free, dataset, ac_dataset_free(NULL));
+  HARMLESS(ac_dataset_count, dataset, ac_dataset_count(NULL) == 0);
+  HARMLESS(ac_dataset_field_count, dataset, ac_dataset_field_count(NULL) == 0);
+  HARMLESS(ac_dataset_field, dataset, !ac_dataset_field(NULL, 0));
+  HARMLESS(ac_dataset_classes, dataset, ac_dataset_classes(NULL) == 0);
+  HARMLESS(ac_dataset_image_shape, dataset, !ac_dataset_image_shape(NULL, shape) && !shape[2]);
+  HARMLESS(ac_dataset_image_shape, shape, !ac_dataset_image_shape(dataset, NULL));
+  REFUSED(ac_dataset_check_labels, dataset, ac_dataset_check_labels(NULL, 3));
+  REFUSED(ac_dataset_read, dataset, ac_dataset_read(NULL, &key, sample));
+  REFUSED(ac_dataset_read, key, ac_dataset_read(dataset, NULL, sample));
+  REFUSED(ac_dataset_read, fields, ac_dataset_read(dataset, &key, NULL));
+  void *const absent[] = {numbers, NULL};
+  assert_int_equal(ac_dataset_read(dataset, &key, absent), AC_ERROR_ARGUMENT);
+  assert_string_equal(ac_last_error(), "ac_dataset_read: fields[1] is NULL");
+  REFUSED(ac_dataset_slice, dataset, ac_dataset_slice(NULL, dataset, 0, 1));
+  NOT_MADE(ac_dataset_slice, whole, ac_dataset, e, ac_dataset_slice(&e, NULL, 0, 1));
+  REFUSED(ac_dataset_fold, train, ac_dataset_fold(NULL, &d, dataset, 1, 2));
+  NOT_MADE(ac_dataset_fold, validation, ac_dataset, e, ac_dataset_fold(&e, NULL, dataset, 1, 2));
+  NOT_MADE(ac_dataset_fold, whole, ac_dataset, e, ac_dataset_fold(&d, &e, NULL, 1, 2));
+  REFUSED(ac_dataset_shard, dataset, ac_dataset_shard(NULL, dataset, 0, 1));
+  NOT_MADE(ac_dataset_shard, whole, ac_dataset, e, ac_dataset_shard(&e, NULL, 0, 1));
+  REFUSED(ac_dataset_augmented, dataset, ac_dataset_augmented(NULL, dataset, NULL));
+  NOT_MADE(ac_dataset_augmented, whole, ac_dataset, e, ac_dataset_augmented(&e, NULL, NULL));
+  ZEROED(ac_dataset_augmented, augmentation, ac_dataset_augmented(&d, dataset, NULL),
+         ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
+}
+
+static void files(void) {
+  ac_dataset *d;
+  ac_tokens *t;
+  const char *none = "there/is/none";
+  REFUSED(ac_tokens_from_text, tokens, ac_tokens_from_text(NULL, none, 0));
+  NOT_MADE(ac_tokens_from_text, path, ac_tokens, e, ac_tokens_from_text(&e, NULL, 0));
+  REFUSED(ac_tokens_from_text_where, tokens, ac_tokens_from_text_where(NULL, none, 0, NULL, NULL));
+  NOT_MADE(ac_tokens_from_text_where, path, ac_tokens, e,
+           ac_tokens_from_text_where(&e, NULL, 0, NULL, NULL));
+  REFUSED(ac_tokens_from_bytes, tokens, ac_tokens_from_bytes(NULL, none, 0, NULL, NULL));
+  NOT_MADE(ac_tokens_from_bytes, path, ac_tokens, e, ac_tokens_from_bytes(&e, NULL, 0, NULL, NULL));
+  ac_tokens *taken = NULL;
+  HARMLESS(ac_tokens_from_bytes, takes,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
+  HARMLESS(ac_tokens_from_bytes, user,
+           ac_tokens_from_bytes(&taken, none, 0, NULL, NULL) == AC_ERROR_IO && !taken);
+  HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
+  REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
+  NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
+  NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
+  HARMLESS(ac_tokens_count, tokens, ac_tokens_count(NULL) == 0);
+  HARMLESS(ac_tokens_from_text_where, takes,
+           ac_tokens_from_text_where(&t, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) == AC_OK);
+  ac_tokens_free(t);
+  HARMLESS(ac_tokens_from_text_where, user,
+           ac_tokens_from_text_where(&t, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) == AC_OK);
+  ac_tokens_free(t);
+  assert_ok(ac_tokens_from_text(&t, AC_TEST_HEADERS "/base.h", 0));
+  REFUSED(ac_dataset_from_tokens, dataset, ac_dataset_from_tokens(NULL, t, 0, 9, 2, false));
+  NOT_MADE(ac_dataset_from_tokens, tokens, ac_dataset, e,
+           ac_dataset_from_tokens(&e, NULL, 0, 9, 2, false));
+  REFUSED(ac_dataset_fold_tokens, train, ac_dataset_fold_tokens(NULL, &d, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, validation, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, NULL, t, 1, 2, 2));
+  NOT_MADE(ac_dataset_fold_tokens, tokens, ac_dataset, e,
+           ac_dataset_fold_tokens(&e, &d, NULL, 1, 2, 2));
+  ac_tokens_free(t);
+  REFUSED(ac_dataset_from_idx, dataset, ac_dataset_from_idx(NULL, none, none, 0, -1));
+  NOT_MADE(ac_dataset_from_idx, images_path, ac_dataset, e,
+           ac_dataset_from_idx(&e, NULL, none, 0, -1));
+  ac_dataset *unlabelled = NULL;
+  HARMLESS(ac_dataset_from_idx, labels_path,
+           ac_dataset_from_idx(&unlabelled, none, NULL, 0, -1) == AC_ERROR_IO && !unlabelled);
+  REFUSED(ac_dataset_mnist_folder, train, ac_dataset_mnist_folder(NULL, &d, none));
+  HARMLESS(ac_dataset_mnist_folder, validation,
+           ac_dataset_mnist_folder(&d, NULL, none) == AC_ERROR_IO);
+  NOT_MADE(ac_dataset_mnist_folder, folder, ac_dataset, e, ac_dataset_mnist_folder(&d, &e, NULL));
+  REFUSED(ac_dataset_from_cifar10, dataset, ac_dataset_from_cifar10(NULL, none, 0, -1));
+  NOT_MADE(ac_dataset_from_cifar10, path, ac_dataset, e, ac_dataset_from_cifar10(&e, NULL, 0, -1));
+  REFUSED(ac_dataset_from_cifar, dataset, ac_dataset_from_cifar(NULL, none, 0, -1));
+  NOT_MADE(ac_dataset_from_cifar, path, ac_dataset, e, ac_dataset_from_cifar(&e, NULL, 0, -1));
+  REFUSED(ac_dataset_from_cifar100, dataset, ac_dataset_from_cifar100(NULL, none, true, 0, -1));
+  NOT_MADE(ac_dataset_from_cifar100, path, ac_dataset, e,
+           ac_dataset_from_cifar100(&e, NULL, true, 0, -1));
+  REFUSED(ac_dataset_cifar10_folder, train, ac_dataset_cifar10_folder(NULL, &d, none));
+  HARMLESS(ac_dataset_cifar10_folder, validation,
+           ac_dataset_cifar10_folder(&d, NULL, none) == AC_ERROR_IO);
+  NOT_MADE(ac_dataset_cifar10_folder, folder, ac_dataset, e,
+           ac_dataset_cifar10_folder(&d, &e, NULL));
+  REFUSED(ac_dataset_cifar100_folder, train, ac_dataset_cifar100_folder(NULL, &d, none, true));
+  HARMLESS(ac_dataset_cifar100_folder, validation,
+           ac_dataset_cifar100_folder(&d, NULL, none, true) == AC_ERROR_IO);
+  NOT_MADE(ac_dataset_cifar100_folder, folder, ac_dataset, e,
+           ac_dataset_cifar100_folder(&d, &e, NULL, true));
+}
+
+static ac_status write_zeros(void *user, int index, int64_t first, int64_t count, void *to) {
+  (void)user, (void)index, (void)first;
+  memset(to, 0, (size_t)count * sizeof(float));
+  return AC_OK;
+}
+
+static void model_files(void) {
+  char path[] = "/tmp/accrue-arguments-XXXXXX";
+  const int made = mkstemp(path);
+  assert_true(made >= 0);
+  const ac_model_tensor tensor = {"w", AC_F32, 1, {2}};
+  const ac_metadata metadata = {"key", "value"};
+  REFUSED(ac_model_file_write, path,
+          ac_model_file_write(NULL, &tensor, 1, &metadata, 1, write_zeros, NULL));
+  REFUSED(ac_model_file_write, tensors,
+          ac_model_file_write(path, NULL, 1, &metadata, 1, write_zeros, NULL));
+  REFUSED(ac_model_file_write, metadata,
+          ac_model_file_write(path, &tensor, 1, NULL, 1, write_zeros, NULL));
+  REFUSED(ac_model_file_write, source,
+          ac_model_file_write(path, &tensor, 1, &metadata, 1, NULL, NULL));
+  HARMLESS(ac_model_file_write, tensors,
+           ac_model_file_write(path, NULL, 0, NULL, 0, NULL, NULL) == AC_OK);
+  HARMLESS(ac_model_file_write, user,
+           ac_model_file_write(path, &tensor, 1, &metadata, 1, write_zeros, NULL) == AC_OK);
+  ac_model_file *file;
+  REFUSED(ac_model_file_open, file, ac_model_file_open(NULL, path));
+  NOT_MADE(ac_model_file_open, path, ac_model_file, e, ac_model_file_open(&e, NULL));
+  NOTHING(ac_model_file_close, file, ac_model_file_close(NULL));
+  assert_ok(ac_model_file_open(&file, path));
+  HARMLESS(ac_model_file_tensor_count, file, ac_model_file_tensor_count(NULL) == 0);
+  HARMLESS(ac_model_file_tensor, file, !ac_model_file_tensor(NULL, 0));
+  HARMLESS(ac_model_file_find, file, ac_model_file_find(NULL, "w") == -1);
+  HARMLESS(ac_model_file_find, name, ac_model_file_find(file, NULL) == -1);
+  HARMLESS(ac_model_file_metadata, file, !ac_model_file_metadata(NULL, "key"));
+  HARMLESS(ac_model_file_metadata, key, !ac_model_file_metadata(file, NULL));
+  REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
+  HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  ac_state_info info;
+  REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
+  REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
+  ac_model_file_close(file);
+  remove(path);
+}
+
+static void states(void) {
+  const char *none = "there/is/none";
+  ac_progress progress;
+  REFUSED(ac_trainer_get_progress, trainer, ac_trainer_get_progress(NULL, &progress));
+  REFUSED(ac_trainer_get_progress, progress, ac_trainer_get_progress(trainer, NULL));
+  ac_batch_stage stages[AC_MAX_BATCH_STAGES];
+  int count;
+  REFUSED(ac_trainer_get_growth, trainer, ac_trainer_get_growth(NULL, stages, &count));
+  REFUSED(ac_trainer_get_growth, stages, ac_trainer_get_growth(trainer, NULL, &count));
+  REFUSED(ac_trainer_get_growth, count, ac_trainer_get_growth(trainer, stages, NULL));
+  HARMLESS(ac_trainer_state_count, trainer, ac_trainer_state_count(NULL) == 0);
+  REFUSED(ac_trainer_get_state, trainer, ac_trainer_get_state(NULL, 0, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_state, data, ac_trainer_get_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_state, trainer, ac_trainer_set_state(NULL, 0, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_set_state, data, ac_trainer_set_state(trainer, 0, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_updates, trainer, ac_trainer_set_updates(NULL, 1));
+  REFUSED(ac_trainer_use_average, trainer, ac_trainer_use_average(NULL, true));
+  ac_group_settings group = {0};
+  REFUSED(ac_trainer_set_group, trainer, ac_trainer_set_group(NULL, 0, &group));
+  REFUSED(ac_trainer_set_group, settings, ac_trainer_set_group(trainer, 0, NULL));
+  REFUSED(ac_trainer_get_group, trainer, ac_trainer_get_group(NULL, 0, &group));
+  REFUSED(ac_trainer_get_group, settings, ac_trainer_get_group(trainer, 0, NULL));
+  REFUSED(ac_trainer_save_part, trainer, ac_trainer_save_part(NULL, none, "*", NULL, 0));
+  REFUSED(ac_trainer_save_part, path, ac_trainer_save_part(trainer, NULL, "*", NULL, 0));
+  REFUSED(ac_trainer_save_part, pattern, ac_trainer_save_part(trainer, none, NULL, NULL, 0));
+  REFUSED(ac_trainer_save_part, metadata, ac_trainer_save_part(trainer, none, "*", NULL, 1));
+  REFUSED(ac_trainer_load_part, trainer, ac_trainer_load_part(NULL, none, "*", NULL));
+  REFUSED(ac_trainer_load_part, path, ac_trainer_load_part(trainer, NULL, "*", NULL));
+  REFUSED(ac_trainer_load_part, pattern, ac_trainer_load_part(trainer, none, NULL, NULL));
+  HARMLESS(ac_trainer_load_part, optional_prefix,
+           ac_trainer_load_part(trainer, none, "*", NULL) == AC_ERROR_IO);
+  REFUSED(ac_trainer_save_state, trainer, ac_trainer_save_state(NULL, none, NULL, 0));
+  REFUSED(ac_trainer_save_state, path, ac_trainer_save_state(trainer, NULL, NULL, 0));
+  REFUSED(ac_trainer_save_state, metadata, ac_trainer_save_state(trainer, none, NULL, 1));
+  REFUSED(ac_trainer_load_state, trainer, ac_trainer_load_state(NULL, none));
+  REFUSED(ac_trainer_load_state, path, ac_trainer_load_state(trainer, NULL));
+}
+
+static void trainer_rates(void) {
+  HARMLESS(ac_schedule_rate, schedule,
+           ac_schedule_rate(NULL, 0) == ac_schedule_rate(&(ac_schedule){0}, 0));
+  HARMLESS(ac_schedule_momentum, schedule, ac_schedule_momentum(NULL, 0) == -1);
+  HARMLESS(ac_trainer_rate, trainer, ac_trainer_rate(NULL) == 0);
+  ac_rate_point points[10];
+  ac_rate_test tested;
+  const ac_rate_test_desc tests = {0};
+  REFUSED(ac_trainer_test_rates, trainer, ac_trainer_test_rates(NULL, &tests, points, &tested));
+  ZEROED(ac_trainer_test_rates, desc, ac_trainer_test_rates(trainer, NULL, points, &tested),
+         ac_trainer_test_rates(trainer, &tests, points, &tested));
+  REFUSED(ac_trainer_test_rates, points, ac_trainer_test_rates(trainer, &tests, NULL, &tested));
+  REFUSED(ac_trainer_test_rates, result, ac_trainer_test_rates(trainer, &tests, points, NULL));
+  ac_noise_scale noise;
+  REFUSED(ac_trainer_noise_scale, trainer, ac_trainer_noise_scale(NULL, &noise));
+  REFUSED(ac_trainer_noise_scale, result, ac_trainer_noise_scale(trainer, NULL));
+  ac_layer_report layer;
+  REFUSED(ac_trainer_layer, trainer, ac_trainer_layer(NULL, 0, &layer));
+  REFUSED(ac_trainer_layer, result, ac_trainer_layer(trainer, 0, NULL));
+  REFUSED(ac_trainer_noise_scale_of, trainer, ac_trainer_noise_scale_of(NULL, 0, &noise));
+  REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
+  REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
+  HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
+  REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
+}
+
+static void trainers(void) {
+  const ac_parameter_group group = {.patterns = "*"};
+  HARMLESS(ac_parameter_group_matches, group, !ac_parameter_group_matches(NULL, "w"));
+  HARMLESS(ac_parameter_group_matches, name, !ac_parameter_group_matches(&group, NULL));
+  REFUSED(ac_trainer_create, trainer, ac_trainer_create(NULL, plan, NULL));
+  NOT_MADE(ac_trainer_create, plan, ac_trainer, e, ac_trainer_create(&e, NULL, NULL));
+  ac_trainer *t;
+  HARMLESS(ac_trainer_create, desc, ac_trainer_create(&t, plan, NULL) == AC_OK);
+  ac_trainer_free(t);
+  NOTHING(ac_trainer_free, trainer, ac_trainer_free(NULL));
+  NOTHING(ac_trainer_discard, trainer, ac_trainer_discard(NULL));
+}
+
+static void trainer_windows(void) {
+  const double one = 1;
+  REFUSED(ac_trainer_accumulate, trainer, ac_trainer_accumulate(NULL, 2, feeds, 2));
+  REFUSED(ac_trainer_accumulate, feeds, ac_trainer_accumulate(trainer, 2, NULL, 2));
+  REFUSED(ac_trainer_begin_window, trainer, ac_trainer_begin_window(NULL, 2, &one, 1));
+  REFUSED(ac_trainer_begin_window, weights, ac_trainer_begin_window(trainer, 2, NULL, 1));
+  REFUSED(ac_trainer_update, trainer, ac_trainer_update(NULL, NULL));
+  assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_set_gradient, trainer, ac_trainer_set_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_set_gradient, data, ac_trainer_set_gradient(trainer, 0, 0, 0, NULL) == AC_OK);
+  REFUSED(ac_trainer_get_mean_gradient, trainer,
+          ac_trainer_get_mean_gradient(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_mean_gradient, data, ac_trainer_get_mean_gradient(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_mean_gradient, data,
+           ac_trainer_get_mean_gradient(trainer, 0, 0, 0, NULL) == AC_ERROR_STATE);
+  HARMLESS(ac_trainer_gradient_norm, trainer, ac_trainer_gradient_norm(NULL, 0) == 0);
+  HARMLESS(ac_trainer_update, result, ac_trainer_update(trainer, NULL) == AC_OK);
+}
+
+static void trainer_numerics(void) {
+  ac_numerics numerics;
+  REFUSED(ac_trainer_locate_nonfinite, trainer,
+          ac_trainer_locate_nonfinite(NULL, 2, feeds, 2, text, sizeof text));
+  REFUSED(ac_trainer_locate_nonfinite, feeds,
+          ac_trainer_locate_nonfinite(trainer, 2, NULL, 2, text, sizeof text));
+  REFUSED(ac_trainer_locate_nonfinite, text,
+          ac_trainer_locate_nonfinite(trainer, 2, feeds, 2, NULL, sizeof text));
+  HARMLESS(ac_trainer_numerics_count, trainer, ac_trainer_numerics_count(NULL) == 0);
+  REFUSED(ac_trainer_numerics, trainer, ac_trainer_numerics(NULL, 0, &numerics));
+  REFUSED(ac_trainer_numerics, result, ac_trainer_numerics(trainer, 0, NULL));
+}
+
+static void trainer_parameters(void) {
+  ac_tensor_info info;
+  HARMLESS(ac_trainer_parameter_count, trainer, ac_trainer_parameter_count(NULL) == 0);
+  REFUSED(ac_trainer_parameter_info, trainer, ac_trainer_parameter_info(NULL, 0, &info));
+  REFUSED(ac_trainer_parameter_info, info, ac_trainer_parameter_info(trainer, 0, NULL));
+  HARMLESS(ac_trainer_find_parameter, trainer, ac_trainer_find_parameter(NULL, "w") == -1);
+  HARMLESS(ac_trainer_find_parameter, name, ac_trainer_find_parameter(trainer, NULL) == -1);
+  REFUSED(ac_trainer_get_parameter, trainer, ac_trainer_get_parameter(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_get_parameter, data, ac_trainer_get_parameter(trainer, 0, 0, 1, NULL));
+  REFUSED(ac_trainer_set_parameter, trainer, ac_trainer_set_parameter(NULL, 0, 0, 1, numbers));
+  REFUSED(ac_trainer_set_parameter, data, ac_trainer_set_parameter(trainer, 0, 0, 1, NULL));
+  HARMLESS(ac_trainer_get_parameter, data,
+           ac_trainer_get_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_trainer_set_parameter, data,
+           ac_trainer_set_parameter(trainer, 0, 0, 0, NULL) == AC_OK);
+}
+
+static void trainer_files(void) {
+  REFUSED(ac_trainer_save, trainer, ac_trainer_save(NULL, "there/is/none", NULL, 0));
+  REFUSED(ac_trainer_save, path, ac_trainer_save(trainer, NULL, NULL, 0));
+  REFUSED(ac_trainer_save, metadata, ac_trainer_save(trainer, "there/is/none", NULL, 1));
+  REFUSED(ac_trainer_load, trainer, ac_trainer_load(NULL, "there/is/none", NULL));
+  REFUSED(ac_trainer_load, path, ac_trainer_load(trainer, NULL, NULL));
+  HARMLESS(ac_trainer_load, optional_prefix,
+           ac_trainer_load(trainer, "there/is/none", NULL) == AC_ERROR_IO);
+}
+
+static void trainer_evaluations(void) {
+  ac_evaluation evaluation;
+  REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
+  REFUSED(ac_trainer_evaluate, dataset, ac_trainer_evaluate(trainer, NULL, 0, &evaluation));
+  REFUSED(ac_trainer_evaluate, result, ac_trainer_evaluate(trainer, dataset, 0, NULL));
+  bool stopped;
+  REFUSED(ac_trainer_evaluate_until, trainer,
+          ac_trainer_evaluate_until(NULL, dataset, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_trainer_evaluate_until, dataset,
+          ac_trainer_evaluate_until(trainer, NULL, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_trainer_evaluate_until, result,
+          ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, NULL, &stopped));
+  REFUSED(ac_trainer_evaluate_until, stopped,
+          ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, NULL));
+  HARMLESS(ac_trainer_evaluate_until, stop,
+           ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+                   AC_OK &&
+               !stopped);
+  HARMLESS(ac_trainer_evaluate_until, user,
+           ac_trainer_evaluate_until(trainer, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+               AC_OK);
+}
+
+static void fits(void) {
+  REFUSED(ac_fit, trainer, ac_fit(NULL, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL));
+  int64_t windows;
+  REFUSED(ac_fit_windows, desc, ac_fit_windows(NULL, 1, &windows));
+  REFUSED(ac_fit_windows, windows,
+          ac_fit_windows(&(ac_fit_desc){.train = dataset, .steps = 1}, 1, NULL));
+  ZEROED(ac_fit, desc, ac_fit(trainer, NULL, NULL), ac_fit(trainer, &(ac_fit_desc){0}, NULL));
+  HARMLESS(ac_fit, result,
+           ac_fit(trainer, &(ac_fit_desc){.train = dataset, .steps = 1}, NULL) == AC_OK);
+}
+
+static void sessions(void) {
+  ac_evaluation evaluation;
+  REFUSED(ac_session_create, session, ac_session_create(NULL, predicting, 0));
+  NOT_MADE(ac_session_create, plan, ac_session, e, ac_session_create(&e, NULL, 0));
+  NOTHING(ac_session_free, session, ac_session_free(NULL));
+  REFUSED(ac_session_load, session, ac_session_load(NULL, "there/is/none", NULL));
+  REFUSED(ac_session_load, path, ac_session_load(session, NULL, NULL));
+  HARMLESS(ac_session_load, optional_prefix,
+           ac_session_load(session, "there/is/none", NULL) == AC_ERROR_IO);
+  REFUSED(ac_session_set_parameter, session, ac_session_set_parameter(NULL, "w", 0, 1, numbers));
+  REFUSED(ac_session_set_parameter, name, ac_session_set_parameter(session, NULL, 0, 1, numbers));
+  REFUSED(ac_session_set_parameter, data, ac_session_set_parameter(session, "w", 0, 1, NULL));
+  HARMLESS(ac_session_set_parameter, data,
+           ac_session_set_parameter(session, "w", 0, 0, NULL) == AC_OK);
+  REFUSED(ac_session_run, session, ac_session_run(NULL, 2, feeds, 2));
+  REFUSED(ac_session_run, feeds, ac_session_run(session, 2, NULL, 2));
+  REFUSED(ac_session_output, session, ac_session_output(NULL, "hidden", 0, 1, numbers));
+  REFUSED(ac_session_output, name, ac_session_output(session, NULL, 0, 1, numbers));
+  REFUSED(ac_session_output, data, ac_session_output(session, "hidden", 0, 1, NULL));
+  HARMLESS(ac_session_output, data, ac_session_output(session, "hidden", 0, 0, NULL) == AC_OK);
+  REFUSED(ac_session_evaluate, session, ac_session_evaluate(NULL, dataset, 0, &evaluation));
+  REFUSED(ac_session_evaluate, dataset, ac_session_evaluate(evaluator, NULL, 0, &evaluation));
+  REFUSED(ac_session_evaluate, result, ac_session_evaluate(evaluator, dataset, 0, NULL));
+  bool stopped;
+  REFUSED(ac_session_evaluate_until, session,
+          ac_session_evaluate_until(NULL, dataset, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_session_evaluate_until, dataset,
+          ac_session_evaluate_until(evaluator, NULL, 0, NULL, NULL, &evaluation, &stopped));
+  REFUSED(ac_session_evaluate_until, result,
+          ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, NULL, &stopped));
+  REFUSED(ac_session_evaluate_until, stopped,
+          ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, NULL));
+  HARMLESS(ac_session_evaluate_until, stop,
+           ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+                   AC_OK &&
+               !stopped);
+  HARMLESS(ac_session_evaluate_until, user,
+           ac_session_evaluate_until(evaluator, dataset, 0, NULL, NULL, &evaluation, &stopped) ==
+               AC_OK);
+}
+
+static ac_status fail_to_run(void *user, int64_t runs) {
+  (void)user, (void)runs;
+  return ac_fail(AC_ERROR_STATE, "it does not run");
+}
+
+static void benches(void) {
+  ac_bench_timing timing, visit = {.median = 1};
+  ac_bench_roofs roofs = {.launch = 1};
+  ac_bench_op op;
+  const ac_bench_desc zero = {0};
+  REFUSED(ac_bench_measure, timing, ac_bench_measure(NULL, NULL, fail_to_run, NULL));
+  ZEROED(ac_bench_measure, desc, ac_bench_measure(&timing, NULL, fail_to_run, NULL),
+         ac_bench_measure(&timing, &zero, fail_to_run, NULL));
+  REFUSED(ac_bench_measure, run, ac_bench_measure(&timing, NULL, NULL, NULL));
+  HARMLESS(ac_bench_measure, user,
+           ac_bench_measure(&timing, &zero, fail_to_run, NULL) == AC_ERROR_STATE);
+  REFUSED(ac_bench_combine, timing, ac_bench_combine(NULL, NULL, &visit, 1));
+  ZEROED(ac_bench_combine, desc, ac_bench_combine(&timing, NULL, &visit, 1),
+         ac_bench_combine(&timing, &zero, &visit, 1));
+  REFUSED(ac_bench_combine, visits, ac_bench_combine(&timing, NULL, NULL, 1));
+  REFUSED(ac_bench_measure_roofs, roofs, ac_bench_measure_roofs(NULL, device, NULL));
+  REFUSED(ac_bench_measure_roofs, device, ac_bench_measure_roofs(&roofs, NULL, NULL));
+  ZEROED(ac_bench_measure_roofs, desc, ac_bench_measure_roofs(&roofs, device, NULL),
+         ac_bench_measure_roofs(&roofs, device, &zero));
+  REFUSED(ac_bench_measure_copy, roofs, ac_bench_measure_copy(NULL, device, NULL));
+  REFUSED(ac_bench_measure_copy, device, ac_bench_measure_copy(&roofs, NULL, NULL));
+  ZEROED(ac_bench_measure_copy, desc, ac_bench_measure_copy(&roofs, device, NULL),
+         ac_bench_measure_copy(&roofs, device, &zero));
+  ac_bench_bound bound;
+  HARMLESS(ac_bench_limit, roofs, ac_bench_limit(NULL, AC_PRECISION_F32, 1, 1, &bound) == 0);
+  HARMLESS(ac_bench_limit, bound, ac_bench_limit(&roofs, AC_PRECISION_F32, 1, 1, NULL) == 0);
+  REFUSED(ac_bench_create, bench, ac_bench_create(NULL, device, NULL));
+  NOT_MADE(ac_bench_create, device, ac_bench, e, ac_bench_create(&e, NULL, NULL));
+  ac_bench *b;
+  HARMLESS(ac_bench_create, desc, ac_bench_create(&b, device, NULL) == AC_OK);
+  ac_bench_free(b);
+  NOTHING(ac_bench_free, bench, ac_bench_free(NULL));
+  REFUSED(ac_bench_add_plan, bench, ac_bench_add_plan(NULL, plan));
+  REFUSED(ac_bench_add_plan, plan, ac_bench_add_plan(bench, NULL));
+  REFUSED(ac_bench_add_window, bench, ac_bench_add_window(NULL, plan));
+  REFUSED(ac_bench_add_window, plan, ac_bench_add_window(bench, NULL));
+  REFUSED(ac_bench_add_others, bench, ac_bench_add_others(NULL, AC_PRECISION_F32));
+  REFUSED(ac_bench_add_product, bench, ac_bench_add_product(NULL, AC_PRECISION_F32, 1, 1, 1));
+  HARMLESS(ac_bench_count, bench, ac_bench_count(NULL) == 0);
+  REFUSED(ac_bench_get, bench, ac_bench_get(NULL, 0, &op));
+  REFUSED(ac_bench_get, op, ac_bench_get(bench, 0, NULL));
+  REFUSED(ac_bench_time, bench, ac_bench_time(NULL, 0, &timing));
+  REFUSED(ac_bench_time, timing, ac_bench_time(bench, 0, NULL));
+}
+
+/* ---- builders -------------------------------------------------------------------------------- */
+
+/* Fails the graph, by a sentence that says what is missing. */
+#define STICKS(function, parameter, sentence, call)              \
+  do {                                                           \
+    make_graph();                                                \
+    enter(#function, #parameter, #call);                         \
+    call;                                                        \
+    assert_int_equal(ac_graph_status(graph), AC_ERROR_ARGUMENT); \
+    assert_contains(ac_graph_message(graph), sentence);          \
+  } while (0)
+
+/* Operands that may be absent, and descriptions. */
+#define BUILDS(function, parameter, call)            \
+  do {                                               \
+    make_graph();                                    \
+    enter(#function, #parameter, #call);             \
+    assert_non_null(call);                           \
+    assert_int_equal(ac_graph_status(graph), AC_OK); \
+  } while (0)
+
+/* An only operand tells no graph: NULL comes of an earlier failure, and leads to NULL. */
+#define PASSES(function, parameter, call) HARMLESS(function, parameter, !(call))
+
+static ac_tensor *vector(const char *name, int64_t count) {
+  return ac_parameter(graph, name, AC_SHAPE(count), NULL);
+}
+static ac_tensor *frozen(const char *name) {
+  const ac_parameter_desc desc = {.frozen = true};
+  return ac_parameter(graph, name, AC_SHAPE(FEATURES), &desc);
+}
+static ac_tensor *image(void) {
+  return ac_input(graph, "image", AC_F32, AC_SHAPE(AC_BATCH, 2, 3, 3));
+}
+static ac_tensor *kernel(void) {
+  return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), NULL);
+}
+
+static void leaves(void) {
+  STICKS(ac_input, name, "input: it has no name",
+         ac_input(graph, NULL, AC_F32, AC_SHAPE(AC_BATCH)));
+  STICKS(ac_input, shape, "input: the shape of \"y\"", ac_input(graph, "y", AC_F32, 1, NULL));
+  STICKS(ac_parameter, name, "parameter: it has no name",
+         ac_parameter(graph, NULL, AC_SHAPE(1), NULL));
+  STICKS(ac_parameter, shape, "parameter: the shape of \"y\"",
+         ac_parameter(graph, "y", 1, NULL, NULL));
+  BUILDS(ac_parameter, desc, ac_parameter(graph, "y", AC_SHAPE(1), NULL));
+  STICKS(ac_reshape, shape, "reshape: the shape's rank", ac_reshape(x, 2, NULL));
+  STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
+  STICKS(ac_graph_add_loss, name, "add_loss: loss \"\": it has no name",
+         ac_graph_add_loss(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 1));
+  STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is not a result",
+         ac_graph_add_loss(graph, "main", NULL, 1));
+  STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
+  STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));
+  STICKS(ac_concat, parts, "concat: 2 parts at NULL", ac_concat(graph, NULL, 2, 1));
+}
+
+static void only_operands(void) {
+  make_graph();
+  PASSES(ac_scale, x, ac_scale(NULL, 2));
+  PASSES(ac_weight_standardisation, weight, ac_weight_standardisation(NULL, 0));
+  PASSES(ac_gelu, x, ac_gelu(NULL, AC_GELU_ERF));
+  PASSES(ac_relu, x, ac_relu(NULL));
+  PASSES(ac_silu, x, ac_silu(NULL));
+  PASSES(ac_leaky_relu, x, ac_leaky_relu(NULL, 0.1f));
+  PASSES(ac_sigmoid, x, ac_sigmoid(NULL));
+  PASSES(ac_tanh, x, ac_tanh(NULL));
+  PASSES(ac_softmax, x, ac_softmax(NULL));
+  PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
+  PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
+  PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
+  PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));
+  PASSES(ac_slice, x, ac_slice(NULL, 1, 0, 1));
+  PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
+  PASSES(ac_average_pool2d, x, ac_average_pool2d(NULL, NULL));
+  PASSES(ac_global_average_pool, x, ac_global_average_pool(NULL));
+  PASSES(ac_upsample_nearest2d, x, ac_upsample_nearest2d(NULL, 2));
+  PASSES(ac_tensor_hint, tensor, ac_tensor_hint(NULL, AC_KEEP));
+  STICKS(ac_causal_attention, desc, "at least one head",
+         ac_causal_attention(ac_input(graph, "q", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)), NULL));
+  STICKS(ac_max_pool2d, desc, "kernel 0", ac_max_pool2d(image(), NULL));
+  STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
+}
+
+static void operands(void) {
+  STICKS(ac_linear, x, "x is missing", ac_linear(NULL, w, NULL, AC_OUT_IN));
+  STICKS(ac_linear, weight, "weight is missing", ac_linear(x, NULL, NULL, AC_OUT_IN));
+  BUILDS(ac_linear, bias, ac_linear(x, w, NULL, AC_OUT_IN));
+  STICKS(ac_matmul, a, "a is missing", ac_matmul(NULL, w, false, false));
+  STICKS(ac_matmul, b, "b is missing", ac_matmul(w, NULL, false, false));
+  STICKS(ac_add, a, "a is missing", ac_add(NULL, x));
+  STICKS(ac_add, b, "b is missing", ac_add(x, NULL));
+  STICKS(ac_multiply, a, "a is missing", ac_multiply(NULL, x));
+  STICKS(ac_multiply, b, "b is missing", ac_multiply(x, NULL));
+  STICKS(ac_embedding, table, "table is missing", ac_embedding(NULL, labels));
+  STICKS(ac_embedding, ids, "ids is missing", ac_embedding(w, NULL));
+  STICKS(ac_layer_norm, x, "x is missing", ac_layer_norm(NULL, vector("g", 4), NULL, 0));
+  STICKS(ac_layer_norm, gamma, "gamma is missing", ac_layer_norm(x, NULL, NULL, 0));
+  BUILDS(ac_layer_norm, beta, ac_layer_norm(x, vector("g", 4), NULL, 0));
+  STICKS(ac_rms_norm, x, "x is missing", ac_rms_norm(NULL, vector("g", 4), 0));
+  STICKS(ac_rms_norm, gamma, "gamma is missing", ac_rms_norm(x, NULL, 0));
+  STICKS(ac_group_norm, x, "x is missing", ac_group_norm(NULL, vector("g", 4), NULL, 1, 0));
+  BUILDS(ac_group_norm, gamma, ac_group_norm(x, NULL, vector("b", 4), 1, 0));
+  BUILDS(ac_group_norm, beta, ac_group_norm(x, vector("g", 4), NULL, 1, 0));
+  STICKS(ac_instance_norm, x, "x is missing", ac_instance_norm(NULL, vector("g", 4), NULL, 0));
+  BUILDS(ac_instance_norm, gamma, ac_instance_norm(x, NULL, vector("b", 4), 0));
+  BUILDS(ac_instance_norm, beta, ac_instance_norm(x, vector("g", 4), NULL, 0));
+  STICKS(ac_sample_norm, x, "x is missing", ac_sample_norm(NULL, vector("g", 4), NULL, 0));
+  BUILDS(ac_sample_norm, gamma, ac_sample_norm(x, NULL, vector("b", 4), 0));
+  BUILDS(ac_sample_norm, beta, ac_sample_norm(x, vector("g", 4), NULL, 0));
+  STICKS(ac_batch_norm, x, "x is missing",
+         ac_batch_norm(NULL, NULL, NULL, frozen("m"), frozen("v"), NULL));
+  STICKS(ac_batch_norm, running_mean, "running_mean is missing",
+         ac_batch_norm(x, NULL, NULL, NULL, frozen("v"), NULL));
+  STICKS(ac_batch_norm, running_variance, "running_variance is missing",
+         ac_batch_norm(x, NULL, NULL, frozen("m"), NULL, NULL));
+  BUILDS(ac_batch_norm, gamma, ac_batch_norm(x, NULL, NULL, frozen("m"), frozen("v"), NULL));
+  BUILDS(ac_batch_norm, beta, ac_batch_norm(x, NULL, NULL, frozen("m"), frozen("v"), NULL));
+  BUILDS(ac_batch_norm, desc, ac_batch_norm(x, NULL, NULL, frozen("m"), frozen("v"), NULL));
+  STICKS(ac_conv2d, x, "x is missing", ac_conv2d(NULL, kernel(), NULL, NULL));
+  STICKS(ac_conv2d, weight, "weight is missing", ac_conv2d(image(), NULL, NULL, NULL));
+  BUILDS(ac_conv2d, bias, ac_conv2d(image(), kernel(), NULL, NULL));
+  BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
+}
+
+static void losses(void) {
+  STICKS(ac_cross_entropy, logits, "logits is missing", ac_cross_entropy(NULL, labels, NULL, NULL));
+  STICKS(ac_cross_entropy, targets, "targets is missing", ac_cross_entropy(x, NULL, NULL, NULL));
+  BUILDS(ac_cross_entropy, weights, ac_cross_entropy(x, labels, NULL, NULL));
+  BUILDS(ac_cross_entropy, desc, ac_cross_entropy(x, labels, NULL, NULL));
+  STICKS(ac_linear_cross_entropy, x, "x is missing",
+         ac_linear_cross_entropy(NULL, w, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_linear_cross_entropy, weight, "weight is missing",
+         ac_linear_cross_entropy(x, NULL, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_linear_cross_entropy, targets, "targets is missing",
+         ac_linear_cross_entropy(x, w, AC_OUT_IN, NULL, NULL, NULL));
+  BUILDS(ac_linear_cross_entropy, weights,
+         ac_linear_cross_entropy(x, w, AC_OUT_IN, labels, NULL, NULL));
+  BUILDS(ac_linear_cross_entropy, desc,
+         ac_linear_cross_entropy(x, w, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_mean_squared_error, prediction, "prediction is missing",
+         ac_mean_squared_error(NULL, x, NULL));
+  STICKS(ac_mean_squared_error, target, "target is missing", ac_mean_squared_error(x, NULL, NULL));
+  BUILDS(ac_mean_squared_error, weights, ac_mean_squared_error(x, x, NULL));
+  STICKS(ac_binary_cross_entropy, logits, "logits is missing",
+         ac_binary_cross_entropy(NULL, x, NULL));
+  STICKS(ac_binary_cross_entropy, targets, "targets is missing",
+         ac_binary_cross_entropy(x, NULL, NULL));
+  BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
+}
+
+static void null_is_a_default_or_refused(void **state) {
+  (void)state;
+  read_declarations();
+  devices();
+  graphs();
+  plans();
+  datasets();
+  files();
+  model_files();
+  trainer_rates();
+  trainers();
+  trainer_windows();
+  trainer_numerics();
+  trainer_parameters();
+  trainer_files();
+  states();
+  trainer_evaluations();
+  fits();
+  sessions();
+  benches();
+  leaves();
+  only_operands();
+  operands();
+  losses();
+  int missing = 0;
+  for (int d = 0; d < declared_count; d++)
+    for (int i = 0; i < declarations[d].count; i++) {
+      const char *parameter = declarations[d].parameter[i];
+      if (!is_pointer(parameter) || entered[d][i]) continue;
+      print_message("no entry for NULL as %s of %s\n", parameter_name(parameter),
+                    declarations[d].name);
+      missing++;
+    }
+  assert_int_equal(missing, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(null_is_a_default_or_refused, open_all, close_all),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

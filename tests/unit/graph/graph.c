@@ -1,0 +1,431 @@
+/* Building graphs: shapes, the sticky error and its sentences. */
+#include "support/headers.h"
+
+#include "graph/graph.h"
+
+#include <math.h>
+#include <string.h>
+
+static ac_graph *new_graph(void) {
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  return graph;
+}
+
+static void assert_shape(const ac_tensor *tensor, int rank, const int64_t *shape) {
+  ac_tensor_info info;
+  assert_non_null(tensor);
+  ac_tensor_get_info(tensor, &info);
+  assert_int_equal(info.rank, rank);
+  for (int i = 0; i < rank; i++) assert_int_equal(info.shape[i], shape[i]);
+}
+
+static void shapes_follow_the_ops(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 5));
+  ac_tensor *table = ac_parameter(g, "table", SHAPE(11, 12), NULL);
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(12, 36), NULL);
+  ac_tensor *x = ac_embedding(table, ids);
+  assert_shape(x, SHAPE(AC_BATCH, 5, 12));
+  ac_tensor *qkv = ac_linear(x, w, NULL, AC_IN_OUT);
+  assert_shape(qkv, SHAPE(AC_BATCH, 5, 36));
+  ac_tensor *y = ac_causal_attention(qkv, &(ac_attention_desc){.heads = 3});
+  assert_shape(y, SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_linear(y, table, NULL, AC_OUT_IN), SHAPE(AC_BATCH, 5, 11));
+  ac_tensor *rows = ac_reshape(y, SHAPE(AC_BATCH_TIMES(5), 12));
+  assert_shape(rows, SHAPE(AC_BATCH_TIMES(5), 12));
+  assert_shape(ac_reshape(rows, SHAPE(AC_BATCH, 0, 12)), SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_reshape(rows, SHAPE(0, 6)), SHAPE(AC_BATCH_TIMES(10), 6));
+  assert_shape(ac_transpose(y, 1, 2), SHAPE(AC_BATCH, 12, 5));
+  assert_shape(ac_matmul(y, y, false, true), SHAPE(AC_BATCH, 5, 5));
+  assert_shape(ac_matmul(y, y, true, false), SHAPE(AC_BATCH, 12, 12));
+  assert_shape(ac_dropout(y, 0), SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_transpose(y, 2, 2), SHAPE(AC_BATCH, 5, 12));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  assert_string_equal(ac_graph_message(g), "");
+  ac_graph_free(g);
+}
+
+static void shapes_of_images(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 6, 9, 12));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 3, 3, 5), NULL);
+  const ac_conv2d_desc moved = {
+      .stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2};
+  assert_shape(ac_conv2d(x, w, NULL, &moved), SHAPE(AC_BATCH, 4, 5, 4));
+  const ac_pool2d_desc pairs = {.kernel = {2, 3}}, threes = {{3, 3}, {2, 2}, {1, 1}};
+  assert_shape(ac_max_pool2d(x, &pairs), SHAPE(AC_BATCH, 6, 4, 4));
+  assert_shape(ac_average_pool2d(x, &threes), SHAPE(AC_BATCH, 6, 5, 6));
+  assert_shape(ac_global_average_pool(x), SHAPE(AC_BATCH, 6));
+  assert_shape(ac_upsample_nearest2d(x, 3), SHAPE(AC_BATCH, 6, 27, 36));
+  ac_tensor *part = ac_slice(x, 1, 2, 3), *parts[] = {part, x, part};
+  assert_shape(part, SHAPE(AC_BATCH, 3, 9, 12));
+  assert_shape(ac_concat(g, parts, 3, 1), SHAPE(AC_BATCH, 12, 9, 12));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  ac_graph_free(g);
+}
+
+static void the_first_failure_sticks(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(3, 5), NULL);
+  ac_tensor *y = ac_linear(x, w, NULL, AC_OUT_IN);
+  assert_null(y);
+  assert_null(ac_gelu(y, AC_GELU_TANH));
+  assert_null(ac_parameter(g, "w", SHAPE(3, 5), NULL));
+  ac_graph_set_loss(g, y);
+  assert_int_equal(ac_graph_status(g), AC_ERROR_ARGUMENT);
+  assert_string_equal(
+      ac_graph_message(g),
+      "linear: it takes x f32 [..., in], weight f32 [out, in], bias f32 [out] or NULL; x is input "
+      "\"x\" f32 [B, 4], weight is parameter \"w\" f32 [3, 5], bias is NULL");
+  ac_plan *plan;
+  ac_device *device;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
+  assert_refused(ac_plan_create(&plan, g, device, &(ac_plan_desc){0}), AC_ERROR_ARGUMENT,
+                 "linear: it takes x");
+  assert_null(plan);
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
+/* Builds something wrong on a fresh graph and checks the sentence. */
+#define REFUSED(text, statement)                                     \
+  do {                                                               \
+    ac_graph *g = new_graph();                                       \
+    ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 6, 4));  \
+    ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 6)); \
+    ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 4), NULL);          \
+    ac_tensor *b = ac_parameter(g, "b", SHAPE(4), NULL);             \
+    ac_graph_scope(g, "the.scope");                                  \
+    (void)x, (void)ids, (void)w, (void)b;                            \
+    assert_int_equal(ac_graph_status(g), AC_OK);                     \
+    statement;                                                       \
+    assert_int_not_equal(ac_graph_status(g), AC_OK);                 \
+    assert_contains(ac_graph_message(g), text);                      \
+    assert_null(strchr(ac_graph_message(g), '\n'));                  \
+    ac_graph_free(g);                                                \
+  } while (0)
+
+static char tried[1 << 15]; /* builders that were given something wrong: " linear relu ..." */
+
+/* What every builder's sentence begins with, and that it says what tensor `given` is. */
+static void assert_names(const char *message, const char *builder, const char *given) {
+  char begin[64];
+  snprintf(begin, sizeof begin, "%s (the.scope): ", builder);
+  if (strncmp(message, begin, strlen(begin)) != 0)
+    fail_msg("\"%s\" does not begin with \"%s\"", message, begin);
+  const char *tensors = strstr(message, "; ");
+  assert_non_null(tensors);
+  assert_contains(tensors, given);
+  strcat(strcat(tried, " "), builder);
+}
+
+#define MISBUILT(builder, text, given, call)           \
+  REFUSED(text, {                                      \
+    assert_null(call);                                 \
+    assert_names(ac_graph_message(g), builder, given); \
+  })
+
+#define X "x is input \"x\" f32 [B, 6, 4]"
+#define IDS(name) name " is input \"ids\" i32 [B, 6]"
+#define W(name) name " is parameter \"w\" f32 [4, 4]"
+#define B(name) name " is parameter \"b\" f32 [4]"
+
+static void wrong_operands_are_named(void **state) {
+  (void)state;
+  MISBUILT("linear", "weight is missing", X, ac_linear(x, NULL, NULL, AC_OUT_IN));
+  MISBUILT("linear", "it takes x f32 [..., in], weight f32 [out, in]", W("bias"),
+           ac_linear(x, w, w, AC_OUT_IN));
+  MISBUILT("linear", "weight f32 [in, out]", IDS("bias"), ac_linear(x, w, ids, AC_IN_OUT));
+  MISBUILT("linear", "bias f32 [out] or NULL", "bias is parameter \"i\" f32 [3]",
+           ac_linear(x, w, ac_parameter(g, "i", SHAPE(3), NULL), AC_OUT_IN));
+  MISBUILT("linear", "unknown weight layout 7", W("weight"), ac_linear(x, w, b, (ac_layout)7));
+  MISBUILT("linear", "x f32", "x is the result of relu (the.scope) f32 [B, 6, 4]",
+           ac_linear(ac_relu(x), b, NULL, AC_OUT_IN));
+  MISBUILT("linear", "x f32", "x is input \"x\" f32 [B, 24]",
+           ac_linear(ac_reshape(x, SHAPE(AC_BATCH, 24)), w, NULL, AC_OUT_IN));
+  MISBUILT("matmul", "it takes a f32 [..., M, K], b f32 [..., K, N]", W("b"),
+           ac_matmul(x, w, false, false));
+  MISBUILT("matmul", "a f32 [..., K, M], b f32 [..., N, K]", "a is input \"x\"",
+           ac_matmul(x, x, true, true));
+  MISBUILT("add", "it takes a f32 [..., X], b f32 [X]", IDS("b"), ac_add(x, ids));
+  MISBUILT("multiply", "it takes", "b is parameter \"c\" f32 [6]",
+           ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
+  MISBUILT("embedding", "it takes table f32 [V, C], ids i32", B("table"), ac_embedding(b, ids));
+  MISBUILT("embedding", "it takes", "ids is input \"x\" f32", ac_embedding(w, x));
+  MISBUILT("layer_norm", "gamma f32 [C]", W("gamma"), ac_layer_norm(x, w, b, 0));
+  MISBUILT("layer_norm", "beta f32 [C] or NULL", W("beta"), ac_layer_norm(x, b, w, 0));
+  MISBUILT("layer_norm", "epsilon is nan", X, ac_layer_norm(x, b, b, NAN));
+  MISBUILT("rms_norm", "it takes", W("gamma"), ac_rms_norm(x, w, 0));
+  MISBUILT("rms_norm", "epsilon is -1", X, ac_rms_norm(x, b, -1));
+  MISBUILT("group_norm", "6 channels cannot be divided into 4 groups", X,
+           ac_group_norm(x, NULL, NULL, 4, 0));
+  MISBUILT("group_norm", "6 channels cannot be divided into 0 groups", "gamma is NULL",
+           ac_group_norm(x, NULL, NULL, 0, 0));
+  MISBUILT("sample_norm", "beta f32 [C] or NULL", B("beta"), ac_sample_norm(x, NULL, b, 0));
+  MISBUILT("instance_norm", "it takes x f32 [B, C, ...]", IDS("x"),
+           ac_instance_norm(ids, NULL, NULL, 0));
+  MISBUILT("instance_norm", "epsilon is inf", X, ac_instance_norm(x, NULL, NULL, INFINITY));
+  MISBUILT("batch_norm", "running_mean is missing", B("running_variance"),
+           ac_batch_norm(x, NULL, NULL, NULL, b, NULL));
+  MISBUILT("batch_norm", "running_mean f32 [C], a frozen parameter", B("running_mean"),
+           ac_batch_norm(x, NULL, NULL, b, b, NULL));
+  MISBUILT("weight_standardisation", "it takes weight f32 [O, ...]", "weight is input \"x\"",
+           ac_weight_standardisation(x, 0));
+  MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
+  MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
+  MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
+  MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
+           ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
+  MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
+  MISBUILT("attention", "3 heads do not divide the width 4", "qkv is input \"q\"",
+           ac_causal_attention(ac_input(g, "q", AC_F32, SHAPE(AC_BATCH, 6, 12)),
+                               &(ac_attention_desc){.heads = 3}));
+  MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
+  MISBUILT("dropout", "it takes x f32 [B, ...]", W("x"), ac_dropout(w, 0.5f));
+  MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(AC_BATCH, 7, 4)));
+  MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(24)));
+  MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
+  MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(INT64_MIN, 24)));
+  MISBUILT("reshape", "rank is 7", X, ac_reshape(x, SHAPE(1, 1, 1, 1, 1, 1, 1)));
+  MISBUILT("transpose", "cannot swap axes 0 and 1", X, ac_transpose(x, 1, 0));
+  MISBUILT("slice", "cannot take 3 from 4 on along axis 1", X, ac_slice(x, 1, 4, 3));
+  MISBUILT("slice", "cannot take 1 from 0 on along axis 0", X, ac_slice(x, 0, 0, 1));
+  MISBUILT("slice", "cannot take", X, ac_slice(x, 1, INT64_MAX, INT64_MAX));
+  MISBUILT("scale", "x is a loss", "x is a loss",
+           ac_scale(ac_cross_entropy(x, ids, NULL, NULL), 2));
+  MISBUILT("reshape", "x is a loss", "x is a loss",
+           ac_reshape(ac_cross_entropy(x, ids, NULL, NULL), SHAPE(2, 4)));
+  MISBUILT("hint", "a hint is for results of ops", "tensor is input \"x\"",
+           ac_tensor_hint(x, AC_KEEP));
+  MISBUILT("hint", "contradict", "tensor is the result of relu (the.scope)",
+           ac_tensor_hint(ac_tensor_hint(ac_relu(x), AC_KEEP), AC_RECOMPUTE));
+  MISBUILT("relu", "it takes x f32", IDS("x"), ac_relu(ids));
+  MISBUILT("gelu", "it takes x f32", IDS("x"), ac_gelu(ids, AC_GELU_ERF));
+  MISBUILT("silu", "it takes x f32", IDS("x"), ac_silu(ids));
+  MISBUILT("leaky_relu", "it takes x f32", IDS("x"), ac_leaky_relu(ids, 0));
+  MISBUILT("sigmoid", "it takes x f32", IDS("x"), ac_sigmoid(ids));
+  MISBUILT("tanh", "it takes x f32", IDS("x"), ac_tanh(ids));
+  MISBUILT("softmax", "it takes x f32", IDS("x"), ac_softmax(ids));
+}
+
+static void wrong_losses_are_named(void **state) {
+  (void)state;
+  MISBUILT("cross_entropy", "weights f32 [...] or NULL", B("weights"),
+           ac_cross_entropy(x, ids, b, NULL));
+  MISBUILT("cross_entropy", "weights f32 [...] or NULL", IDS("weights"),
+           ac_cross_entropy(x, ids, ids, NULL));
+  MISBUILT("cross_entropy", "smoothing is 1, not in [0, 1)", IDS("targets"),
+           ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.smoothing = 1}));
+  MISBUILT("linear_cross_entropy", "weight f32 [classes, in]",
+           "weight is parameter \"v\" f32 [5, 3]",
+           ac_linear_cross_entropy(x, ac_parameter(g, "v", SHAPE(5, 3), NULL), AC_OUT_IN, ids, NULL,
+                                   NULL));
+  MISBUILT("linear_cross_entropy", "weight f32 [in, classes]", IDS("weights"),
+           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, ids, NULL));
+  MISBUILT("linear_cross_entropy", "unknown weight layout 7", X,
+           ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
+  MISBUILT("linear_cross_entropy", "smoothing is nan, not in [0, 1)", X,
+           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
+                                   &(ac_cross_entropy_desc){.smoothing = NAN}));
+  MISBUILT("binary_cross_entropy", "weights f32 [B] or NULL", B("targets"),
+           ac_binary_cross_entropy(x, b, NULL));
+  MISBUILT("binary_cross_entropy", "it takes", IDS("weights"), ac_binary_cross_entropy(x, x, ids));
+  MISBUILT("mean_squared_error", "it takes prediction f32 [B, ...]", IDS("target"),
+           ac_mean_squared_error(x, ids, NULL));
+  MISBUILT("mean_squared_error", "it takes", IDS("weights"), ac_mean_squared_error(x, x, ids));
+}
+
+static void wrong_images_are_named(void **state) {
+  (void)state;
+#define IMAGE ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 6, 5, 7))
+#define I "x is input \"i\" f32 [B, 6, 5, 7]"
+#define KERNEL(...) ac_parameter(g, "k", SHAPE(__VA_ARGS__), NULL)
+#define K "weight is parameter \"k\" f32 ["
+#define CONV2D(...) &(ac_conv2d_desc){__VA_ARGS__}
+#define POOL2D(...)   \
+  &(ac_pool2d_desc) { \
+    __VA_ARGS__       \
+  }
+  MISBUILT("conv2d", "x f32 [B, channels, height, width]", W("weight"),
+           ac_conv2d(x, w, NULL, NULL));
+  MISBUILT("conv2d", "weight is missing", I, ac_conv2d(IMAGE, NULL, NULL, NULL));
+  MISBUILT("conv2d", "bias f32 [out] or NULL", B("bias"),
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), b, NULL));
+  MISBUILT("conv2d", "4 groups do not divide the channels", K,
+           ac_conv2d(IMAGE, KERNEL(8, 2, 3, 3), NULL, CONV2D(.groups = 4)));
+  MISBUILT("conv2d", "3 groups do not divide", K,
+           ac_conv2d(IMAGE, KERNEL(8, 2, 3, 3), NULL, CONV2D(.groups = 3)));
+  MISBUILT("conv2d", "-1 groups do not divide", K,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.groups = -1)));
+  MISBUILT("conv2d", "2 groups of x's 6 channels have 3 each, and the weight takes 6", K,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.groups = 2)));
+  MISBUILT("conv2d", "a kernel of height 6 and dilation 1 is larger than the padded image's 5", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 6, 3), NULL, NULL));
+  MISBUILT(
+      "conv2d", "a kernel of width 6 and dilation 2 is larger than the padded image's 9", K,
+      ac_conv2d(IMAGE, KERNEL(8, 6, 5, 6), NULL, CONV2D(.padding = {0, 1}, .dilation = {1, 2})));
+  MISBUILT("conv2d", "a kernel of height 1099511627776", I,
+           ac_conv2d(IMAGE, KERNEL(1, 6, 1LL << 40, 1), NULL,
+                     CONV2D(.dilation = {INT32_MAX, INT32_MAX})));
+  MISBUILT("conv2d", "stride -1, padding 0 and dilation 1", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.stride = {1, -1})));
+  MISBUILT("conv2d", "stride 1, padding -1 and dilation 1", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.padding = {-1, 0})));
+  MISBUILT("max_pool2d", "it takes x f32 [B, channels, height, width]", X,
+           ac_max_pool2d(x, POOL2D(.kernel = {2, 2})));
+  MISBUILT("max_pool2d", "kernel 0", I, ac_max_pool2d(IMAGE, NULL));
+  MISBUILT("average_pool2d", "kernel 2, stride 2 and padding 2", I,
+           ac_average_pool2d(IMAGE, POOL2D(.kernel = {2, 2}, .padding = {2, 0})));
+  MISBUILT("average_pool2d", "a kernel of height 6 is larger than the padded image's 5", I,
+           ac_average_pool2d(IMAGE, POOL2D(.kernel = {6, 2})));
+  MISBUILT("global_average_pool", "it takes", X, ac_global_average_pool(x));
+  MISBUILT("upsample_nearest2d", "the factor is 0", I, ac_upsample_nearest2d(IMAGE, 0));
+  MISBUILT("upsample_nearest2d", "it takes", X, ac_upsample_nearest2d(x, 2));
+}
+
+/* Parts are a list, so that even none of them tells the graph. */
+static void wrong_parts_are_named(void **state) {
+  (void)state;
+  ac_tensor *parts[9] = {NULL};
+  MISBUILT("concat", "parts[1] is not f32, or differs elsewhere than along axis 1", IDS("parts[1]"),
+           (parts[0] = x, parts[1] = ids, ac_concat(g, parts, 2, 1)));
+  MISBUILT("concat", "no axis 0", "parts[1] is input \"x\"",
+           (parts[0] = parts[1] = x, ac_concat(g, parts, 2, 0)));
+  MISBUILT("concat", "parts[1] is missing", "parts[0] is input \"x\"",
+           (parts[0] = x, parts[1] = NULL, ac_concat(g, parts, 2, 1)));
+  MISBUILT("concat", "9 parts; there must be 1 to 8", "parts[7] is NULL",
+           (parts[0] = parts[1] = x, ac_concat(g, parts, 9, 1)));
+  REFUSED("concat (the.scope): 0 parts; there must be 1 to 8", ac_concat(g, parts, 0, 1));
+  REFUSED("concat (the.scope): 1 parts at NULL", ac_concat(g, NULL, 1, 1));
+  MISBUILT("concat", "parts[0] is missing", "parts[0] is NULL",
+           (parts[0] = NULL, ac_concat(g, parts, 1, 1)));
+}
+
+static void wrong_leaves_are_named(void **state) {
+  (void)state;
+  MISBUILT("linear", "a tensor of [B, 16777216, 1073741824] is beyond any device",
+           "weight is parameter \"v\" f32 [1073741824, 4]",
+           ac_linear(ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 24, 4)),
+                     ac_parameter(g, "v", SHAPE(1LL << 30, 4), NULL), NULL, AC_OUT_IN));
+  MISBUILT("upsample_nearest2d", "is beyond any device", "x is input \"i\" f32 [B, 1, 9, 9]",
+           ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
+  REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
+  REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
+          ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("parameter (the.scope): the shape of \"y\" must have",
+          ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
+  REFUSED("not contain the batch, and at most 2^48 elements",
+          ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
+  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+          ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
+  REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
+  REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
+          ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
+          ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
+  MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
+           (ac_graph_set_loss(g, x), NULL));
+  MISBUILT("set_loss", "has a loss already", "loss is a loss",
+           (ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)),
+            ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)), NULL));
+  MISBUILT("set_loss", "has a loss already", "loss is a loss",
+           (ac_graph_add_loss(g, "a", ac_mean_squared_error(x, x, NULL), 1),
+            ac_graph_set_loss(g, ac_mean_squared_error(x, x, NULL)), NULL));
+#define LOSS ac_mean_squared_error(x, x, NULL)
+#define ADDED(text, name, factor) \
+  MISBUILT("add_loss", text, "loss is a loss", (ac_graph_add_loss(g, name, LOSS, factor), NULL))
+  ADDED("loss \"\": it has no name", "", 1);
+  ADDED("loss \"\": it has no name", NULL, 1);
+  const double factors[] = {0, -1, (double)NAN, (double)INFINITY, 1e300, 1e-300, 3.5e38, 1.1e-38};
+  for (int i = 0; i < 8; i++)
+    ADDED("loss \"a\": its factor is not a number from 1.2e-38 to 3.4e38", "a", factors[i]);
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph", "loss is NULL",
+           (ac_graph_add_loss(g, "a", NULL, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": it is not a result of a loss op of this graph",
+           "loss is input \"x\" f32 [B, 6, 4]", (ac_graph_add_loss(g, "a", x, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": the name exists already", "loss is a loss",
+           (ac_graph_add_loss(g, "a", LOSS, 1), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
+  MISBUILT("add_loss", "loss \"a\": the graph has a loss without a name (set_loss)",
+           "loss is a loss",
+           (ac_graph_set_loss(g, LOSS), ac_graph_add_loss(g, "a", LOSS, 1), NULL));
+  MISBUILT("set_output", "output \"x\" is not a result of an op", "tensor is input \"x\"",
+           (ac_graph_set_output(g, "x", x), NULL));
+  MISBUILT("set_output", "output \"\" has no name", "tensor is the result of relu (the.scope)",
+           (ac_graph_set_output(g, "", ac_relu(x)), NULL));
+}
+
+/* Every function that takes a tensor and returns one was given something wrong above. The names are
+ * those of the functions but for these. */
+static void every_builder_was_tried(void **state) {
+  (void)state;
+  read_declarations();
+  strcat(tried, " ");
+  for (int d = 0; d < declared_count; d++) {
+    const declared *f = &declarations[d];
+    if (strcmp(f->result, "ac_tensor *") != 0) continue;
+    bool takes = false;
+    for (int i = 0; i < f->count; i++) takes |= !strncmp(f->parameter[i], "ac_tensor *", 11);
+    char word[80];
+    const char *name = f->name + 3;
+    if (!strcmp(name, "causal_attention")) name = "attention";
+    if (!strcmp(name, "tensor_hint")) name = "hint";
+    snprintf(word, sizeof word, " %s ", name);
+    if (takes && !strstr(tried, word)) fail_msg("no sentence of %s was looked at", f->name);
+  }
+}
+
+/* A view costs nothing and is not an op. A hint on it counts for the op that made its result,
+ * whatever is between them, and is not refused if there is no such op. */
+static void hints_on_views_are_for_their_op(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  assert_non_null(ac_tensor_hint(ac_dropout(x, 0), AC_KEEP));
+  assert_non_null(ac_tensor_hint(ac_reshape(ac_dropout(x, 0), SHAPE(AC_BATCH, 2, 2)), AC_KEEP));
+  ac_tensor *y[3];
+  for (int i = 0; i < 3; i++) y[i] = ac_relu(x);
+  assert_non_null(ac_tensor_hint(ac_dropout(y[0], 0), AC_RECOMPUTE));
+  assert_non_null(ac_tensor_hint(ac_transpose(y[1], 1, 1), AC_KEEP));
+  ac_tensor *view = ac_reshape(ac_dropout(y[2], 0), SHAPE(AC_BATCH, 2, 2));
+  assert_non_null(ac_tensor_hint(view, AC_RECOMPUTE));
+  assert_int_equal(y[0]->hint, AC_RECOMPUTE);
+  assert_int_equal(y[1]->hint, AC_KEEP);
+  assert_int_equal(y[2]->hint, AC_RECOMPUTE);
+  assert_int_equal(x->hint, AC_HINT_NONE);
+  assert_non_null(ac_tensor_hint(ac_dropout(y[0], 0), AC_HINT_NONE)); /* takes it back */
+  assert_int_equal(y[0]->hint, AC_HINT_NONE);
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  assert_null(ac_tensor_hint(ac_dropout(y[0], 0.5f), (ac_hint)3));
+  assert_contains(ac_graph_message(g), "hint: the hint 3 is unknown");
+  ac_graph_free(g);
+}
+
+static void graphs_do_not_mix(void **state) {
+  (void)state;
+  ac_graph *g = new_graph(), *h = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4));
+  ac_tensor *w = ac_parameter(h, "w", SHAPE(4, 4), NULL);
+  assert_null(ac_linear(x, w, NULL, AC_OUT_IN));
+  assert_contains(ac_graph_message(g), "linear: weight belongs to another graph; x is input \"x\"");
+  assert_int_equal(ac_graph_status(h), AC_OK);
+  ac_graph_free(g);
+  ac_graph_free(h);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
+      cmocka_unit_test(the_first_failure_sticks), cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(wrong_losses_are_named),   cmocka_unit_test(wrong_images_are_named),
+      cmocka_unit_test(wrong_parts_are_named),    cmocka_unit_test(wrong_leaves_are_named),
+      cmocka_unit_test(every_builder_was_tried),  cmocka_unit_test(hints_on_views_are_for_their_op),
+      cmocka_unit_test(graphs_do_not_mix),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

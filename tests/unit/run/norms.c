@@ -1,0 +1,167 @@
+/* Norms over one sample, and standardised weights, give the same results however a batch is split
+ * and whether or not they run again. On the CPU and on every OpenCL device. */
+#include "support/models.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { SAMPLES = 24, CHANNELS = 6, POSITIONS = 10, LABELS = 5, UPDATES = 20 };
+
+static ac_tensor *vector_of(ac_graph *g, const char *name, int64_t size, float value) {
+  ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = value}};
+  return ac_parameter(g, name, 1, &size, &desc);
+}
+
+/* A standardised weight mixes the positions of each channel; norms of all kinds in between. */
+static ac_graph *model(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, CHANNELS, POSITIONS));
+  ac_tensor *w = test_matrix(g, "first", "w", POSITIONS, POSITIONS);
+  x = ac_linear(x, ac_weight_standardisation(w, 0), NULL, AC_OUT_IN);
+  x = ac_silu(ac_group_norm(x, vector_of(g, "gamma1", CHANNELS, 1),
+                            vector_of(g, "beta1", CHANNELS, 0), 3, 0));
+  w = test_matrix(g, "second", "w", POSITIONS, POSITIONS);
+  ac_tensor *y = ac_linear(x, ac_weight_standardisation(w, 0), NULL, AC_OUT_IN);
+  y = ac_leaky_relu(ac_instance_norm(y, vector_of(g, "gamma2", CHANNELS, 1), NULL, 0), 0.1f);
+  x = ac_sample_norm(ac_add(x, y), NULL, vector_of(g, "beta3", CHANNELS, 0), 0);
+  x = ac_rms_norm(ac_tanh(x), vector_of(g, "gamma4", POSITIONS, 1), 0);
+  x = ac_reshape(x, SHAPE(AC_BATCH, CHANNELS * POSITIONS));
+  x = ac_linear(x, test_matrix(g, "out", "w", LABELS, CHANNELS * POSITIONS), NULL, AC_OUT_IN);
+  ac_tensor *targets = ac_input(g, "targets", AC_F32, SHAPE(AC_BATCH, LABELS));
+  ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
+  ac_graph_set_loss(g, ac_binary_cross_entropy(x, targets, weights));
+  return g;
+}
+
+typedef struct samples {
+  float x[SAMPLES * CHANNELS * POSITIONS], targets[SAMPLES * LABELS], weights[SAMPLES];
+} samples;
+
+static samples make_samples(void) {
+  samples s;
+  uint32_t state = 7;
+  for (int i = 0; i < SAMPLES * CHANNELS * POSITIONS; i++) {
+    state = state * 1664525u + 1013904223u;
+    s.x[i] = (float)(state >> 8) * 0x1p-23f - 1 + (float)(i % CHANNELS);
+  }
+  for (int i = 0; i < SAMPLES * LABELS; i++) s.targets[i] = s.x[i * 11] > s.x[i * 7 + 1] ? 1 : 0;
+  for (int i = 0; i < SAMPLES; i++) s.weights[i] = (float)(1 + i % 3) / 2;
+  return s;
+}
+
+/* Trains, and returns all parameters one after another; free it. */
+static float *train(const char *name, ac_plan_desc desc, double losses[UPDATES], size_t *total,
+                    int64_t *recomputed) {
+  samples s = make_samples();
+  ac_graph *graph = model();
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  desc.batch = SAMPLES;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name, .threads = 2}));
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_trainer_create(&trainer, plan,
+                              &(ac_trainer_desc){.seed = 3,
+                                                 .schedule = {.lr = 1e-2},
+                                                 .optimizer = {.clip = 1, .epsilon = 1e-5}}));
+  *recomputed = ac_plan_get_info(plan)->recomputed_ops;
+  const ac_feed feeds[] = {{"x", s.x}, {"targets", s.targets}, {"weights", s.weights}};
+  for (int u = 0; u < UPDATES; u++) {
+    ac_update update;
+    assert_ok(ac_trainer_accumulate(trainer, SAMPLES, feeds, 3));
+    assert_ok(ac_trainer_update(trainer, &update));
+    assert_false(update.skipped);
+    losses[u] = update.loss;
+  }
+  float *all = NULL;
+  *total = 0;
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_tensor_info info;
+    int64_t count = 1;
+    assert_ok(ac_trainer_parameter_info(trainer, i, &info));
+    for (int k = 0; k < info.rank; k++) count *= info.shape[k];
+    all = realloc(all, (*total + (size_t)count) * sizeof *all);
+    assert_non_null(all);
+    assert_ok(ac_trainer_get_parameter(trainer, i, 0, count, all + *total));
+    *total += (size_t)count;
+  }
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+  return all;
+}
+
+static double distance(const float *a, const float *b, size_t count) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < count; i++) {
+    difference += pow((double)a[i] - (double)b[i], 2);
+    norm += pow((double)a[i], 2);
+  }
+  return sqrt(difference / norm);
+}
+
+static void everywhere(void (*check)(const char *device)) {
+  ac_device_info list[8];
+  int count;
+  assert_ok(ac_device_list(list, 8, &count));
+  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
+}
+
+/* One batch of 24 against 4, 6 and 24 micro-batches, one of the sizes uneven. */
+static void compare_splits(const char *device) {
+  static const int64_t sizes[] = {6, 5, 1};
+  double whole[UPDATES], split[UPDATES];
+  size_t total, same;
+  int64_t recomputed;
+  float *a = train(device, (ac_plan_desc){.micro_batch = SAMPLES}, whole, &total, &recomputed);
+  assert_true(whole[UPDATES - 1] < 0.8 * whole[0]);
+  for (int i = 0; i < 3; i++) {
+    float *b = train(device, (ac_plan_desc){.micro_batch = sizes[i]}, split, &same, &recomputed);
+    assert_int_equal(total, same);
+    for (int u = 0; u < UPDATES; u++) assert_true(fabs(split[u] - whole[u]) <= 1e-5 * whole[u]);
+    assert_true(distance(a, b, total) <= 1e-5);
+    free(b);
+  }
+  free(a);
+}
+
+static void splitting_changes_nothing(void **state) {
+  (void)state;
+  everywhere(compare_splits);
+}
+
+static void compare_recomputation(const char *device) {
+  static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
+  for (int p = 0; p < 3; p++) {
+    double kept[UPDATES], again[UPDATES];
+    size_t total, same;
+    int64_t recomputed;
+    ac_plan_desc desc = {
+        .micro_batch = 5, .precision = precisions[p], .recompute = AC_RECOMPUTE_NONE};
+    float *a = train(device, desc, kept, &total, &recomputed);
+    assert_int_equal(recomputed, 0);
+    desc.recompute = AC_RECOMPUTE_ALL;
+    float *b = train(device, desc, again, &same, &recomputed);
+    assert_true(recomputed > 0);
+    assert_memory_equal(kept, again, sizeof kept);
+    assert_memory_equal(a, b, total * sizeof *a);
+    assert_true(kept[UPDATES - 1] < 0.8 * kept[0]);
+    free(a);
+    free(b);
+  }
+}
+
+static void recomputing_changes_no_bit(void **state) {
+  (void)state;
+  everywhere(compare_recomputation);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(splitting_changes_nothing),
+      cmocka_unit_test(recomputing_changes_no_bit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
