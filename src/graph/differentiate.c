@@ -1,6 +1,7 @@
 #include "graph/differentiate.h"
 
 #include "core/error.h"
+#include "graph/builder.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 #include "graph/precision.h"
 
 #include "core/random.h"
+#include "graph/builder.h"
 
 #include <stdlib.h>
 
