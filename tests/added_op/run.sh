@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tests/added_op/run.sh SOURCE WORK GENERATOR: an op is its files, one line in the list and its builder's prototype. A
-# copy of the tree is given one more op, with a workspace and a limit on OpenCL, built and tested, on every device;
-# nothing else in it is changed. Until the files are there, the build names them. The copy stays in WORK, so that the next
-# run builds what has changed since, and is built without optimisation.
+# tests/added_op/run.sh SOURCE WORK GENERATOR: an op is its files, one line in the list and its builder's prototype, as
+# docs/contribute/add-an-op.md lists them. A copy of the tree is given one more op, with a workspace and a limit on OpenCL,
+# built and tested, on every device; nothing else in it is changed. Until the files are there, the build names them. The
+# copy stays in WORK, so that the next run builds what has changed since, and is built without optimisation.
 set -euo pipefail
 source=$1 work=$2 generator=$3 here=$1/tests/added_op/tree
 copy=$work/source build=$work/build
@@ -10,6 +10,13 @@ mkdir -p "$work"
 rm -rf "$copy"
 mkdir "$copy"
 cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,docs,examples,include,src,tests,tools} "$copy"
+
+page=$source/docs/contribute/add-an-op.md
+touched=$({ echo src/ops/list.h && echo include/accrue/graph.h && cd "$here" && find -- * -type f; } |
+  sed 's|pointwise/square|FOLDER/NAME|' | sort)
+listed=$(sed -n '/^## Files/,/^## 1/s/^| `\([^`]*\)` |.*/\1/p' "$page" | sort)
+diff <(echo "$touched") <(echo "$listed") || { echo "$page does not list what an op takes" >&2; exit 1; }
+grep -q "^An op takes $(wc -l <<<"$touched") files" "$page" || { echo "$page has another number of files" >&2; exit 1; }
 
 add_before() { # FILE PATTERN LINE; what is built already stays so
   sed -i "0,/$2/s//$3\n&/" "$copy/$1"

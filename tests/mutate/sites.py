@@ -131,7 +131,7 @@ class Sources:
         for path in self.functions:
             if not path.startswith("src/backend/cpu/"):
                 continue
-            for op, run in re.findall(r"AC_CPU_(?:KERNEL\(|ELEMENTWISE\()(\w+)(?:\) = \{|, )(\w+)", self.text[path]):
+            for op, run in re.findall(r"AC_CPU_(?:KERNEL\(|ELEMENTWISE\()(\w+)(?:\) =\s+\{\s*\.run = |, )(\w+)", self.text[path]):
                 entries[op] = (path, run)
             for f in self.functions[path]:
                 if path.endswith(".h"):

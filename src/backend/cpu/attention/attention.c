@@ -591,5 +591,6 @@ static uint64_t backward_workspace(const ac_cpu_context *context, const ac_op_ar
   return (uint64_t)context->threads * worker_bytes(backward_floats(&s), scratch);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(attention) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(attention_gradient) = {backward, backward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(attention) = {.run = forward, .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(attention_gradient) = {.run = backward,
+                                                         .workspace = backward_workspace};

@@ -37,5 +37,6 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_rows(context, args, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(softmax) = {forward, ac_cpu_row_scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(softmax_gradient) = {gradient, ac_cpu_row_scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(softmax) = {.run = forward, .workspace = ac_cpu_row_scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(softmax_gradient) = {.run = gradient,
+                                                       .workspace = ac_cpu_row_scratch};

@@ -598,5 +598,5 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel(context, args, run_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {run, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {.run = run, .workspace = workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {.run = run, .workspace = workspace};

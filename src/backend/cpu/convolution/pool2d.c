@@ -159,8 +159,10 @@ static void average_gradient(const ac_cpu_context *context, const ac_op_args *ar
   ac_cpu_for_planes(context, args, output_plane(args), average_gradient_plane);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(max_pool2d) = {max, ac_cpu_planes_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(max_pool2d_gradient) = {max_gradient, ac_cpu_planes_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(average_pool2d) = {average, ac_cpu_planes_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(average_pool2d_gradient) = {average_gradient,
-                                                              ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(max_pool2d) = {.run = max, .workspace = ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(max_pool2d_gradient) = {.run = max_gradient,
+                                                          .workspace = ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(average_pool2d) = {.run = average,
+                                                     .workspace = ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(average_pool2d_gradient) = {.run = average_gradient,
+                                                              .workspace = ac_cpu_planes_workspace};

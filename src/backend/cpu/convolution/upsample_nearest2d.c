@@ -40,6 +40,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_planes(context, args, args->in[0].dim[2] * args->in[0].dim[3], gradient_plane);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(upsample_nearest2d) = {forward, ac_cpu_planes_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(upsample_nearest2d_gradient) = {gradient,
-                                                                  ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(upsample_nearest2d) = {.run = forward,
+                                                         .workspace = ac_cpu_planes_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(upsample_nearest2d_gradient) = {
+    .run = gradient, .workspace = ac_cpu_planes_workspace};

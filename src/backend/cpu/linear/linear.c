@@ -88,6 +88,9 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return (uint64_t)context->threads * ac_cpu_gemm_scratch(context, context->threads, &product);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(linear) = {forward, workspace, .rounds = 1u << 1};
-const ac_cpu_kernel AC_CPU_KERNEL(linear_input_gradient) = {input_gradient, workspace, .rounds = 1u << 1};
-const ac_cpu_kernel AC_CPU_KERNEL(linear_weight_gradient) = {weight_gradient, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(linear) = {
+    .run = forward, .workspace = workspace, .rounds = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_input_gradient) = {
+    .run = input_gradient, .workspace = workspace, .rounds = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_weight_gradient) = {.run = weight_gradient,
+                                                             .workspace = workspace};

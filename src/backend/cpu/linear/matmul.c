@@ -69,4 +69,4 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return (uint64_t)context->threads * scratch_bytes(context, args);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {run, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(matmul) = {.run = run, .workspace = workspace};

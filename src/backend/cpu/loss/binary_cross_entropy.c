@@ -91,5 +91,6 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy) = {.run = forward,
+                                                           .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(binary_cross_entropy_gradient) = {.run = gradient};

@@ -175,5 +175,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(context, &p);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {run, workspace, .rounds = 1u << 1};
-const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {run, workspace, .rounds = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {
+    .run = run, .workspace = workspace, .rounds = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {
+    .run = run, .workspace = workspace, .rounds = 1u << 1};

@@ -80,5 +80,6 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error) = {forward, forward_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error) = {.run = forward,
+                                                         .workspace = forward_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(mean_squared_error_gradient) = {.run = gradient};

@@ -34,4 +34,4 @@ static void cast(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for(context, args, args->out[0].count, 1, range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(cast) = {cast, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(cast) = {.run = cast};

@@ -103,6 +103,6 @@ static void slice_gradient(const ac_cpu_context *context, const ac_op_args *args
   run_outer(context, args, slice_gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(concat) = {concat, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(slice) = {slice, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(slice_gradient) = {slice_gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(concat) = {.run = concat};
+const ac_cpu_kernel AC_CPU_KERNEL(slice) = {.run = slice};
+const ac_cpu_kernel AC_CPU_KERNEL(slice_gradient) = {.run = slice_gradient};

@@ -71,5 +71,5 @@ static void scatter(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel(context, args, scatter_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(embedding) = {gather, NULL, .rounds = 1u << 0};
-const ac_cpu_kernel AC_CPU_KERNEL(embedding_gradient) = {scatter, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(embedding) = {.run = gather, .rounds = 1u << 0};
+const ac_cpu_kernel AC_CPU_KERNEL(embedding_gradient) = {.run = scatter};

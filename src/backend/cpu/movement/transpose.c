@@ -66,4 +66,4 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for(context, args, items, ac_max(2, args->out[0].count / ac_max(1, items)), range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(transpose) = {run, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(transpose) = {.run = run};

@@ -321,7 +321,8 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   }
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {forward, scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {gradient, gradient_workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {pool, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {update, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {.run = forward, .workspace = scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {.run = gradient,
+                                                          .workspace = gradient_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {.run = pool};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {.run = update};

@@ -131,5 +131,6 @@ static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_ar
   return ac_align(sums, AC_LINE_BYTES) + scratch(context, args);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {forward, scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(group_norm_gradient) = {gradient, gradient_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(group_norm) = {.run = forward, .workspace = scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(group_norm_gradient) = {.run = gradient,
+                                                          .workspace = gradient_workspace};

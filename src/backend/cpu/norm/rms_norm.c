@@ -105,6 +105,7 @@ static void parameter_gradient(const ac_cpu_context *context, const ac_op_args *
   ac_cpu_parallel_for(context, args, args->in[0].count, parameter_gradient_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(rms_norm) = {forward, ac_cpu_row_scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_input_gradient) = {input_gradient, ac_cpu_row_scratch};
-const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_parameter_gradient) = {parameter_gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(rms_norm) = {.run = forward, .workspace = ac_cpu_row_scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_input_gradient) = {.run = input_gradient,
+                                                              .workspace = ac_cpu_row_scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(rms_norm_parameter_gradient) = {.run = parameter_gradient};

@@ -53,5 +53,7 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return ac_cpu_scratch(context, args, ac_weight_row(&args->in[backward]));
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation) = {forward, workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation_gradient) = {gradient, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation) = {.run = forward,
+                                                             .workspace = workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(weight_standardisation_gradient) = {.run = gradient,
+                                                                      .workspace = workspace};

@@ -29,5 +29,5 @@ static void sum_leading(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel_for(context, args, args->in[0].count, sum_leading_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(add) = {add, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(sum_leading) = {sum_leading, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(add) = {.run = add};
+const ac_cpu_kernel AC_CPU_KERNEL(sum_leading) = {.run = sum_leading};

@@ -87,4 +87,4 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
     ac_cpu_for(context, args, args->out[0].count, 1, copy_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(dropout) = {run, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(dropout) = {.run = run};

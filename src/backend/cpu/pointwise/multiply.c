@@ -20,4 +20,4 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(multiply) = {run, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(multiply) = {.run = run};

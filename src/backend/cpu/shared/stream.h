@@ -71,6 +71,6 @@ ac_cpu_stream(const ac_op_args *args, int64_t first, int64_t last, ac_cpu_range 
   static void op##_run(const ac_cpu_context *context, const ac_op_args *args) {             \
     ac_cpu_for_elements(context, args, range, op##_streamed);                               \
   }                                                                                         \
-  const ac_cpu_kernel AC_CPU_KERNEL(op) = {op##_run, NULL};
+  const ac_cpu_kernel AC_CPU_KERNEL(op) = {.run = op##_run};
 
 #endif

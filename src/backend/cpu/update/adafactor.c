@@ -241,4 +241,4 @@ static void adafactor(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->in[0].count, 1, step_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(adafactor) = {adafactor, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(adafactor) = {.run = adafactor, .workspace = workspace};

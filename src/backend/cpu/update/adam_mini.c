@@ -153,4 +153,4 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   return m.by_column ? (uint64_t)m.columns * (sizeof(double) + sizeof(float)) : 0;
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(adam_mini) = {adam_mini, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(adam_mini) = {.run = adam_mini, .workspace = workspace};

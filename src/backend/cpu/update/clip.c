@@ -75,4 +75,4 @@ static void clip(const ac_cpu_context *context, const ac_op_args *args) {
   else ac_cpu_for(context, args, m.rows, m.columns, rows_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(clip) = {clip, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(clip) = {.run = clip};

@@ -47,4 +47,4 @@ static void fold(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for(context, args, args->in[0].count, 1, fold_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(fold) = {fold, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(fold) = {.run = fold};

@@ -303,4 +303,4 @@ static void muon(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, count, 1, step_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(muon) = {muon, workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(muon) = {.run = muon, .workspace = workspace};

@@ -63,4 +63,4 @@ static void numerics(const ac_cpu_context *context, const ac_op_args *args) {
   out[1] = added(args->add[0] ? out[1] : 0, total.flushed);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(numerics) = {numerics, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(numerics) = {.run = numerics};

@@ -178,5 +178,5 @@ static void sgd_step(const ac_op_args *args, int64_t first, int64_t count, float
 }
 AC_CPU_OPTIMIZER(sgd, 1, sgd_step, NULL)
 
-const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {gradient_statistics,
-                                                          statistics_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(gradient_statistics) = {.run = gradient_statistics,
+                                                          .workspace = statistics_workspace};

@@ -29,4 +29,4 @@ static void rounded_sum(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for(context, args, args->out[0].count, 1, range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(rounded_sum) = {rounded_sum, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(rounded_sum) = {.run = rounded_sum};

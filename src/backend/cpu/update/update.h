@@ -286,6 +286,6 @@ void ac_cpu_run_formula(const ac_cpu_context *context, const ac_op_args *args, a
   static void name(const ac_cpu_context *context, const ac_op_args *args) {                 \
     ac_cpu_run_formula(context, args, name##_floats, name##_blocks);                        \
   }                                                                                         \
-  const ac_cpu_kernel AC_CPU_KERNEL(name) = {name, NULL};
+  const ac_cpu_kernel AC_CPU_KERNEL(name) = {.run = name};
 
 #endif

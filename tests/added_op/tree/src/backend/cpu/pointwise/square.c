@@ -27,5 +27,5 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(square) = {forward, NULL};
-const ac_cpu_kernel AC_CPU_KERNEL(square_gradient) = {gradient, NULL};
+const ac_cpu_kernel AC_CPU_KERNEL(square) = {.run = forward};
+const ac_cpu_kernel AC_CPU_KERNEL(square_gradient) = {.run = gradient};
