@@ -63,7 +63,7 @@ typedef struct ac_plan_desc {
   bool whole_windows;
   ac_precision precision; /**< How activations are stored. */
   ac_recompute recompute; /**< Whether activations are computed again. */
-  /** Which optimizer, how its state is kept, and its settings. Trainers read it, too, and can
+  /** Which optimizer, how its state is kept, and its settings. Trainers also read it, and can
    * change settings that the plan does not depend on (ac_trainer_desc.optimizer). */
   ac_optimizer_desc optimizer;
   /** Whole batches that ac_fit's threads read before they are needed. 0: each micro-batch is read

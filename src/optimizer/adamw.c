@@ -1,4 +1,5 @@
 /* AdamW. Folded it is AdamA: the second moment gets the squares of the micro-batches' gradients. */
+#include "ops/update/fold.h"
 #include "ops/update/optimizer.h"
 #include "optimizer/optimizer.h"
 

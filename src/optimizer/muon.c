@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/floats.h"
+#include "ops/update/fold.h"
 #include "optimizer/nodes.h"
 #include "optimizer/optimizer.h"
 

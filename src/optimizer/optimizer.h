@@ -6,12 +6,12 @@
 #include <accrue/plan.h>
 
 #include "graph/graph.h"
-#include "ops/update/fold.h"
 
 #include <stddef.h>
 
 enum { AC_MAX_STATES = AC_MAX_CALLBACK_STATES, AC_STEP_BYTES = 64 };
 
+struct ac_fold_attributes; /* ops/update/fold.h */
 typedef struct ac_optimizer_row ac_optimizer_row;
 
 /* How one parameter is stepped, and what is kept for it from window to window. */
@@ -52,7 +52,7 @@ typedef struct ac_fold_rule {
   bool (*looks_ahead)(const ac_optimizer_desc *o);    /* it then needs the gradient; NULL: never */
   /* Changes a fold that adds gradients to the first state and keeps all of it. `first`: of a
    * window's micro-batches. */
-  void (*fold)(const ac_optimizer_desc *o, bool first, ac_fold_attributes *fold);
+  void (*fold)(const ac_optimizer_desc *o, bool first, struct ac_fold_attributes *fold);
   void (*step)(void *arguments); /* makes them those of a step by what was folded */
 } ac_fold_rule;
 

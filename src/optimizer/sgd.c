@@ -1,4 +1,5 @@
 /* SGD, with and without momentum. */
+#include "ops/update/fold.h"
 #include "ops/update/optimizer.h"
 #include "optimizer/optimizer.h"
 

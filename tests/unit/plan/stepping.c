@@ -155,10 +155,25 @@ static void adam_mini_has_a_moment_for_each_output(void **state) {
   CHECK(image_model(), AC_ADAM_MINI, image);
 }
 
+/* State in host memory is stepped in parts if the op says so (plan/transfers.c), and shards will be
+ * by what the row says. */
+static void ops_and_rows_agree(void **state) {
+  (void)state;
+  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) {
+    const ac_optimizer_row *row = ac_optimizer_row_of((ac_optimizer_kind)k);
+    if (row->hands_over) continue;
+    assert_int_equal(row->part == AC_STEP_RANGE, ac_op_describe(row->step)->by_element);
+    assert_true(row->argument_bytes <= AC_STEP_BYTES);
+  }
+  assert_null(ac_optimizer_row_of(AC_OPTIMIZER_COUNT));
+  assert_string_equal(ac_optimizer_name(AC_OPTIMIZER_COUNT), "unknown");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adam_mini_has_a_moment_for_each_output),
       cmocka_unit_test(muon_takes_the_matrices_of_hidden_layers),
+      cmocka_unit_test(ops_and_rows_agree),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
