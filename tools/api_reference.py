@@ -28,15 +28,14 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 TITLES = {
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
-    "evaluation.h": "Evaluation",
-    "fit.h": "The fit loop", "format.h": "Formats of files", "graph.h": "Models",
-    "loss_scaling.h": "Loss scaling", "model_file.h": "Model files", "optimizer.h": "Optimizers",
-    "parameter.h": "Parameters of a trainer", "parameter_group.h": "Groups of parameters",
-    "plan.h": "Plans", "range_test.h": "Range test of the rate", "schedule.h": "Learning rates",
+    "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
+    "graph.h": "Models", "loss_scaling.h": "Loss scaling", "model_file.h": "Model files",
+    "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
+    "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
+    "range_test.h": "Range test of the rate", "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
-    "window.h": "Windows and updates",
-    "accrue.h": "All headers",
+    "window.h": "Windows and updates", "accrue.h": "All headers",
 }
 
 

@@ -1,5 +1,5 @@
 /** @file
- * What is clipped of gradients: ac_optimizer_desc.clipping. */
+ * Clipping: which part of the gradients ac_optimizer_desc.clip limits. */
 #ifndef ACCRUE_CLIPPING_H
 #define ACCRUE_CLIPPING_H
 
@@ -29,5 +29,4 @@ typedef enum AC_UNSTABLE(ac_clipping) {
 #ifdef __cplusplus
 }
 #endif
-
 #endif

@@ -43,10 +43,9 @@ typedef enum ac_muon_scale {
   AC_MUON_ORIGINAL /**< sqrt(max(1, out / in)) X, as its author does; the rate is about 0.02. */
 } ac_muon_scale;
 
-struct ac_parameter_step; /* below */
+struct ac_parameter_step;
 
-/** Which optimizer, and its settings. 0 means the default. To switch something off, give a negative
- * value.
+/** Settings of the optimizer. 0 means the default. To switch something off, give a negative value.
  *
  * Muon is PyTorch's, with Newton-Schulz iterations in f32. They are in bf16 with AC_PRECISION_BF16
  * on a device that multiplies it (ac_device_info.bf16_products). A filter is a matrix of its first
@@ -57,8 +56,11 @@ struct ac_parameter_step; /* below */
  * to the root mean square of the parameter, at least 1e-3; and a rate of at most 1 / sqrt(t) at
  * update t. In a tensor of higher rank the first dimension is rows, and the rest is columns. */
 typedef struct ac_optimizer_desc {
-  ac_optimizer_kind kind; /**< Which optimizer. A plan depends on it. */
-  bool sgd_no_momentum;   /**< SGD without a momentum buffer. A plan depends on it. */
+  /* What a plan depends on. */
+  ac_optimizer_kind kind; /**< Which optimizer. */
+  bool sgd_no_momentum;   /**< SGD without a momentum buffer. */
+
+  /* What a trainer may change. */
   /** AdamW, arXiv 1711.05101, and Adam-mini, arXiv 2406.16793: default 0.9. Lion, arXiv 2302.06675:
    * 0.9. */
   double beta1;
@@ -78,10 +80,7 @@ typedef struct ac_optimizer_desc {
 
   /* ---- may still change ---- */
 
-  /** An optimizer of the caller's own: ac_step_callback. NULL with any other optimizer. */
-  const char *(*AC_UNSTABLE(step))(void *user, const struct ac_parameter_step *step);
-
-  /* Plans depend on these as well. */
+  /* A plan depends on these as well. */
   /** How state is stored. 8 bits are for AdamW, SGD and Lion. */
   AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(state);
   /** With AC_STATE_8BIT: parameters with names that match this shell pattern keep their state in
@@ -95,7 +94,11 @@ typedef struct ac_optimizer_desc {
   int AC_UNSTABLE(callback_states);
   /** AC_OPTIMIZER_CALLBACK: most elements that one call gets. 0: whole parameters. */
   int64_t AC_UNSTABLE(callback_part);
-  AC_UNSTABLE(ac_clipping) AC_UNSTABLE(clipping); /**< What `clip` limits. */
+  /** What `clip` limits. */
+  AC_UNSTABLE(ac_clipping) AC_UNSTABLE(clipping);
+  /* What a trainer may change. */
+  /** ac_step_callback, for AC_OPTIMIZER_CALLBACK. NULL with any other optimizer. */
+  const char *(*AC_UNSTABLE(step))(void *user, const struct ac_parameter_step *step);
 } ac_optimizer_desc;
 
 /* ---- may still change ------------------------------------------------------------------------ */
@@ -151,5 +154,4 @@ typedef const char *(*ac_step_callback)(void *user, const ac_parameter_step *ste
 #ifdef __cplusplus
 }
 #endif
-
 #endif

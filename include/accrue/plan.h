@@ -11,6 +11,7 @@
 
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/storage.h>
 #include <accrue/optimizer.h>
 
 #ifdef __cplusplus

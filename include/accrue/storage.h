@@ -107,15 +107,6 @@ typedef enum AC_UNSTABLE(ac_gradient_storage) {
   AC_UNSTABLE(AC_GRADIENT_BF16)
 } AC_UNSTABLE(ac_gradient_storage);
 
-/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
- * same seed still gives the same bits. Results differ between the two. */
-typedef enum AC_UNSTABLE(ac_optimizer_state) {
-  AC_UNSTABLE(AC_STATE_F32) = 0, /**< In f32. */
-  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
-   * 2110.02861). It is read, stepped and written in one pass. */
-  AC_UNSTABLE(AC_STATE_8BIT)
-} AC_UNSTABLE(ac_optimizer_state);
-
 /** Where optimizer state is kept, if the device has its own memory (ac_device_info.own_memory). In
  * host memory only the state of parameters of at least 4096 elements is kept. While an update steps
  * one parameter, or a part of a large one, the state of the next one is copied to the device, and
@@ -126,6 +117,15 @@ typedef enum AC_UNSTABLE(ac_state_space) {
   AC_UNSTABLE(AC_STATE_ON_DEVICE), /**< On the device. */
   AC_UNSTABLE(AC_STATE_ON_HOST)    /**< In host memory. */
 } AC_UNSTABLE(ac_state_space);
+
+/** How optimizer state is stored. The update is computed in f32, and rounding is to nearest, so the
+ * same seed still gives the same bits. Results differ between the two. */
+typedef enum AC_UNSTABLE(ac_optimizer_state) {
+  AC_UNSTABLE(AC_STATE_F32) = 0, /**< In f32. */
+  /** In 8 bits: blocks of 256 elements with one scale each, by dynamic quantisation (arXiv
+   * 2110.02861). It is read, stepped and written in one pass. */
+  AC_UNSTABLE(AC_STATE_8BIT)
+} AC_UNSTABLE(ac_optimizer_state);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #ifndef ACCRUE_TRAINER_H
 #define ACCRUE_TRAINER_H
 
+#include <accrue/optimizer.h>
 #include <accrue/schedule.h>
 #include <accrue/loss_scaling.h>
 #include <accrue/parameter_group.h>
@@ -27,8 +28,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- trainers -------------------------------------------------------------------------------- */
 
 /** What a trainer should be. */
 typedef struct ac_trainer_desc {

@@ -5,7 +5,7 @@
 #ifndef AC_PLAN_GRADIENTS_H
 #define AC_PLAN_GRADIENTS_H
 
-#include <accrue/plan.h>
+#include <accrue/storage.h>
 
 enum { AC_GRADIENT_WAYS = AC_GRADIENTS_FOLDED + 1, AC_MOST_PASSES = 2 };
 

@@ -67,7 +67,6 @@ none 'a parallel region that is not one of those that src/backend/cpu/shared/ker
 # letters in the list, or its row in a backend's table. To make an op, any file may name it. Each exception has a reason,
 # and goes when its file no longer needs it:
 declare -A excepted=(
-  [src/backend/cpu/cpu.c]='the operands that products of bf16 round'
   [src/backend/cpu/convolution/winograd.c]='a part of conv2d'
   [src/ops/update/optimizer.c]='the steps of parameters are its own'
   [src/train/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'

@@ -6,9 +6,11 @@
 #include "fuzz.h"
 
 #include "train/trainer.h"
+#include "io/checksum.h"
 #include "support/checksums.h"
 
 #include <accrue/accrue.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,12 +8,26 @@ ac_device *open_device(const char *name) {
   return device;
 }
 
-ac_device *open_opencl(const char *name) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = name}) == AC_OK) return device;
+static ac_device *opened(ac_status status, ac_device *device) {
+  if (status == AC_OK) return device;
   if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
   skip();
   return NULL;
+}
+
+ac_device *open_opencl_with(const char *products) {
+  ac_device *device = NULL;
+  if (products) setenv("ACCRUE_PRODUCTS", products, 1);
+  else unsetenv("ACCRUE_PRODUCTS");
+  const ac_status status = ac_device_open(&device, &(ac_device_desc){.name = "opencl"});
+  unsetenv("ACCRUE_PRODUCTS");
+  return opened(status, device);
+}
+
+ac_device *open_opencl(const char *name) {
+  ac_device *device = NULL;
+  const ac_status status = ac_device_open(&device, &(ac_device_desc){.name = name});
+  return opened(status, device);
 }
 
 enum { MOST_DEVICES = 8 };

@@ -8,8 +8,9 @@
 #include "backend/device.h"
 
 ac_device *open_device(const char *name);
-/* Skips the test if there is no OpenCL device. */
+/* Skip the test if there is no OpenCL device. The second opens it with ACCRUE_PRODUCTS. */
 ac_device *open_opencl(const char *name);
+ac_device *open_opencl_with(const char *products);
 
 /* Runs a check on every device. */
 void on_every_device(void (*check)(const char *device));

@@ -3,6 +3,7 @@
 #include "files.h"
 
 #include <ftw.h>
+#include <zlib.h>
 
 char test_folder[256];
 
@@ -35,6 +36,13 @@ void write_file(const char *path, const void *data, size_t bytes) {
   assert_non_null(stream);
   assert_int_equal(fwrite(data, 1, bytes, stream), bytes);
   assert_int_equal(fclose(stream), 0);
+}
+
+void write_gzip(const char *path, const void *data, size_t bytes) {
+  gzFile stream = gzopen(path, "wb");
+  assert_non_null(stream);
+  assert_int_equal(gzwrite(stream, data, (unsigned)bytes), bytes);
+  assert_int_equal(gzclose(stream), Z_OK);
 }
 
 unsigned char *read_file(const char *path, size_t *bytes) {

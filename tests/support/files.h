@@ -22,6 +22,7 @@ typedef struct test_path {
 
 test_path in_folder(const char *name);
 void write_file(const char *path, const void *data, size_t bytes);
+void write_gzip(const char *path, const void *data, size_t bytes);
 
 /* The whole file; free it. */
 unsigned char *read_file(const char *path, size_t *bytes);

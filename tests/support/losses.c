@@ -14,6 +14,11 @@ int loss_count(const losses *l) {
   return l->flags ? 3 : 2;
 }
 
+losses with_means(losses l, ac_loss_means means) {
+  l.means = means;
+  return l;
+}
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 samples make_samples(const losses *l) {
@@ -106,18 +111,12 @@ ac_graph *losses_graph(const losses *l) {
 
 run start_losses(const char *device, const losses *l, ac_plan_desc plan,
                  ac_loss_scaling_desc scaling) {
-  run r;
-  ac_graph *graph = losses_graph(l);
   plan.loss_means = l->means;
   plan.batch = BATCH;
   plan.optimizer.kind = AC_SGD;
   plan.optimizer.sgd_no_momentum = true;
   const ac_trainer_desc desc = {.seed = 9, .schedule = {.lr = RATE}, .loss_scaling = scaling};
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
-  ac_graph_free(graph);
-  return r;
+  return run_of(open_device(device), losses_graph(l), &plan, &desc);
 }
 
 scalars read_scalars(run *r, bool gradients) {

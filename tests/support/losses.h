@@ -46,6 +46,7 @@ typedef struct losses {
 enum { X_FIRST, KINDS_FIRST, WEIGHTS_FIRST };
 
 int loss_count(const losses *l);
+losses with_means(losses l, ac_loss_means means);
 
 /* ---- samples --------------------------------------------------------------------------------- */
 

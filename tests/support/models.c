@@ -73,3 +73,15 @@ ac_plan_offer test_offer(const ac_graph *graph, ac_device *device, ac_plan_desc 
     if (list[i].reliefs == reliefs) return list[i];
   return (ac_plan_offer){.bytes = 0};
 }
+
+uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
+  ac_plan *plan;
+  unsigned long long bytes = 0;
+  desc.memory = 1;
+  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET,
+                 "plan: needs at least");
+  const char *number = strchr(ac_last_error(), '(');
+  assert_non_null(number);
+  assert_int_equal(sscanf(number, "(%llu bytes", &bytes), 1);
+  return bytes;
+}

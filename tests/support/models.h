@@ -25,4 +25,7 @@ ac_graph *test_gpt_graph(const test_gpt *m);
 ac_plan_offer test_offer(const ac_graph *graph, ac_device *device, ac_plan_desc desc,
                          unsigned reliefs);
 
+/* The smallest budget of a plan, as the refusal of a smaller one says. */
+uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc);
+
 #endif

@@ -27,16 +27,11 @@ double practice_number(const op_vector *v, const char *name) {
 run practice_begin(const char *device, const op_vector *v, ac_plan_desc plan,
                    ac_trainer_desc desc) {
   const double *p0 = op_vector_find(v, "p0")->data;
-  run r;
-  ac_graph *graph = practice_graph();
   plan.batch = PRACTICE_SAMPLES;
   plan.optimizer.kind = practice_number(v, "adamw") != 0 ? AC_ADAMW : AC_SGD;
   desc.schedule.lr = practice_number(v, "lr");
   desc.optimizer.epsilon = practice_number(v, "epsilon");
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
-  ac_graph_free(graph);
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  run r = run_of(open_device(device), practice_graph(), &plan, &desc);
   for (int i = 0; i < PRACTICE_PARAMETERS; p0 += practice_counts[i++]) {
     float values[PRACTICE_COUNT];
     for (int64_t e = 0; e < practice_counts[i]; e++) values[e] = (float)p0[e];

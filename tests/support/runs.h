@@ -5,6 +5,7 @@
 
 #include "devices.h"
 #include "models.h"
+#include "trainers.h"
 
 #include <stdlib.h>
 
@@ -19,21 +20,9 @@ typedef struct corpus {
 /* Sequences of unequal length: the rest of each row is padding, ignored by target or by weight. */
 corpus make_corpus(void);
 
-typedef struct run {
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
-} run;
-
 /* On a device that stays open: OpenCL then compiles once for several runs. */
 run start_on(ac_device *device, const test_gpt *m, ac_plan_desc plan, ac_trainer_desc desc);
 run start(const char *device, const test_gpt *m, ac_plan_desc plan, ac_trainer_desc desc);
-void stop_on(run *r);
-void stop(run *r);
 ac_status feed(run *r, const corpus *c, int first, int count);
-int64_t elements(const ac_trainer *trainer, int index);
-
-/* All parameters one after another; free it. */
-float *all_parameters(run *r, size_t *total);
 
 #endif

@@ -136,20 +136,12 @@ ac_status feed_samples(const run *r, int first, int count) {
 
 /* ---- what can be seen of a trainer ----------------------------------------------------------- */
 
-int elements_of(const run *r, int index) {
-  ac_tensor_info info;
-  assert_ok(ac_trainer_parameter_info(r->trainer, index, &info));
-  int64_t count = 1;
-  for (int d = 0; d < info.rank; d++) count *= info.shape[d];
-  return (int)count;
-}
-
 snapshot look_at(const run *r) {
   snapshot s;
   memset(&s, 0, sizeof s);
   assert_ok(ac_trainer_get_progress(r->trainer, &s.progress));
   for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
-    const int count = elements_of(r, i);
+    const int count = (int)elements(r->trainer, i);
     assert_true(s.weight_count + count <= MOST_FLOATS);
     assert_ok(ac_trainer_get_parameter(r->trainer, i, 0, count, s.weights + s.weight_count));
     s.weight_count += count;

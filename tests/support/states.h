@@ -78,8 +78,6 @@ typedef struct snapshot {
   ac_progress progress;
 } snapshot;
 
-/* Elements of parameter `index`. */
-int elements_of(const run *r, int index);
 snapshot look_at(const run *r);
 void assert_same(const char *where, const snapshot *a, const snapshot *b);
 

@@ -17,14 +17,10 @@ static ac_graph *make_graph(bool hidden) {
 }
 
 run begin_with(const char *device, ac_plan_desc desc, ac_trainer_desc training) {
-  run r;
-  ac_graph *graph = make_graph(desc.optimizer.kind == AC_MUON);
   desc.batch = BATCH;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
-  ac_graph_free(graph);
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &training));
-  return r;
+  ac_device *opened;
+  assert_ok(ac_device_open(&opened, &(ac_device_desc){.name = device}));
+  return run_of(opened, make_graph(desc.optimizer.kind == AC_MUON), &desc, &training);
 }
 
 run begin(const char *device, ac_plan_desc desc) {

@@ -1,6 +1,6 @@
 /* What ops of the OpenCL backend store their own factors in: Muon its matrices and the head the
  * gradients of its logits in bf16, where the matrix unit takes the products, to the bit. */
-#include "support/check.h"
+#include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
@@ -14,21 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* "mma" or another that is emulated here. */
-static ac_device *open_device(const char *products) {
-  ac_device *device;
-  setenv("ACCRUE_PRODUCTS", products, 1);
-  ac_status status = ac_device_open(&device, &(ac_device_desc){.name = "opencl"});
-  unsetenv("ACCRUE_PRODUCTS");
-  if (status == AC_OK) return device;
-  if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-  skip();
-  return NULL;
-}
-
 static ac_device *open_emulated(void) {
   for (int i = 0; ac_cl_unit_at(i); i++) {
-    ac_device *device = open_device(ac_cl_unit_at(i)->name);
+    ac_device *device = open_opencl_with(ac_cl_unit_at(i)->name);
     const ac_opencl *cl = device->state;
     if (cl->unit_emulated) return device;
     ac_device_close(device);
@@ -208,12 +196,12 @@ static uint64_t workspace_of_muon(ac_device *device, const ac_muon_attributes *a
 static void test_muon_takes_no_more_than_it_needs(void **unused) {
   (void)unused;
   enum { SUMS = 256 * 4, SQUARE = 96 * 96, X = 96 * 200 };
-  ac_device *device = open_device("widened");
+  ac_device *device = open_opencl_with("widened");
   const uint64_t f32 = workspace_of_muon(device, &in_f32);
   assert_true(f32 >= SUMS + 4 * (2 * X + 3 * SQUARE));
   assert_int_equal(workspace_of_muon(device, &in_bf16), f32);
   ac_device_close(device);
-  device = open_device("mma");
+  device = open_opencl_with("mma");
   assert_int_equal(workspace_of_muon(device, &in_f32), f32);
   assert_int_equal(workspace_of_muon(device, &in_bf16), SUMS + 2 * (2 * X + 2 * SQUARE));
   ac_device_close(device);
@@ -223,11 +211,11 @@ static void test_muon_takes_no_more_than_it_needs(void **unused) {
 static void test_muon_falls_back(void **unused) {
   (void)unused;
   float with[COUNT], without[COUNT], bf16[COUNT];
-  ac_device *device = open_device("widened");
+  ac_device *device = open_opencl_with("widened");
   const uint64_t f32 = workspace_of_muon(device, &in_f32);
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, without);
   ac_device_close(device);
-  device = open_device("mma");
+  device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, bf16);
   assert_memory_not_equal(bf16, without, sizeof bf16);
@@ -238,7 +226,7 @@ static void test_muon_falls_back(void **unused) {
   const ac_op_args tall = muon_of(&in_bf16, 200, 96);
   assert_int_equal(device->backend->workspace(device->state, &tall), f32);
   ac_device_close(device);
-  device = open_device("mma");
+  device = open_opencl_with("mma");
   cl = device->state;
   cl->distort = refuse;
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, with);
@@ -247,7 +235,7 @@ static void test_muon_falls_back(void **unused) {
   assert_memory_equal(with, without, sizeof with);
   ac_device_close(device);
   /* X X^T alone. */
-  device = open_device("mma");
+  device = open_opencl_with("mma");
   know(device, (ac_cl_product){.transpose_b = true, .batch = 1});
   step_muon(device, &in_bf16, LEAST, MOST_SIDE, with);
   assert_memory_equal(with, without, sizeof with);
@@ -292,7 +280,7 @@ static void check_head(ac_device *device, ac_dtype storage, ac_layout layout, bo
   static float plain[ROWS * MOST_CLASSES], got[ROWS * MOST_CLASSES];
   for (size_t c = 0; c < sizeof class_counts / sizeof *class_counts; c++) {
     const int count = ROWS * class_counts[c];
-    ac_device *without = open_device("widened");
+    ac_device *without = open_opencl_with("widened");
     find_dz(without, storage, layout, class_counts[c], plain);
     ac_device_close(without);
     find_dz(device, storage, layout, class_counts[c], got);

@@ -1,6 +1,7 @@
 /* The matrix product of the OpenCL backend: whatever the tile, its elements are the same chains of
  * fma, bit for bit, also by emulated matrix units; and the choice of tiles is made once and kept.
  */
+#include "support/devices.h"
 #include "support/files.h"
 
 #ifdef AC_HAVE_OPENCL
@@ -12,15 +13,6 @@
 #include <math.h>
 
 enum { DEPTH = 16 }; /* cl/product/gemm.cl's */
-
-static ac_device *open_device(void) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
-    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-    skip();
-  }
-  return device;
-}
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -269,7 +261,7 @@ static void check_tile(ac_device *device, const ac_cl_product *class, float scal
  * storage type, so that all of these are met without compiling every combination. */
 static void test_tiles_change_no_bit(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   cl->op = "test";
   int number = 0;
@@ -288,7 +280,7 @@ static void test_tiles_change_no_bit(void **state) {
 
 static void test_mixed_types(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   cl->op = "test";
   const ac_cl_product classes[] = {{.transpose_a = true, .float_a = true, .float_c = true},
@@ -304,7 +296,7 @@ static void test_mixed_types(void **state) {
  * C; the first has all transposes, as each reads ahead in its own way. */
 static void test_units_have_the_same_bits(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   cl->op = "test";
   cl->unit_options = "-DEMULATED";
@@ -337,7 +329,7 @@ static void test_units_have_the_same_bits(void **state) {
 /* Values with products around 2^-25: what is flushed to zero becomes -0. */
 static void test_flushed_values_are_marked(void **state) {
   (void)state;
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   cl->op = "test";
   cl->storage = AC_F16;
@@ -351,7 +343,7 @@ static void test_flushed_values_are_marked(void **state) {
 
 /* The index of a freshly opened device's tile for large f16 products. */
 static int choose(void) {
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   const ac_cl_product product = {.batch = 1};
   cl->op = "test";
@@ -393,7 +385,7 @@ static void test_choice_is_kept(void **state) {
   unsigned char *contents = read_file(path.text, &bytes);
 
   /* Another tile in the file is believed; one that is none is found anew. */
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
   ac_device_close(device);
   const int other = index ? 0 : 1;
@@ -447,7 +439,7 @@ static bool failure(const ac_cl_tile *tile, void *result, size_t bytes) {
 typedef bool (*distortion)(const ac_cl_tile *tile, void *result, size_t bytes);
 
 static ac_status choose_distorted(distortion distort, bool mixed, int *index) {
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   const ac_cl_product product = {.batch = 1, .float_a = mixed, .float_c = mixed};
   cl->op = "test";
@@ -460,7 +452,7 @@ static ac_status choose_distorted(distortion distort, bool mixed, int *index) {
 }
 
 static void set_right_tile(int *index) {
-  ac_device *device = open_device();
+  ac_device *device = open_opencl("opencl");
   const ac_cl_tiles tiles = ac_cl_tiles_for(device->state, true);
   *index = tiles.count - 1;
   right_tile = tiles.tile[*index];

@@ -2,7 +2,7 @@
  * say, and units are taken after they have given right products, not before. That the kernel's
  * tiles are right is for opencl_gemm.c. */
 #define _GNU_SOURCE /* RTLD_NEXT */
-#include "support/check.h"
+#include "support/devices.h"
 
 /* ---- where the elements are ------------------------------------------------------------------ */
 
@@ -148,32 +148,20 @@ static void test_mfma(void **state) {
 #include <stdlib.h>
 #include <string.h>
 
-static ac_device *open_device(const char *products) {
-  ac_device *device;
-  if (products) setenv("ACCRUE_PRODUCTS", products, 1);
-  else unsetenv("ACCRUE_PRODUCTS");
-  ac_status status = ac_device_open(&device, &(ac_device_desc){.name = "opencl"});
-  unsetenv("ACCRUE_PRODUCTS");
-  if (status == AC_OK) return device;
-  if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-  skip();
-  return NULL;
-}
-
 /* If a unit is asked for by its name, there is one, perhaps emulated. Another name means no unit.
  */
 static void test_devices_say_it(void **state) {
   (void)state;
   static const char *const none[] = {"widened", "tiles"};
   for (int i = 0; i < 2; i++) {
-    ac_device *device = open_device(none[i]);
+    ac_device *device = open_opencl_with(none[i]);
     assert_string_equal(device->info.bf16_products, "as floats");
     assert_string_equal(device->info.refused_unit, "");
     assert_false(device->info.bf16_arithmetic);
     ac_device_close(device);
   }
   const ac_cl_unit *unit = ac_cl_unit_at(0);
-  ac_device *device = open_device(unit->name);
+  ac_device *device = open_opencl_with(unit->name);
   const ac_opencl *cl = device->state;
   char text[64];
   snprintf(text, sizeof text, cl->unit_emulated ? "emulated %s" : "matrix units (%s)", unit->text);
@@ -243,7 +231,7 @@ static ac_status ask_for_all(ac_opencl *cl, ac_dtype storage, bool *result) {
 static void test_all_or_none(void **state) {
   (void)state;
   const ac_cl_product products[] = {{.batch = 1}, {.float_c = true, .batch = 1}};
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   bool result;
   for (int known = 0; known < 2; known++) {
@@ -258,7 +246,7 @@ static void test_all_or_none(void **state) {
   assert_ok(ask_for_all(cl, AC_BF16, &result));
   assert_true(result);
   ac_device_close(device);
-  device = open_device("widened");
+  device = open_opencl_with("widened");
   assert_ok(ask_for_all(device->state, AC_BF16, &result));
   assert_false(result);
   ac_device_close(device);
@@ -269,7 +257,7 @@ static void test_wrong_units_are_not_taken(void **state) {
   bool (*const distortions[])(const ac_cl_tile *, void *, size_t) = {rounded, hole, failure, NULL};
   const ac_cl_product products[] = {{.float_c = true, .batch = 1}, {.images = true, .batch = 1}},
                       mixed = {.float_a = true, .batch = 1};
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   assert_non_null(cl->unit);
   for (int number = 0; number < 16; number++) {
@@ -372,7 +360,7 @@ cl_int clReleaseCommandQueue(cl_command_queue queue) {
  * looked for by its name. */
 static void test_choosing_tries_nothing(void **state) {
   (void)state;
-  ac_device *device = open_device("mma"), *none;
+  ac_device *device = open_opencl_with("mma"), *none;
   char name[sizeof device->info.name + 8];
   snprintf(name, sizeof name, "opencl:%s", device->info.name);
   ac_device_close(device);
@@ -414,7 +402,7 @@ static bool taken_but_for(ac_opencl *cl, int call) {
 static void test_units_need_not_read_ahead(void **state) {
   (void)state;
   const ac_cl_product product = {.float_c = true, .batch = 1};
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   const int round = cl->unit_emulated ? 2 : 4;
   for (int call = 0; call <= 3 * round; call++) {
@@ -433,7 +421,7 @@ static void test_reading_ahead_is_left_out(void **state) {
   const ac_cl_product product = {.float_c = true, .m = 8, .n = 8, .k = 8, .batch = 1};
   refused_option = "-DAHEAD";
   refusals = 0;
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   assert_non_null(cl->unit);
   assert_true(refusals > 0);
@@ -460,7 +448,7 @@ static void check_opened(const char *why) {
   char text[64];
   snprintf(text, sizeof text, "%s: %s", ac_cl_unit_at(0)->text, why);
   ac_fail(AC_OK, "nothing");
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   const ac_opencl *cl = device->state;
   assert_string_equal(ac_last_error(), "nothing");
   assert_null(cl->unit);
@@ -485,7 +473,7 @@ static void test_trials_that_fail(void **state) {
   check_opened("to try it failed");
   reads_are_wrong = true;
   check_opened("its sums are wrong here");
-  ac_device *device = open_device("mma");
+  ac_device *device = open_opencl_with("mma");
   ac_opencl *cl = device->state;
   bool result;
   write_error = CL_MEM_OBJECT_ALLOCATION_FAILURE;

@@ -1,6 +1,6 @@
 /* What convolutions and attention spread out for a GPU's matrix unit: workspace for a smaller batch
  * is never more, and it stays within bounds that follow from the op's own operands. */
-#include "support/check.h"
+#include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
 #include "backend/device.h"
@@ -14,12 +14,8 @@
 enum { MOST_BATCH = 9, SHAPES = 3000, MIB = 1 << 20 };
 
 /* One that takes all classes; nothing is run on it. */
-static ac_device *open_device(bool emulated) {
-  ac_device *device;
-  if (ac_device_open(&device, &(ac_device_desc){.name = "opencl"}) != AC_OK) {
-    if (getenv("ACCRUE_TEST_OPENCL")) fail_msg("%s", ac_last_error());
-    skip();
-  }
+static ac_device *open_emulated(bool emulated) {
+  ac_device *device = open_opencl("opencl");
   ac_opencl *cl = device->state;
   cl->unit = ac_cl_unit_at(0);
   cl->unit_emulated = emulated;
@@ -181,7 +177,7 @@ static void check_attention(const ac_device *device, bool emulated) {
 static void test_workspaces(void **unused) {
   (void)unused;
   for (int emulated = 0; emulated < 2; emulated++) {
-    ac_device *device = open_device(emulated);
+    ac_device *device = open_emulated(emulated);
     check_convolutions(device, emulated);
     check_attention(device, emulated);
     ac_device_close(device);

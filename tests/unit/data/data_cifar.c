@@ -18,13 +18,6 @@ static size_t make_records(unsigned char *data, int first, int count, int classe
   return (size_t)(at - data);
 }
 
-static void write_gzip(const char *path, const void *data, size_t bytes) {
-  gzFile stream = gzopen(path, "wb");
-  assert_non_null(stream);
-  assert_int_equal(gzwrite(stream, data, (unsigned)bytes), bytes);
-  assert_int_equal(gzclose(stream), Z_OK);
-}
-
 static unsigned char records[MAX_RECORDS * (PIXELS + 2)];
 
 static void write_records(const char *name, int first, int count, int classes) {

@@ -34,13 +34,6 @@ static size_t make_labels(unsigned char *data, int count) {
   return (size_t)(LABELS_HEADER + count);
 }
 
-static void write_gzip(const char *path, const void *data, size_t bytes) {
-  gzFile stream = gzopen(path, "wb");
-  assert_non_null(stream);
-  assert_int_equal(gzwrite(stream, data, (unsigned)bytes), bytes);
-  assert_int_equal(gzclose(stream), Z_OK);
-}
-
 typedef void (*write_function)(const char *path, const void *data, size_t bytes);
 
 static void write_pair(const char *images, const char *labels, int count, write_function write) {

@@ -194,16 +194,6 @@ static void batches_read_ahead_are_in_the_plan(void **state) {
   stop(&s);
 }
 
-/* The smallest budget that a refusal names. */
-static uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
-  ac_plan *plan;
-  desc.memory = 1;
-  assert_int_equal(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET);
-  const char *bytes = strchr(ac_last_error(), '(');
-  assert_non_null(bytes);
-  return strtoull(bytes + 1, NULL, 10);
-}
-
 static int planned_ahead(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
   ac_plan *plan;
   assert_ok(ac_plan_create(&plan, graph, device, &desc));

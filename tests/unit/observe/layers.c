@@ -24,7 +24,6 @@ static ac_device *shared;
 
 static run begin(const setting *s) {
   ac_graph *g;
-  run r = {.device = shared};
   ac_plan_desc plan = s->plan;
   ac_trainer_desc desc = s->trainer;
   plan.batch = BATCH;
@@ -49,9 +48,7 @@ static run begin(const setting *s) {
   h = ac_linear(ac_tanh(h), last, NULL, AC_IN_OUT);
   x = ac_add(h, ac_linear(x, side, base, AC_OUT_IN));
   ac_graph_set_loss(g, ac_mean_squared_error(x, y, NULL));
-  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
-  ac_graph_free(g);
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  run r = run_of(shared, g, &plan, &desc);
   const float far = -1e3f;
   for (int i = 0; i < s->dead; i++)
     assert_ok(ac_trainer_set_parameter(r.trainer, BIAS, i, 1, &far));

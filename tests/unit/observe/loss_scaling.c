@@ -1,7 +1,8 @@
 /* Loss scaling in training, in every precision on every device: a scale is only a factor, a window
  * that overflows leaves no trace, a replayed one is as if the scale had been lower from the start,
  * and gradients too small for f16 are not lost. */
-#include "support/check.h"
+#include "support/devices.h"
+#include "support/trainers.h"
 
 #include "train/trainer.h"
 
@@ -29,12 +30,6 @@ static samples make_samples(float weight) {
   }
   return s;
 }
-
-typedef struct run {
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
-} run;
 
 typedef struct place {
   const char *device;
@@ -78,29 +73,16 @@ static ac_graph *perceptron(place p, float dropout) {
 }
 
 static run start(place p, int64_t micro_batch, float dropout, ac_loss_scaling_desc scaling) {
-  run r;
-  ac_graph *graph = perceptron(p, dropout);
   const ac_plan_desc plan = {.batch = BATCH,
                              .micro_batch = micro_batch,
                              .precision = p.precision,
                              .debug_numerics = p.watched,
                              .micro_batch_norm = true};
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = p.device, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan,
-                              &(ac_trainer_desc){.seed = 5,
-                                                 .schedule = {.lr = 0.02, .warmup = 4},
-                                                 .optimizer = {.clip = 1, .epsilon = 1e-12},
-                                                 .loss_scaling = scaling}));
-  ac_graph_free(graph);
-  return r;
-}
-
-static void stop(run *r) {
-  ac_trainer_free(r->trainer);
-  assert_int_equal(ac_device_allocated_bytes(r->device), 0);
-  ac_plan_free(r->plan);
-  ac_device_close(r->device);
+  const ac_trainer_desc desc = {.seed = 5,
+                                .schedule = {.lr = 0.02, .warmup = 4},
+                                .optimizer = {.clip = 1, .epsilon = 1e-12},
+                                .loss_scaling = scaling};
+  return run_of(open_device(p.device), perceptron(p, dropout), &plan, &desc);
 }
 
 static ac_update window(run *r, const samples *s, int first) {
@@ -151,7 +133,7 @@ static void assert_same(const snapshot *a, const snapshot *b) {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static void everywhere(void (*check)(place p)) {
+static void in_every_place(void (*check)(place p)) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   ac_device_info list[8];
   int count;
@@ -165,7 +147,7 @@ static void everywhere(void (*check)(place p)) {
 #define EVERYWHERE(check)                        \
   static void check##_everywhere(void **state) { \
     (void)state;                                 \
-    everywhere(check);                           \
+    in_every_place(check);                       \
   }
 
 /* ---- a scale is a factor --------------------------------------------------------------------- */
@@ -196,16 +178,6 @@ static void a_scale_changes_no_bit(place p) {
 }
 EVERYWHERE(a_scale_changes_no_bit)
 
-static double distance(const snapshot *a, const snapshot *b) {
-  double difference = 0, norm = 0;
-  for (int i = 0; i < SCALARS; i++) {
-    double d = (double)a->values[0][i] - (double)b->values[0][i];
-    difference += d * d;
-    norm += (double)a->values[0][i] * (double)a->values[0][i];
-  }
-  return sqrt(difference / norm);
-}
-
 /* The scale belongs to the window, however it is split. Sums of 8 gradients in another order are
  * off by some roundings of a float, 6e-8 each; ten updates keep that small. */
 static void splitting_keeps_the_scale(place p) {
@@ -223,7 +195,7 @@ static void splitting_keeps_the_scale(place p) {
     *(i ? &split : &whole) = take(&r);
     stop(&r);
   }
-  assert_true(distance(&whole, &split) <= 1e-6);
+  assert_true(distance(whole.values[0], split.values[0], SCALARS) <= 1e-6);
 }
 EVERYWHERE(splitting_keeps_the_scale)
 
@@ -390,14 +362,10 @@ static void the_last_window_is_replayed(place p) {
   for (int policy = AC_LAST_UPDATE; policy <= AC_LAST_CARRY; policy++) {
     ac_fit_result result;
     events e;
-    ac_graph *graph = perceptron(p, 0);
-    run r;
-    assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = p.device, .threads = 2}));
-    assert_ok(ac_plan_create(&r.plan, graph, r.device,
-                             &(ac_plan_desc){.batch = 12, .precision = p.precision}));
+    const ac_plan_desc plan = {.batch = 12, .precision = p.precision};
     const ac_loss_scaling_desc scaling = {.kind = AC_LOSS_SCALING_DYNAMIC, .scale = 8};
-    assert_ok(ac_trainer_create(&r.trainer, r.plan, &(ac_trainer_desc){.loss_scaling = scaling}));
-    ac_graph_free(graph);
+    run r = run_of(open_device(p.device), perceptron(p, 0), &plan,
+                   &(ac_trainer_desc){.loss_scaling = scaling});
     const ac_fit_desc desc = {
         .epochs = 1, .no_shuffle = true, .replay = true, .last_window = (ac_last_window)policy};
     assert_refused(fit(&r, &s, desc, &e, &result), AC_ERROR_NOT_FINITE, "step 4: ");

@@ -46,7 +46,7 @@ static double squares_of(const run *r, double weight) {
   double squares = 0;
   float g[WIDTH * WIDTH];
   for (int i = 0; i < ac_trainer_parameter_count(r->trainer); i++) {
-    const int count = elements_of(r, i);
+    const int count = (int)elements(r->trainer, i);
     assert_ok(ac_trainer_get_gradient(r->trainer, i, 0, count, g));
     for (int k = 0; k < count; k++) squares += (double)g[k] * (double)g[k] / weight / weight;
   }

@@ -41,12 +41,8 @@ static void step_window(run *r) {
 
 static run begin(ac_device *device, ac_plan_desc plan, ac_trainer_desc desc) {
   static const float zeros[COUNT];
-  run r = {.device = device};
-  ac_graph *graph = far_away();
   plan.batch = BATCH;
-  assert_ok(ac_plan_create(&r.plan, graph, device, &plan));
-  ac_graph_free(graph);
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
+  run r = run_of(device, far_away(), &plan, &desc);
   assert_ok(ac_trainer_set_parameter(r.trainer, 0, 0, COUNT, zeros));
   return r;
 }

@@ -320,7 +320,6 @@ static void any_update_has_a_rate(void **state) {
 
 /* Two outputs of three numbers, four samples an update, mean squared error. */
 static run start_layer(const op_vector *v) {
-  run r;
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 3));
@@ -331,11 +330,7 @@ static run start_layer(const op_vector *v) {
   const ac_plan_desc plan = {
       .batch = 4, .micro_batch = 2, .optimizer = {.kind = adamw ? AC_ADAMW : AC_SGD}};
   const ac_trainer_desc desc = {.schedule = schedule_of(v), .optimizer = {.weight_decay = 0.1}};
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = "cpu"}));
-  assert_ok(ac_plan_create(&r.plan, g, r.device, &plan));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &desc));
-  ac_graph_free(g);
-  return r;
+  return run_of(open_device("cpu"), g, &plan, &desc);
 }
 
 static void to_floats(const op_vector *v, const char *name, float *to) {

@@ -209,19 +209,6 @@ static void larger_budgets_give_larger_micro_batches(void **state) {
   ac_graph_free(graph);
 }
 
-/* The smallest budget that a refusal names. */
-static uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
-  ac_plan *plan;
-  unsigned long long bytes = 0;
-  desc.memory = 1;
-  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET,
-                 "plan: needs at least");
-  const char *number = strchr(ac_last_error(), '(');
-  assert_non_null(number);
-  assert_int_equal(sscanf(number, "(%llu bytes", &bytes), 1);
-  return bytes;
-}
-
 /* Ten budgets from the smallest to plenty, for each policy: kept, sound, and never slower with more
  * memory; one byte less than the smallest is refused. */
 static void check_budgets(const test_gpt *m, ac_device *device, ac_plan_desc desc) {

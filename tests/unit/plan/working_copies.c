@@ -17,18 +17,6 @@ static ac_plan_info info_of(const ac_graph *graph, ac_device *device, ac_plan_de
   return info;
 }
 
-/* The smallest budget that a refusal names, and what it offers. */
-static uint64_t least_budget(const ac_graph *graph, ac_device *device, ac_plan_desc desc) {
-  ac_plan *plan;
-  unsigned long long bytes = 0;
-  desc.memory = 1;
-  assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
-  const char *number = strchr(ac_last_error(), '(');
-  assert_non_null(number);
-  assert_int_equal(sscanf(number, "(%llu bytes", &bytes), 1);
-  return bytes;
-}
-
 /* ---- what they are --------------------------------------------------------------------------- */
 
 static void copies_are_kept_without_a_budget_on(const char *name, ac_precision precision) {

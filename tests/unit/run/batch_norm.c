@@ -1,6 +1,8 @@
 /* Batch norm in training: plans do not split its batch unless told to, its running statistics are
  * those of whole windows, and evaluation uses them. On the CPU and on every OpenCL device. */
+#include "support/devices.h"
 #include "support/models.h"
+#include "support/trainers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,29 +60,11 @@ static samples make_samples(void) {
   return s;
 }
 
-typedef struct run {
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
-} run;
-
 static run start(const char *name, ac_plan_desc desc) {
-  run r;
-  ac_graph *graph = model();
   desc.batch = SAMPLES;
   desc.micro_batch_norm = true;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = name, .threads = 2}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan,
-                              &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}}));
-  ac_graph_free(graph);
-  return r;
-}
-
-static void stop(run *r) {
-  ac_trainer_free(r->trainer);
-  ac_plan_free(r->plan);
-  ac_device_close(r->device);
+  return run_of(open_device(name), model(), &desc,
+                &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
 }
 
 static ac_update train(run *r, const samples *s, int count) {
@@ -101,17 +85,6 @@ static void write(run *r, const char *name, const float values[CHANNELS]) {
   int index = ac_trainer_find_parameter(r->trainer, name);
   assert_true(index >= 0);
   assert_ok(ac_trainer_set_parameter(r->trainer, index, 0, CHANNELS, values));
-}
-
-static void everywhere(void (*check)(const char *device)) {
-  ac_device_info list[8];
-  int count, opencl = 0;
-  assert_ok(ac_device_list(list, 8, &count));
-  for (int i = 0; i < count && i < 8; i++) {
-    opencl += !strcmp(list[i].backend, "opencl");
-    check(list[i].id);
-  }
-  if (!opencl && getenv("ACCRUE_TEST_OPENCL")) fail_msg("there is no OpenCL device");
 }
 
 /* ---- running statistics ---------------------------------------------------------------------- */
@@ -178,12 +151,12 @@ static void check_small(const char *device) {
 
 static void small_variances_keep_their_digits(void **state) {
   (void)state;
-  everywhere(check_small);
+  on_every_device(check_small);
 }
 
 static void running_statistics_are_those_of_windows(void **state) {
   (void)state;
-  everywhere(check_running);
+  on_every_device(check_running);
 }
 
 static void check_recomputation(const char *device) {
@@ -208,7 +181,7 @@ static void check_recomputation(const char *device) {
 
 static void recomputing_changes_no_bit(void **state) {
   (void)state;
-  everywhere(check_recomputation);
+  on_every_device(check_recomputation);
 }
 
 /* A bad weight makes everything after it NaN: the update is skipped, and looking for the place also
@@ -246,7 +219,7 @@ static void check_skipped(const char *device) {
 
 static void a_skipped_update_changes_nothing(void **state) {
   (void)state;
-  everywhere(check_skipped);
+  on_every_device(check_skipped);
 }
 
 /* What windows change in the norms. */
@@ -289,7 +262,7 @@ static void check_variance(const char *device) {
 
 static void a_variance_beyond_floats_is_skipped(void **state) {
   (void)state;
-  everywhere(check_variance);
+  on_every_device(check_variance);
 }
 
 static void check_large(const char *device) {
@@ -308,7 +281,7 @@ static void check_large(const char *device) {
 
 static void large_statistics_are_no_part_of_the_norm(void **state) {
   (void)state;
-  everywhere(check_large);
+  on_every_device(check_large);
 }
 
 /* [B, C]: one sample is one value of a channel. */
@@ -423,7 +396,7 @@ static void check_short_window(const char *name) {
 
 static void a_short_window_of_one_value_leaves_the_variance(void **state) {
   (void)state;
-  everywhere(check_short_window);
+  on_every_device(check_short_window);
 }
 
 static void refuses_to_fit(const samples *s, const char *where) {
@@ -480,7 +453,7 @@ static void check_evaluation(const char *device) {
 
 static void evaluation_uses_the_running_statistics(void **state) {
   (void)state;
-  everywhere(check_evaluation);
+  on_every_device(check_evaluation);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------- */

@@ -55,16 +55,6 @@ static float *train_in_pieces(const char *device, ac_plan_desc plan, const ac_tr
   return parameters;
 }
 
-/* Of the difference, by the norm of what is right. */
-static double distance(const float *a, const float *b, size_t count) {
-  double moved = 0, all = 0;
-  for (size_t i = 0; i < count; i++) {
-    moved += pow((double)a[i] - (double)b[i], 2);
-    all += pow((double)a[i], 2);
-  }
-  return sqrt(moved / all);
-}
-
 /* AdamW, to which Muon leaves vectors, makes whole steps of what rounding leaves of gradients that
  * are zero, as of the biases of keys; so it makes small ones here. */
 static void momentum_is_what_it_was(const char *device) {

@@ -301,13 +301,8 @@ static float *train_shared(ac_device *device, ac_plan_desc plan, size_t *total) 
   const ac_feed feeds[] = {{"x", x}, {"t", t}};
   for (int i = 0; i < FED; i++) x[i] = (float)(i * 7 % 31) / 16 - 1, t[i] = (float)(i * 5 % 13) / 8;
   ac_graph *graph = shared();
-  run r;
   plan.batch = BATCH;
-  r.device = device;
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &plan));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan,
-                              &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}}));
-  ac_graph_free(graph);
+  run r = run_of(device, graph, &plan, &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
   for (int u = 0; u < FEW; u++) {
     ac_update update;
     assert_ok(ac_trainer_accumulate(r.trainer, BATCH, feeds, 2));

@@ -88,13 +88,8 @@ static ac_graph *sum_of_two(void) {
 }
 
 static run start_sum(ac_device *device, ac_gradients gradients, const ac_trainer_desc *desc) {
-  run r = {.device = device};
-  ac_graph *graph = sum_of_two();
-  assert_ok(ac_plan_create(&r.plan, graph, r.device,
-                           &(ac_plan_desc){.batch = BATCH, .gradients = gradients}));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, desc));
-  ac_graph_free(graph);
-  return r;
+  const ac_plan_desc plan = {.batch = BATCH, .gradients = gradients};
+  return run_of(device, sum_of_two(), &plan, desc);
 }
 
 static ac_update step_sum(run *r, float target, float poison) {

@@ -1,6 +1,8 @@
 /* Norms over one sample, and standardised weights, give the same results however a batch is split
  * and whether or not they run again. On the CPU and on every OpenCL device. */
+#include "support/devices.h"
 #include "support/models.h"
+#include "support/trainers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,59 +56,23 @@ static samples make_samples(void) {
 static float *train(const char *name, ac_plan_desc desc, double losses[UPDATES], size_t *total,
                     int64_t *recomputed) {
   samples s = make_samples();
-  ac_graph *graph = model();
-  ac_device *device;
-  ac_plan *plan;
-  ac_trainer *trainer;
   desc.batch = SAMPLES;
-  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name, .threads = 2}));
-  assert_ok(ac_plan_create(&plan, graph, device, &desc));
-  assert_ok(ac_trainer_create(&trainer, plan,
-                              &(ac_trainer_desc){.seed = 3,
-                                                 .schedule = {.lr = 1e-2},
-                                                 .optimizer = {.clip = 1, .epsilon = 1e-5}}));
-  *recomputed = ac_plan_get_info(plan)->recomputed_ops;
+  run r =
+      run_of(open_device(name), model(), &desc,
+             &(ac_trainer_desc){
+                 .seed = 3, .schedule = {.lr = 1e-2}, .optimizer = {.clip = 1, .epsilon = 1e-5}});
+  *recomputed = ac_plan_get_info(r.plan)->recomputed_ops;
   const ac_feed feeds[] = {{"x", s.x}, {"targets", s.targets}, {"weights", s.weights}};
   for (int u = 0; u < UPDATES; u++) {
     ac_update update;
-    assert_ok(ac_trainer_accumulate(trainer, SAMPLES, feeds, 3));
-    assert_ok(ac_trainer_update(trainer, &update));
+    assert_ok(ac_trainer_accumulate(r.trainer, SAMPLES, feeds, 3));
+    assert_ok(ac_trainer_update(r.trainer, &update));
     assert_false(update.skipped);
     losses[u] = update.loss;
   }
-  float *all = NULL;
-  *total = 0;
-  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
-    ac_tensor_info info;
-    int64_t count = 1;
-    assert_ok(ac_trainer_parameter_info(trainer, i, &info));
-    for (int k = 0; k < info.rank; k++) count *= info.shape[k];
-    all = realloc(all, (*total + (size_t)count) * sizeof *all);
-    assert_non_null(all);
-    assert_ok(ac_trainer_get_parameter(trainer, i, 0, count, all + *total));
-    *total += (size_t)count;
-  }
-  ac_trainer_free(trainer);
-  ac_plan_free(plan);
-  ac_device_close(device);
-  ac_graph_free(graph);
+  float *all = all_parameters(&r, total);
+  stop(&r);
   return all;
-}
-
-static double distance(const float *a, const float *b, size_t count) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < count; i++) {
-    difference += pow((double)a[i] - (double)b[i], 2);
-    norm += pow((double)a[i], 2);
-  }
-  return sqrt(difference / norm);
-}
-
-static void everywhere(void (*check)(const char *device)) {
-  ac_device_info list[8];
-  int count;
-  assert_ok(ac_device_list(list, 8, &count));
-  for (int i = 0; i < count && i < 8; i++) check(list[i].id);
 }
 
 /* One batch of 24 against 4, 6 and 24 micro-batches, one of the sizes uneven. */
@@ -129,7 +95,7 @@ static void compare_splits(const char *device) {
 
 static void splitting_changes_nothing(void **state) {
   (void)state;
-  everywhere(compare_splits);
+  on_every_device(compare_splits);
 }
 
 static void compare_recomputation(const char *device) {
@@ -155,7 +121,7 @@ static void compare_recomputation(const char *device) {
 
 static void recomputing_changes_no_bit(void **state) {
   (void)state;
-  everywhere(compare_recomputation);
+  on_every_device(compare_recomputation);
 }
 
 int main(void) {

@@ -52,13 +52,8 @@ static const ac_trainer_desc described = {
     .seed = 3, .schedule = {.lr = 1e-3}, .optimizer = {.clip = 0.5, .weight_decay = 0.1}};
 
 static run begin_with(ac_graph *graph, const char *device, ac_plan_desc desc) {
-  run r;
   desc.batch = BATCH;
-  assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));
-  assert_ok(ac_plan_create(&r.plan, graph, r.device, &desc));
-  assert_ok(ac_trainer_create(&r.trainer, r.plan, &described));
-  ac_graph_free(graph);
-  return r;
+  return run_of(open_device(device), graph, &desc, &described);
 }
 
 static run begin(const char *device, ac_plan_desc desc) {

@@ -7,15 +7,6 @@
 
 #include <math.h>
 
-static double distance(const float *a, const float *b, size_t count) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < count; i++) {
-    difference += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
-    norm += (double)a[i] * (double)a[i];
-  }
-  return sqrt(difference / norm);
-}
-
 /* ---- splitting ------------------------------------------------------------------------------- */
 
 /* 20 updates on batches of 23 with ragged targets, dropout included. Keys' biases have no gradient

@@ -138,7 +138,7 @@ static void moments_move_through_the_interface(void **state) {
   run a = begin_run(&both, &plan, &trained, 0, 0), b = begin_run(&both, &plan, &trained, 3, 0);
   float values[64];
   for (int i = 0; i < ac_trainer_parameter_count(a.trainer); i++) {
-    const int count = elements_of(&a, i);
+    const int count = (int)elements(a.trainer, i);
     assert_ok(ac_trainer_get_parameter(a.trainer, i, 0, count, values));
     assert_ok(ac_trainer_set_parameter(b.trainer, i, 0, count, values));
     for (int k = 0; k < 2; k++)
@@ -175,12 +175,12 @@ static void take_part(const char *path, const char *pattern, const snapshot *who
   for (int i = 0, at = 0; i < ac_trainer_parameter_count(v.r.trainer); i++) {
     ac_tensor_info info;
     assert_ok(ac_trainer_parameter_info(v.r.trainer, i, &info));
-    const size_t bytes = (size_t)elements_of(&v.r, i) * sizeof(float);
+    const size_t bytes = (size_t)elements(v.r.trainer, i) * sizeof(float);
     const bool in_part = !strncmp(info.name, "encoder", 7);
     const float *from = in_part ? whole->weights : v.before.weights;
     assert_memory_not_equal(v.before.weights + at, whole->weights + at, bytes);
     assert_memory_equal(now.weights + at, from + at, bytes);
-    at += elements_of(&v.r, i);
+    at += elements(v.r.trainer, i);
   }
   assert_memory_equal(now.moments, v.before.moments, sizeof now.moments);
   assert_memory_equal(now.gradients, v.before.gradients, sizeof now.gradients);

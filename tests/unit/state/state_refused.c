@@ -7,6 +7,7 @@
 
 #include "support/checksums.h"
 #include "core/error.h"
+#include "io/checksum.h"
 #include "io/safetensors.h"
 
 static void refuses(const victim *v, const char *path, ac_status status, const char *mention) {

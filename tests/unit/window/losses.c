@@ -14,11 +14,6 @@ static const losses plain = {.factor = {1, 0.3}};
 static const losses padded = {
     .ignore = true, .weighted = true, .flags = true, .factor = {0.5, 2, 0.7}};
 
-static losses with_means(losses l, ac_loss_means means) {
-  l.means = means;
-  return l;
-}
-
 static const char *name_of(const char *device, const ac_plan_desc *plan, const losses *l,
                            int piece) {
   static char name[160];

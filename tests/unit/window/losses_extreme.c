@@ -10,12 +10,6 @@
 static const losses padded = {
     .ignore = true, .weighted = true, .flags = true, .factor = {0.5, 2, 0.7}};
 
-static losses with_means(ac_loss_means means) {
-  losses l = padded;
-  l.means = means;
-  return l;
-}
-
 /* Of the first eight samples one token of kinds weighs something, and so does one of those after
  * them. */
 static samples weighing(const losses *l, float weight) {
@@ -51,7 +45,7 @@ static ac_update skip_window(run *r, const losses *l, const samples *d) {
 /* No loss scale helps, so none is tried. */
 static void a_loss_that_is_too_light_skips_the_window(const char *device) {
   for (int i = 0; i < 6; i++) {
-    const losses l = with_means(i % 2 ? AC_LOSS_MEANS_GIVEN : AC_LOSS_MEANS_COUNTED);
+    const losses l = with_means(padded, i % 2 ? AC_LOSS_MEANS_GIVEN : AC_LOSS_MEANS_COUNTED);
     const ac_loss_scaling kind = (ac_loss_scaling)(AC_LOSS_SCALING_NONE + i / 2);
     samples d = weighing(&l, TOO_LIGHT);
     run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3},
@@ -72,7 +66,7 @@ ON_EVERY_DEVICE(a_loss_that_is_too_light_skips_the_window)
 
 /* By samples it is divided as any other. */
 static void a_light_loss_has_a_mean_per_sample(const char *device) {
-  const losses l = with_means(AC_LOSS_MEANS_PER_SAMPLE);
+  const losses l = with_means(padded, AC_LOSS_MEANS_PER_SAMPLE);
   const samples d = weighing(&l, TOO_LIGHT);
   run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
   train_window("means per sample", &r, &l, &d, 0, BATCH, BATCH, 1e-5);
@@ -82,7 +76,7 @@ ON_EVERY_DEVICE(a_light_loss_has_a_mean_per_sample)
 
 /* A factor that only the scale takes beyond floats is an overflow like any other. */
 static void a_lower_scale_lets_a_light_loss_train(const char *device) {
-  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
   const samples d = weighing(&l, 1e-37f);
   run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3},
                        (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC, .scale = 1024});
@@ -130,7 +124,7 @@ ON_EVERY_DEVICE(the_largest_factor_trains)
 
 static void fit_names_the_loss_that_is_too_light(void **state) {
   (void)state;
-  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
   for (int i = 0; i < 3; i++) {
     const samples d = weighing(&l, TOO_LIGHT);
     run r = start_losses(
@@ -234,7 +228,7 @@ static void assert_weightless(const losses *l, const ac_update *u) {
 /* It says nothing about the loss scale either, which would grow with every update. */
 static void a_window_of_no_weight_changes_nothing(const char *device) {
   for (int i = 0; i < 6; i++) {
-    const losses l = with_means((ac_loss_means)(i % 3));
+    const losses l = with_means(padded, (ac_loss_means)(i % 3));
     samples d = weighing_from(&l, BATCH);
     run r = start_weightless(
         device, &l,
@@ -266,7 +260,7 @@ ON_EVERY_DEVICE(a_window_of_no_weight_changes_nothing)
 /* The first of two windows weighs nothing. */
 static void fit_goes_on_after_a_window_of_no_weight(void **state) {
   (void)state;
-  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
   const samples d = weighing_from(&l, BATCH);
   run r = start_weightless("cpu", &l, (ac_loss_scaling_desc){0});
   ac_dataset *dataset = losses_dataset(&d);
@@ -285,7 +279,7 @@ static void fit_goes_on_after_a_window_of_no_weight(void **state) {
 static void a_validation_of_no_weight_counts_for_nothing(void **state) {
   (void)state;
   for (int i = 0; i < 2; i++) {
-    const losses l = with_means(i ? AC_LOSS_MEANS_PER_SAMPLE : AC_LOSS_MEANS_COUNTED);
+    const losses l = with_means(padded, i ? AC_LOSS_MEANS_PER_SAMPLE : AC_LOSS_MEANS_COUNTED);
     const samples d = make_samples(&l), none = weighing_from(&l, COUNT);
     run r = start_weightless("cpu", &l, (ac_loss_scaling_desc){0});
     ac_dataset *train = losses_dataset(&d), *validation = losses_dataset(&none);
@@ -332,7 +326,7 @@ static void the_loss_that_is_not_finite_is_found(const char *device) {
                {"op binary_cross_entropy", {true, true, false}},
                {"op cross_entropy_gradient", {true, true, true}}};
   for (int i = 0; i < 4; i++) {
-    const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+    const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
     samples d = i == 3 ? weighing(&l, TOO_LIGHT) : make_samples(&l);
     if (i == 0) d.x[0] = 3e19f;
     for (int k = 0; k < TOKENS && i == 1; k++) d.kinds[k] = 0, d.weights[k] = 3e38f;
@@ -371,7 +365,7 @@ static scalars train_looked_through(const char *device, const losses *l, bool lo
 
 static void looking_leaves_the_window_alone(const char *device) {
   for (int fused = 0; fused < 2; fused++) {
-    losses l = with_means(AC_LOSS_MEANS_GIVEN);
+    losses l = with_means(padded, AC_LOSS_MEANS_GIVEN);
     l.fused = fused;
     ac_update with[2], without[2];
     const scalars a = train_looked_through(device, &l, true, with),

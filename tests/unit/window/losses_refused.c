@@ -5,12 +5,6 @@
 static const losses padded = {
     .ignore = true, .weighted = true, .flags = true, .factor = {0.5, 2, 0.7}};
 
-static losses with_means(ac_loss_means means) {
-  losses l = padded;
-  l.means = means;
-  return l;
-}
-
 /* The parameters are the same, the window can only be discarded, and training goes on. */
 static void assert_only_discarded(run *r, const losses *l, const samples *d,
                                   const scalars *before) {
@@ -25,7 +19,7 @@ static void assert_only_discarded(run *r, const losses *l, const samples *d,
 /* ---- counted --------------------------------------------------------------------------------- */
 
 static void counted_windows_come_in_one_call(const char *device) {
-  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
   const samples d = make_samples(&l);
   const double weights[LOSSES] = {1, 1, 1};
   run r = start_losses(device, &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
@@ -56,7 +50,7 @@ ON_EVERY_DEVICE(counted_windows_come_in_one_call)
 
 static void weights_that_make_no_sense_are_refused(void **state) {
   (void)state;
-  const losses l = with_means(AC_LOSS_MEANS_GIVEN);
+  const losses l = with_means(padded, AC_LOSS_MEANS_GIVEN);
   const samples d = make_samples(&l);
   const double ok[LOSSES] = {8, 8, 8}, bad[] = {-1, (double)NAN, (double)INFINITY};
   run r = start_losses("cpu", &l, (ac_plan_desc){.micro_batch = 3}, (ac_loss_scaling_desc){0});
@@ -88,7 +82,7 @@ static void weights_that_make_no_sense_are_refused(void **state) {
 }
 
 static void windows_have_the_samples_that_were_given(const char *device) {
-  const losses l = with_means(AC_LOSS_MEANS_GIVEN);
+  const losses l = with_means(padded, AC_LOSS_MEANS_GIVEN);
   const samples d = make_samples(&l);
   double weight[LOSSES];
   weigh(&l, &d, 0, 6, weight);
@@ -110,7 +104,7 @@ ON_EVERY_DEVICE(windows_have_the_samples_that_were_given)
 
 static void weights_that_do_not_come_true_change_nothing(const char *device) {
   static const char *const names[LOSSES] = {"pixels", "kinds", "flags"};
-  const losses l = with_means(AC_LOSS_MEANS_GIVEN);
+  const losses l = with_means(padded, AC_LOSS_MEANS_GIVEN);
   const samples d = make_samples(&l);
   for (int k = 0; k < LOSSES; k++) {
     double weight[LOSSES];
@@ -147,7 +141,7 @@ static ac_status run_miscounting(void *state, const ac_op_args *args) {
 /* However little it is. */
 static void a_weight_that_was_not_fed_changes_nothing(void **state) {
   (void)state;
-  const losses l = with_means(AC_LOSS_MEANS_COUNTED);
+  const losses l = with_means(padded, AC_LOSS_MEANS_COUNTED);
   samples d = make_samples(&l);
   for (int i = 0; i < COUNT * TOKENS; i++) d.weights[i] = 0;
   d.weights[0] = 0x1p-27f;
@@ -290,7 +284,7 @@ static void fit_has_to_know_windows(void **state) {
       {AC_LOSS_MEANS_GIVEN, BATCH, 0, "weights of losses that are given window by window"},
       {AC_LOSS_MEANS_GIVEN, 3, 2, "weights of losses that are given window by window"}};
   for (int i = 0; i < 3; i++) {
-    const losses l = with_means(ways[i].means);
+    const losses l = with_means(padded, ways[i].means);
     const samples d = make_samples(&l);
     run r = start_losses(
         "cpu", &l,
