@@ -105,6 +105,12 @@ typedef struct ac_optimizer_desc {
 
 #ifndef AC_STABLE_ONLY
 
+/** The name that the program knows it by: "adamw", "sgd", "lion", "adafactor", "muon", "adam-mini".
+ * "callback": the caller's own. "unknown": there is none. */
+AC_API const char *ac_optimizer_name(ac_optimizer_kind kind);
+/** Whether it can keep its state in 8 bits (AC_STATE_8BIT). */
+AC_API bool ac_optimizer_has_8bit(ac_optimizer_kind kind);
+
 /** Most states of AC_OPTIMIZER_CALLBACK. */
 #define AC_MAX_CALLBACK_STATES 4
 

@@ -16,4 +16,9 @@ static inline bool ac_is_positive_float(double x) {
   return x >= (double)FLT_MIN && ac_is_float(x);
 }
 
+/* Zero means default, and what is negative zero. */
+static inline double ac_or_default(double value, double fallback) {
+  return value == 0 ? fallback : value < 0 ? 0 : value;
+}
+
 #endif

@@ -8,7 +8,7 @@
 #include "observe/layers.h"
 
 #include "core/error.h"
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 
 #include <inttypes.h>
 #include <math.h>

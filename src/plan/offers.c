@@ -204,11 +204,10 @@ static void offer_precision(offers *o) {
 /* Replaces the way of gradients. */
 static void offer_folded(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked;
-  const ac_optimizer_kind kind = asked->optimizer.kind;
   ac_plan_offer x = begin(o, AC_RELIEF_GRADIENTS_FOLDED);
   if (asked->precision == AC_PRECISION_F16) return; /* a loss scale would have to be given */
   if (asked->gradients != AC_GRADIENTS_AUTO) return;
-  if (kind != AC_ADAMW && kind != AC_MUON && kind != AC_SGD) return;
+  if (!ac_optimizer_row_of(asked->optimizer.kind)->fold) return;
   x.desc.gradients = AC_GRADIENTS_FOLDED;
   add(o, &x);
 }

@@ -33,12 +33,13 @@ static ac_status check_average(const ac_plan_desc *desc) {
 /* What gradients can be folded into, and from where. */
 static ac_status check_folded(const ac_plan_desc *desc) {
   if (!ac_gradient_way_of(desc->gradients)->folds || desc->purpose != AC_TRAIN) return AC_OK;
-  const ac_optimizer_kind kind = desc->optimizer.kind;
-  if (kind != AC_ADAMW && kind != AC_SGD && kind != AC_MUON)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Muon take folded gradients");
-  if (kind == AC_SGD && desc->optimizer.sgd_no_momentum)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: SGD without momentum keeps nothing that gradients could be folded into");
+  const ac_optimizer_row *row = ac_optimizer_row_of(desc->optimizer.kind);
+  char words[AC_OPTIMIZER_WORDS];
+  if (!row->fold)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only %s take folded gradients",
+                   ac_optimizer_words(words, ac_optimizer_folds));
+  const char *why = row->fold->refuses ? row->fold->refuses(&desc->optimizer) : NULL;
+  if (why) return ac_fail(AC_ERROR_ARGUMENT, "plan: %s", why);
   if (desc->optimizer.state != AC_STATE_F32 || desc->weights != AC_WEIGHTS_F32 ||
       desc->gradient_storage != AC_GRADIENT_F32)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: folded gradients need weights, gradients and "
@@ -54,7 +55,7 @@ static ac_status check_callback(const ac_plan_desc *desc) {
                    "%d and %lld",
                    AC_MAX_CALLBACK_STATES, desc->optimizer.callback_states,
                    (long long)desc->optimizer.callback_part);
-  if (desc->optimizer.kind == AC_OPTIMIZER_CALLBACK ||
+  if (ac_optimizer_row_of(desc->optimizer.kind)->hands_over ||
       (!desc->optimizer.callback_states && !desc->optimizer.callback_part))
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
@@ -86,13 +87,16 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown means of losses %d", (int)desc->loss_means);
   if (!ac_gradient_way_of(desc->gradients))
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown way of gradients %d", (int)desc->gradients);
-  if ((unsigned)desc->optimizer.kind >= AC_OPTIMIZER_COUNT)
+  const ac_optimizer_row *row = ac_optimizer_row_of(desc->optimizer.kind);
+  char words[AC_OPTIMIZER_WORDS];
+  if (!row)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown optimizer %d", (int)desc->optimizer.kind);
   if ((unsigned)desc->optimizer.state > AC_STATE_8BIT)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of optimizer state %d",
                    (int)desc->optimizer.state);
-  if (desc->optimizer.state == AC_STATE_8BIT && desc->optimizer.kind > AC_LION)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: only AdamW, SGD and Lion keep their state in 8 bits");
+  if (desc->optimizer.state == AC_STATE_8BIT && !row->eight_bit)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only %s keep their state in 8 bits",
+                   ac_optimizer_words(words, ac_optimizer_eight_bit));
   if ((unsigned)desc->state_space > AC_STATE_ON_HOST)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown place of optimizer state %d",
                    (int)desc->state_space);
@@ -108,7 +112,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if ((unsigned)desc->gradient_storage > AC_GRADIENT_BF16)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: unknown storage of gradients %d",
                    (int)desc->gradient_storage);
-  const bool called = desc->purpose == AC_TRAIN && desc->optimizer.kind == AC_OPTIMIZER_CALLBACK;
+  const bool called = desc->purpose == AC_TRAIN && row->hands_over;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && called)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a callback takes no gradients in bf16");
   AC_TRY(check_callback(desc));
@@ -141,7 +145,8 @@ static ac_cost step_cost(const ac_plan *plan, const ac_step *step) {
 static uint64_t callback_bytes(const ac_plan *plan) {
   const ac_problem *problem = &plan->problem;
   uint64_t most = 0;
-  if (problem->desc.optimizer.kind != AC_OPTIMIZER_CALLBACK || plan->device->backend->is_host)
+  if (!ac_optimizer_row_of(problem->desc.optimizer.kind)->hands_over ||
+      plan->device->backend->is_host)
     return 0;
   for (int i = 0; i < plan->graph->parameter_count; i++) {
     if (problem->parameters[i].gradient < 0) continue;
@@ -362,7 +367,7 @@ ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_paramete
   *result = (ac_plan_parameter){.tensor = info,
                                 .frozen = tensor->desc.frozen,
                                 .trained = trained,
-                                .step = trained ? ac_op_name(own->step) : "",
+                                .step = trained ? ac_op_name(own->optimizer->step) : "",
                                 .state = AC_F32};
   bool original = false;
   for (int i = 0; i < plan->cell_count; i++) {

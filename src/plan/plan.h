@@ -33,6 +33,7 @@
 
 #include "backend/device.h"
 #include "graph/graph.h"
+#include "optimizer/optimizer.h"
 #include "plan/gradients.h"
 
 #define AC_NO_ADDRESS UINT64_MAX
@@ -134,9 +135,9 @@ static inline int ac_sequence_last_point(const ac_sequence *sequence) {
 
 /* Tensors of the graph that belong to a parameter; -1: none. */
 typedef struct ac_parameter_tensors {
-  int tensor, gradient; /* no gradient: not trained */
-  int working;          /* the copy in 16 bits that ops read */
-  ac_op step;           /* of one that is trained */
+  int tensor, gradient;              /* no gradient: not trained */
+  int working;                       /* the copy in 16 bits that ops read */
+  const ac_optimizer_row *optimizer; /* that steps it, if it is trained */
 } ac_parameter_tensors;
 
 typedef struct ac_nodes {
@@ -207,7 +208,7 @@ static inline const ac_sequence *ac_plan_pass(const ac_plan *plan, int pass) {
 /* Whether a caller's own optimizer steps a parameter after this node, with the gradient that the
  * node leaves. */
 static inline bool ac_problem_hands_over(const ac_problem *problem, const ac_node *node) {
-  return problem->desc.optimizer.kind == AC_OPTIMIZER_CALLBACK &&
+  return ac_optimizer_row_of(problem->desc.optimizer.kind)->hands_over &&
          ac_op_describe(node->op)->rewrites;
 }
 

@@ -7,7 +7,7 @@
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/precision.h"
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -250,7 +250,7 @@ static void find_parameters(ac_problem *problem) {
   for (int i = 0; i < graph->parameter_count; i++)
     problem->parameters[i] = (ac_parameter_tensors){
         graph->parameters[i], -1, -1,
-        ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).op};
+        ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).row};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;

@@ -4,10 +4,7 @@
 
 #include <accrue/schedule.h>
 
-/* Zero means default, and what is negative zero. */
-static inline double ac_or_default(double value, double fallback) {
-  return value == 0 ? fallback : value < 0 ? 0 : value;
-}
+#include "core/floats.h"
 
 /* Like ac_schedule_rate, after so many reductions, for a schedule that was checked. */
 double ac_schedule_reduced_rate(const ac_schedule *schedule, int64_t reductions, int64_t update);

@@ -85,13 +85,13 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
   const ac_instance *instance = &trainer->instance;
   const ac_plan *plan = instance->plan;
   const ac_tensor *tensor = ac_tensor_at(plan->graph, plan->graph->parameters[parameter]);
-  const ac_callback_attributes *attributes = &instance->updates[parameter].step.callback;
+  const ac_callback_arguments *arguments = &instance->updates[parameter].step.callback;
   ac_parameter_step step = {.parameter = parameter,
                             .name = tensor->name,
                             .rank = tensor->shape.rank,
                             .update = trainer->run.updates + 1,
-                            .rate = attributes->rate,
-                            .weight_decay = attributes->weight_decay,
+                            .rate = arguments->rate,
+                            .weight_decay = arguments->weight_decay,
                             .optimizer = trainer->window.optimizer,
                             .state_count = plan->problem.desc.optimizer.callback_states};
   view views[VIEWS];
@@ -106,9 +106,9 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
   return AC_OK;
 }
 
-ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc) {
+ac_status ac_callback_check_desc(const ac_trainer_desc *desc) {
   const bool has = desc->optimizer.step,
-             needs = plan->problem.desc.optimizer.kind == AC_OPTIMIZER_CALLBACK;
+             needs = ac_optimizer_row_of(desc->optimizer.kind)->hands_over;
   if (has == needs) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT, needs ? "trainer: the plan is for an optimizer of the caller's "
                                             "own; give it (ac_optimizer_desc.step)"

@@ -17,12 +17,12 @@
 
 ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
-  const ac_optimizer_kind kind = plan->problem.desc.optimizer.kind;
   if (!plan->way->folds) return AC_OK;
+  const ac_fold_rule *rule = ac_optimizer_row_of(o->kind)->fold;
   if (o->clip > 0 || ac_groups_clip(&trainer->run.groups))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, so they "
                                       "cannot be clipped by the norm of all");
-  if ((kind == AC_SGD && o->nesterov) || (kind == AC_MUON && !o->muon_no_nesterov))
+  if (rule->looks_ahead && rule->looks_ahead(o))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients into the momentum, but "
                                       "Nesterov's look-ahead needs the gradients themselves");
   if (AC_WATCHED(&trainer->run, scaler)->desc.kind == AC_LOSS_SCALING_DYNAMIC)
@@ -70,16 +70,10 @@ bool ac_folded_is_left_out(const ac_trainer *trainer) {
 }
 
 static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_optimizer_desc *o,
-                                        ac_op op) {
+                                        const ac_optimizer_row *row) {
   ac_fold_attributes fold = {
       .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
-  const bool first = trainer->run.samples == 0;
-  fold.is_average = first && op != AC_OP_sgd;
-  if (op == AC_OP_adamw) {
-    fold.take1 = (float)(1 - o->beta1);
-    fold.take2 = (float)(1 - o->beta2);
-  } else if (op == AC_OP_muon) fold.take1 = (float)(1 - o->momentum);
-  else if (first) fold.keep1 = (float)o->momentum;
+  row->fold->fold(o, trainer->run.samples == 0, &fold);
   return fold;
 }
 
@@ -91,22 +85,7 @@ void ac_folded_set(ac_trainer *trainer) {
   for (int i = 0; i < plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
       instance->updates[i].fold =
-          attributes_of(trainer, &optimizer, plan->problem.parameters[i].step);
-}
-
-/* The state is the gradient, and what an optimizer would keep for the next is that state. */
-void ac_folded_set_step(ac_op op, ac_update_attributes *attributes) {
-  if (op == AC_OP_sgd) {
-    attributes->step.sgd.gradient_factor = 1;
-    attributes->step.sgd.first = true;
-  } else if (op == AC_OP_muon) {
-    attributes->step.muon.gradient_factor = 1;
-    attributes->step.muon.momentum = 0;
-    attributes->step.muon.take = 1;
-  } else {
-    attributes->step.adamw.gradient_factor = 0;
-    attributes->step.adamw.take1 = attributes->step.adamw.take2 = 0;
-  }
+          attributes_of(trainer, &optimizer, plan->problem.parameters[i].optimizer);
 }
 
 /* ---- what cannot be taken back --------------------------------------------------------------- */

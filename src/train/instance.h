@@ -8,13 +8,9 @@
 #include <accrue/evaluation.h>
 #include <accrue/model_file.h>
 
-#include "ops/update/adafactor.h"
-#include "ops/update/adam_mini.h"
 #include "ops/update/clip.h"
 #include "ops/description.h"
 #include "ops/update/fold.h"
-#include "ops/update/lion.h"
-#include "ops/update/muon.h"
 #include "ops/update/optimizer.h"
 #include "plan/plan.h"
 
@@ -31,25 +27,15 @@ typedef struct ac_prepared {
   bool has_run; /* its micro-batch */
 } ac_prepared;
 
-/* What a caller's own optimizer is told of one parameter. */
-typedef struct ac_callback_attributes {
-  double rate, weight_decay;
-} ac_callback_attributes;
-
 /* What ops that depend on the window (ac_op_desc.by_window) get, for one parameter. */
 typedef struct ac_update_attributes {
   ac_gradient_statistics_attributes statistics;
   ac_fold_attributes fold;
   ac_clip_attributes clip;
   ac_fold_attributes average;
-  union {
-    ac_adamw_attributes adamw;
-    ac_sgd_attributes sgd;
-    ac_lion_attributes lion;
-    ac_adafactor_attributes adafactor;
-    ac_muon_attributes muon;
-    ac_adam_mini_attributes adam_mini;
-    ac_callback_attributes callback;
+  union { /* of its optimizer's step */
+    ac_callback_arguments callback;
+    char arguments[AC_STEP_BYTES];
   } step;
 } ac_update_attributes;
 

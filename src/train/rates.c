@@ -24,10 +24,6 @@ ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer) {
 }
 
 double ac_trainer_momentum(const ac_trainer *trainer) {
-  const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
-  if (plan->optimizer.kind == AC_ADAFACTOR || plan->optimizer.kind == AC_OPTIMIZER_CALLBACK)
-    return 0;
-  if (plan->optimizer.kind == AC_MUON) return trainer->window.optimizer.momentum;
-  if (plan->optimizer.kind != AC_SGD) return trainer->window.optimizer.beta1;
-  return plan->optimizer.sgd_no_momentum ? 0 : trainer->window.optimizer.momentum;
+  const ac_optimizer_row *row = ac_optimizer_row_of(trainer->desc.optimizer.kind);
+  return row->moves ? row->moves(&trainer->window.optimizer) : 0;
 }

@@ -13,18 +13,11 @@ enum { PIECE_BYTES = 1 << 20 };
 
 /* Whether a run goes on from what another remembered. */
 static ac_status check_run(const ac_trainer *trainer, const char *path, const ac_run *r) {
-  static const char *const optimizers[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = "AdamW",
-                                                             [AC_SGD] = "SGD",
-                                                             [AC_LION] = "Lion",
-                                                             [AC_ADAFACTOR] = "Adafactor",
-                                                             [AC_MUON] = "Muon",
-                                                             [AC_ADAM_MINI] = "Adam-mini",
-                                                             [AC_OPTIMIZER_CALLBACK] =
-                                                                 "a callback"};
   const ac_run_plan *theirs = &r->plan, *own = &trainer->run.plan;
   if (theirs->optimizer != own->optimizer)
     return ac_fail(AC_ERROR_FORMAT, "%s is of a run with %s, and the plan is for %s", path,
-                   optimizers[theirs->optimizer], optimizers[own->optimizer]);
+                   ac_optimizer_row_of((ac_optimizer_kind)theirs->optimizer)->words,
+                   ac_optimizer_row_of((ac_optimizer_kind)own->optimizer)->words);
   if (!r->samples) return AC_OK;
   const ac_scaler *scaler = AC_WATCHED(r, scaler), *own_scaler = AC_WATCHED(&trainer->run, scaler);
   const ac_loss_scaling kind = scaler->desc.kind;

@@ -16,7 +16,7 @@ static bool has_to_be_finite(const ac_state_contents *c, const ac_cell *cell) {
   const ac_instance *instance = &c->trainer->instance;
   if (instance->device->backend->computes_nothing || ac_role_is_sum(cell->role)) return false;
   return cell->role != AC_ROLE_STATE ||
-         instance->plan->problem.desc.optimizer.kind != AC_OPTIMIZER_CALLBACK;
+         !ac_optimizer_row_of(instance->plan->problem.desc.optimizer.kind)->hands_over;
 }
 
 static ac_status write_contents(ac_state_contents *c, const char *path, const ac_metadata *metadata,

@@ -13,98 +13,12 @@
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-/* For each optimizer. */
-static const struct {
-  double lr, beta2;
-} defaults[AC_OPTIMIZER_COUNT] = {[AC_ADAMW] = {1e-3, 0.999},
-                                  [AC_SGD] = {0.1, 0.999},
-                                  [AC_LION] = {1e-4, 0.99},
-                                  [AC_ADAFACTOR] = {1e-2, 0.999},
-                                  [AC_MUON] = {1e-3, 0.999},
-                                  [AC_ADAM_MINI] = {1e-3, 0.999},
-                                  [AC_OPTIMIZER_CALLBACK] = {1e-3, 0.999}};
-/* The rates of its author's examples. */
-static const double original_muon_lr = 0.02, original_adamw_rate = 0.015;
-
-static ac_status check_muon(ac_optimizer_desc *o, double *lr) {
-  const bool original = o->muon_scale == AC_MUON_ORIGINAL;
-  if (!original && o->muon_scale != AC_MUON_MATCH_ADAMW)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: unknown scale of Muon's steps %d",
-                   (int)o->muon_scale);
-  o->adamw_rate = ac_or_default(o->adamw_rate, original ? original_adamw_rate : 1);
-  if (!ac_is_float(o->adamw_rate) || !(o->momentum < 1))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: for Muon the rate of AdamW %g must be finite and the momentum %g "
-                   "below 1",
-                   o->adamw_rate, o->momentum);
-  if (*lr == 0 && original) *lr = original_muon_lr;
-  return AC_OK;
-}
-
-/* What a plan depends on cannot change after it. */
-static bool same_kept(const ac_optimizer_desc *o, const ac_optimizer_desc *planned) {
-  const bool other_f32 =
-      o->state_f32 && (!planned->state_f32 || strcmp(o->state_f32, planned->state_f32) != 0);
-  return (!o->kind || o->kind == planned->kind) && (!o->state || o->state == planned->state) &&
-         (!o->sgd_no_momentum || planned->sgd_no_momentum) && !other_f32 &&
-         (!o->callback_states || o->callback_states == planned->callback_states) &&
-         (!o->callback_part || o->callback_part == planned->callback_part) &&
-         (!o->clipping || o->clipping == planned->clipping);
-}
-
-/* A member that is 0 is the plan's. */
-static ac_status take_planned(ac_optimizer_desc *o, const ac_optimizer_desc *planned) {
-  const ac_optimizer_desc own = *o;
-  if (!same_kept(o, planned))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the plan depends on the kind of the optimizer, what it keeps and how "
-                   "it clips, so a trainer cannot change these");
-  *o = *planned;
-  if (own.beta1 != 0) o->beta1 = own.beta1;
-  if (own.beta2 != 0) o->beta2 = own.beta2;
-  if (own.epsilon != 0) o->epsilon = own.epsilon;
-  if (own.weight_decay != 0) o->weight_decay = own.weight_decay;
-  if (own.momentum != 0) o->momentum = own.momentum;
-  if (own.adamw_rate != 0) o->adamw_rate = own.adamw_rate;
-  if (own.clip != 0) o->clip = own.clip;
-  if (own.muon_scale) o->muon_scale = own.muon_scale;
-  if (own.step) o->step = own.step;
-  o->nesterov |= own.nesterov;
-  o->muon_no_nesterov |= own.muon_no_nesterov;
-  return AC_OK;
-}
-
 static ac_status check_desc(ac_trainer_desc *desc, const ac_optimizer_desc *planned) {
-  ac_optimizer_desc *o = &desc->optimizer;
-  const ac_optimizer_kind kind = planned->kind;
-  AC_TRY(take_planned(o, planned));
-  if (o->epsilon != 0 && !ac_is_positive_float(o->epsilon))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: epsilon %g must be a positive number from 1.2e-38 to 3.4e38",
-                   o->epsilon);
-  o->beta1 = ac_or_default(o->beta1, 0.9);
-  o->beta2 = ac_or_default(o->beta2, defaults[kind].beta2);
-  o->epsilon = ac_or_default(o->epsilon, 1e-8);
-  o->momentum = ac_or_default(o->momentum, kind == AC_MUON ? 0.95 : 0.9);
-  o->weight_decay = ac_or_default(o->weight_decay, 0);
-  o->clip = ac_or_default(o->clip, 0);
-  const bool betas = kind != AC_SGD && kind != AC_ADAFACTOR;
-  if (betas && (!(o->beta1 < 1) || !(o->beta2 < 1)))
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: beta1 %g and beta2 %g must be below 1", o->beta1,
-                   o->beta2);
-  if (!ac_is_float(o->momentum) || !ac_is_float(o->weight_decay) || isnan(o->clip))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: an optimizer setting is not finite: momentum %g, weight decay %g and "
-                   "clip %g must be, and the first two at most 3.4e38",
-                   o->momentum, o->weight_decay, o->clip);
-  if (o->clip > 0 && o->clip < (double)FLT_MIN)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: clip %g leaves nothing of a gradient", o->clip);
+  AC_TRY(ac_optimizer_settle(&desc->optimizer, planned, &desc->schedule.lr));
   desc->average_decay = ac_or_default(desc->average_decay, 0.999);
   if (!(desc->average_decay < 1))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the decay %g of averages must be below 1",
                    desc->average_decay);
-  if (kind == AC_MUON) AC_TRY(check_muon(o, &desc->schedule.lr));
-  if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
   return ac_schedule_check(&desc->schedule);
 }
 
@@ -183,7 +97,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
   made->window.nonfinite = -1;
   ac_status status = check_desc(&made->desc, &plan->problem.desc.optimizer);
-  if (status == AC_OK) status = ac_callback_check_desc(plan, &made->desc);
+  if (status == AC_OK) status = ac_callback_check_desc(&made->desc);
   if (status == AC_OK) status = ac_groups_begin(&made->run.groups, plan->graph, &made->desc);
   if (status == AC_OK) status = begin_run(made, plan);
   if (status == AC_OK) status = ac_folded_check_desc(made, plan);

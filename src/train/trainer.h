@@ -195,8 +195,6 @@ ac_status ac_folded_check_window(const ac_trainer *trainer);
 bool ac_folded_is_left_out(const ac_trainer *trainer);
 /* What the micro-batch that comes next folds by. */
 void ac_folded_set(ac_trainer *trainer);
-/* Makes of a step by a gradient that by the state into which gradients were folded. */
-void ac_folded_set_step(ac_op op, ac_update_attributes *attributes);
 /* After either the trainer cannot be used until a state is loaded: when a window in progress, or
  * one that failed, is left; and when it is not finite, or is and weighs nothing, which fails. */
 void ac_folded_leave(ac_trainer *trainer);
@@ -205,7 +203,7 @@ ac_status ac_folded_fail(ac_trainer *trainer, bool finite);
 /* ---- a caller's own optimizer: callback.c ---------------------------------------------------- */
 
 /* Whether the description has one where the plan is for it, and nowhere else. */
-ac_status ac_callback_check_desc(const ac_plan *plan, const ac_trainer_desc *desc);
+ac_status ac_callback_check_desc(const ac_trainer_desc *desc);
 /* Has updates call it, in memory of the plan's callback_bytes. */
 ac_status ac_callback_begin(ac_trainer *trainer);
 

@@ -118,17 +118,11 @@ int ac_trainer_light_loss(const ac_trainer *trainer) {
   return -1;
 }
 
-/* Whether a step keeps squares of what the gradient has been multiplied with. */
-static bool keeps_squares(ac_op step) {
-  return step == AC_OP_adamw || step == AC_OP_adam_mini || step == AC_OP_adafactor ||
-         step == AC_OP_muon;
-}
-
 bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor) {
   const ac_plan *plan = trainer->instance.plan;
   const bool limited = plan->problem.desc.optimizer.clipping >= AC_CLIP_VALUE &&
                        ac_trainer_clip_of(trainer, index) > 0;
-  return limited || !keeps_squares(plan->problem.parameters[index].step) ||
+  return limited || !plan->problem.parameters[index].optimizer->keeps_squares ||
          squares * factor * factor <= (double)FLT_MAX;
 }
 

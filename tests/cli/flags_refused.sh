@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests/cli/flags_refused.sh SOURCE: the generator of the table of flags refuses files that are not as docs/contribute/add-a-flag.md
-# says, and names the file; and docs/flags/README.md is the index that it makes.
+# says, and names the file; docs/flags/README.md is the index that it makes; and the choices of --optimizer are the optimizers.
 set -euo pipefail
 cd "$1"
 work=$(mktemp -d)
@@ -28,6 +28,11 @@ cp -r docs/flags "$work/flags"
 make
 diff docs/flags/README.md "$work/index.md" || die "docs/flags/README.md is not what the files say. To renew it:
     cmake -DFLAGS=docs/flags -DINDEX=docs/flags/README.md -P tools/flags/generate.cmake"
+
+# tools/common/storage.c takes the choices for the library's kinds, without that of a caller's own.
+diff <(sed -n 's/^value: //p' docs/flags/optimizer.md | tr '|' '\n') \
+  <(sed -n 's/^  X(AC_[A-Z_]*, \([a-z_]*\)).*/\1/p' src/optimizer/list.h | grep -vx callback | tr _ -) ||
+  die "docs/flags/optimizer.md does not have the optimizers of src/optimizer/list.h"
 
 refused 'the key colour is unknown' '2i colour: red'
 refused 'the key name is there twice' '2i name: other'

@@ -14,7 +14,7 @@
 
 #include "ops/driver.h"
 #include "ops/generator.h"
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 #include "train/trainer.h"
 
 #include <stdio.h>

@@ -176,9 +176,9 @@ static double float_error(double before, double after, double terms) {
 /* The weight after the step. */
 static double step_weight(const random_stepping *s, double weight, double gradient, double state[2],
                           double *tolerance) {
-  const bool is_adamw = s->kind.op == AC_OP_adamw || s->kind.op == AC_OP_clip;
+  const bool is_adamw = s->kind.row->step == AC_OP_adamw || s->kind.row->step == AC_OP_clip;
   double rate = s->rate, g = gradient * s->factor, terms = 0, doubt = 0;
-  double after = s->kind.op == AC_OP_lion ? lion(s, rate, weight, g, state, &doubt)
+  double after = s->kind.row->step == AC_OP_lion ? lion(s, rate, weight, g, state, &doubt)
                  : is_adamw               ? adamw(s, rate, weight, g, state, &terms)
                                           : sgd(s, rate, weight, g, state, &terms);
   *tolerance = doubt + float_error(weight, after, terms);
@@ -198,7 +198,7 @@ static op_attributes attributes_of(const random_stepping *s, const ac_shape *sha
   const float factor = (float)s->factor, rate = (float)s->rate, t = (float)(s->update + 1),
               decays = (float)s->decay;
   op_attributes a = {0};
-  if (s->kind.op == AC_OP_muon)
+  if (s->kind.row->step == AC_OP_muon)
     a.muon = (ac_muon_attributes){factor,
                                   rate,
                                   decays,
@@ -207,7 +207,7 @@ static op_attributes attributes_of(const random_stepping *s, const ac_shape *sha
                                   (float)muon_scale(shape),
                                   !s->folded,
                                   s->factors};
-  else if (s->kind.op == AC_OP_adam_mini)
+  else if (s->kind.row->step == AC_OP_adam_mini)
     a.adam_mini = (ac_adam_mini_attributes){factor,
                                             rate,
                                             decays,
@@ -238,12 +238,12 @@ static ac_operand operand_of(const ac_shape *shape, double *data) {
 static void compute(const random_stepping *s, const ac_shape *shape, double *gradient,
                     double *weights, double *const state[2]) {
   const op_attributes attributes = attributes_of(s, shape);
-  ac_op_args args = {.op = s->kind.op, .attributes = &attributes};
+  ac_op_args args = {.op = s->kind.row->step, .attributes = &attributes};
   args.in[0] = operand_of(shape, gradient);
   args.out[0] = operand_of(shape, weights);
   for (int k = 0; k < s->kind.states; k++)
     args.out[1 + k] = operand_of(&s->kind.state[k].shape, state[k]);
-  op_reference_of(s->kind.op)->compute(&args);
+  op_reference_of(s->kind.row->step)->compute(&args);
 }
 
 /* What a moment is summed of may cancel: the size of a step without that, from no weight. */
@@ -266,12 +266,12 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
   const size_t bytes = (size_t)count * sizeof *weights;
   double *before = malloc(bytes), *g = malloc(bytes), *terms = calloc((size_t)count, sizeof *terms);
   for (int64_t e = 0; e < count; e++) before[e] = weights[e], g[e] = (double)gradient[e];
-  if (s->kind.op == AC_OP_adam_mini) sum_of_sizes(s, shape, g, state, terms);
+  if (s->kind.row->step == AC_OP_adam_mini) sum_of_sizes(s, shape, g, state, terms);
   compute(s, shape, g, weights, state);
   /* Muon's iterations multiply what its sums lose, or factors in bf16, by up to 485
    * (tests/ops/update/muon.c): of a gradient of few ranks all but these are such errors. */
   const double rounding = s->factors == AC_BF16 ? 0x1p-8 : 16 * 0x1p-24;
-  const double lost = s->kind.op == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
+  const double lost = s->kind.row->step == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
   for (int64_t e = 0; e < count; e++)
     tolerance[e] = lost + float_error(before[e], weights[e], fabs(terms[e])) +
                    2e-5 * s->rate * s->decay * fabs(before[e]); /* which a step may cancel */
@@ -281,7 +281,7 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
 void random_step_parameter(const random_stepping *s, const ac_tensor *parameter,
                            const float *gradient, double *weights, double *const state[2],
                            double *tolerance) {
-  const ac_op op = s->kind.op;
+  const ac_op op = s->kind.row->step;
   if (op != AC_OP_adamw && op != AC_OP_sgd && op != AC_OP_lion && op != AC_OP_clip) {
     step_whole(s, &parameter->shape, gradient, weights, state, tolerance);
     return;

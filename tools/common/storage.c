@@ -4,12 +4,30 @@
 
 #include <stdio.h>
 
-static const char *const optimizers[AC_OPTIMIZER_COUNT] = {
-    [AC_ADAMW] = "adamw",         [AC_SGD] = "sgd",   [AC_LION] = "lion",
-    [AC_ADAFACTOR] = "adafactor", [AC_MUON] = "muon", [AC_ADAM_MINI] = "adam-mini"};
+/* The choices of --optimizer are the library's kinds, without that of a caller's own. */
+static ac_optimizer_kind kind_of(int optimizer) {
+  return (ac_optimizer_kind)(optimizer + (optimizer >= AC_OPTIMIZER_CALLBACK));
+}
 
 const char *storage_optimizer_name(int optimizer) {
-  return optimizers[optimizer];
+  return ac_optimizer_name(kind_of(optimizer));
+}
+
+/* "adamw, sgd and lion" */
+static void name_eight_bit(char *text, size_t size) {
+  int left = 0;
+  size_t used = 0;
+  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) left += ac_optimizer_has_8bit((ac_optimizer_kind)k);
+  text[0] = 0;
+  for (int k = 0; k < AC_OPTIMIZER_COUNT && used < size; k++) {
+    if (!ac_optimizer_has_8bit((ac_optimizer_kind)k)) continue;
+    left--;
+    used +=
+        (size_t)snprintf(text + used, size - used, "%s%s", ac_optimizer_name((ac_optimizer_kind)k),
+                         left > 1    ? ", "
+                         : left == 1 ? " and "
+                                     : "");
+  }
 }
 
 static const gradient_way ways[GRADIENTS_COUNT] = {
@@ -58,9 +76,12 @@ void storage_add_options(storage_flags *f, options *o) {
 }
 
 int storage_check(const storage_flags *f, ac_precision precision) {
-  if (f->optimizer_state == AC_STATE_8BIT && f->optimizer > AC_LION)
-    return fail_usage("--optimizer-state 8bit is for adamw, sgd and lion, not for %s",
-                      optimizers[f->optimizer]);
+  if (f->optimizer_state == AC_STATE_8BIT && !ac_optimizer_has_8bit(kind_of(f->optimizer))) {
+    char names[128];
+    name_eight_bit(names, sizeof names);
+    return fail_usage("--optimizer-state 8bit is for %s, not for %s", names,
+                      storage_optimizer_name(f->optimizer));
+  }
   if (f->weights == AC_WEIGHTS_BF16 && precision != AC_PRECISION_BF16)
     return fail_usage("--weights bf16 needs --precision bf16");
   if (f->working_copies && precision == AC_PRECISION_F32)
@@ -72,7 +93,7 @@ int storage_check(const storage_flags *f, ac_precision precision) {
 
 void storage_describe(const storage_flags *f, ac_plan_desc *plan) {
   const bool bf16 = f->gradients == GRADIENTS_BF16;
-  plan->optimizer.kind = (ac_optimizer_kind)f->optimizer;
+  plan->optimizer.kind = kind_of(f->optimizer);
   plan->weights = (ac_weights)f->weights;
   plan->working_copies = (ac_working_copies)f->working_copies;
   plan->gradients = bf16 ? AC_GRADIENTS_AUTO : (ac_gradients)f->gradients;
@@ -89,7 +110,7 @@ void storage_words(const storage_flags *f, char *text, size_t size) {
   static const char *const copies[] = {"", ", working-copies keep", ", working-copies none"};
   const bool named = f->gradients != AC_GRADIENTS_AUTO;
   snprintf(text, size, "%s%s%s%s%s%s%s%s%s%s", f->optimizer == AC_ADAMW ? "" : ", ",
-           f->optimizer == AC_ADAMW ? "" : optimizers[f->optimizer],
+           f->optimizer == AC_ADAMW ? "" : storage_optimizer_name(f->optimizer),
            f->weights == AC_WEIGHTS_BF16 ? ", weights bf16" : "", copies[f->working_copies],
            named ? ", gradients " : "", named ? ways[f->gradients].name : "",
            f->optimizer_state == AC_STATE_8BIT ? ", optimizer-state 8bit" : "",

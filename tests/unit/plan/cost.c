@@ -5,7 +5,7 @@
 
 #include "core/hash.h"
 #include "ops/update/muon.h"
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 #include "plan/cost.h"
 
 #include <accrue/accrue.h>
@@ -111,7 +111,7 @@ static void test_muon_is_timed_in_its_precision(void **state) {
     ac_op_args args;
     ac_op_sample_arguments(&args, AC_OP_muon, storage, 0);
     assert_int_equal(((const ac_muon_attributes *)args.attributes)->factors,
-                     ac_optimizer_factors(&(ac_plan_desc){.precision = precision}));
+                     ac_optimizer_factors(precision));
   }
 }
 

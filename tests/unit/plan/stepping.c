@@ -1,7 +1,7 @@
 /* Which op steps which parameter, by what the graph does with it, and what is kept for it. */
 #include "support/check.h"
 
-#include "ops/update/update.h"
+#include "optimizer/nodes.h"
 #include "plan/plan.h"
 
 #include <accrue/accrue.h>
@@ -84,9 +84,10 @@ static void check(ac_graph *graph, ac_optimizer_kind optimizer, const expected *
     const ac_stepping stepping = ac_optimizer_stepping(&desc, p);
     int64_t kept[2] = {0, 0};
     for (int k = 0; k < stepping.states; k++) kept[k] = ac_shape_count(&stepping.state[k].shape);
-    if (stepping.op != list[i].op || kept[0] != list[i].kept[0] || kept[1] != list[i].kept[1])
+    if (stepping.row->step != list[i].op || kept[0] != list[i].kept[0] ||
+        kept[1] != list[i].kept[1])
       fail_msg("%s: %s with %d and %d elements, not %s with %d and %d", p->name,
-               ac_op_name(stepping.op), (int)kept[0], (int)kept[1], ac_op_name(list[i].op),
+               ac_op_name(stepping.row->step), (int)kept[0], (int)kept[1], ac_op_name(list[i].op),
                (int)list[i].kept[0], (int)list[i].kept[1]);
   }
   ac_plan_free(plan);
@@ -154,10 +155,25 @@ static void adam_mini_has_a_moment_for_each_output(void **state) {
   CHECK(image_model(), AC_ADAM_MINI, image);
 }
 
+/* State in host memory is stepped in parts if the op says so (plan/transfers.c), and shards will be
+ * by what the row says. */
+static void ops_and_rows_agree(void **state) {
+  (void)state;
+  for (int k = 0; k < AC_OPTIMIZER_COUNT; k++) {
+    const ac_optimizer_row *row = ac_optimizer_row_of((ac_optimizer_kind)k);
+    if (row->hands_over) continue;
+    assert_int_equal(row->part == AC_STEP_RANGE, ac_op_describe(row->step)->by_element);
+    assert_true(row->argument_bytes <= AC_STEP_BYTES);
+  }
+  assert_null(ac_optimizer_row_of(AC_OPTIMIZER_COUNT));
+  assert_string_equal(ac_optimizer_name(AC_OPTIMIZER_COUNT), "unknown");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adam_mini_has_a_moment_for_each_output),
       cmocka_unit_test(muon_takes_the_matrices_of_hidden_layers),
+      cmocka_unit_test(ops_and_rows_agree),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
