@@ -38,19 +38,19 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
 ac_status ac_trainer_set_group(ac_trainer *trainer, int group, const ac_group_settings *settings) {
   AC_REQUIRE(trainer, settings);
   AC_TRY(ac_trainer_check_deciding(trainer));
-  const ac_groups before = trainer->groups;
-  AC_TRY(ac_groups_set(&trainer->groups, group, settings));
-  trainer->groups.changed = true;
+  const ac_groups before = trainer->run.groups;
+  AC_TRY(ac_groups_set(&trainer->run.groups, group, settings));
+  trainer->run.groups.changed = true;
   ac_status status = ac_folded_check_desc(trainer, trainer->instance.plan);
-  if (status != AC_OK) trainer->groups = before;
+  if (status != AC_OK) trainer->run.groups = before;
   return status;
 }
 
 ac_status ac_trainer_get_group(const ac_trainer *trainer, int group, ac_group_settings *settings) {
   AC_REQUIRE(trainer, settings);
-  if (group < 0 || group >= trainer->groups.count)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, trainer->groups.count);
-  *settings = trainer->groups.settings[group];
+  if (group < 0 || group >= trainer->run.groups.count)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: group %d of %d", group, trainer->run.groups.count);
+  *settings = trainer->run.groups.settings[group];
   return AC_OK;
 }
 
@@ -95,13 +95,13 @@ ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, i
   AC_TRY(ac_instance_check_usable(instance, "trainer"));
   AC_TRY(ac_trainer_check_arena(trainer));
   AC_TRY(ac_instance_keep_sums(instance, &sums));
-  const bool outer = trainer->evaluating;
-  trainer->evaluating = true;
+  const bool outer = trainer->busy.evaluating;
+  trainer->busy.evaluating = true;
   ac_status status =
       ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
-  trainer->evaluating = outer;
+  trainer->busy.evaluating = outer;
   ac_status restored = ac_instance_restore_sums(instance, &sums);
-  if (restored != AC_OK) trainer->broken = true;
+  if (restored != AC_OK) trainer->window.broken = true;
   return status != AC_OK ? status : restored;
 }
 

@@ -8,7 +8,7 @@
 enum { PIECE = 1 << 16 }; /* elements */
 
 ac_status ac_trainer_check_averaged(const ac_trainer *trainer) {
-  if (!trainer->averaged) return AC_OK;
+  if (!trainer->busy.averaged) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: averages are in the place of parameters (ac_trainer_use_average)");
 }
@@ -67,15 +67,14 @@ ac_status ac_trainer_use_average(ac_trainer *trainer, bool average) {
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   if (!trainer->instance.plan->problem.desc.average)
     return ac_fail(AC_ERROR_STATE, "trainer: the plan keeps no averages (ac_plan_desc.average)");
-  if (average == trainer->averaged) return AC_OK;
-  if (trainer->window_samples > 0)
-    return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
-  if (average && !trainer->updates)
+  if (average == trainer->busy.averaged) return AC_OK;
+  if (trainer->run.samples > 0) return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
+  if (average && !trainer->run.updates)
     return ac_fail(AC_ERROR_STATE, "trainer: there is no average before the first update");
   float *pieces = malloc(2 * PIECE * sizeof *pieces);
   if (!pieces) return ac_fail(AC_ERROR_MEMORY, "trainer: no memory to exchange averages");
   ac_status status = exchange_all(&trainer->instance, pieces);
-  trainer->averaged = average && status == AC_OK;
+  trainer->busy.averaged = average && status == AC_OK;
   free(pieces);
   return status;
 }

@@ -54,9 +54,9 @@ static ac_status take_back(const ac_device *device, const view *v, int64_t first
 }
 
 static ac_status call(ac_trainer *trainer, const ac_parameter_step *step) {
-  trainer->handing_over = true;
+  trainer->busy.handing_over = true;
   const char *why = trainer->desc.optimizer.step(trainer->desc.user, step);
-  trainer->handing_over = false;
+  trainer->busy.handing_over = false;
   if (!why) return AC_OK;
   return ac_fail(AC_ERROR_STOPPED, "trainer: the optimizer's callback failed at parameter %s: %s",
                  step->name, why);
@@ -66,7 +66,7 @@ static ac_status step_part(ac_trainer *trainer, const view *views, int view_coun
                            ac_parameter_step *step) {
   ac_instance *instance = &trainer->instance;
   const ac_parameter_tensors *own = &instance->plan->problem.parameters[step->parameter];
-  float *room = trainer->views, *shown[VIEWS];
+  float *room = trainer->scratch.views, *shown[VIEWS];
   for (int i = 0; i < view_count; i++)
     AC_TRY(show(instance->device, &views[i], step->first, step->count, &room, &shown[i]));
   step->gradient = shown[0];
@@ -89,10 +89,10 @@ static ac_status step_parameter(void *user, int parameter, const void *gradient)
   ac_parameter_step step = {.parameter = parameter,
                             .name = tensor->name,
                             .rank = tensor->shape.rank,
-                            .update = trainer->updates + 1,
+                            .update = trainer->run.updates + 1,
                             .rate = attributes->rate,
                             .weight_decay = attributes->weight_decay,
-                            .optimizer = trainer->optimizer,
+                            .optimizer = trainer->window.optimizer,
                             .state_count = plan->problem.desc.optimizer.callback_states};
   view views[VIEWS];
   const int count = list_views(instance, parameter, gradient, views);
@@ -120,7 +120,7 @@ ac_status ac_callback_begin(ac_trainer *trainer) {
   const uint64_t bytes = trainer->instance.plan->info.callback_bytes;
   if (!trainer->desc.optimizer.step) return AC_OK;
   trainer->instance.hand_over = (ac_hand_over){step_parameter, trainer};
-  if (bytes && !(trainer->views = malloc(bytes)))
+  if (bytes && !(trainer->scratch.views = malloc(bytes)))
     return ac_fail(AC_ERROR_MEMORY, "no memory to hand over parameters");
   return AC_OK;
 }

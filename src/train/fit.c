@@ -20,17 +20,15 @@ typedef struct fit {
   ac_fit_result result;
   ac_gather gather;
   ac_windows windows;
-  ac_loader *loader;          /* NULL: nothing is read ahead */
-  ac_batch batch;             /* the current one; without a loader it has no fields */
-  bool again;                 /* that window runs once more */
-  double waited;              /* for samples of this window */
-  ac_place next;              /* where the window after it begins */
-  int64_t done;               /* samples of the window that are accumulated when it is taken up */
-  ac_stop stop;               /* by the caller; also set where the callback says so */
-  double resumed;             /* when the clock for the current window was started */
-  double began;               /* and that of the whole call */
-  int64_t watched, no_better; /* of early stopping, as in ac_fit_position */
-  double least_loss;
+  ac_loader *loader; /* NULL: nothing is read ahead */
+  ac_batch batch;    /* the current one; without a loader it has no fields */
+  bool again;        /* that window runs once more */
+  double waited;     /* for samples of this window */
+  ac_place next;     /* where the window after it begins */
+  int64_t done;      /* samples of the window that are accumulated when it is taken up */
+  ac_stop stop;      /* by the caller; also set where the callback says so */
+  double resumed;    /* when the clock for the current window was started */
+  double began;      /* and that of the whole call */
 } fit;
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -85,14 +83,14 @@ static ac_status next_piece(fit *f, int64_t done, piece *p) {
 
 /* Whether what a batch norm has pooled was found not finite, when no gradient was. */
 static bool pools_badly(const ac_trainer *trainer) {
-  const int parameter = trainer->nonfinite;
+  const int parameter = trainer->window.nonfinite;
   return parameter >= 0 && trainer->instance.plan->problem.parameters[parameter].gradient < 0;
 }
 
 /* Whether only the squares that the optimizer would have kept of a gradient are not finite. */
 static bool squares_badly(const ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATISTICS, trainer->nonfinite, 0);
+  const ac_cell *cell = ac_plan_cell(plan, AC_ROLE_STATISTICS, trainer->window.nonfinite, 0);
   return cell && ac_trainer_measure(trainer, cell).finite;
 }
 
@@ -104,7 +102,7 @@ static ac_status locate(fit *f, char *where, size_t size) {
     AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, done, p.count, where, size));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
-  int parameter = f->trainer->nonfinite;
+  int parameter = f->trainer->window.nonfinite;
   if (!where[0] && parameter >= 0)
     snprintf(where, size, "the %s of parameter %s",
              pools_badly(f->trainer)     ? "pooled statistics"
@@ -117,7 +115,7 @@ static ac_status locate(fit *f, char *where, size_t size) {
 
 /* Why training cannot go on after a window that is stuck. */
 static ac_status explain(fit *f, const ac_update *update) {
-  const ac_scaler *scaler = &f->trainer->scaler;
+  const ac_scaler *scaler = AC_WATCHED(&f->trainer->run, scaler);
   const int light = ac_trainer_light_loss(f->trainer);
   long long step = (long long)f->result.steps;
   if (light >= 0)
@@ -168,37 +166,24 @@ static void report_decision(void *user, ac_trainer *trainer, ac_decision *decisi
 /* What a state that is saved in a callback goes on from. */
 static void keep_position(fit *f, bool evaluation_due) {
   const ac_fit_desc *desc = f->desc;
-  f->trainer->fit = (ac_fit_position){.begun = true,
-                                      .steps = f->result.steps,
-                                      .updates = f->result.updates,
-                                      .skipped = f->result.skipped,
-                                      .samples = f->result.samples,
-                                      .next = f->next,
-                                      .evaluation_due = evaluation_due,
-                                      .count = ac_dataset_count(desc->train),
-                                      .seed = desc->seed,
-                                      .no_shuffle = desc->no_shuffle,
-                                      .watched = f->watched,
-                                      .no_better = f->no_better,
-                                      .least_loss = f->least_loss};
+  f->trainer->run.fit = (ac_fit_position){.begun = true,
+                                          .steps = f->result.steps,
+                                          .updates = f->result.updates,
+                                          .skipped = f->result.skipped,
+                                          .samples = f->result.samples,
+                                          .next = f->next,
+                                          .evaluation_due = evaluation_due,
+                                          .count = ac_dataset_count(desc->train),
+                                          .seed = desc->seed,
+                                          .no_shuffle = desc->no_shuffle};
 }
 
 static bool goes_by_validation(const ac_trainer *trainer) {
   return trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
 }
 
-/* Counts evaluations for early stopping. */
-static void watch(fit *f, double loss) {
-  if (!f->desc->patience) return;
-  const bool none = f->watched == 0 || isnan(f->least_loss);
-  const bool better = none || loss < f->least_loss - f->desc->patience_gain;
-  f->watched++;
-  f->no_better = better ? 0 : f->no_better + 1;
-  if (better) f->least_loss = loss;
-}
-
 static bool is_out_of_patience(const fit *f) {
-  return f->desc->patience && f->no_better >= f->desc->patience;
+  return ac_patience_is_over(AC_WATCHED(&f->trainer->run, patience));
 }
 
 /* Whether any loss has a mean. Data that weigh nothing say nothing about the model. */
@@ -216,9 +201,7 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
                                     &event.evaluation));
   if (f->stop.stopped) return AC_OK;
   regular &= weighs(&event.evaluation);
-  if (regular && goes_by_validation(f->trainer))
-    AC_TRY(ac_trainer_observe_validation(f->trainer, event.evaluation.loss));
-  if (regular) watch(f, event.evaluation.loss);
+  if (regular) ac_watchers_validated(&f->trainer->run, event.evaluation.loss);
   f->result.final = event.evaluation;
   f->result.evaluated = true;
   keep_position(f, due);
@@ -230,7 +213,8 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
 static void count_window(fit *f, ac_fit_event *event) {
   const ac_update *update = &event->update;
   bool overflow = !update->finite_loss || !update->finite_gradient;
-  bool lower = f->trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC && !update->stuck;
+  bool lower =
+      AC_WATCHED(&f->trainer->run, scaler)->desc.kind == AC_LOSS_SCALING_DYNAMIC && !update->stuck;
   event->replayed = f->desc->replay && overflow && update->skipped && lower;
   event->step = f->result.steps + 1;
   f->result.skipped += overflow && update->skipped;
@@ -247,24 +231,16 @@ static void count_window(fit *f, ac_fit_event *event) {
   f->result.samples += event->samples;
 }
 
-/* Takes the run's counters from its last state, except its place in the data. */
-static void take_standing(fit *f) {
-  const ac_fit_position *at = &f->trainer->fit;
-  f->result.updates = at->updates;
-  f->watched = at->watched;
-  f->no_better = at->no_better;
-  f->least_loss = at->least_loss;
-}
-
-/* Goes back after a spike. The next windows are those after the spike. */
+/* Goes back after a spike. The next windows are those after the spike: of its place in the data the
+ * state says only how many updates it had. */
 static ac_status go_back(fit *f, ac_fit_event *event) {
   ac_trainer *trainer = f->trainer;
   event->went_back = true;
-  event->back_to = trainer->spikes.good_step;
+  event->back_to = AC_WATCHED(&trainer->run, spikes)->good_step;
   event->update.layers = false;
   AC_TRY(ac_good_state_load(trainer, f->desc, f->result.steps));
   f->result.went_back++;
-  take_standing(f);
+  f->result.updates = trainer->run.fit.updates;
   return AC_OK;
 }
 
@@ -292,7 +268,7 @@ static bool finished(const fit *f) {
 /* Sets the batch size of the next window, which may begin in the next epoch. */
 static void set_batch(fit *f) {
   const ac_place begin = ac_windows_lay(&f->windows, f->next).begin;
-  f->trainer->batch = ac_windows_batch(&f->windows, begin);
+  f->trainer->run.batch = ac_windows_batch(&f->windows, begin);
 }
 
 /* The final evaluation. It replaces one that is due after the last window, if both use all samples.
@@ -300,7 +276,7 @@ static void set_batch(fit *f) {
 static ac_status evaluate_finally(fit *f) {
   const int64_t limit = f->desc->eval_samples;
   const bool partial = limit > 0 && limit < ac_dataset_count(f->desc->validation);
-  const bool due = f->trainer->fit.evaluation_due;
+  const bool due = f->trainer->run.fit.evaluation_due;
   if (f->result.evaluated && !partial) return AC_OK;
   return evaluate(f, 0, due && partial, due && !partial);
 }
@@ -310,9 +286,11 @@ static ac_status evaluate_finally(fit *f) {
 static ac_status grow(fit *f, ac_fit_event *event) {
   const ac_fit_desc *desc = f->desc;
   if (!desc->growth.from || event->update.skipped) return AC_OK;
-  event->grown = ac_growth_take(f->trainer, &desc->growth, f->result.steps);
+  ac_trainer *trainer = f->trainer;
+  event->grown = ac_growth_take(&trainer->run, &desc->growth, trainer->instance.plan->info.batch,
+                                f->result.steps);
   if (!event->grown) return AC_OK;
-  f->windows.stage_count = f->trainer->growth.count;
+  f->windows.stage_count = AC_WATCHED(&trainer->run, growth)->count;
   f->next = ac_windows_lay(&f->windows, f->next).begin;
   if (!f->loader || is_whole(f)) return AC_OK;
   return ac_loader_lay(f->loader, f->next, f->windows.stages, f->windows.stage_count,
@@ -349,10 +327,10 @@ static ac_status end_window(fit *f) {
 
 /* Within a window, which must stay as it is meanwhile. */
 static bool is_stopped(fit *f) {
-  const bool outer = f->trainer->asking;
-  f->trainer->asking = true;
+  const bool outer = f->trainer->busy.asking;
+  f->trainer->busy.asking = true;
   const bool stopped = ac_stop_asked(&f->stop);
-  f->trainer->asking = outer;
+  f->trainer->busy.asking = outer;
   return stopped;
 }
 
@@ -397,7 +375,7 @@ static ac_status run(fit *f) {
   bool failed = false;
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &failed));
   pause_if_due(f, 0);
-  if (f->trainer->fit.evaluation_due && f->desc->validation && !finished(f))
+  if (f->trainer->run.fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
   while (!finished(f)) AC_TRY(run_window(f));
   leave_window(f);
@@ -424,12 +402,6 @@ static ac_status check_losses(const ac_trainer *trainer) {
                  "fit: what the losses weigh has to be counted before a window begins: plan with "
                  "batches read ahead (read_ahead)%s",
                  trainer->division == AC_DIVIDE_WEIGHTS ? ", or for means per sample" : "");
-}
-
-bool ac_fingerprint_may_be(const char *text) {
-  size_t length = 0;
-  while (length <= AC_MAX_FINGERPRINT && text[length] >= ' ' && text[length] <= '~') length++;
-  return length <= AC_MAX_FINGERPRINT && !text[length];
 }
 
 static ac_status refuse_dropping(int64_t count, int64_t batch) {
@@ -470,7 +442,8 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   if (!desc->train || ac_dataset_count(desc->train) < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
   AC_TRY(check_stages(trainer, desc));
-  AC_TRY(ac_growth_check(trainer, desc));
+  const ac_watch_setup setup = ac_trainer_setup(trainer);
+  AC_TRY(ac_watchers_check_fit(&setup, desc));
   if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
     return ac_fail(
         AC_ERROR_ARGUMENT,
@@ -484,11 +457,6 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
     return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
   if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
     return refuse_dropping(ac_dataset_count(desc->train), batch);
-  if (desc->patience < 0 || !(desc->patience_gain >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: patience and patience_gain must not be negative");
-  if (desc->patience && !(desc->validation && desc->eval_every > 0))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: patience needs validations: give data for them, and eval_every");
   if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
     return ac_fail(
         AC_ERROR_ARGUMENT,
@@ -500,7 +468,7 @@ static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) 
   AC_TRY(ac_good_state_check(trainer, desc));
   if (desc->decisions) AC_TRY(ac_trainer_check_decidable(trainer->instance.plan, "fit"));
   AC_TRY(check_losses(trainer));
-  if (trainer->window_samples > 0 && !(desc->resume && trainer->fit.begun))
+  if (trainer->run.samples > 0 && !(desc->resume && trainer->run.fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
   if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: a window that is carried over comes in two pieces, but "
@@ -522,9 +490,10 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .stages = desc->batches,
                            .stage_count = desc->batch_count,
                            .owner = &trainer->instance};
-  if (trainer->growth.count) {
-    loader.stages = trainer->growth.stages;
-    loader.stage_count = trainer->growth.count;
+  const ac_growth *growth = AC_WATCHED(&trainer->run, growth);
+  if (growth->count) {
+    loader.stages = growth->stages;
+    loader.stage_count = growth->count;
   }
   for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
     loader.unused[k] = gather->input[k] < 0;
@@ -535,11 +504,11 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
 static ac_status check_window(const fit *f) {
   const int64_t count = ac_windows_lay(&f->windows, f->next).count,
                 batch = ac_windows_batch(&f->windows, f->next);
-  if (f->done && f->trainer->batch != batch)
+  if (f->done && f->trainer->run.batch != batch)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the window in progress has a batch of %lld, but a batch of %lld begins "
                    "here; give the batches that the run had",
-                   (long long)f->trainer->batch, (long long)batch);
+                   (long long)f->trainer->run.batch, (long long)batch);
   if (f->done <= count) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "fit: the window in progress has %lld samples, but with these ends of epochs and "
@@ -560,8 +529,8 @@ static ac_status open_loader(fit *f) {
 
 /* The same samples in the same order, as far as that can be seen. */
 static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  const ac_fit_position *at = &trainer->fit;
-  const char *had = trainer->fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
+  const ac_fit_position *at = &trainer->run.fit;
+  const char *had = trainer->run.fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
   const int64_t count = ac_dataset_count(desc->train);
   if (at->count != count)
     return ac_fail(
@@ -583,32 +552,34 @@ static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *de
 
 /* A run that continues keeps its fingerprint, unless another is given. */
 static void keep_fingerprint(ac_trainer *trainer, const ac_fit_desc *desc, bool goes_on) {
-  if (!goes_on) trainer->fingerprint[0] = 0;
-  if (desc->fingerprint && *desc->fingerprint) strcpy(trainer->fingerprint, desc->fingerprint);
+  if (!goes_on) trainer->run.fingerprint[0] = 0;
+  if (desc->fingerprint && *desc->fingerprint) strcpy(trainer->run.fingerprint, desc->fingerprint);
 }
 
 /* Finds where the run begins or continues. */
 static ac_status find_begin(fit *f) {
   ac_trainer *trainer = f->trainer;
-  const ac_fit_position *at = &trainer->fit;
+  const ac_fit_position *at = &trainer->run.fit;
+  const ac_watch_setup setup = ac_trainer_setup(trainer);
   if (!f->desc->resume || !at->begun) {
     keep_fingerprint(trainer, f->desc, false);
-    ac_spikes_begin_fit(&trainer->spikes);
     keep_position(f, false);
-    return AC_OK;
+    return ac_watchers_begin_fit(&trainer->run, &setup, f->desc, false);
   }
   AC_TRY(check_position(trainer, f->desc));
   keep_fingerprint(trainer, f->desc, true);
   f->next = at->next;
   f->next.windows = at->steps;
   f->next.samples = at->samples;
-  f->done = trainer->window_samples;
+  f->done = trainer->run.samples;
+  const ac_spikes *spikes = AC_WATCHED(&trainer->run, spikes);
   f->result = (ac_fit_result){.steps = at->steps,
+                              .updates = at->updates,
                               .skipped = at->skipped,
                               .samples = at->samples,
-                              .spikes = trainer->spikes.alarms,
-                              .went_back = trainer->spikes.went_back};
-  take_standing(f);
+                              .spikes = spikes->alarms,
+                              .went_back = spikes->went_back};
+  AC_TRY(ac_watchers_begin_fit(&trainer->run, &setup, f->desc, true));
   return ac_good_state_find(trainer, f->desc);
 }
 
@@ -638,27 +609,28 @@ ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *window
 
 ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress) {
   AC_REQUIRE(trainer, progress);
-  const ac_fit_position *at = &trainer->fit;
-  *progress = (ac_progress){.updates = trainer->updates,
+  const ac_fit_position *at = &trainer->run.fit;
+  *progress = (ac_progress){.updates = trainer->run.updates,
                             .steps = at->steps,
                             .skipped = at->skipped,
                             .samples = at->samples,
                             .epoch = at->next.epoch,
                             .position = at->next.position,
-                            .window_samples = trainer->window_samples};
+                            .window_samples = trainer->run.samples};
   return AC_OK;
 }
 
-/* A callback may call a fit of its own in between, or a range test: each asks for itself. */
+/* A callback may call a fit of its own in between, or a range test: each asks for itself, and has a
+ * patience of its own. */
 static ac_status run_deciding(fit *f) {
   ac_trainer *trainer = f->trainer;
-  const ac_decide outer = trainer->fit_decide;
-  void *outer_user = trainer->fit_user;
-  trainer->fit_decide = f->desc->decisions ? report_decision : NULL;
-  trainer->fit_user = f;
+  const ac_decide outer = trainer->busy.fit_decide;
+  void *outer_user = trainer->busy.fit_user;
+  trainer->busy.fit_decide = f->desc->decisions ? report_decision : NULL;
+  trainer->busy.fit_user = f;
   const ac_status status = run(f);
-  trainer->fit_decide = outer;
-  trainer->fit_user = outer_user;
+  trainer->busy.fit_decide = outer;
+  trainer->busy.fit_user = outer_user;
   return status;
 }
 
@@ -669,6 +641,9 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   AC_TRY(ac_trainer_check_asking(trainer));
   if (!desc) desc = &nothing;
   AC_TRY(check_desc(trainer, desc));
+  ac_patience *patience = AC_WATCHED(&trainer->run, patience);
+  const ac_patience outer = *patience;
+  trainer->busy.fits++;
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
   /* Opened here for what it allocates, which stays: later evaluations allocate nothing. */
@@ -676,13 +651,13 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
   if (status == AC_OK) status = find_begin(&f);
-  if (status == AC_OK) status = ac_growth_begin(trainer, desc);
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
   if (ready) status = run_deciding(&f);
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;
+  if (--trainer->busy.fits) *patience = outer;
   if (result) *result = f.result;
   return status;
 }

@@ -19,13 +19,13 @@ ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   const ac_optimizer_desc *o = &trainer->desc.optimizer;
   const ac_optimizer_kind kind = plan->problem.desc.optimizer.kind;
   if (!plan->way->folds) return AC_OK;
-  if (o->clip > 0 || ac_groups_clip(&trainer->groups))
+  if (o->clip > 0 || ac_groups_clip(&trainer->run.groups))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, so they "
                                       "cannot be clipped by the norm of all");
   if ((kind == AC_SGD && o->nesterov) || (kind == AC_MUON && !o->muon_no_nesterov))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients into the momentum, but "
                                       "Nesterov's look-ahead needs the gradients themselves");
-  if (trainer->scaler.desc.kind == AC_LOSS_SCALING_DYNAMIC)
+  if (AC_WATCHED(&trainer->run, scaler)->desc.kind == AC_LOSS_SCALING_DYNAMIC)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, but a "
                                       "dynamic loss scale needs windows that can be skipped");
   return AC_OK;
@@ -44,7 +44,7 @@ ac_status ac_folded_check_decision(const ac_trainer *trainer, const ac_decision 
 
 static double factor_of(const ac_trainer *trainer) {
   const bool several = trainer->instance.plan->graph->loss_count > 1;
-  const double weight = several ? (double)trainer->whole_samples : trainer->whole_weight[0];
+  const double weight = several ? (double)trainer->run.whole_samples : trainer->run.whole_weight[0];
   return 1 / ((double)trainer->instance.run.loss_scale * weight);
 }
 
@@ -52,7 +52,7 @@ static double factor_of(const ac_trainer *trainer) {
 static bool may_weigh(const ac_trainer *trainer) {
   bool may = false;
   for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
-    may |= !(trainer->whole_weight[k] <= 0);
+    may |= !(trainer->run.whole_weight[k] <= 0);
   return may;
 }
 
@@ -73,7 +73,7 @@ static ac_fold_attributes attributes_of(const ac_trainer *trainer, const ac_opti
                                         ac_op op) {
   ac_fold_attributes fold = {
       .gradient_factor = (float)factor_of(trainer), .keep1 = 1, .take1 = 1, .keep2 = 1};
-  const bool first = trainer->window_samples == 0;
+  const bool first = trainer->run.samples == 0;
   fold.is_average = first && op != AC_OP_sgd;
   if (op == AC_OP_adamw) {
     fold.take1 = (float)(1 - o->beta1);
@@ -116,7 +116,7 @@ static void spoil(ac_trainer *trainer, const char *why) {
 }
 
 void ac_folded_leave(ac_trainer *trainer) {
-  const bool begun = trainer->window_samples > 0 || trainer->broken;
+  const bool begun = trainer->run.samples > 0 || trainer->window.broken;
   if (!trainer->instance.plan->way->can_discard && begun && !ac_folded_is_left_out(trainer))
     spoil(trainer, "a window was left half way, and a part of its gradients is in the optimizer's "
                    "state; load a state");
@@ -124,7 +124,7 @@ void ac_folded_leave(ac_trainer *trainer) {
 
 ac_status ac_folded_fail(ac_trainer *trainer, bool finite) {
   const ac_graph *graph = trainer->instance.plan->graph;
-  const int parameter = trainer->nonfinite;
+  const int parameter = trainer->window.nonfinite;
   if (finite) {
     spoil(trainer,
           "a window that weighs nothing was folded into the optimizer's state; load a state");

@@ -12,8 +12,12 @@
 #include <stdio.h>
 #include <string.h>
 
+static ac_spikes *spikes_of(const ac_trainer *trainer) {
+  return AC_WATCHED(&trainer->run, spikes);
+}
+
 static bool goes_back(const ac_trainer *trainer) {
-  return trainer->desc.spikes.policy == AC_SPIKE_BACK;
+  return spikes_of(trainer)->desc.policy == AC_SPIKE_BACK;
 }
 
 ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc) {
@@ -48,42 +52,41 @@ static ac_status check_file(const char *path, int64_t step) {
                         path, wanted);
 }
 
-ac_status ac_good_state_find(ac_trainer *trainer, const ac_fit_desc *desc) {
-  if (!goes_back(trainer)) ac_spikes_forget_good(&trainer->spikes);
-  if (!trainer->spikes.has_good) return AC_OK;
-  return check_file(desc->good_state, trainer->spikes.good_step);
+ac_status ac_good_state_find(const ac_trainer *trainer, const ac_fit_desc *desc) {
+  const ac_spikes *spikes = spikes_of(trainer);
+  return spikes->has_good ? check_file(desc->good_state, spikes->good_step) : AC_OK;
 }
 
 /* A window in progress is not part of one. Where a disk is full the last one still serves. */
 ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,
                              bool *failed) {
-  const ac_spikes before = trainer->spikes;
+  ac_spikes *spikes = spikes_of(trainer);
+  const ac_spikes before = *spikes;
   const int64_t every = desc->good_every ? desc->good_every : 100;
-  if (!goes_back(trainer) || trainer->window_samples ||
-      !ac_spikes_good_is_due(&trainer->spikes, step, every))
+  if (!goes_back(trainer) || trainer->run.samples || !ac_spikes_good_is_due(spikes, step, every))
     return AC_OK;
-  ac_spikes_good_is_here(&trainer->spikes, step);
+  ac_spikes_good_is_here(spikes, step);
   const ac_status status = ac_trainer_save_state(trainer, desc->good_state, desc->good_metadata,
                                                  desc->good_metadata_count);
   *failed = status == AC_ERROR_IO && before.has_good;
   if (!*failed) return status;
-  trainer->spikes = before;
-  ac_spikes_good_failed(&trainer->spikes, step);
+  *spikes = before;
+  ac_spikes_good_failed(spikes, step);
   return AC_OK;
 }
 
 bool ac_good_state_is_spent(const ac_trainer *trainer) {
-  return trainer->spikes.again >= trainer->desc.spikes.most_back;
+  return spikes_of(trainer)->again >= spikes_of(trainer)->desc.most_back;
 }
 
 /* A window that could be skipped and was not is one that the caller has let pass. */
 bool ac_good_state_is_wanted(const ac_trainer *trainer, const ac_update *update) {
   const bool passes = trainer->instance.plan->way->can_skip && !update->skipped;
-  return goes_back(trainer) && update->spike.alarm && trainer->spikes.has_good && !passes;
+  return trainer->window.proposal.back && !passes;
 }
 
 ac_status ac_good_state_give_up(const ac_trainer *trainer, int64_t step, const ac_update *update) {
-  const ac_spikes *spikes = &trainer->spikes;
+  const ac_spikes *spikes = spikes_of(trainer);
   const bool by_loss = update->loss > update->spike.loss_limit;
   return ac_fail(AC_ERROR_NOT_FINITE,
                  "step %" PRId64 ": the %s %g is above %g, and training has gone back to the state "
@@ -96,11 +99,11 @@ ac_status ac_good_state_give_up(const ac_trainer *trainer, int64_t step, const a
 }
 
 ac_status ac_good_state_load(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step) {
-  const ac_spikes before = trainer->spikes;
-  AC_TRY(check_file(desc->good_state, before.good_step));
-  const ac_growth growth = trainer->growth;
-  AC_TRY(ac_trainer_load_state(trainer, desc->good_state));
-  ac_growth_keep(trainer, &growth);
-  ac_spikes_go_back(&trainer->spikes, &before, &trainer->desc.spikes, step);
-  return AC_OK;
+  ac_run before;
+  AC_TRY(check_file(desc->good_state, spikes_of(trainer)->good_step));
+  AC_TRY(ac_run_copy(&before, &trainer->run));
+  const ac_status status = ac_trainer_load_state(trainer, desc->good_state);
+  if (status == AC_OK) ac_watchers_go_back(&trainer->run, &before, step);
+  ac_run_drop(&before);
+  return status;
 }

@@ -6,9 +6,8 @@
 
 /* Refuses a description that leaves no place for it. */
 ac_status ac_good_state_check(const ac_trainer *trainer, const ac_fit_desc *desc);
-/* Refuses a run that goes on, where its good state is not there. One that does not go back forgets
- * which it was. */
-ac_status ac_good_state_find(ac_trainer *trainer, const ac_fit_desc *desc);
+/* Refuses a run that goes on, where its good state is not there. */
+ac_status ac_good_state_find(const ac_trainer *trainer, const ac_fit_desc *desc);
 /* Saves a good state if one is due after this update, or before the first. *failed: it could not
  * be written, and the one before stays. */
 ac_status ac_good_state_keep(ac_trainer *trainer, const ac_fit_desc *desc, int64_t step,

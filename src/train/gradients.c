@@ -16,14 +16,14 @@ static ac_status check_kept(const ac_plan *plan) {
 static ac_status find_gradient(const ac_trainer *trainer, int index, int64_t first, int64_t count,
                                int *gradient) {
   const ac_plan *plan = trainer->instance.plan;
-  if (!trainer->deciding) AC_TRY(ac_trainer_check_deciding(trainer));
+  if (!trainer->busy.deciding) AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
   *gradient = plan->problem.parameters[index].gradient;
   if (*gradient < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
                    index);
   AC_TRY(check_kept(plan));
-  if (trainer->window_samples > 0) return AC_OK;
+  if (trainer->run.samples > 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
 }
 
@@ -53,13 +53,14 @@ ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t f
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
-  if (!trainer->deciding)
+  if (!trainer->busy.deciding)
     return ac_fail(AC_ERROR_STATE, "trainer: the mean of a window's gradients is known only while "
                                    "its update is being decided");
-  if (!(trainer->reduced_weight > 0))
+  if (!(trainer->window.reduced_weight > 0))
     return ac_fail(AC_ERROR_STATE, "trainer: the window weighs nothing, so it has no mean");
   return read_gradient(trainer, gradient, first, count,
-                       (double)trainer->instance.run.loss_scale * trainer->reduced_weight, data);
+                       (double)trainer->instance.run.loss_scale * trainer->window.reduced_weight,
+                       data);
 }
 
 /* Writes through a small buffer. */
@@ -83,11 +84,11 @@ ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
-  if (!trainer->deciding) AC_TRY(ac_trainer_check_usable(trainer));
+  if (!trainer->busy.deciding) AC_TRY(ac_trainer_check_usable(trainer));
   if (!count) return AC_OK; /* there may be no data to point to */
-  ac_noise_leave(trainer);
-  trainer->rewritten = true;
+  ac_watchers_leave(&trainer->run);
+  trainer->window.rewritten = true;
   const ac_status status = write_gradient(&trainer->instance, gradient, first, count, data);
-  if (status != AC_OK) trainer->broken = true;
+  if (status != AC_OK) trainer->window.broken = true;
   return status;
 }

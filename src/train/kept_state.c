@@ -117,10 +117,10 @@ ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the number of updates must be from 0 to %lld; it is %lld",
                    (long long)(INT64_MAX / 2), (long long)updates);
-  if (trainer->window_samples > 0)
+  if (trainer->run.samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; update or discard it first");
-  if (trainer->updates == 0 && updates > 0) AC_TRY(ac_trainer_begin_average(trainer));
-  trainer->updates = updates;
+  if (trainer->run.updates == 0 && updates > 0) AC_TRY(ac_trainer_begin_average(trainer));
+  trainer->run.updates = updates;
   return AC_OK;
 }
 

@@ -78,7 +78,7 @@ static ac_status decide(void *user, int parameter, bool *runs) {
     *runs = p->steps->taken > 0;
     return AC_OK;
   }
-  ac_local_decision *known = &p->trainer->decided[parameter];
+  ac_local_decision *known = &p->trainer->scratch.decided[parameter];
   if (!ac_trainer_trains(p->trainer, parameter)) return decide_anew(p, parameter, runs);
   if (*known == AC_LOCAL_UNDECIDED) {
     AC_TRY(decide_anew(p, parameter, runs));
@@ -90,12 +90,12 @@ static ac_status decide(void *user, int parameter, bool *runs) {
 
 ac_status ac_trainer_step_locally(ac_trainer *trainer, ac_local_steps *steps) {
   ac_instance *instance = &trainer->instance;
-  pass p = {.trainer = trainer, .steps = steps, .rate = trainer->rate};
+  pass p = {.trainer = trainer, .steps = steps, .rate = trainer->window.view.rate};
   *steps = (ac_local_steps){0};
-  trainer->reduced_weight = 0;
+  trainer->window.reduced_weight = 0;
   ac_trainer_set_averages(trainer);
-  memset(trainer->decided, 0,
-         (size_t)instance->plan->graph->parameter_count * sizeof *trainer->decided);
+  memset(trainer->scratch.decided, 0,
+         (size_t)instance->plan->graph->parameter_count * sizeof *trainer->scratch.decided);
   instance->gate = (ac_gate){decide, &p};
   ac_status status = ac_instance_run(instance, &instance->main, true);
   instance->gate = (ac_gate){0};

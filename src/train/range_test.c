@@ -16,20 +16,13 @@
 
 typedef struct kept {
   void **cells; /* by cell; NULL of those that nothing holds */
+  ac_run run;
   ac_schedule schedule;
-  ac_scaler scaler;
-  int64_t updates, batch;
-  ac_noise noise;
-  ac_spikes spikes;
-  ac_spike_policy policy;
   ac_rate_callback rate;
-  int64_t layers_every;
-  ac_growth growth;
-  ac_fit_position fit;
-  char fingerprint[AC_MAX_FINGERPRINT + 1];
 } kept;
 
 static void drop(kept *k, const ac_plan *plan) {
+  ac_run_drop(&k->run);
   for (int i = 0; k->cells && i < plan->cell_count; i++) free(k->cells[i]);
   free(k->cells);
 }
@@ -50,18 +43,8 @@ static ac_status keep_cells(const ac_trainer *trainer, kept *k) {
 }
 
 static ac_status keep(const ac_trainer *trainer, kept *k) {
-  *k = (kept){.schedule = trainer->desc.schedule,
-              .scaler = trainer->scaler,
-              .updates = trainer->updates,
-              .batch = trainer->batch,
-              .noise = trainer->noise,
-              .spikes = trainer->spikes,
-              .policy = trainer->desc.spikes.policy,
-              .rate = trainer->desc.rate,
-              .layers_every = trainer->layers.every,
-              .growth = trainer->growth,
-              .fit = trainer->fit};
-  strcpy(k->fingerprint, trainer->fingerprint);
+  *k = (kept){.schedule = trainer->desc.schedule, .rate = trainer->desc.rate};
+  AC_TRY(ac_run_copy(&k->run, &trainer->run));
   return keep_cells(trainer, k);
 }
 
@@ -69,20 +52,11 @@ static ac_status put_back(ac_trainer *trainer, const kept *k) {
   const ac_plan *plan = trainer->instance.plan;
   ac_trainer_discard(trainer);
   trainer->desc.schedule = k->schedule;
-  trainer->schedule_begin = 0;
-  trainer->scaler = k->scaler;
-  trainer->updates = k->updates;
-  trainer->batch = k->batch;
-  trainer->noise = k->noise;
-  trainer->spikes = k->spikes;
-  trainer->desc.spikes.policy = k->policy;
   trainer->desc.rate = k->rate;
-  trainer->layers.every = k->layers_every;
-  trainer->growth = k->growth;
-  trainer->reduced_weight = 0; /* gradients' norms were those of the test */
-  trainer->nonfinite = -1;
-  trainer->fit = k->fit;
-  strcpy(trainer->fingerprint, k->fingerprint);
+  trainer->schedule_begin = 0;
+  ac_run_put_back(&trainer->run, &k->run);
+  trainer->window.reduced_weight = 0; /* gradients' norms were those of the test */
+  trainer->window.nonfinite = -1;
   ac_trainer_set_window_scale(trainer);
   ac_status status = AC_OK;
   for (int i = 0; i < plan->cell_count && status == AC_OK; i++)
@@ -136,11 +110,9 @@ static ac_status run(ac_trainer *trainer, range_test *t, double least, double mo
   trainer->desc.schedule = (ac_schedule){.kind = AC_SCHEDULE_EXPONENTIAL,
                                          .lr = least,
                                          .gamma = pow(most / least, 1 / (double)(updates - 1))};
-  trainer->schedule_begin = trainer->updates;
+  trainer->schedule_begin = trainer->run.updates;
   trainer->desc.rate = NULL;
-  trainer->desc.spikes.policy = AC_SPIKE_IGNORE;
-  trainer->spikes.rate = 1;
-  trainer->layers.every = 0;
+  ac_watchers_rest(&trainer->run);
   const ac_batch_stage batch = {.batch = t->desc->batch};
   const ac_fit_desc fit = {.train = t->desc->train,
                            .batches = &batch,
@@ -231,13 +203,12 @@ static ac_status test_rates(ac_trainer *trainer, range_test *t) {
   if (!(t->divergence > 1))
     return ac_fail(AC_ERROR_ARGUMENT, "range test: divergence must be greater than 1; it is %g",
                    t->divergence);
-  if (trainer->window_samples > 0)
+  if (trainer->run.samples > 0)
     return ac_fail(AC_ERROR_STATE, "range test: a window is in progress; update or discard it");
   AC_TRY(ac_trainer_check_usable(trainer));
   kept k;
   ac_status status = keep(trainer, &k);
   if (status == AC_OK) {
-    trainer->noise.layers = (ac_noise_layers){.of = NULL}; /* which a test leaves alone */
     status = run(trainer, t, least, most, updates);
     const ac_status back = put_back(trainer, &k);
     if (back != AC_OK) status = back;

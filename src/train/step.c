@@ -22,7 +22,7 @@ static double muon_scale(const ac_optimizer_desc *o, const ac_tensor *parameter)
 
 /* The decay of its group, or else by its rank. */
 static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter) {
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, parameter->parameter);
+  const ac_group_settings *own = ac_groups_of(&trainer->run.groups, parameter->parameter);
   if (own && own->weight_decay != 0) return fmax(0, own->weight_decay);
   const bool decays = parameter->shape.rank >= 2 && !parameter->desc.no_weight_decay;
   return decays ? trainer->desc.optimizer.weight_decay : 0;
@@ -32,7 +32,7 @@ static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter
  * to it. */
 static double rate_of(const ac_trainer *trainer, int index, double rate) {
   const ac_plan *plan = trainer->instance.plan;
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  const ac_group_settings *own = ac_groups_of(&trainer->run.groups, index);
   const bool left = plan->problem.desc.optimizer.kind == AC_MUON &&
                     plan->problem.parameters[index].step == AC_OP_adamw;
   if (own) rate *= own->rate;
@@ -50,9 +50,9 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
                      double rate, ac_update_attributes *attributes) {
   const ac_plan_desc *plan = &trainer->instance.plan->problem.desc;
   const ac_tensor *parameter = ac_tensor_at(trainer->instance.plan->graph, tensors->tensor);
-  const ac_optimizer_desc *o = &trainer->optimizer;
+  const ac_optimizer_desc *o = &trainer->window.optimizer;
   const float decay = (float)weight_decay(trainer, parameter);
-  double t = (double)trainer->updates + 1;
+  double t = (double)trainer->run.updates + 1;
   switch (tensors->step) {
   case AC_OP_sgd:
     attributes->step.sgd = (ac_sgd_attributes){.gradient_factor = (float)factor,
@@ -118,7 +118,7 @@ static void set_step(const ac_trainer *trainer, const ac_parameter_tensors *tens
 }
 
 double ac_trainer_clip_of(const ac_trainer *trainer, int index) {
-  const ac_group_settings *own = ac_groups_of(&trainer->groups, index);
+  const ac_group_settings *own = ac_groups_of(&trainer->run.groups, index);
   return own && own->clip != 0 ? own->clip : trainer->desc.optimizer.clip;
 }
 
@@ -139,7 +139,7 @@ static double set_clip(const ac_trainer *trainer, int index, double factor,
 }
 
 void ac_trainer_set_averages(ac_trainer *trainer) {
-  const double decay = trainer->updates ? trainer->desc.average_decay : 0;
+  const double decay = trainer->run.updates ? trainer->desc.average_decay : 0;
   for (int i = 0; i < trainer->instance.plan->graph->parameter_count; i++)
     trainer->instance.updates[i].average = (ac_fold_attributes){
         .gradient_factor = 1, .take1 = (float)(1 - decay), .is_average = decay > 0};
@@ -162,7 +162,7 @@ static ac_status refuse(const ac_trainer *trainer, const ac_tensor *parameter, c
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: nothing was changed, because in update %lld the %s of parameter %s "
                  "would be %g, too large for a float",
-                 (long long)trainer->updates, what, parameter->name, value);
+                 (long long)trainer->run.updates, what, parameter->name, value);
 }
 
 /* Products as kernels form them, of floats. */
@@ -170,7 +170,7 @@ static ac_status check_step(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_op op = plan->problem.parameters[index].step;
   const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
-  const double rate = rate_of(trainer, index, trainer->rate),
+  const double rate = rate_of(trainer, index, trainer->window.view.rate),
                decay = weight_decay(trainer, parameter);
   if (op == AC_OP_clip) return AC_OK; /* a callback gets doubles */
   if (!ac_is_float(rate)) return refuse(trainer, parameter, "learning rate", rate);
@@ -182,7 +182,7 @@ static ac_status check_step(const ac_trainer *trainer, int index) {
     return refuse(trainer, parameter, "learning rate times the scale", rate * scale);
   if (op != AC_OP_adamw && op != AC_OP_adam_mini) return AC_OK;
   const ac_optimizer_desc now = ac_trainer_optimizer(trainer);
-  const double corrected = rate / correction(now.beta1, (double)trainer->updates + 1);
+  const double corrected = rate / correction(now.beta1, (double)trainer->run.updates + 1);
   return ac_is_float(corrected)
              ? AC_OK
              : refuse(trainer, parameter, "learning rate by 1 - beta1^t", corrected);

@@ -103,7 +103,6 @@ static ac_status check_desc(ac_trainer_desc *desc, const ac_optimizer_desc *plan
   if (!(desc->average_decay < 1))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the decay %g of averages must be below 1",
                    desc->average_decay);
-  AC_TRY(ac_spikes_check(&desc->spikes));
   if (kind == AC_MUON) AC_TRY(check_muon(o, &desc->schedule.lr));
   if (desc->schedule.lr == 0) desc->schedule.lr = defaults[kind].lr;
   return ac_schedule_check(&desc->schedule);
@@ -113,46 +112,55 @@ void ac_trainer_set_loss_scale(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   bool one = trainer->division == AC_DIVIDE_ONE;
   int64_t per_sample = one ? instance->losses[0].rows.per_sample : 1;
-  double rows = (double)(trainer->batch * per_sample);
-  float scale = ac_scaler_factor(&trainer->scaler, rows);
+  double rows = (double)(trainer->run.batch * per_sample);
+  float scale = ac_scaler_factor(AC_WATCHED(&trainer->run, scaler), rows);
   for (int k = 0; k < instance->plan->graph->loss_count; k++)
-    trainer->loss_scales[k] = ac_to_float((double)scale * trainer->shares[k]);
+    trainer->window.loss_scales[k] = ac_to_float((double)scale * trainer->window.shares[k]);
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
     instance->updates[i].statistics.scale = instance->plan->way->folds ? 1 : 1 / scale;
   instance->run.loss_scale = scale;
-  instance->run.loss_scales = trainer->loss_scales;
+  instance->run.loss_scales = trainer->window.loss_scales;
 }
 
 /* For a window of these weights (NULL: of plain rows). */
 static void set_shares(ac_trainer *trainer, int64_t samples, const double *weights) {
-  ac_instance_loss_shares(&trainer->instance, samples, weights, trainer->shares);
+  ac_instance_loss_shares(&trainer->instance, samples, weights, trainer->window.shares);
   ac_trainer_set_loss_scale(trainer);
+}
+
+ac_watch_setup ac_trainer_setup(const ac_trainer *trainer) {
+  return (ac_watch_setup){.plan = trainer->window.view.plan,
+                          .desc = (ac_trainer_desc *)&trainer->desc,
+                          .run = &trainer->run};
+}
+
+static ac_status begin_run(ac_trainer *trainer, const ac_plan *plan) {
+  ac_run *run = &trainer->run;
+  run->plan = (ac_run_plan){.version = AC_STATE_VERSION,
+                            .optimizer = plan->problem.desc.optimizer.kind,
+                            .precision = plan->info.precision,
+                            .loss_means = plan->problem.desc.loss_means,
+                            .batch = plan->info.batch,
+                            .micro_batch = plan->info.micro_batch};
+  run->seed = trainer->desc.seed;
+  run->batch = plan->info.batch;
+  trainer->window.view = (ac_window_view){.source = trainer, .plan = plan, .run = run};
+  const ac_watch_setup setup = ac_trainer_setup(trainer);
+  return ac_watchers_begin(run, &setup);
 }
 
 static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   AC_TRY(ac_instance_create(&trainer->instance, plan));
-  trainer->instance.run.seed = trainer->desc.seed;
+  trainer->instance.run.seed = trainer->run.seed;
   trainer->division = ac_instance_division(&trainer->instance);
-  trainer->batch = plan->info.batch;
-  AC_TRY(ac_noise_begin(trainer));
-  AC_TRY(ac_layers_begin(trainer));
   set_shares(trainer, 1, NULL);
   size_t parameters = (size_t)plan->graph->parameter_count + 1;
-  trainer->stepped = calloc(parameters, sizeof *trainer->stepped);
-  trainer->decided = calloc(parameters, sizeof *trainer->decided);
-  if (!trainer->stepped || !trainer->decided)
+  trainer->scratch.stepped = calloc(parameters, sizeof *trainer->scratch.stepped);
+  trainer->scratch.decided = calloc(parameters, sizeof *trainer->scratch.decided);
+  if (!trainer->scratch.stepped || !trainer->scratch.decided)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   AC_TRY(ac_callback_begin(trainer));
   return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
-}
-
-/* What has changed parameters or moments by the time it is known cannot be skipped. */
-static ac_status check_skipping(const ac_trainer_desc *desc, const ac_plan *plan) {
-  if (desc->spikes.policy != AC_SPIKE_SKIP || plan->way->can_skip) return AC_OK;
-  return ac_fail(
-      AC_ERROR_ARGUMENT,
-      "trainer: a spike cannot be skipped if gradients are %s; go back to a good state instead",
-      plan->way->words);
 }
 
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
@@ -173,16 +181,12 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
   ac_trainer *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a trainer");
   made->desc = AC_DESCRIBED(ac_trainer_desc, desc);
-  made->nonfinite = -1;
-  made->plateau = ac_plateau_begin();
-  made->spikes = ac_spikes_begin();
+  made->window.nonfinite = -1;
   ac_status status = check_desc(&made->desc, &plan->problem.desc.optimizer);
   if (status == AC_OK) status = ac_callback_check_desc(plan, &made->desc);
-  if (status == AC_OK)
-    status = ac_scaler_init(&made->scaler, &made->desc.loss_scaling, plan->problem.desc.precision);
-  if (status == AC_OK) status = ac_groups_begin(&made->groups, plan->graph, &made->desc);
+  if (status == AC_OK) status = ac_groups_begin(&made->run.groups, plan->graph, &made->desc);
+  if (status == AC_OK) status = begin_run(made, plan);
   if (status == AC_OK) status = ac_folded_check_desc(made, plan);
-  if (status == AC_OK) status = check_skipping(&made->desc, plan);
   if (status == AC_OK) {
     const ac_wait wait = ac_instance_announce(plan);
     status = ac_wait_end(&wait, set_up(made, plan));
@@ -198,12 +202,11 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
 void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
   ac_instance_free(&trainer->instance);
-  ac_groups_release(&trainer->groups);
-  ac_layers_release(&trainer->layers);
-  ac_noise_layers_release(&trainer->noise.layers);
-  free(trainer->stepped);
-  free(trainer->decided);
-  free(trainer->views);
+  ac_groups_release(&trainer->run.groups);
+  ac_watchers_release(&trainer->run);
+  free(trainer->scratch.stepped);
+  free(trainer->scratch.decided);
+  free(trainer->scratch.views);
   free(trainer);
 }
 
@@ -212,21 +215,21 @@ void ac_trainer_free(ac_trainer *trainer) {
 /* Refuses calls from a function that the trainer calls during an update or while it reads. */
 static ac_status check_at_work(const ac_trainer *trainer) {
   AC_TRY(ac_instance_check_reading(&trainer->instance, "trainer"));
-  if (trainer->handing_over)
+  if (trainer->busy.handing_over)
     return ac_fail(AC_ERROR_STATE, "trainer: its optimizer is at work in an update");
-  if (!trainer->deciding) return AC_OK;
+  if (!trainer->busy.deciding) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the update of this window is being decided");
 }
 
 ac_status ac_trainer_check_deciding(const ac_trainer *trainer) {
   AC_TRY(check_at_work(trainer));
-  if (!trainer->evaluating) return AC_OK;
+  if (!trainer->busy.evaluating) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: an evaluation is in progress; change the trainer once it has returned");
 }
 
 ac_status ac_trainer_check_asking(const ac_trainer *trainer) {
-  if (!trainer->asking) return AC_OK;
+  if (!trainer->busy.asking) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: a fit is within a window and asks whether to stop; change the trainer "
                  "in the fit's callback or once it has returned");
@@ -236,7 +239,7 @@ ac_status ac_trainer_check_whole(const ac_trainer *trainer) {
   AC_TRY(check_at_work(trainer));
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   AC_TRY(ac_trainer_check_averaged(trainer));
-  if (!trainer->broken) return AC_OK;
+  if (!trainer->window.broken) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: the window failed half way; discard it first");
 }
 
@@ -247,12 +250,12 @@ ac_status ac_trainer_check_usable(const ac_trainer *trainer) {
 }
 
 void ac_trainer_set_window_scale(ac_trainer *trainer) {
-  set_shares(trainer, trainer->whole_samples,
-             trainer->division == AC_DIVIDE_WEIGHTS ? trainer->whole_weight : NULL);
+  set_shares(trainer, trainer->run.whole_samples,
+             trainer->division == AC_DIVIDE_WEIGHTS ? trainer->run.whole_weight : NULL);
 }
 
 static void begin_window(ac_trainer *trainer) {
-  memset(trainer->fed_weight, 0, sizeof trainer->fed_weight);
+  memset(trainer->run.fed_weight, 0, sizeof trainer->run.fed_weight);
   ac_trainer_set_window_scale(trainer);
 }
 
@@ -263,28 +266,28 @@ bool ac_trainer_knows_weights(const ac_trainer *trainer) {
 /* Several losses of unequal weight come in a window that is known whole, and so does what folds. */
 static ac_status check_known(const ac_trainer *trainer, int64_t count) {
   if (!ac_trainer_knows_weights(trainer)) return AC_OK;
-  if (trainer->whole_samples && trainer->window_samples + count <= trainer->whole_samples)
+  if (trainer->run.whole_samples && trainer->run.samples + count <= trainer->run.whole_samples)
     return ac_folded_check_window(trainer);
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: give the weights of the losses for this window of %lld samples first "
                    "(ac_trainer_begin_window)",
-                   (long long)(trainer->window_samples + count));
+                   (long long)(trainer->run.samples + count));
   return ac_fail(AC_ERROR_STATE,
                  "trainer: what the losses weigh was counted for a window of %lld samples; give "
                  "windows in one call, or their weights (ac_trainer_begin_window)%s",
-                 (long long)trainer->whole_samples,
+                 (long long)trainer->run.whole_samples,
                  trainer->division == AC_DIVIDE_WEIGHTS ? ", or plan for means per sample" : "");
 }
 
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count) {
-  if (!ac_trainer_knows_weights(trainer) || trainer->window_samples > 0) return AC_OK;
+  if (!ac_trainer_knows_weights(trainer) || trainer->run.samples > 0) return AC_OK;
   if (trainer->instance.plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN) return AC_OK;
   double weights[AC_MAX_LOSSES] = {0};
   ac_instance_add_fed_weights(&trainer->instance, data, first, count, weights);
-  memcpy(trainer->whole_weight, weights, sizeof weights);
-  trainer->whole_samples = count;
+  memcpy(trainer->run.whole_weight, weights, sizeof weights);
+  trainer->run.whole_samples = count;
   return AC_OK;
 }
 
@@ -293,8 +296,7 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
   AC_REQUIRE(trainer, weights);
   const ac_plan *plan = trainer->instance.plan;
   AC_TRY(ac_trainer_check_usable(trainer));
-  if (trainer->window_samples > 0)
-    return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
+  if (trainer->run.samples > 0) return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
   if (!ac_trainer_knows_weights(trainer) || plan->problem.desc.loss_means != AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_STATE, "trainer: the plan was not made for weights that are given");
   if (samples > AC_MOST_COUNT)
@@ -308,8 +310,24 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
     if (!(weights[k] >= 0) || isinf(weights[k]))
       return ac_fail(AC_ERROR_ARGUMENT, "trainer: loss %s cannot weigh %g",
                      plan->graph->losses[k].name, weights[k]);
-  memcpy(trainer->whole_weight, weights, (size_t)weight_count * sizeof *weights);
-  trainer->whole_samples = samples;
+  memcpy(trainer->run.whole_weight, weights, (size_t)weight_count * sizeof *weights);
+  trainer->run.whole_samples = samples;
+  return AC_OK;
+}
+
+/* Measures what a window's first micro-batch has come to, where a watcher asks for it. */
+static ac_status measure_first(ac_trainer *trainer) {
+  ac_window_view *view = &trainer->window.view;
+  ac_watchers_leave(&trainer->run);
+  if (!ac_watchers_want_first(view)) return AC_OK;
+  trainer->window.reduced_weight = 0; /* what the last window left goes */
+  AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
+  AC_TRY(ac_instance_fetch_control(&trainer->instance));
+  view->weight = ac_instance_total_loss(&trainer->instance, trainer->run.samples).weight;
+  const ac_gradient_report report = ac_trainer_read_statistics(trainer);
+  if (!report.finite || !(view->weight > 0)) return AC_OK;
+  view->norm = report.norm / view->weight;
+  ac_watchers_first(&trainer->run, view);
   return AC_OK;
 }
 
@@ -317,17 +335,17 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
                                   int64_t count) {
   ac_instance *instance = &trainer->instance;
   instance->run.batch = count;
-  instance->run.sample = (uint32_t)trainer->window_samples;
-  instance->run.update = (uint32_t)trainer->updates;
-  if (trainer->window_samples == 0) begin_window(trainer);
+  instance->run.sample = (uint32_t)trainer->run.samples;
+  instance->run.update = (uint32_t)trainer->run.updates;
+  if (trainer->run.samples == 0) begin_window(trainer);
   if (instance->plan->way->folds) ac_folded_set(trainer);
-  ac_instance_add_fed_weights(instance, data, first, count, trainer->fed_weight);
+  ac_instance_add_fed_weights(instance, data, first, count, trainer->run.fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK && !instance->plan->way->steps_alone)
-    status = ac_instance_run(instance, &instance->main, trainer->window_samples == 0);
-  if (status == AC_OK) trainer->window_samples += count;
-  if (status == AC_OK && trainer->window_samples == count) status = ac_noise_measure(trainer);
-  trainer->broken = status != AC_OK;
+    status = ac_instance_run(instance, &instance->main, trainer->run.samples == 0);
+  if (status == AC_OK) trainer->run.samples += count;
+  if (status == AC_OK && trainer->run.samples == count) status = measure_first(trainer);
+  trainer->window.broken = status != AC_OK;
   return status;
 }
 
@@ -335,7 +353,7 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
 static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
   const ac_plan *plan = trainer->instance.plan;
   int node = plan->problem.coupled;
-  bool whole = trainer->window_samples == 0 && count <= plan->info.micro_batch;
+  bool whole = trainer->run.samples == 0 && count <= plan->info.micro_batch;
   if (whole) return AC_OK;
   if (plan->main.whole_window)
     return ac_fail(AC_ERROR_STATE,
@@ -357,7 +375,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(ac_trainer_check_usable(trainer));
-  if (count > AC_MOST_COUNT - trainer->window_samples)
+  if (count > AC_MOST_COUNT - trainer->run.samples)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples are more than a window counts",
                    (long long)count);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
@@ -383,7 +401,7 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
 
 ac_status ac_trainer_check_arena(const ac_trainer *trainer) {
   AC_TRY(check_at_work(trainer));
-  if (!trainer->instance.plan->main.whole_window || trainer->window_samples == 0) return AC_OK;
+  if (!trainer->instance.plan->main.whole_window || trainer->run.samples == 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: this would overwrite the window's %s, because the plan was made for "
                  "whole windows; update or discard it first",
@@ -394,7 +412,7 @@ ac_status ac_trainer_check_writable(const ac_trainer *trainer) {
   const char *holds = trainer->instance.plan->way->holds_parameters;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_averaged(trainer));
-  if (trainer->window_samples == 0 || !holds) return AC_OK;
+  if (trainer->run.samples == 0 || !holds) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: %s", holds);
 }
 
@@ -403,26 +421,27 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
   const int64_t most = trainer->instance.plan->info.batch;
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_asking(trainer));
-  if (trainer->window_samples > 0)
+  if (trainer->run.samples > 0)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: the batch cannot change while a window is in progress");
   if (batch < 1 || batch > most)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the batch is %lld, but the plan is for 1 to %lld",
                    (long long)batch, (long long)most);
-  trainer->batch = batch;
+  trainer->run.batch = batch;
   return AC_OK;
 }
 
 int64_t ac_trainer_batch(const ac_trainer *trainer) {
-  return trainer ? trainer->batch : 0;
+  return trainer ? trainer->run.batch : 0;
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->deciding || trainer->handing_over || trainer->evaluating ||
-      trainer->asking || ac_dataset_is_read_for(&trainer->instance))
+  if (!trainer || trainer->busy.deciding || trainer->busy.handing_over ||
+      trainer->busy.evaluating || trainer->busy.asking ||
+      ac_dataset_is_read_for(&trainer->instance))
     return;
   ac_folded_leave(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
-  ac_noise_leave(trainer);
-  trainer->broken = false;
+  ac_run_leave_window(&trainer->run);
+  ac_watchers_leave(&trainer->run);
+  trainer->window.broken = false;
 }

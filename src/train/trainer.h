@@ -2,36 +2,18 @@
 #ifndef AC_TRAIN_TRAINER_H
 #define AC_TRAIN_TRAINER_H
 
-#include "data/loader.h"
-#include "train/groups.h"
-#include "train/growth.h"
+#include "observe/growth.h"
+#include "observe/layers.h"
+#include "observe/noise_layers.h"
+#include "observe/patience.h"
+#include "observe/plateau.h"
+#include "observe/scaler.h"
+#include "observe/spikes.h"
+#include "schedule/schedule.h"
 #include "train/instance.h"
-#include "train/layers.h"
-#include "train/noise.h"
-#include "train/scaler.h"
-#include "train/schedule.h"
-#include "train/spikes.h"
 
 #include <float.h>
 #include <math.h>
-
-/* What is counted from window to window stays below: states hold no more, so that all can grow. */
-#define AC_MOST_COUNT (INT64_MAX / 2)
-
-/* How far ac_fit has come through its data. */
-typedef struct ac_fit_position {
-  int64_t begun;                            /* 0: not at all */
-  int64_t steps, updates, skipped, samples; /* as in ac_fit_result */
-  ac_place next;          /* where the window begins that comes next or is in progress */
-  int64_t evaluation_due; /* 1: an evaluation follows before it */
-  int64_t count;          /* of the dataset */
-  uint64_t seed;          /* of the order */
-  int64_t no_shuffle;     /* 1: as they come */
-  /* For early stopping: evaluations that counted, how many of the last ones were not better, and
-   * the least loss. */
-  int64_t watched, no_better;
-  double least_loss;
-} ac_fit_position;
 
 static inline float ac_to_float(double x) {
   return x > (double)FLT_MAX ? INFINITY : (float)x;
@@ -44,47 +26,50 @@ typedef enum ac_local_decision {
   AC_LOCAL_LEFT_OUT
 } ac_local_decision;
 
-struct ac_trainer {
-  ac_instance instance;
-  ac_trainer_desc desc;        /* defaults filled in; of loss scaling in the scaler */
-  ac_optimizer_desc optimizer; /* of the current update: with the momentum of the schedule */
-  ac_scaler scaler;
-  ac_groups groups;
-  ac_plateau plateau;
-  ac_noise noise;
-  ac_spikes spikes;
-  ac_layers layers;
-  ac_growth growth;
-  double rate;            /* of the current update */
-  int64_t schedule_begin; /* the update from which the schedule counts */
-  int64_t batch;          /* samples of a whole window; rates and the loss scale depend on it */
-  int64_t updates; /* made so far; schedules, bias correction and random numbers depend on it */
-  int64_t window_samples;           /* accumulated so far */
-  double fed_weight[AC_MAX_LOSSES]; /* of these, counted on the host; NaN: not known */
-  ac_loss_division division;
-  int64_t whole_samples; /* of the window, if what its losses weigh is known before; 0: no */
-  double whole_weight[AC_MAX_LOSSES]; /* and what each will weigh */
-  double shares[AC_MAX_LOSSES];     /* of each gradient in the sum, in addition to the loss scale */
+/* The window in progress, and the update that ends it. */
+typedef struct ac_open_window {
+  ac_window_view view;          /* what watchers see of it; `rate` is that of the current update */
+  ac_optimizer_desc optimizer;  /* of the current update: with the momentum of the schedule */
+  double shares[AC_MAX_LOSSES]; /* of each gradient in the sum, in addition to the loss scale */
   float loss_scales[AC_MAX_LOSSES]; /* run.loss_scales */
-  ac_local_decision *decided;       /* by parameter, of the current update */
-  int *stepped;                     /* by parameter: how often the current update steps it */
-  float *views;                     /* what a caller's own optimizer is handed copies in */
-  bool handing_over;                /* and it is at work */
   double reduced_weight;            /* of the window that was reduced last; 0: none */
-  bool averaged;                    /* averages are in the place of parameters */
-  bool deciding;                    /* the caller looks at what was reduced */
-  bool rewritten;                   /* and has written gradients since */
-  bool evaluating;                  /* its datasets are, and its caller is asked to stop */
-  bool asking;                      /* a fit asks its caller whether to stop */
-  ac_decide fit_decide;             /* the ac_fit in progress, which also asks the caller */
-  void *fit_user;
-  bool has_stepped; /* an update has run all that updates run */
-  bool broken;      /* a device failure left the window half done */
-  ac_fit_position fit;
-  char fingerprint[AC_MAX_FINGERPRINT + 1]; /* of its data, by the caller; "": not known */
   /* The parameter with a gradient that was not finite in the last update, or the running mean with
    * pooled statistics that were not; -1: none. */
   int nonfinite;
+  ac_proposal proposal; /* of watchers, for the last window that could be decided on */
+  bool rewritten;       /* the caller has written gradients since it was reduced */
+  bool broken;          /* a device failure left it half done */
+} ac_open_window;
+
+/* Functions of the caller's that are being called, from where not everything is allowed. */
+typedef struct ac_trainer_busy {
+  bool handing_over;    /* its own optimizer, during an update */
+  bool deciding;        /* it looks at what was reduced */
+  bool evaluating;      /* its datasets are read, and it is asked to stop an evaluation */
+  bool asking;          /* a fit asks it whether to stop */
+  int fits;             /* how many are in progress, one in a callback of the other */
+  bool averaged;        /* averages are in the place of parameters */
+  ac_decide fit_decide; /* the ac_fit in progress, which also asks the caller */
+  void *fit_user;
+} ac_trainer_busy;
+
+struct ac_trainer {
+  ac_instance instance;
+  /* Settings. */
+  ac_trainer_desc desc;   /* defaults filled in, but those of what watchers take */
+  int64_t schedule_begin; /* the update from which the schedule counts */
+  ac_loss_division division;
+  /* What it remembers, and what it is at. */
+  ac_run run;
+  ac_open_window window;
+  ac_trainer_busy busy;
+  bool has_stepped; /* an update has run all that updates run */
+  /* Memory for an update. */
+  struct {
+    ac_local_decision *decided; /* by parameter, of the current update */
+    int *stepped;               /* by parameter: how often the current update steps it */
+    float *views;               /* what a caller's own optimizer is handed copies in */
+  } scratch;
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
@@ -147,7 +132,7 @@ typedef struct ac_gradient_report {
                                         clip of their group's */
   bool finite;                       /* also pooled statistics */
 } ac_gradient_report;
-/* From the host's copy; trainer->nonfinite says which one is not finite. */
+/* From the host's copy; trainer->window.nonfinite says which one is not finite. */
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer);
 
 /* What a window's losses have come to, and what follows for its sum of gradients. */
@@ -230,6 +215,9 @@ ac_status ac_callback_begin(ac_trainer *trainer);
 ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_stop *stop, ac_evaluation *result);
 
+/* What watchers begin and are checked with. */
+ac_watch_setup ac_trainer_setup(const ac_trainer *trainer);
+
 /* Whether a state holds this cell. With a window in progress it also holds its sums. */
 bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);
 /* Refuses a state of a run that had other parameters frozen. */
@@ -246,9 +234,6 @@ ac_status ac_state_write_cell(ac_instance *instance, const ac_cell *cell, int64_
  * `sample` on of the window. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size);
-
-/* Whether this may be a fingerprint: of its length, and printable. */
-bool ac_fingerprint_may_be(const char *text);
 
 /* Describes ac_fit's loader. Its batches use the memory that the plan counts as read ahead. In
  * addition each thread and the caller have room for one sample of a field that nothing reads. */

@@ -25,13 +25,13 @@
 
 /* Before anything is changed: an update steps every trained parameter once, and no other. */
 static ac_status check_update(ac_trainer *trainer) {
-  ac_status status = ac_plan_check_update(trainer->instance.plan, trainer->stepped);
+  ac_status status = ac_plan_check_update(trainer->instance.plan, trainer->scratch.stepped);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "trainer: nothing was changed");
 }
 
 /* The phase `reduce`, and what it brings to the host. */
 static ac_status measure_all(ac_trainer *trainer) {
-  trainer->reduced_weight = 0;
+  trainer->window.reduced_weight = 0;
   AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
   return ac_instance_fetch_control(&trainer->instance);
 }
@@ -58,9 +58,9 @@ ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
 
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  const ac_groups *groups = &trainer->groups;
+  const ac_groups *groups = &trainer->run.groups;
   ac_gradient_report report = {.finite = true};
-  trainer->nonfinite = -1;
+  trainer->window.nonfinite = -1;
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->role != AC_ROLE_STATISTICS) continue;
@@ -72,7 +72,7 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
     }
     if (measure.finite) continue;
     report.finite = false;
-    if (trainer->nonfinite < 0) trainer->nonfinite = cell->owner;
+    if (trainer->window.nonfinite < 0) trainer->window.nonfinite = cell->owner;
   }
   report.norm = sqrt(report.norm);
   for (int g = 0; g < AC_MAX_GROUPS; g++) report.groups[g] = sqrt(report.groups[g]);
@@ -97,13 +97,13 @@ static double clip_each(const ac_trainer *trainer, int index) {
 static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                  double rate) {
   ac_instance *instance = &trainer->instance;
-  instance->run.update = (uint32_t)trainer->updates; /* a state may have been loaded since */
+  instance->run.update = (uint32_t)trainer->run.updates; /* a state may have been loaded since */
   ac_trainer_set_averages(trainer);
   for (int i = 0; i < instance->plan->graph->parameter_count; i++)
     if (ac_trainer_trains(trainer, i))
-      ac_trainer_set_step(trainer, i,
-                          factors[ac_groups_clipping(&trainer->groups, i)] * clip_each(trainer, i),
-                          rate);
+      ac_trainer_set_step(
+          trainer, i, factors[ac_groups_clipping(&trainer->run.groups, i)] * clip_each(trainer, i),
+          rate);
   AC_TRY(run_update(instance));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
@@ -112,7 +112,9 @@ static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MA
 
 int ac_trainer_light_loss(const ac_trainer *trainer) {
   for (int k = 0; k < trainer->instance.plan->graph->loss_count; k++)
-    if (!isfinite(trainer->loss_scales[k]) && !isfinite(ac_to_float(trainer->shares[k]))) return k;
+    if (!isfinite(trainer->window.loss_scales[k]) &&
+        !isfinite(ac_to_float(trainer->window.shares[k])))
+      return k;
   return -1;
 }
 
@@ -137,12 +139,12 @@ static bool all_squares_held(ac_trainer *trainer, const double factors[AC_MAX_GR
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->role != AC_ROLE_STATISTICS || !ac_trainer_trains(trainer, cell->owner)) continue;
-    const double factor = factors[ac_groups_clipping(&trainer->groups, cell->owner)] *
+    const double factor = factors[ac_groups_clipping(&trainer->run.groups, cell->owner)] *
                           clip_each(trainer, cell->owner);
     if (ac_trainer_holds_squares(trainer, cell->owner, ac_trainer_measure(trainer, cell).squares,
                                  factor))
       continue;
-    trainer->nonfinite = cell->owner;
+    trainer->window.nonfinite = cell->owner;
     return false;
   }
   return true;
@@ -156,12 +158,12 @@ static ac_status refuse_factor(double factor) {
 
 /* Lets the caller decide. It may read everything and write gradients, but change nothing else. */
 static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
-  trainer->rewritten = false;
-  trainer->deciding = true;
+  trainer->window.rewritten = false;
+  trainer->busy.deciding = true;
   if (trainer->desc.decide) trainer->desc.decide(trainer->desc.user, trainer, decision);
-  if (trainer->fit_decide) trainer->fit_decide(trainer->fit_user, trainer, decision);
-  trainer->deciding = false;
-  if (trainer->broken)
+  if (trainer->busy.fit_decide) trainer->busy.fit_decide(trainer->busy.fit_user, trainer, decision);
+  trainer->busy.deciding = false;
+  if (trainer->window.broken)
     return ac_fail(AC_ERROR_STATE, "trainer: a gradient was written in part only; nothing was "
                                    "changed but gradients");
   if (isfinite(decision->factor) && decision->factor >= 0) return AC_OK;
@@ -175,13 +177,13 @@ static ac_status check_whole(const ac_trainer *trainer) {
   const double tolerance = 1e-6;
   if (!ac_trainer_knows_weights(trainer) || instance->device->backend->computes_nothing)
     return AC_OK;
-  if (trainer->window_samples != trainer->whole_samples)
+  if (trainer->run.samples != trainer->run.whole_samples)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the window has %lld samples, but the weights of its losses were given "
                    "for %lld; nothing was changed",
-                   (long long)trainer->window_samples, (long long)trainer->whole_samples);
+                   (long long)trainer->run.samples, (long long)trainer->run.whole_samples);
   for (int k = 0; k < graph->loss_count; k++) {
-    double weight = ac_instance_loss_sums(instance, k).weight, given = trainer->whole_weight[k];
+    double weight = ac_instance_loss_sums(instance, k).weight, given = trainer->run.whole_weight[k];
     if (isfinite(weight) && fabs(weight - given) > tolerance * given)
       return ac_fail(
           AC_ERROR_ARGUMENT,
@@ -192,7 +194,7 @@ static ac_status check_whole(const ac_trainer *trainer) {
 }
 
 ac_status ac_trainer_check_losses(const ac_trainer *trainer) {
-  AC_TRY(ac_instance_check_weights(&trainer->instance, trainer->fed_weight));
+  AC_TRY(ac_instance_check_weights(&trainer->instance, trainer->run.fed_weight));
   return check_whole(trainer);
 }
 
@@ -200,14 +202,14 @@ static ac_status reduce_and_check(ac_trainer *trainer) {
   ac_status status = reduce(trainer);
   if (status == AC_OK) status = check_update(trainer);
   if (status == AC_OK) status = ac_trainer_check_losses(trainer);
-  trainer->broken = status != AC_OK; /* of a step of the window, perhaps, that fails late */
+  trainer->window.broken = status != AC_OK; /* of a step of the window, perhaps, that fails late */
   return status;
 }
 
 /* A weight near zero would blow a factor up beyond floats, at whatever loss scale. */
 ac_window_sum ac_trainer_window_sum(const ac_trainer *trainer) {
   const ac_instance *instance = &trainer->instance;
-  ac_window_sum sum = {.total = ac_instance_total_loss(instance, trainer->window_samples),
+  ac_window_sum sum = {.total = ac_instance_total_loss(instance, trainer->run.samples),
                        .light = ac_trainer_light_loss(trainer) >= 0};
   sum.factor = 1 / ((double)instance->run.loss_scale * sum.total.weight);
   sum.divides = !sum.light && sum.total.weighs && isfinite(ac_to_float(sum.factor)) &&
@@ -245,17 +247,22 @@ static void set_factors(const ac_trainer *trainer, const ac_window_sum *sum,
   const double others = decision->factor != 1 ? sum->factor * decision->factor : sum->factor;
   for (int g = 0; g <= AC_MAX_GROUPS; g++) factors[g] = others;
   for (int g = 0; g < AC_MAX_GROUPS && clips_together(trainer); g++)
-    factors[g] = sum->factor * ac_trainer_clip(trainer->groups.settings[g].clip,
+    factors[g] = sum->factor * ac_trainer_clip(trainer->run.groups.settings[g].clip,
                                                report->clipped[g] / sum->total.weight);
 }
 
-/* Against the windows before it. */
-static ac_spike judge(const ac_trainer *trainer, const ac_decision *decision) {
-  const ac_spike_desc *desc = &trainer->desc.spikes;
-  if (desc->policy == AC_SPIKE_IGNORE || !decision->finite || isnan(decision->loss))
-    return (ac_spike){.loss_limit = (double)NAN, .norm_limit = (double)NAN};
-  return ac_spikes_judge(&trainer->spikes, desc, trainer->batch, trainer->window_samples,
-                         decision->loss, decision->grad_norm);
+/* What watchers see of it. */
+static void show(ac_trainer *trainer, const ac_window_sum *sum, const ac_gradient_report *report,
+                 const ac_decision *decision) {
+  ac_window_view *view = &trainer->window.view;
+  view->loss = sum->total.loss;
+  view->weight = sum->total.weight;
+  view->norm = decision->grad_norm;
+  view->finite_loss = sum->total.finite;
+  view->finite_gradient = report->finite;
+  view->weighs = sum->total.weighs;
+  view->divides = sum->divides;
+  view->light = sum->light;
 }
 
 /* What the window has come to, with all that was measured on the host. */
@@ -264,26 +271,29 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   const ac_total_loss *total = &sum->total;
   *report = ac_trainer_read_statistics(trainer);
   ac_decision decision = propose(trainer, total, report);
-  trainer->reduced_weight = total->weight;
+  trainer->window.reduced_weight = total->weight;
   *update = (ac_update){.loss = total->loss,
                         .weight = total->weight,
-                        .lr = trainer->rate,
+                        .lr = trainer->window.view.rate,
                         .momentum = ac_trainer_momentum(trainer),
                         .grad_norm = decision.grad_norm,
-                        .loss_scale = (double)trainer->scaler.scale,
+                        .loss_scale = (double)AC_WATCHED(&trainer->run, scaler)->scale,
                         .finite_loss = total->finite,
                         .finite_gradient = report->finite,
-                        .group_count = trainer->groups.count,
+                        .group_count = trainer->run.groups.count,
                         .loss_count = trainer->instance.plan->graph->loss_count};
   memcpy(update->losses, total->losses, sizeof update->losses);
-  update->spike = judge(trainer, &decision);
+  show(trainer, sum, report, &decision);
+  const ac_proposal proposal = ac_watchers_judge(&trainer->window.view);
+  trainer->window.proposal = proposal;
+  update->spike = proposal.spike;
   for (int g = 0; g < update->group_count; g++) {
     update->group_norms[g] = total->weighs ? report->groups[g] / total->weight : (double)NAN;
     if (!isfinite(decision.grad_norm)) update->group_norms[g] = decision.grad_norm;
   }
-  decision.spike = update->spike.alarm;
-  decision.skip = decision.spike && trainer->desc.spikes.policy >= AC_SPIKE_SKIP &&
-                  trainer->instance.plan->way->can_skip;
+  decision.spike = proposal.spike.alarm;
+  decision.skip = proposal.skip;
+  if (proposal.factor != 1) decision.factor *= proposal.factor;
   return decision;
 }
 
@@ -294,10 +304,10 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   *decision = begin_report(trainer, sum, report, update);
   const ac_decision proposed = *decision;
   AC_TRY(ask_caller(trainer, decision));
-  if (!trainer->rewritten) return AC_OK;
+  if (!trainer->window.rewritten) return AC_OK;
   const ac_decision asked = *decision;
   const ac_status status = measure_all(trainer);
-  trainer->broken = status != AC_OK;
+  trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);
   if (asked.skip != proposed.skip) decision->skip = asked.skip;
@@ -305,35 +315,15 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   return AC_OK;
 }
 
-/* Called after a window that is not finite. Without loss scaling, training is stuck when the first
- * window is skipped; a window that was stepped in part may be a single bad batch. */
-static bool is_stuck(const ac_scaler *scaler, bool skipped) {
-  if (skipped || scaler->desc.kind != AC_LOSS_SCALING_NONE) return scaler->stuck;
-  return scaler->overflows >= AC_MAX_OVERFLOWS;
-}
-
-static double noise_scale(const ac_trainer *trainer) {
-  ac_noise_scale noise;
-  ac_trainer_noise_scale(trainer, &noise);
-  return noise.batch;
-}
-
 /* What the next window begins with. */
-static void end_window(ac_trainer *trainer, const ac_window_sum *sum, ac_update *update) {
-  const bool finite = update->finite_loss && update->finite_gradient;
-  const bool overflow = !sum->light && !finite;
-  if (finite && sum->total.weighs && trainer->desc.spikes.policy != AC_SPIKE_IGNORE)
-    ac_spikes_take(&trainer->spikes, &update->spike, trainer->batch, update->loss,
-                   update->grad_norm, update->skipped);
-  if (!update->skipped) trainer->updates++;
-  if (overflow || !update->skipped) ac_scaler_update(&trainer->scaler, overflow);
+static void end_window(ac_trainer *trainer, ac_update *update) {
+  ac_run *run = &trainer->run;
+  ac_watchers_after(run, &trainer->window.view, update);
+  if (!update->skipped) run->updates++;
+  update->update = run->updates;
   ac_trainer_set_loss_scale(trainer);
-  trainer->window_samples = trainer->whole_samples = 0;
-  ac_noise_leave(trainer);
-  update->noise_scale = noise_scale(trainer);
-  update->update = trainer->updates;
-  update->stuck = overflow ? is_stuck(&trainer->scaler, update->skipped)
-                           : !(finite && sum->divides) && sum->total.weighs;
+  ac_run_leave_window(run);
+  ac_watchers_leave(run);
 }
 
 static void give_up(ac_trainer *trainer) {
@@ -343,18 +333,19 @@ static void give_up(ac_trainer *trainer) {
 }
 
 static ac_status look_before(ac_trainer *trainer) {
-  const ac_status status = ac_layers_before(trainer);
-  trainer->broken = status != AC_OK;
+  const ac_status status = ac_watchers_before_step(&trainer->run, &trainer->window.view);
+  trainer->window.broken = status != AC_OK;
   return status;
 }
 
-/* Steps, and measures layers before and after, if that is due. */
+/* Steps, and lets watchers look before and after, if that is due. */
 static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
-                               ac_update *update) {
-  update->layers = ac_layers_are_due(trainer);
-  if (update->layers) AC_TRY(look_before(trainer));
+                               const ac_update *update) {
+  const ac_window_view *view = &trainer->window.view;
+  const bool look = ac_watchers_look(view);
+  if (look) AC_TRY(look_before(trainer));
   ac_status status = step_parameters(trainer, factors, update->lr);
-  if (status == AC_OK && update->layers) status = ac_layers_after(trainer);
+  if (status == AC_OK && look) status = ac_watchers_after_step(&trainer->run, view);
   if (status != AC_OK) give_up(trainer);
   return status;
 }
@@ -368,7 +359,7 @@ static void report_not_finite(ac_update *update) {
 /* All parameters are stepped, or none. */
 static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
   AC_TRY(reduce_and_check(trainer));
-  trainer->optimizer = ac_trainer_optimizer(trainer);
+  trainer->window.optimizer = ac_trainer_optimizer(trainer);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
   ac_gradient_report report;
   ac_decision decision;
@@ -387,24 +378,21 @@ static ac_status update_whole(ac_trainer *trainer, ac_update *update) {
     report_not_finite(update);
   }
   update->skipped = !possible || decision.skip;
-  if (!update->skipped) {
-    AC_TRY(step_and_look(trainer, factors, update));
-    ac_noise_take(trainer, update);
-  }
-  end_window(trainer, &sum, update);
+  if (!update->skipped) AC_TRY(step_and_look(trainer, factors, update));
+  end_window(trainer, update);
   return AC_OK;
 }
 
 /* Each parameter is stepped, or is not, by its own gradient. */
 static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   AC_TRY(check_update(trainer));
-  trainer->optimizer = ac_trainer_optimizer(trainer);
+  trainer->window.optimizer = ac_trainer_optimizer(trainer);
   ac_local_steps steps;
-  const bool look = ac_layers_are_due(trainer);
+  const bool look = ac_watchers_look(&trainer->window.view);
   if (look) AC_TRY(look_before(trainer));
   ac_status status = ac_trainer_step_locally(trainer, &steps);
   if (status != AC_OK && steps.taken) give_up(trainer);
-  trainer->broken = status != AC_OK;
+  trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
   ac_gradient_report report;
@@ -412,22 +400,21 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   if (steps.left_out) report_not_finite(update);
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
-  update->layers = look && steps.taken;
-  if (update->layers) status = ac_layers_after(trainer);
+  if (look && steps.taken) status = ac_watchers_after_step(&trainer->run, &trainer->window.view);
   if (status != AC_OK) give_up(trainer);
   AC_TRY(status);
-  end_window(trainer, &sum, update);
+  end_window(trainer, update);
   return AC_OK;
 }
 
 /* Which the caller may say. */
 static ac_status set_rate(ac_trainer *trainer) {
-  trainer->rate = ac_trainer_rate(trainer);
-  if (ac_is_float(trainer->rate) && trainer->rate >= 0) return AC_OK;
+  trainer->window.view.rate = ac_trainer_rate(trainer);
+  if (ac_is_float(trainer->window.view.rate) && trainer->window.view.rate >= 0) return AC_OK;
   return ac_fail(
       AC_ERROR_ARGUMENT,
       "trainer: nothing was changed, because the learning rate of update %lld would be %g",
-      (long long)trainer->updates, trainer->rate);
+      (long long)trainer->run.updates, trainer->window.view.rate);
 }
 
 static ac_status update_parameters(ac_trainer *trainer, ac_update *result) {
@@ -444,14 +431,15 @@ double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
   const ac_plan *plan = trainer ? trainer->instance.plan : NULL;
   const ac_cell *cell = plan ? ac_plan_cell(plan, AC_ROLE_STATISTICS, index, 0) : NULL;
   if (plan && !plan->way->has_norm) return (double)NAN;
-  if (!cell || !ac_trainer_trains(trainer, index) || !(trainer->reduced_weight > 0)) return 0;
-  return sqrt(ac_trainer_measure(trainer, cell).squares) / trainer->reduced_weight;
+  if (!cell || !ac_trainer_trains(trainer, index) || !(trainer->window.reduced_weight > 0))
+    return 0;
+  return sqrt(ac_trainer_measure(trainer, cell).squares) / trainer->window.reduced_weight;
 }
 
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_usable(trainer));
-  if (trainer->window_samples == 0)
+  if (trainer->run.samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   if (trainer->has_stepped) return update_parameters(trainer, result);
   const ac_wait wait = ac_wait_begin(trainer->instance.device, "first update");

@@ -72,7 +72,7 @@ def functions_in(path, text):
 
 UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
            "light|to_float|ask")
-WHOLLY = ("src/train/scaler.c", "src/train/schedule.c", "src/train/rates.c", "src/train/losses.c",
+WHOLLY = ("src/observe/scaler.c", "src/schedule/schedule.c", "src/train/rates.c", "src/train/losses.c",
           "src/ops/update/optimizer.c")
 
 
@@ -83,7 +83,7 @@ class Sources:
         self.root = Path(root)
         self.text, self.functions = {}, {}
         for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/**/*.cl", "cl/**/*.h", "src/ops/**/*.c",
-                        "src/graph/differentiate.c", "src/train/*.c"):
+                        "src/graph/differentiate.c", "src/train/*.c", "src/observe/*.c", "src/schedule/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
                 self.text[path] = file.read_text()

@@ -8,7 +8,7 @@
 #include "random.h"
 
 #include "core/hash.h"
-#include "train/scaler.h"
+#include "observe/scaler.h"
 
 #include <float.h>
 #include <math.h>

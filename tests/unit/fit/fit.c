@@ -380,7 +380,7 @@ static void a_stop_discards_the_window_in_hand(void **state) {
     assert_int_equal(r.samples, 12);
     assert_int_equal(s.evaluations, 0);
     assert_true(fabs(weight(&s) - 10.5) < 1e-5);
-    assert_int_equal(s.trainer->window_samples, 0);
+    assert_int_equal(s.trainer->run.samples, 0);
     stop(&s);
   }
 }
@@ -516,7 +516,7 @@ static int64_t reductions(setting *s, const ac_fit_desc *desc) {
   if (!desc->eval_every || !desc->validation)
     assert_refused(ac_fit(s->trainer, desc, NULL), AC_ERROR_ARGUMENT, "depends on validation");
   else assert_ok(ac_fit(s->trainer, desc, NULL));
-  return s->trainer->plateau.reductions;
+  return AC_WATCHED(&s->trainer->run, plateau)->reductions;
 }
 
 /* All but the first are bad. The final evaluation counts where it is the one that was due. */

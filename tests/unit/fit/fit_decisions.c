@@ -101,7 +101,7 @@ static trained train(const char *device, ac_plan_desc plan, ac_trainer_desc desc
   if (w) { /* the next one does not ask, nor does an update */
     const int decisions = w->decisions;
     assert_ok(feed(&r, &c, 0, BATCH));
-    assert_null(r.trainer->fit_decide);
+    assert_null(r.trainer->busy.fit_decide);
     ac_trainer_discard(r.trainer);
     assert_int_equal(w->decisions, decisions);
   }

@@ -203,28 +203,30 @@ static snapshot live_through(const char *device, ac_precision precision, bool te
                      .callback = count_events,
                      .user = seen};
   assert_ok(ac_fit(r.trainer, &fit, NULL));
-  r.trainer->spikes.rate = 0.5; /* as if training had gone back */
-  r.trainer->spikes.has_good = 1;
+  ac_spikes *spikes = AC_WATCHED(&r.trainer->run, spikes);
+  spikes->rate = 0.5; /* as if training had gone back */
+  spikes->has_good = 1;
   if (tested) {
     ac_rate_point points[30];
     ac_rate_test test;
     const snapshot before = look_at(&r);
-    const ac_spikes spikes = r.trainer->spikes;
-    const int64_t measured = r.trainer->layers.measured;
+    const ac_spikes kept = *spikes;
+    const ac_layers *layers = AC_WATCHED(&r.trainer->run, layers);
+    const int64_t measured = layers->measured;
     const ac_rate_test_desc find = {.train = data, .updates = 30, .most = 1e4, .seed = 8};
     assert_ok(ac_trainer_test_rates(r.trainer, &find, points, &test));
     assert_true(test.count > 10 && fabs(points[0].rate - 1e-7) <= 1e-20);
     const snapshot after = look_at(&r);
     assert_same("after a range test", &before, &after);
-    assert_memory_equal(&r.trainer->spikes, &spikes, sizeof spikes);
-    assert_true(r.trainer->layers.measured == measured && r.trainer->layers.every == 1);
-    assert_int_equal(r.trainer->desc.spikes.policy, AC_SPIKE_TELL);
+    assert_memory_equal(spikes, &kept, sizeof kept);
+    assert_true(layers->measured == measured && layers->every == 1);
+    assert_int_equal(spikes->desc.policy, AC_SPIKE_TELL);
   }
   fit.steps = 6;
   fit.resume = true;
   fit.fingerprint = NULL;
   assert_ok(ac_fit(r.trainer, &fit, NULL));
-  assert_string_equal(r.trainer->fingerprint, "these");
+  assert_string_equal(r.trainer->run.fingerprint, "these");
   const snapshot end = look_at(&r);
   ac_dataset_free(data);
   end_run(&r);

@@ -105,7 +105,7 @@ typedef struct snapshot {
 
 static snapshot take(run *r) {
   const ac_instance *instance = &r->trainer->instance;
-  snapshot s = {.updates = r->trainer->updates};
+  snapshot s = {.updates = r->trainer->run.updates};
   int64_t at = 0;
   for (int i = 0; i < instance->plan->graph->parameter_count; i++) {
     ac_tensor *parameter =
@@ -260,7 +260,7 @@ static void an_empty_window_keeps_the_scale(place p) {
   assert_true(update.skipped && !update.stuck);
   update = window(&r, &s, 0);
   assert_true(!update.skipped && update.loss_scale == 65536);
-  assert_int_equal(r.trainer->scaler.clean, 1);
+  assert_int_equal(AC_WATCHED(&r.trainer->run, scaler)->clean, 1);
   stop(&r);
 }
 EVERYWHERE(an_empty_window_keeps_the_scale)
@@ -350,7 +350,7 @@ static void skipped_windows_count_as_steps(place p) {
   assert_int_equal(e.step, 200);
   assert_int_equal(e.replayed, 0);
   assert_true(e.skipped > 0 && e.skipped == result.skipped && e.skipped < 200);
-  assert_int_equal(r.trainer->updates, 200 - e.skipped);
+  assert_int_equal(r.trainer->run.updates, 200 - e.skipped);
   stop(&r);
 }
 EVERYWHERE(skipped_windows_count_as_steps)
@@ -428,7 +428,7 @@ static void bad_data_are_not_called_divergence(place p) {
   run r = start(p, 3, 0, (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC});
   assert_ok(fit(&r, &s, (ac_fit_desc){.epochs = 3}, &e, &result));
   assert_int_equal(result.skipped, 3); /* once an epoch */
-  assert_int_equal(r.trainer->updates, 12);
+  assert_int_equal(r.trainer->run.updates, 12);
   stop(&r);
   r = start(p, 3, 0, (ac_loss_scaling_desc){.kind = AC_LOSS_SCALING_DYNAMIC});
   assert_refused(

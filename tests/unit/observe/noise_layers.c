@@ -179,19 +179,20 @@ static void texts_are_read_strictly(void **state) {
       "3 1 1 2 3 4 5 -6 1 2 3 4 5 6",
       "3 1  1 2 3 4 5 6 1 2 3 4 5 6",
   };
-  ac_noise_layer table[2];
-  memset(table, 0, sizeof table);
-  ac_noise_layers none = {.of = NULL}, two = {.of = table};
+  const ac_state_field *field = &ac_watcher_noise_layers.record.fields[0];
+  ac_noise_layers *two = calloc(1, sizeof *two + 2 * sizeof *two->of), none = {.parameters = 2};
+  two->parameters = two->rows = 2;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    if (ac_noise_layers_get(&none, 2, bad[i]) || ac_noise_layers_get(&two, 2, bad[i]))
+    if (ac_state_field_get(field, &none, bad[i]) || ac_state_field_get(field, two, bad[i]))
       fail_msg("\"%s\" is taken", bad[i]);
-  assert_true(two.count == 0 && table[0].first_squares == 0 && table[1].averages.ss == 0);
   const char *good = "3 1 1 -2 3 4 -5 6 0.10000000000000001 2 3 4 5 7";
-  assert_true(ac_noise_layers_get(&none, 2, good) && ac_noise_layers_get(&two, 2, good));
-  assert_true(two.count == 3 && two.begun && table[0].averages.g == -2);
-  assert_true(table[1].first_squares == 0.1 && table[1].averages.ss == 7);
-  char *text = ac_noise_layers_text(&two, 2, true);
+  assert_true(ac_state_field_get(field, &none, good) && ac_state_field_get(field, two, good));
+  assert_true(two->count == 3 && two->begun && two->of[0].averages.g == -2);
+  assert_true(two->of[1].first_squares == 0.1 && two->of[1].averages.ss == 7);
+  char *text = malloc(ac_state_field_room(field, two));
+  ac_state_field_put(field, two, text);
   assert_string_equal(text, good);
+  free(two);
   free(text);
 }
 

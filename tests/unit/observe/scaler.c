@@ -3,7 +3,7 @@
 #include "support/check.h"
 
 #include "ops/vector.h"
-#include "train/scaler.h"
+#include "observe/scaler.h"
 
 #include <float.h>
 #include <math.h>

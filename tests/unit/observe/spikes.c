@@ -237,7 +237,7 @@ static void assert_same_story(const story *s, const story *whole, const char *de
 
 /* What is remembered of windows with these losses, and with norms that are twice as large. */
 static ac_spikes remembered(const double *losses, int count) {
-  ac_spikes s = ac_spikes_begin();
+  ac_spikes s = {.desc = {.policy = AC_SPIKE_TELL, .deviations = 4}, .rate = 1};
   const ac_spike none = {.alarm = false};
   for (int i = 0; i < count; i++) ac_spikes_take(&s, &none, BATCH, losses[i], 2 * losses[i], false);
   return s;
@@ -249,36 +249,35 @@ static void assert_limit(double limit, double expected) {
 
 static void a_limit_is_that_of_the_formula(void **state) {
   (void)state;
-  const ac_spike_desc desc = {.policy = AC_SPIKE_TELL, .deviations = 4};
   double x[100];
   for (int i = 0; i < 100; i++) x[i] = 1 + (double)(i * 37 % 100);
   ac_spikes s = remembered(x, 15);
-  assert_true(isnan(ac_spikes_judge(&s, &desc, BATCH, BATCH, 1e9, 1e9).loss_limit));
+  assert_true(isnan(ac_spikes_judge(&s, BATCH, BATCH, 1e9, 1e9).loss_limit));
   /* 1, 38, 75, 12, 49, 86, 23, 60, 97, 34, 71, 8, 45, 82, 19, 56: the median is 47, deviations from
    * it are 2, 2, 9, 9, 13, 13, 24, 24, 28, ... */
   s = remembered(x, 16);
-  ac_spike spike = ac_spikes_judge(&s, &desc, BATCH, BATCH, 0, 0);
+  ac_spike spike = ac_spikes_judge(&s, BATCH, BATCH, 0, 0);
   assert_limit(spike.loss_limit, 47 + 4 * 1.4826 * 26);
   assert_limit(spike.norm_limit, 94 + 4 * 1.4826 * 52);
   /* A fourth of the samples: deviations are twice as large, and norms. */
-  spike = ac_spikes_judge(&s, &desc, BATCH, BATCH / 4, 0, 0);
+  spike = ac_spikes_judge(&s, BATCH, BATCH / 4, 0, 0);
   assert_limit(spike.loss_limit, 47 + 8 * 1.4826 * 26);
   assert_limit(spike.norm_limit, 2 * (94 + 4 * 1.4826 * 52));
-  assert_true(isnan(ac_spikes_judge(&s, &desc, BATCH - 1, BATCH - 1, 1e9, 1e9).loss_limit));
+  assert_true(isnan(ac_spikes_judge(&s, BATCH - 1, BATCH - 1, 1e9, 1e9).loss_limit));
   /* The last 64 of a hundred: of 37, ..., 100, as a line. */
   for (int i = 0; i < 100; i++) x[i] = i + 1;
   s = remembered(x, 100);
-  assert_limit(ac_spikes_judge(&s, &desc, BATCH, BATCH, 0, 0).loss_limit, 68.5 + 4 * 1.4826 * 16);
+  assert_limit(ac_spikes_judge(&s, BATCH, BATCH, 0, 0).loss_limit, 68.5 + 4 * 1.4826 * 16);
   for (int i = 0; i < 100; i++) x[i] = 3;
   s = remembered(x, 100); /* the least deviation */
-  assert_limit(ac_spikes_judge(&s, &desc, BATCH, BATCH, 0, 0).loss_limit, 3 + 4 * 0.03);
-  assert_true(ac_spikes_judge(&s, &desc, BATCH, BATCH, 3.13, 0).alarm);
-  assert_true(ac_spikes_judge(&s, &desc, BATCH, BATCH, 0, 6.25).alarm);
-  assert_false(ac_spikes_judge(&s, &desc, BATCH, BATCH, 3.11, 6.23).alarm);
-  assert_false(ac_spikes_judge(&s, &desc, BATCH, BATCH, -1e9, (double)NAN).alarm);
+  assert_limit(ac_spikes_judge(&s, BATCH, BATCH, 0, 0).loss_limit, 3 + 4 * 0.03);
+  assert_true(ac_spikes_judge(&s, BATCH, BATCH, 3.13, 0).alarm);
+  assert_true(ac_spikes_judge(&s, BATCH, BATCH, 0, 6.25).alarm);
+  assert_false(ac_spikes_judge(&s, BATCH, BATCH, 3.11, 6.23).alarm);
+  assert_false(ac_spikes_judge(&s, BATCH, BATCH, -1e9, (double)NAN).alarm);
   for (int i = 0; i < 100; i++) x[i] = 0;
   s = remembered(x, 100); /* which says nothing of what is usual */
-  assert_false(ac_spikes_judge(&s, &desc, BATCH, BATCH, 1, 1).alarm);
+  assert_false(ac_spikes_judge(&s, BATCH, BATCH, 1, 1).alarm);
 }
 
 /* Nor one that was skipped for another reason. */
@@ -307,8 +306,7 @@ static void an_alarm_is_not_remembered(void **state) {
 static void good_states_are_rare(void **state) {
   (void)state;
   const ac_spike none = {.alarm = false};
-  const ac_spike_desc desc = {.back_rate = 0.5};
-  ac_spikes s = ac_spikes_begin(), before;
+  ac_spikes s = {.desc = {.back_rate = 0.5}, .rate = 1}, before;
   assert_true(ac_spikes_good_is_due(&s, 5, 10));
   ac_spikes_good_is_here(&s, 5);
   for (int i = 0; i < 8; i++) ac_spikes_take(&s, &none, BATCH, 1, 1, false);
@@ -322,7 +320,7 @@ static void good_states_are_rare(void **state) {
   assert_true(ac_spikes_good_is_due(&s, 21, 10));
   ac_spikes_good_is_here(&s, 5);
   before = s;
-  ac_spikes_go_back(&s, &before, &desc, 16);
+  ac_watcher_spikes.went_back(&s, &before, NULL, 16);
   assert_true(s.good_step == 5 && s.back_step == 16 && s.calm == 0 && s.rate == 0.5);
   for (int i = 0; i < 8; i++) {
     assert_false(ac_spikes_good_is_due(&s, 26, 10));

@@ -84,9 +84,9 @@ static void check_rates(const op_vector *v, const ac_schedule *s) {
 
 static void check_plateau(const op_vector *v, const ac_schedule *s) {
   const op_vector_tensor *loss = op_vector_find(v, "loss"), *rate = op_vector_find(v, "rate");
-  ac_plateau p = ac_plateau_begin();
+  ac_plateau p = ac_plateau_begin(s);
   for (int64_t i = 0; i < loss->count; i++) {
-    ac_plateau_observe(&p, s, loss->data[i]);
+    ac_plateau_observe(&p, loss->data[i]);
     assert_near(v, "rate after validation", i, ac_schedule_reduced_rate(s, p.reductions, 5),
                 rate->data[i], s->lr);
   }
@@ -256,17 +256,17 @@ static void a_plateau_has_limits(void **state) {
     int64_t reductions;
   } cases[] = {{0.5, 1}, {0.49, 0}};
   for (int i = 0; i < 2; i++) {
-    ac_plateau p = ac_plateau_begin();
-    ac_plateau_observe(&p, &s, 1);
-    ac_plateau_observe(&p, &s, cases[i].loss);
+    ac_plateau p = ac_plateau_begin(&s);
+    ac_plateau_observe(&p, 1);
+    ac_plateau_observe(&p, cases[i].loss);
     assert_int_equal(p.reductions, cases[i].reductions);
   }
   static const double rates[] = {1.5e-8, 2.5e-8};
   for (int i = 0; i < 2; i++) {
-    ac_plateau p = ac_plateau_begin();
+    ac_plateau p = ac_plateau_begin(&s);
     s.lr = rates[i];
-    ac_plateau_observe(&p, &s, 1);
-    ac_plateau_observe(&p, &s, 1);
+    ac_plateau_observe(&p, 1);
+    ac_plateau_observe(&p, 1);
     assert_int_equal(p.reductions, i);
   }
 }

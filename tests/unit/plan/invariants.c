@@ -212,7 +212,7 @@ static void refused_and_well_after(trained *t, const char *text, void (*repair)(
 static void a_wrong_weight_changes_nothing(const char *device) {
   trained t = begin(device, AC_RECOMPUTE_NONE);
   feed_window(&t);
-  t.trainer->fed_weight[0] += 1;
+  t.trainer->run.fed_weight[0] += 1;
   refused_and_well_after(&t, "of weight 8, but samples of weight 9", NULL);
   end(&t);
 }
@@ -258,7 +258,7 @@ static void the_weight_of_what_is_fed_is_known(void **state) {
   for (int i = 0; i < SAMPLES * CONTEXT; i++)
     if (c.targets[i] != -1) expected += (double)c.weights[i];
   assert_ok(feed(&r, &c, 0, SAMPLES));
-  assert_true(r.trainer->fed_weight[0] == expected);
+  assert_true(r.trainer->run.fed_weight[0] == expected);
   ac_update update;
   assert_ok(ac_trainer_update(r.trainer, &update));
   assert_true(update.weight == expected);

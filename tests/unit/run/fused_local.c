@@ -58,7 +58,7 @@ static void each_is_clipped_alone(const char *name) {
       whole += !cut;
     }
     ac_trainer_discard(kept.trainer);
-    kept.trainer->updates++;
+    kept.trainer->run.updates++;
   }
   assert_true(clipped > 0 && whole > 0);
   stop_on(&kept);

@@ -199,14 +199,14 @@ static void spikes_of_any_kind(void **state) {
   const ac_trainer_desc training = {.spikes = desc};
   static const double values[] = {1, (double)NAN, HUGE_VAL, -HUGE_VAL, 1e308};
   run r = begin_run(&both, &split, &training, 0, 0);
-  ac_spikes *spikes = &r.trainer->spikes;
+  ac_spikes *spikes = AC_WATCHED(&r.trainer->run, spikes);
   for (int i = 0; i < 5; i++)
     for (int k = 0; k < 5; k++)
       ac_spikes_take(spikes, &(ac_spike){.alarm = false}, BATCH, values[i], values[k], false);
   save_and_load_again(&r, "windows of any kind");
   for (int times = 0; times < 4; times++) {
     const ac_spikes before = *spikes;
-    ac_spikes_go_back(spikes, &before, &desc, times);
+    ac_watcher_spikes.went_back(spikes, &before, &r.trainer->run, times);
     save_and_load_again(&r, "gone back");
     assert_true(spikes->rate > 0);
   }
@@ -230,10 +230,11 @@ static void noise_of_any_size(void **state) {
 static void grown_batches(void **state) {
   (void)state;
   run r = start_model("cpu", &both, &split, &trained);
-  r.trainer->growth = (ac_growth){
+  ac_growth *growth = AC_WATCHED(&r.trainer->run, growth);
+  *growth = (ac_growth){
       .count = 2, .stages = {{.batch = 8}, {.batch = 64, .unit = AC_BATCH_FROM_STEP, .from = 3}}};
   save_and_load_again(&r, "batches that have grown");
-  assert_int_equal(r.trainer->growth.count, 2);
+  assert_int_equal(growth->count, 2);
   end_run(&r);
 }
 

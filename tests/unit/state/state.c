@@ -163,8 +163,8 @@ static bool on_event(void *user, const ac_fit_event *event) {
   assert_ok(ac_trainer_save_state(s->r.trainer, s->saved.text, NULL, 0));
   seen.replayed += event->kind == AC_FIT_STEP && event->replayed;
   seen.skipped += event->kind == AC_FIT_STEP && event->update.skipped && !event->replayed;
-  seen.evaluation_due += s->r.trainer->fit.evaluation_due == 1;
-  seen.reduced += s->r.trainer->plateau.reductions > 0;
+  seen.evaluation_due += s->r.trainer->run.fit.evaluation_due == 1;
+  seen.reduced += AC_WATCHED(&s->r.trainer->run, plateau)->reductions > 0;
   return s->cut.goes_on;
 }
 
@@ -206,7 +206,7 @@ static void move(story *s) {
     assert_true(s->result.stopped);
     assert_ok(ac_trainer_save_state(s->r.trainer, s->saved.text, NULL, 0));
     seen.in_window += s->end.progress.window_samples > 0;
-    seen.measured += s->r.trainer->noise.first_samples > 0;
+    seen.measured += AC_WATCHED(&s->r.trainer->run, noise)->first_samples > 0;
     seen.staged += s->end.progress.window_samples > 0 && s->setting->fit.batch_count > 0;
   }
   end_run(&s->r);

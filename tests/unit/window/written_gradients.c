@@ -182,14 +182,14 @@ static void finiteness_is_of_what_was_written(const char *name) {
     ac_update update;
     const bool mends = k == 3;
     run r = start_on(device, &model, plan, settings(0, mends ? mend : spoil, &values[k % 3]));
-    const float scale = r.trainer->scaler.scale;
+    const float scale = AC_WATCHED(&r.trainer->run, scaler)->scale;
     assert_ok(feed(&r, &c, 0, 8));
     if (mends) assert_ok(ac_trainer_set_gradient(r.trainer, 1, 2, 1, values));
     assert_ok(ac_trainer_update(r.trainer, &update));
     assert_true(update.skipped == !mends && update.finite_gradient == mends);
     assert_true(isinf(update.grad_norm) == !mends && !update.stuck);
-    assert_true(r.trainer->scaler.scale == (mends ? scale : scale / 2));
-    assert_true(mends || r.trainer->nonfinite == 1);
+    assert_true(AC_WATCHED(&r.trainer->run, scaler)->scale == (mends ? scale : scale / 2));
+    assert_true(mends || r.trainer->window.nonfinite == 1);
     stop_on(&r);
   }
   ac_device_close(device);

@@ -7,7 +7,7 @@
  *
  * Scales are floats and products are rounded once from double. The states are the same as those of
  * PyTorch's GradScaler, except for the floor. */
-#include "train/scaler.h"
+#include "observe/scaler.h"
 
 #include "core/error.h"
 
@@ -98,3 +98,51 @@ float ac_scaler_factor(const ac_scaler *scaler, double weight) {
   double fraction = frexp(weight, &exponent);
   return ldexpf(scaler->scale, fraction == 0.5 ? 1 - exponent : -exponent);
 }
+
+/* ---- as a watcher ---------------------------------------------------------------------------- */
+
+static ac_status begin(void *record, const ac_watch_setup *setup) {
+  return ac_scaler_init(record, &setup->desc->loss_scaling, setup->plan->problem.desc.precision);
+}
+
+/* Called after a window that is not finite. Without loss scaling, training is stuck when the first
+ * window is skipped; a window that was stepped in part may be a single bad batch. */
+static bool is_stuck(const ac_scaler *scaler, bool skipped) {
+  if (skipped || scaler->desc.kind != AC_LOSS_SCALING_NONE) return scaler->stuck;
+  return scaler->overflows >= AC_MAX_OVERFLOWS;
+}
+
+static void after(void *record, const ac_window_view *view, ac_update *update) {
+  ac_scaler *scaler = record;
+  const bool finite = update->finite_loss && update->finite_gradient;
+  const bool overflow = !view->light && !finite;
+  if (overflow || !update->skipped) ac_scaler_update(scaler, overflow);
+  update->stuck =
+      overflow ? is_stuck(scaler, update->skipped) : !(finite && view->divides) && view->weighs;
+}
+
+/* A loss scale is of use only to its own kind of scaling, and a static one is what the description
+ * says. */
+static void settle(void *read, const void *own_record) {
+  const ac_scaler *own = own_record;
+  ac_scaler *scaler = read;
+  if (scaler->desc.kind != own->desc.kind) *scaler = *own;
+  else if (own->desc.kind == AC_LOSS_SCALING_DYNAMIC)
+    scaler->scale = fmaxf(scaler->scale, (float)own->desc.floor);
+  else scaler->scale = own->scale;
+}
+
+#define FIELD(key, kind, member, most) AC_STATE_FIELD(key, kind, ac_scaler, member, most)
+static const ac_state_field fields[] = {
+    FIELD("loss_scaling", AC_SMALL, desc.kind, AC_LOSS_SCALING_DYNAMIC),
+    FIELD("loss_scale", AC_SCALE, scale, 0),
+    FIELD("loss_scale.clean", AC_COUNT, clean, AC_MOST_COUNT),
+    FIELD("loss_scale.overflows", AC_COUNT, overflows, AC_MOST_COUNT),
+    FIELD("loss_scale.stuck", AC_FLAG, stuck, 0),
+    {0}};
+
+const ac_watcher ac_watcher_scaler = {
+    .record = {.name = "scaler", .fields = fields, .settle = settle},
+    .bytes = sizeof(ac_scaler),
+    .begin = begin,
+    .after = after};

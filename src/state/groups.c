@@ -1,11 +1,10 @@
-#include "train/groups.h"
+#include "state/groups.h"
 
 #include "core/error.h"
 #include "core/floats.h"
 #include "core/platform/patterns.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,11 +61,12 @@ ac_status ac_groups_begin(ac_groups *groups, const ac_graph *graph, const ac_tra
     AC_TRY(find_members(groups, graph, desc->groups[g].patterns, g));
     AC_TRY(ac_groups_set(groups, g, &desc->groups[g].settings));
   }
+  memcpy(groups->described, groups->settings, sizeof groups->described);
   return AC_OK;
 }
 
-void ac_groups_reset(ac_groups *groups, const ac_trainer_desc *desc) {
-  for (int g = 0; g < groups->count; g++) ac_groups_set(groups, g, &desc->groups[g].settings);
+void ac_groups_reset(ac_groups *groups) {
+  memcpy(groups->settings, groups->described, sizeof groups->settings);
   groups->changed = false;
 }
 
@@ -88,29 +88,4 @@ bool ac_groups_clip(const ac_groups *groups) {
   for (int g = 0; g < groups->count; g++)
     if (groups->settings[g].clip > 0) return true;
   return false;
-}
-
-/* Enough digits for the same doubles again. */
-void ac_groups_put(const ac_groups *groups, char text[AC_GROUPS_TEXT]) {
-  size_t used = 0;
-  text[0] = 0;
-  for (int g = 0; g < groups->count; g++) {
-    const ac_group_settings *s = &groups->settings[g];
-    used += (size_t)snprintf(text + used, AC_GROUPS_TEXT - used, "%s%.17g %.17g %.17g",
-                             g ? " " : "", s->rate, s->weight_decay, s->clip);
-  }
-}
-
-bool ac_groups_get(ac_groups *groups, const char *text) {
-  char again[AC_GROUPS_TEXT], *end = (char *)text;
-  for (int g = 0; g < groups->count; g++) {
-    ac_group_settings *s = &groups->settings[g];
-    double *const numbers[] = {&s->rate, &s->weight_decay, &s->clip};
-    for (int k = 0; k < 3; k++) *numbers[k] = strtod(end, &end);
-    if (!(s->rate >= 0) || !ac_is_float(s->rate) || !ac_is_float(s->weight_decay) || isnan(s->clip))
-      return false;
-  }
-  groups->changed = true;
-  ac_groups_put(groups, again);
-  return !strcmp(text, again);
 }

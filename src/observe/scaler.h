@@ -1,9 +1,8 @@
 /* The loss scale from window to window. */
-#ifndef AC_TRAIN_SCALER_H
-#define AC_TRAIN_SCALER_H
+#ifndef AC_OBSERVE_SCALER_H
+#define AC_OBSERVE_SCALER_H
 
-#include <accrue/loss_scaling.h>
-#include <accrue/storage.h>
+#include "observe/list.h"
 
 typedef struct ac_scaler {
   ac_loss_scaling_desc desc; /* its kind decided, defaults filled in */

@@ -4,12 +4,11 @@
  * If gradients are kept, they are also read, whole, to find outputs without a gradient.
  *
  * All memory is allocated with the trainer. From the measured updates a count, a sum and a bit for
- * each output are kept; they are part of states. */
-#include "train/layers.h"
+ * each output are kept. */
+#include "observe/layers.h"
 
 #include "core/error.h"
 #include "ops/update/update.h"
-#include "train/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,93 +29,100 @@ static void find_units(ac_layer *layer, const ac_tensor *parameter) {
     layer->units = parameter->shape.dim[layer->by_column ? 1 : 0];
 }
 
-static void describe(ac_trainer *trainer, int index, int64_t *floats) {
-  const ac_plan *plan = trainer->instance.plan;
+/* What is looked at of a parameter, all of it but where that is. */
+static ac_layer describe(const ac_plan *plan, int index) {
   const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[index]);
-  ac_layers *layers = &trainer->layers;
-  ac_layer *layer = &layers->of[index];
-  *layer = (ac_layer){.elements = ac_shape_count(&parameter->shape),
-                      .begin = *floats,
-                      .first_unit = layers->outputs};
-  if (!ac_trainer_trains(trainer, index)) return;
-  layer->looked_at = layer->elements < PIECE ? layer->elements : PIECE;
-  if (plan->way->keeps) find_units(layer, parameter);
-  *floats += layer->looked_at;
-  layers->outputs += layer->units;
+  ac_layer layer = {.elements = ac_shape_count(&parameter->shape)};
+  if (plan->problem.parameters[index].gradient < 0) return layer;
+  layer.looked_at = layer.elements < PIECE ? layer.elements : PIECE;
+  if (plan->way->keeps) find_units(&layer, parameter);
+  return layer;
 }
 
-ac_status ac_layers_begin(ac_trainer *trainer) {
-  ac_layers *layers = &trainer->layers;
+static size_t tables(const ac_watch_setup *setup) {
+  const int count = setup->plan->graph->parameter_count;
+  size_t bytes = 0;
+  for (int i = 0; setup->desc->layers_every > 0 && i < count; i++)
+    bytes += sizeof(ac_layer) + (size_t)describe(setup->plan, i).units;
+  return bytes;
+}
+
+static ac_status begin(void *record, const ac_watch_setup *setup) {
+  ac_layers *layers = record;
   int64_t floats = 0;
-  if (trainer->desc.layers_every < 0)
+  if (setup->desc->layers_every < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: layers_every must not be negative; it is %lld",
-                   (long long)trainer->desc.layers_every);
-  layers->every = trainer->desc.layers_every;
+                   (long long)setup->desc->layers_every);
+  layers->every = setup->desc->layers_every;
   if (!layers->every) return AC_OK;
-  layers->count = trainer->instance.plan->graph->parameter_count;
-  layers->of = calloc((size_t)layers->count + 1, sizeof *layers->of);
+  layers->count = setup->plan->graph->parameter_count;
   layers->sizes = malloc(((size_t)layers->count + 1) * sizeof *layers->sizes);
-  for (int i = 0; layers->of && i < layers->count; i++) describe(trainer, i, &floats);
+  for (int i = 0; i < layers->count; i++) {
+    layers->of[i] = describe(setup->plan, i);
+    layers->of[i].begin = floats;
+    layers->of[i].first_unit = layers->outputs;
+    floats += layers->of[i].looked_at;
+    layers->outputs += layers->of[i].units;
+  }
   layers->before = malloc(((size_t)floats + 1) * sizeof *layers->before);
   layers->piece = malloc(PIECE * sizeof *layers->piece);
-  layers->alive = calloc((size_t)layers->outputs + 1, 1);
-  if (layers->of && layers->sizes && layers->before && layers->piece && layers->alive) return AC_OK;
+  if (layers->sizes && layers->before && layers->piece) return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "no memory to measure layers");
 }
 
-void ac_layers_release(ac_layers *layers) {
-  free(layers->of);
+static void release(void *record) {
+  const ac_layers *layers = record;
   free(layers->sizes);
   free(layers->before);
   free(layers->piece);
-  free(layers->alive);
 }
 
-bool ac_layers_are_due(const ac_trainer *trainer) {
-  return trainer->layers.every && trainer->updates % trainer->layers.every == 0;
+static bool is_due(const void *record, const ac_window_view *view) {
+  const ac_layers *layers = record;
+  return layers->every && view->run->updates % layers->every == 0;
 }
 
 /* ---- an update ------------------------------------------------------------------------------- */
 
-static ac_status read_weights(ac_trainer *trainer, int index, float *data) {
-  const ac_layer *layer = &trainer->layers.of[index];
+static ac_status read_weights(const ac_window_view *view, int index, const ac_layer *layer,
+                              float *data) {
   if (layer->looked_at == layer->elements)
-    return ac_instance_read_parameter(&trainer->instance, index, 0, layer->elements, data);
+    return ac_view_weights(view, index, 0, layer->elements, data);
   for (int64_t b = 0; b < BLOCKS; b++)
-    AC_TRY(ac_instance_read_parameter(&trainer->instance, index,
-                                      b * ((layer->elements - BLOCK) / (BLOCKS - 1)), BLOCK,
-                                      data + b * BLOCK));
+    AC_TRY(ac_view_weights(view, index, b * ((layer->elements - BLOCK) / (BLOCKS - 1)), BLOCK,
+                           data + b * BLOCK));
   return AC_OK;
 }
 
 /* Marks the outputs that have an element that is not zero among [first, first + count) of a
  * gradient. */
 static void mark_alive(ac_layers *layers, const ac_layer *layer, int64_t first, int64_t count) {
-  unsigned char *alive = layers->alive + layer->first_unit;
+  unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
   const int64_t inner = layer->elements / layer->units;
   for (int64_t i = 0; i < count; i++)
     if (layers->piece[i] != 0)
       alive[layer->by_column ? (first + i) % layer->units : (first + i) / inner] |= 2;
 }
 
-static ac_status look_at_gradient(ac_trainer *trainer, int index) {
-  ac_layers *layers = &trainer->layers;
+static ac_status look_at_gradient(ac_layers *layers, const ac_window_view *view, int index) {
   const ac_layer *layer = &layers->of[index];
   for (int64_t first = 0; first < layer->elements; first += PIECE) {
     const int64_t count = layer->elements - first < PIECE ? layer->elements - first : PIECE;
-    AC_TRY(ac_trainer_get_gradient(trainer, index, first, count, layers->piece));
+    AC_TRY(ac_view_gradient(view, index, first, count, layers->piece));
     mark_alive(layers, layer, first, count);
   }
   return AC_OK;
 }
 
-ac_status ac_layers_before(ac_trainer *trainer) {
-  const ac_layers *layers = &trainer->layers;
-  for (int64_t k = 0; k < layers->outputs; k++) layers->alive[k] &= 1;
+static ac_status look_before(void *record, const ac_window_view *view) {
+  ac_layers *layers = record;
+  unsigned char *alive = ac_layers_alive(layers);
+  for (int64_t k = 0; k < layers->outputs; k++) alive[k] &= 1;
   for (int i = 0; i < layers->count; i++) {
-    if (!layers->of[i].looked_at) continue;
-    AC_TRY(read_weights(trainer, i, layers->before + layers->of[i].begin));
-    if (layers->of[i].units) AC_TRY(look_at_gradient(trainer, i));
+    const ac_layer *layer = &layers->of[i];
+    if (!layer->looked_at) continue;
+    AC_TRY(read_weights(view, i, layer, layers->before + layer->begin));
+    if (layer->units) AC_TRY(look_at_gradient(layers, view, i));
   }
   return AC_OK;
 }
@@ -138,20 +144,29 @@ static void compare(ac_layer *layer, const float *before, const float *after) {
   layer->update_ratio = weights > 0 ? sqrt(changes / weights) : (double)NAN;
 }
 
-ac_status ac_layers_after(ac_trainer *trainer) {
-  ac_layers *layers = &trainer->layers;
+static ac_status look_after(void *record, const ac_window_view *view) {
+  ac_layers *layers = record;
+  unsigned char *alive = ac_layers_alive(layers);
   for (int i = 0; i < layers->count; i++) {
     ac_layer *layer = &layers->of[i];
     if (!layer->looked_at) continue;
-    AC_TRY(read_weights(trainer, i, layers->piece));
+    AC_TRY(read_weights(view, i, layer, layers->piece));
     compare(layer, layers->before + layer->begin, layers->piece);
-    layer->gradient_norm = ac_trainer_gradient_norm(trainer, i);
+    layer->gradient_norm = ac_view_norm(view, i);
     remember(layer, layer->gradient_norm);
   }
-  for (int64_t k = 0; k < layers->outputs; k++) layers->alive[k] = layers->alive[k] != 0;
+  for (int64_t k = 0; k < layers->outputs; k++) alive[k] = alive[k] != 0;
   layers->measured++;
-  layers->update = trainer->updates + 1;
+  layers->update = view->run->updates + 1;
+  layers->looked = true;
   return AC_OK;
+}
+
+static void after(void *record, const ac_window_view *view, ac_update *update) {
+  ac_layers *layers = record;
+  (void)view;
+  update->layers = layers->looked;
+  layers->looked = false;
 }
 
 /* ---- what it says ---------------------------------------------------------------------------- */
@@ -188,51 +203,49 @@ static ac_layer_hint hint_of(const ac_layers *layers, const ac_layer *layer, int
   return vanishes ? AC_LAYER_VANISHING : AC_LAYER_NO_HINT;
 }
 
-ac_status ac_trainer_layer(const ac_trainer *trainer, int index, ac_layer_report *result) {
-  AC_REQUIRE(trainer, result);
-  const ac_layers *layers = &trainer->layers;
-  if (!layers->every)
-    return ac_fail(AC_ERROR_STATE,
-                   "trainer: layers are not measured (ac_trainer_desc.layers_every)");
-  AC_TRY(ac_instance_check_range(&trainer->instance, index, 0, 0));
-  const ac_layer *layer = &layers->of[index];
+ac_layer_report ac_layers_report(const ac_layers *layers, int parameter) {
+  const ac_layer *layer = &layers->of[parameter];
+  const unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
   const bool known = layers->update > 0 && layer->looked_at;
   int64_t dead = 0;
-  for (int64_t i = 0; i < layer->units && layers->measured; i++)
-    dead += !(layers->alive[layer->first_unit + i] & 1);
-  *result = (ac_layer_report){.update = known ? layers->update : 0,
-                              .gradient_norm = known ? layer->gradient_norm : (double)NAN,
-                              .weight_norm = known ? layer->weight_norm : (double)NAN,
-                              .update_ratio = known ? layer->update_ratio : (double)NAN,
-                              .measured = layer->looked_at ? layers->measured : 0,
-                              .zero = layer->zero,
-                              .gradient_size = pow(10, size_of(layers, layer)),
-                              .units = layer->units,
-                              .dead_units = dead,
-                              .hint = hint_of(layers, layer, dead)};
-  return AC_OK;
+  for (int64_t i = 0; i < layer->units && layers->measured; i++) dead += !(alive[i] & 1);
+  return (ac_layer_report){.update = known ? layers->update : 0,
+                           .gradient_norm = known ? layer->gradient_norm : (double)NAN,
+                           .weight_norm = known ? layer->weight_norm : (double)NAN,
+                           .update_ratio = known ? layer->update_ratio : (double)NAN,
+                           .measured = layer->looked_at ? layers->measured : 0,
+                           .zero = layer->zero,
+                           .gradient_size = pow(10, size_of(layers, layer)),
+                           .units = layer->units,
+                           .dead_units = dead,
+                           .hint = hint_of(layers, layer, dead)};
+}
+
+static void rest(void *record) {
+  ((ac_layers *)record)->every = 0;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
 
 /* The text is "MEASURED PARAMETERS", then " ZERO LOGS UNITS" for each trained parameter. UNITS has
  * a 0 or a 1 for each output, or is "-" if there are none. */
-char *ac_layers_put(const ac_layers *layers) {
-  const size_t room = 64 + 64 * (size_t)layers->count + (size_t)layers->outputs;
-  char *text = malloc(room);
-  if (!text) return NULL;
-  size_t used = (size_t)snprintf(text, room, "%" PRId64 " %d", layers->measured, layers->count);
+static size_t text_room(const void *record) {
+  const ac_layers *layers = record;
+  return 64 + 64 * (size_t)layers->count + (size_t)layers->outputs;
+}
+
+static void put_text(const void *record, char *text) {
+  const ac_layers *layers = record;
+  text += sprintf(text, "%" PRId64 " %d", layers->measured, layers->count);
   for (int i = 0; i < layers->count; i++) {
     const ac_layer *layer = &layers->of[i];
+    const unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
     if (!layer->looked_at) continue;
-    used +=
-        (size_t)snprintf(text + used, room - used, " %" PRId64 " %.17g ", layer->zero, layer->logs);
-    for (int64_t k = 0; k < layer->units; k++)
-      text[used++] = layers->alive[layer->first_unit + k] & 1 ? '1' : '0';
-    if (!layer->units) text[used++] = '-';
+    text += sprintf(text, " %" PRId64 " %.17g ", layer->zero, layer->logs);
+    for (int64_t k = 0; k < layer->units; k++) *text++ = alive[k] & 1 ? '1' : '0';
+    if (!layer->units) *text++ = '-';
   }
-  text[used] = 0;
-  return text;
+  *text = 0;
 }
 
 /* How many letters the text has for a layer's outputs; 0: it makes no sense. A plan that keeps no
@@ -257,12 +270,13 @@ static bool read_layer(const char **text, int64_t measured, int64_t *zero, doubl
   return true;
 }
 
-bool ac_layers_fit(const ac_layers *layers, const char *text, bool *same) {
+/* Whether the text describes these layers; *same: and the same outputs. */
+static bool fits(const ac_layers *layers, const char *text, bool *same) {
   char *end;
   const int64_t measured = strtoll(text, &end, 10), count = strtoll(end, &end, 10);
   const char *at = end;
   *same = true;
-  if (measured < 0 || measured > INT64_MAX / 2 || count != layers->count) return false;
+  if (measured < 0 || measured > AC_MOST_COUNT || count != layers->count) return false;
   for (int i = 0; i < layers->count; i++) {
     const ac_layer *layer = &layers->of[i];
     int64_t zero, letters;
@@ -275,21 +289,58 @@ bool ac_layers_fit(const ac_layers *layers, const char *text, bool *same) {
   return !*at;
 }
 
-void ac_layers_take(ac_layers *layers, const char *text) {
-  char *end = NULL;
-  layers->update = 0;
-  layers->measured = text ? strtoll(text, &end, 10) : 0;
-  if (text) strtoll(end, &end, 10);
-  const char *at = end;
-  memset(layers->alive, 0, (size_t)layers->outputs);
+static void anew(void *record) {
+  ac_layers *layers = record;
+  layers->update = layers->measured = 0;
+  layers->looked = false;
+  memset(ac_layers_alive(layers), 0, (size_t)layers->outputs);
   for (int i = 0; i < layers->count; i++) {
-    ac_layer *layer = &layers->of[i];
-    layer->zero = 0;
-    layer->logs = 0;
-    if (!text || !layer->looked_at) continue;
-    at++;
-    read_layer(&at, layers->measured, &layer->zero, &layer->logs);
-    for (int64_t k = 0; k < layer->units; k++) layers->alive[layer->first_unit + k] = at[k] == '1';
-    at += layer->units ? layer->units : 1;
+    layers->of[i].zero = 0;
+    layers->of[i].logs = 0;
   }
 }
+
+/* If the plan keeps gradients and the other did not, the records begin anew. */
+static bool get_text(void *record, const char *text) {
+  ac_layers *layers = record;
+  char *end;
+  bool same;
+  if (!layers->every) return true;
+  if (!fits(layers, text, &same)) return false;
+  if (!same) return true;
+  layers->measured = strtoll(text, &end, 10);
+  strtoll(end, &end, 10);
+  const char *at = end;
+  for (int i = 0; i < layers->count; i++) {
+    ac_layer *layer = &layers->of[i];
+    unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
+    if (!layer->looked_at) continue;
+    at++;
+    read_layer(&at, layers->measured, &layer->zero, &layer->logs);
+    for (int64_t k = 0; k < layer->units; k++) alive[k] = at[k] == '1';
+    at += layer->units ? layer->units : 1;
+  }
+  return true;
+}
+
+static bool is_kept(const void *record) {
+  return ((const ac_layers *)record)->every;
+}
+
+static const ac_state_text text_of = {text_room, put_text, get_text};
+static const ac_state_field fields[] = {{.key = "accrue.state.layers", .text = &text_of}, {0}};
+
+const ac_watcher ac_watcher_layers = {.record = {.name = "layers",
+                                                 .fields = fields,
+                                                 .of_model = true,
+                                                 .is_kept = is_kept,
+                                                 .anew = anew},
+                                      .bytes = sizeof(ac_layers),
+                                      .tables = tables,
+                                      .begin = begin,
+                                      .release = release,
+                                      .looks = is_due,
+                                      .before_step = look_before,
+                                      .after_step = look_after,
+                                      .after = after,
+                                      .rest = rest};

@@ -1,5 +1,5 @@
 /* What of a learning-rate schedule is refused, in one sentence each. */
-#include "train/schedule.h"
+#include "schedule/schedule.h"
 
 #include "core/error.h"
 #include "core/floats.h"

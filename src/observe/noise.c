@@ -14,11 +14,9 @@
  * time of that pass and of a window is computed by a fixed model of an average device, not measured
  * by a clock, so that a run repeats. Windows are measured so seldom that this costs at most 1 % of
  * the time. */
-#include "train/noise.h"
+#include "observe/noise.h"
 
-#include "core/error.h"
 #include "plan/cost.h"
-#include "train/trainer.h"
 
 #include <math.h>
 
@@ -38,13 +36,12 @@ static double phase_seconds(const ac_plan *plan, const ac_cost_model *model, ac_
   return seconds;
 }
 
-ac_status ac_noise_begin(ac_trainer *trainer) {
-  const ac_plan *plan = trainer->instance.plan;
-  ac_noise *noise = &trainer->noise;
+static ac_status begin(void *record, const ac_watch_setup *setup) {
+  const ac_plan *plan = setup->plan;
+  ac_noise *noise = record;
   ac_cost_model model;
-  const int64_t every = trainer->desc.noise_every;
+  const int64_t every = setup->desc->noise_every;
   noise->possible = every != 0 && plan->way->keeps && !plan->main.whole_window;
-  AC_TRY(ac_noise_layers_begin(trainer));
   if (!noise->possible) return AC_OK;
   noise->every = every > 0 ? every : 0;
   ac_cost_guess(&model);
@@ -55,41 +52,29 @@ ac_status ac_noise_begin(ac_trainer *trainer) {
 }
 
 /* How many updates are between two measurements, with the current batch. */
-static int64_t updates_between(const ac_trainer *trainer) {
-  const ac_noise *noise = &trainer->noise;
+static int64_t updates_between(const ac_noise *noise, const ac_window_view *view) {
   if (noise->every) return noise->every;
-  const double passes = (double)trainer->batch / (double)trainer->instance.plan->info.micro_batch;
+  const double passes = (double)view->run->batch / (double)view->plan->info.micro_batch;
   const double window = ceil(passes) * noise->pass_seconds + noise->end_seconds;
   return (int64_t)ceil(noise->measure_seconds / (most_share * window));
 }
 
-static bool is_due(const ac_trainer *trainer) {
-  return trainer->noise.possible && trainer->window_samples < trainer->batch &&
-         trainer->updates % updates_between(trainer) == 0;
+static bool is_due(const void *record, const ac_window_view *view) {
+  const ac_noise *noise = record;
+  const ac_run *run = view->run;
+  return noise->possible && run->samples < run->batch &&
+         run->updates % updates_between(noise, view) == 0;
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */
 
-ac_status ac_noise_measure(ac_trainer *trainer) {
-  ac_noise *noise = &trainer->noise;
-  ac_instance *instance = &trainer->instance;
-  ac_noise_leave(trainer);
-  if (!is_due(trainer)) return AC_OK;
-  trainer->reduced_weight = 0; /* what the last window left goes */
-  AC_TRY(ac_instance_run_phase(instance, AC_PHASE_REDUCE));
-  AC_TRY(ac_instance_fetch_control(instance));
-  const double weight = ac_instance_total_loss(instance, trainer->window_samples).weight;
-  const ac_gradient_report report = ac_trainer_read_statistics(trainer);
-  if (!report.finite || !(weight > 0)) return AC_OK;
-  noise->first_samples = trainer->window_samples;
-  noise->first_weight = weight;
-  noise->first_squares = report.norm / weight * (report.norm / weight);
-  if (!isfinite(noise->first_squares)) { /* too large for a double, and for states */
-    ac_noise_leave(trainer);
-    return AC_OK;
-  }
-  ac_noise_layers_measure(trainer, weight);
-  return AC_OK;
+static void measure_first(void *record, const ac_window_view *view) {
+  ac_noise *noise = record;
+  const double squares = view->norm * view->norm;
+  if (!isfinite(squares)) return; /* too large for a double, and for states */
+  noise->first_samples = view->run->samples;
+  noise->first_weight = view->weight;
+  noise->first_squares = squares;
 }
 
 static double average(double before, double now) {
@@ -108,23 +93,26 @@ bool ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, doub
   return true;
 }
 
-void ac_noise_leave(ac_trainer *trainer) {
-  ac_noise *noise = &trainer->noise;
-  noise->first_samples = 0;
-  noise->first_weight = noise->first_squares = 0;
-  ac_noise_layers_leave(trainer);
+double ac_noise_first(const ac_noise *noise, const ac_window_view *view) {
+  return noise->first_weight * (double)view->run->samples / view->weight;
 }
 
-void ac_noise_take(ac_trainer *trainer, const ac_update *update) {
-  ac_noise *noise = &trainer->noise;
-  const double all = (double)trainer->window_samples,
-               squares = update->grad_norm * update->grad_norm;
-  const double first = noise->first_weight * all / update->weight;
+static void take(ac_noise *noise, const ac_window_view *view, const ac_update *update) {
+  const double all = (double)view->run->samples, squares = update->grad_norm * update->grad_norm;
+  const double first = ac_noise_first(noise, view);
+  noise->counted = false;
+  if (update->skipped) return;
   /* A window without weight after its first micro-batch tells nothing. */
   if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
   if (!ac_noise_add(&noise->averages, noise->first_squares, squares, first, all)) return;
+  noise->counted = true;
   noise->count++;
-  ac_noise_layers_take(trainer, first, all);
+}
+
+static void after(void *record, const ac_window_view *view, ac_update *update) {
+  ac_noise *noise = record;
+  take(noise, view, update);
+  update->noise_scale = ac_noise_scale_of(&noise->averages, noise->count).batch;
 }
 
 /* ---- what has come of it --------------------------------------------------------------------- */
@@ -157,8 +145,46 @@ ac_noise_scale ac_noise_scale_of(const ac_noise_averages *a, int64_t windows) {
   return result;
 }
 
-ac_status ac_trainer_noise_scale(const ac_trainer *trainer, ac_noise_scale *result) {
-  AC_REQUIRE(trainer, result);
-  *result = ac_noise_scale_of(&trainer->noise.averages, trainer->noise.count);
-  return AC_OK;
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static bool is_kept(const void *record) {
+  const ac_noise *noise = record;
+  return noise->possible || noise->count > 0;
 }
+
+static void anew(void *record) {
+  ac_noise *noise = record;
+  noise->first_samples = noise->count = 0;
+  noise->first_weight = noise->first_squares = 0;
+  noise->averages = (ac_noise_averages){0};
+}
+
+static const char *check(const void *record, const ac_run *run) {
+  const ac_noise *noise = record;
+  if (noise->first_samples > run->samples) return "noise.first_samples";
+  return noise->first_samples && !(noise->first_weight > 0) ? "noise.first_weight" : NULL;
+}
+
+#define FIELD(key, kind, member, most) AC_STATE_FIELD("noise." key, kind, ac_noise, member, most)
+static const ac_state_field fields[] = {
+    FIELD("first_samples", AC_COUNT, first_samples, AC_MOST_COUNT),
+    FIELD("first_weight", AC_SQUARE, first_weight, 0),
+    FIELD("first_squares", AC_SQUARE, first_squares, 0),
+    FIELD("count", AC_COUNT, count, AC_MOST_COUNT),
+    FIELD("g", AC_FINITE, averages.g, 0),
+    FIELD("s", AC_FINITE, averages.s, 0),
+    FIELD("gg", AC_SQUARE, averages.gg, 0),
+    FIELD("gs", AC_FINITE, averages.gs, 0),
+    FIELD("ss", AC_SQUARE, averages.ss, 0),
+    {0}};
+
+const ac_watcher ac_watcher_noise = {
+    .record = {.name = "noise", .fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
+    .bytes = sizeof(ac_noise),
+    .sums = {{.number = {.kind = AC_COUNT, .offset = offsetof(ac_noise, first_samples)}},
+             {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_weight)}},
+             {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_squares)}}},
+    .begin = begin,
+    .wants_first = is_due,
+    .first = measure_first,
+    .after = after};

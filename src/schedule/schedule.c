@@ -1,7 +1,7 @@
 /* Learning rates in closed form. Each kind is a function of t, the updates since the warm-up, and
  * of nothing that came before, except reductions on a plateau. A one-cycle and a cyclic schedule
  * yield a momentum by the same function, because it moves in the same way between other ends. */
-#include "train/schedule.h"
+#include "schedule/schedule.h"
 
 #include "core/error.h"
 #include "core/integers.h"
@@ -179,33 +179,4 @@ double ac_schedule_scale(const ac_schedule *schedule, int64_t batch) {
   if (schedule->scaling == AC_RATE_SCALING_NONE) return 1;
   const double factor = (double)batch / (double)schedule->base_batch;
   return schedule->scaling == AC_RATE_SCALING_SQRT ? sqrt(factor) : factor;
-}
-
-/* ---- a plateau ------------------------------------------------------------------------------- */
-
-ac_plateau ac_plateau_begin(void) {
-  return (ac_plateau){.best = (double)INFINITY};
-}
-
-static bool is_better(const ac_plateau *p, const ac_schedule *s, double loss) {
-  const double threshold = ac_or_default(s->threshold, 1e-4);
-  return loss < (s->threshold_absolute ? p->best - threshold : p->best * (1 - threshold));
-}
-
-/* A rate that would hardly change stays, by PyTorch's measure. */
-static bool can_fall(const ac_plateau *p, const ac_schedule *s) {
-  const double now = rate_at(s, p->reductions, 0), next = rate_at(s, p->reductions + 1, 0);
-  return now - next > 1e-8;
-}
-
-void ac_plateau_observe(ac_plateau *p, const ac_schedule *s, double loss) {
-  const int64_t patience = s->patience ? s->patience : 10;
-  const bool better = is_better(p, s, loss);
-  p->bad = better || p->cooling > 0 ? 0 : p->bad + 1;
-  p->cooling -= p->cooling > 0;
-  if (better) p->best = loss;
-  if (p->bad <= (patience > 0 ? patience : 0)) return;
-  p->reductions += can_fall(p, s);
-  p->cooling = s->cooldown > 0 ? ac_min(s->cooldown, INT64_MAX / 2) : 0; /* as states hold */
-  p->bad = 0;
 }
