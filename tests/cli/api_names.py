@@ -96,7 +96,7 @@ def main():
     missing += ["%s, in the index" % name for name in listed["function"] if name not in index]
     members = structs(text)
     missing += ["member %s.%s" % pair for pair in members if not re.search(
-        r"^- `[^`]*\b%s\b[^`]*`: \S" % pair[1], sections.get(pair[0], ""), re.M)]
+        r"^- `[^`]*\b%s\b[^`]*`:\s+\S" % pair[1], sections.get(pair[0], ""), re.M)]
     values = enumerators(text)
     missing += ["enumerator " + name for name in values if not any(
         re.search(r"^- `%s\b[^`]*`: \S" % name, section, re.M) for section in sections.values())]
