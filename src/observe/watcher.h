@@ -4,7 +4,7 @@
 #define AC_OBSERVE_WATCHER_H
 
 #include "plan/plan.h"
-#include "state/run.h"
+#include "record/run.h"
 
 /* A window as watchers see it. */
 typedef struct ac_window_view {

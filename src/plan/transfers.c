@@ -11,7 +11,7 @@
  *   out             s1  s2  s3  s4
  *
  * So the value of the k-th is alive from p(k - 1), when its way in may begin, to p(k + 1), when its
- * way out has ended: steps after that point wait for it (train/transfers.c). Three are alive at
+ * way out has ended: steps after that point wait for it (run/transfers.c). Three are alive at
  * once. In a pass with the update among the steps of the micro-batch there are other steps between
  * these points, and their computation also hides the transfers. */
 #include "plan/plan.h"

@@ -7,7 +7,9 @@
 enum { BATCH = 4 };
 
 #define CHECK(condition) \
-  ((condition) ? (void)0 : (fprintf(stderr, "line %d: %s; %s\n", __LINE__, #condition, ac_last_error()), exit(1)))
+  ((condition)           \
+       ? (void)0         \
+       : (fprintf(stderr, "line %d: %s; %s\n", __LINE__, #condition, ac_last_error()), exit(1)))
 #define OK(call) CHECK((call) == AC_OK)
 
 static double proposed;

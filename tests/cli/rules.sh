@@ -68,12 +68,8 @@ none 'a parallel region that is not one of those that src/backend/cpu/shared/ker
 # and goes when its file no longer needs it:
 declare -A excepted=(
   [src/backend/cpu/convolution/winograd.c]='a part of conv2d'
-  [src/ops/update/optimizer.c]='the steps of parameters are its own'
-  [src/train/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'
-  [src/train/folded.c]='arguments of the steps of parameters'
-  [src/train/instance.c]='what folds may have nothing to fold'
-  [src/train/step.c]='arguments of the steps of parameters'
-  [src/train/update.c]='which steps of parameters keep squares'
+  [src/window/find_nonfinite.c]='says where a value is not finite: in the result of a cast alone'
+  [src/run/instance.c]='what folds may have nothing to fold'
 )
 declare -A family=()
 while read -r name op; do family[$op]=$name; done < <(

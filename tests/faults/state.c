@@ -5,7 +5,7 @@
 #include "support/files.h"
 
 #include "faults.h"
-#include "train/trainer.h"
+#include "window/trainer.h"
 #include "support/runs.h"
 
 #include <dirent.h>

@@ -5,7 +5,7 @@
  * bit; if not, it saves a state that is loaded and saved as the same bytes, and goes on. */
 #include "fuzz.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 #include "io/checksum.h"
 #include "support/checksums.h"
 

@@ -72,7 +72,7 @@ def functions_in(path, text):
 
 UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
            "light|to_float|ask")
-WHOLLY = ("src/observe/scaler.c", "src/schedule/schedule.c", "src/train/rates.c", "src/train/losses.c",
+WHOLLY = ("src/observe/scaler.c", "src/schedule/schedule.c", "src/window/rates.c", "src/run/losses.c",
           "src/ops/update/optimizer.c")
 
 
@@ -83,7 +83,8 @@ class Sources:
         self.root = Path(root)
         self.text, self.functions = {}, {}
         for pattern in ("src/backend/cpu/**/*.[ch]", "src/backend/opencl/**/*.c", "cl/**/*.cl", "cl/**/*.h", "src/ops/**/*.c",
-                        "src/graph/differentiate.c", "src/train/*.c", "src/observe/*.c", "src/schedule/*.c"):
+                        "src/graph/differentiate.c", "src/run/*.c", "src/window/*.c", "src/observe/*.c",
+                        "src/schedule/*.c", "src/optimizer/*.c"):
             for file in sorted(self.root.glob(pattern)):
                 path = str(file.relative_to(self.root))
                 self.text[path] = file.read_text()
@@ -114,13 +115,13 @@ class Sources:
         """What the trainer computes between gradients and parameters, and the nodes that do."""
         for path, functions in self.functions.items():
             for f in functions:
-                if path in WHOLLY or (path in ("src/train/trainer.c", "src/train/update.c") and re.search(UPDATES, f.name)):
+                if path in WHOLLY or (path in ("src/window/trainer.c", "src/window/update.c") and re.search(UPDATES, f.name)):
                     yield f
 
     def backward_ops(self):
         """Ops that run backward or in updates."""
         named = set()
-        for f in list(self.rules()) + [f for p in self.functions if p.startswith("src/train/")
+        for f in list(self.rules()) + [f for p in self.functions if p.startswith(("src/run/", "src/window/", "src/optimizer/"))
                                        for f in self.functions[p]]:
             named |= {n[6:] for n in f.names if n.startswith("AC_OP_")}
         return [op for op in self.ops if op in named or op in self.update_ops or "gradient" in op]

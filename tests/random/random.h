@@ -15,7 +15,7 @@
 #include "ops/driver.h"
 #include "ops/generator.h"
 #include "optimizer/nodes.h"
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <stdio.h>
 

@@ -179,8 +179,8 @@ static double step_weight(const random_stepping *s, double weight, double gradie
   const bool is_adamw = s->kind.row->step == AC_OP_adamw || s->kind.row->step == AC_OP_clip;
   double rate = s->rate, g = gradient * s->factor, terms = 0, doubt = 0;
   double after = s->kind.row->step == AC_OP_lion ? lion(s, rate, weight, g, state, &doubt)
-                 : is_adamw               ? adamw(s, rate, weight, g, state, &terms)
-                                          : sgd(s, rate, weight, g, state, &terms);
+                 : is_adamw                      ? adamw(s, rate, weight, g, state, &terms)
+                                                 : sgd(s, rate, weight, g, state, &terms);
   *tolerance = doubt + float_error(weight, after, terms);
   /* Below about 1e-18 the square of a gradient is not a normal float. */
   if (is_adamw && fabs(g) < 1e-12 && state[1] < 1e-24) *tolerance += rate * fabs(g) / epsilon;
@@ -271,7 +271,8 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
   /* Muon's iterations multiply what its sums lose, or factors in bf16, by up to 485
    * (tests/ops/update/muon.c): of a gradient of few ranks all but these are such errors. */
   const double rounding = s->factors == AC_BF16 ? 0x1p-8 : 16 * 0x1p-24;
-  const double lost = s->kind.row->step == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
+  const double lost =
+      s->kind.row->step == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
   for (int64_t e = 0; e < count; e++)
     tolerance[e] = lost + float_error(before[e], weights[e], fabs(terms[e])) +
                    2e-5 * s->rate * s->decay * fabs(before[e]); /* which a step may cancel */

@@ -6,7 +6,7 @@
 #include "runs.h"
 
 #include "plan/plan.h"
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 /* Under sanitizers every kernel takes ten times as long. */
 #ifdef __SANITIZE_ADDRESS__

@@ -12,7 +12,7 @@
 
 #include "runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 enum { COUNT = 11, BATCH = 4, TOKENS = 3, WIDTH = 4 };
 

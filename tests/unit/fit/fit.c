@@ -3,7 +3,7 @@
  * by. */
 #include "support/check.h"
 #include "support/models.h"
-#include "train/trainer.h"
+#include "fit/fit.h"
 
 #include <math.h>
 #include <stdlib.h>

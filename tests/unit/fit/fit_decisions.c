@@ -2,7 +2,7 @@
  * again, without kept gradients, and refusals. */
 #include "support/runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 enum { STEPS = 4, BATCH = 8, MOST = 24 * 17 };
 

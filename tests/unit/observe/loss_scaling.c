@@ -4,7 +4,7 @@
 #include "support/devices.h"
 #include "support/trainers.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>

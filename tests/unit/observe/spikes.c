@@ -9,7 +9,7 @@
 
 #include "support/runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <math.h>
 #include <sys/stat.h>

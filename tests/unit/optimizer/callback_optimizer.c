@@ -5,7 +5,7 @@
 
 #include "support/runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 enum { BATCH = 8, UPDATES = 4, MOST = 4 * 40 * 40 };
 

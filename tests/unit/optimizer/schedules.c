@@ -5,7 +5,7 @@
 #include "support/runs.h"
 
 #include "ops/vector.h"
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <math.h>
 #include <stddef.h>

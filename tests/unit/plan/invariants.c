@@ -4,7 +4,7 @@
 #include "support/runs.h"
 
 #include "plan/plan.h"
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 /* ---- a classifier with a loss that is computed again ----------------------------------------- */
 

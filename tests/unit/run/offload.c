@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "faults/adverse_queues.h"
 #include "plan/plan.h"
-#include "train/trainer.h"
+#include "state/cells.h"
 
 /* One matrix that is moved in two parts (the last one does not fill a block of 8 bits), one that is
  * moved at once, and vectors that stay. */
@@ -85,8 +85,8 @@ static void assert_same_cell(const run *a, const run *b, const ac_cell *cell) {
   const ac_cell *other = ac_plan_cell(b->plan, cell->role, cell->owner,
                                       ac_tensor_at(a->plan->graph, cell->tensor)->state);
   void *x = malloc(cell->bytes), *y = malloc(cell->bytes);
-  assert_ok(ac_state_read_cell(&a->trainer->instance, cell, 0, cell->count, x));
-  assert_ok(ac_state_read_cell(&b->trainer->instance, other, 0, cell->count, y));
+  assert_ok(ac_instance_read_elements(&a->trainer->instance, cell, 0, cell->count, x));
+  assert_ok(ac_instance_read_elements(&b->trainer->instance, other, 0, cell->count, y));
   assert_memory_equal(x, y, cell->bytes);
   free(x);
   free(y);

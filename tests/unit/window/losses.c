@@ -3,7 +3,7 @@
  * on every device. */
 #include "support/losses.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 /* Roundings of floats, sums of a hundred terms and tanh: about 1e-6 of what is compared. In 16 bits
  * activations and their gradients are off by 2^-11 or 2^-8 each, and some of a handful add up. */

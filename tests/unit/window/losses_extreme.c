@@ -2,7 +2,7 @@
  * all, and looking for what is not finite. What is skipped changes nothing, and is explained. */
 #include "support/losses.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <float.h>
 

@@ -5,7 +5,7 @@
  */
 #include "support/runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <float.h>
 #include <math.h>

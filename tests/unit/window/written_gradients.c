@@ -2,7 +2,7 @@
  * and way of clipping: what is measured of them then, and refusals. */
 #include "support/runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 static const ac_optimizer_desc plain = {.weight_decay = -1, .momentum = -1};
 

@@ -14,7 +14,7 @@
  * the ordinary preparation reports why.
  *
  * The scratch buffers of a tuning run live as long as the run, which is before a plan's memory is
- * allocated (train/instance.c). On CPU devices compiling costs more than tuning saves, so the first
+ * allocated (run/instance.c). On CPU devices compiling costs more than tuning saves, so the first
  * tile of the list is used. ACCRUE_TUNE=1 tunes also on CPUs, ACCRUE_TUNE=0 nowhere. */
 #include "backend/opencl/product/gemm.h"
 

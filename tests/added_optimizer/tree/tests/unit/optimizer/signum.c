@@ -4,7 +4,7 @@
 
 #include "runs.h"
 
-#include "train/trainer.h"
+#include "window/trainer.h"
 
 #include <math.h>
 
@@ -124,9 +124,7 @@ static void a_saved_run_goes_on_to_the_bit(void **state) {
 static void folded_gradients_are_its_momentum(void **state) {
   (void)state;
   const corpus c = make_corpus();
-  ac_plan_desc plan = {.batch = BATCH,
-                       .micro_batch = 4,
-                       .optimizer = {.kind = AC_SIGNUM}};
+  ac_plan_desc plan = {.batch = BATCH, .micro_batch = 4, .optimizer = {.kind = AC_SIGNUM}};
   run kept = start("cpu", &wide, plan, training);
   plan.gradients = AC_GRADIENTS_FOLDED;
   run folded = start("cpu", &wide, plan, training);

@@ -1,0 +1,108 @@
+/* From datasets to staging buffers, and the forward-only pass over a dataset. */
+#include "core/error.h"
+#include "data/dataset.h"
+#include "run/instance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ac_status match_field(ac_gather *gather, const ac_instance *instance, int f,
+                             const ac_field *field, bool *fed) {
+  const ac_graph *graph = instance->plan->graph;
+  gather->input[f] = -1;
+  gather->bytes[f] = (uint64_t)field->elements * ac_dtype_bytes(field->dtype);
+  for (int i = 0; i < graph->input_count; i++) {
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
+    if (strcmp(input->name, field->name) != 0) continue;
+    int64_t elements = ac_shape_count(&input->shape);
+    if (input->dtype != field->dtype || elements != field->elements)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "input \"%s\" takes %lld %s a sample, but the dataset's field has %lld %s",
+                     input->name, (long long)elements, ac_dtype_name(input->dtype),
+                     (long long)field->elements, ac_dtype_name(field->dtype));
+    if (instance->persistent[input->id]) gather->input[f] = i;
+    fed[i] = true;
+  }
+  return AC_OK;
+}
+
+ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset) {
+  const ac_graph *graph = instance->plan->graph;
+  bool fed[AC_MAX_GRAPH_INPUTS] = {false};
+  memset(gather, 0, sizeof *gather);
+  gather->dataset = dataset;
+  uint64_t unused = 0;
+  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
+    AC_TRY(match_field(gather, instance, f, ac_dataset_field(dataset, f), fed));
+    if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
+  }
+  for (int i = 0; i < graph->input_count; i++)
+    if (!fed[i] && instance->persistent[graph->inputs[i]])
+      return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
+                     ac_tensor_at(graph, graph->inputs[i])->name);
+  if (unused <= instance->unused_bytes) return AC_OK;
+  void *grown = realloc(instance->unused, unused);
+  if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");
+  instance->unused = grown;
+  instance->unused_bytes = unused;
+  return AC_OK;
+}
+
+ac_status ac_instance_check_reading(const ac_instance *instance, const char *who) {
+  if (!ac_dataset_is_read_for(instance)) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "%s: a dataset is reading samples for it; use it once the dataset's function has "
+                 "returned",
+                 who);
+}
+
+ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+                         int64_t slot) {
+  void *fields[AC_MAX_FIELDS];
+  for (int f = 0; f < ac_dataset_field_count(gather->dataset); f++) {
+    int input = gather->input[f];
+    fields[f] = input < 0 ? instance->unused
+                          : (char *)instance->staging[input] + (uint64_t)slot * gather->bytes[f];
+  }
+  return ac_dataset_read_for(instance, gather->dataset, key, fields);
+}
+
+static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
+                          int64_t samples, ac_stop *stop) {
+  double fed[AC_MAX_LOSSES] = {0};
+  int64_t micro_batch = instance->plan->info.micro_batch;
+  for (int64_t first = 0; first < samples; first += micro_batch) {
+    int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
+    if (ac_stop_asked(stop)) return AC_OK;
+    for (int64_t i = 0; i < count; i++) {
+      ac_sample_key key = {.index = first + i};
+      AC_TRY(ac_gather_read(gather, instance, &key, i));
+    }
+    const void *const *staged = (const void *const *)instance->staging;
+    AC_TRY(ac_instance_check(instance, staged, 0, count));
+    AC_TRY(ac_instance_upload(instance, staged, 0, count));
+    ac_instance_add_fed_weights(instance, staged, 0, count, fed);
+    instance->run.batch = count;
+    AC_TRY(ac_instance_run(instance, prepared, first == 0));
+  }
+  AC_TRY(ac_instance_fetch_control(instance));
+  return ac_instance_check_weights(instance, fed);
+}
+
+ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                               int64_t limit, ac_stop *stop, ac_evaluation *result) {
+  int64_t samples = ac_dataset_count(dataset);
+  if (limit > 0 && limit < samples) samples = limit;
+  if (samples < 1) return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
+  ac_gather gather;
+  AC_TRY(ac_gather_open(&gather, instance, dataset));
+  AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
+  if (stop->stopped) return AC_OK;
+  const ac_total_loss total = ac_instance_total_loss(instance, samples);
+  *result = (ac_evaluation){.loss = total.loss,
+                            .accuracy = total.losses[0].accuracy,
+                            .weight = total.weight,
+                            .loss_count = instance->plan->graph->loss_count};
+  memcpy(result->losses, total.losses, sizeof result->losses);
+  return AC_OK;
+}

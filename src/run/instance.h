@@ -1,0 +1,305 @@
+/* A plan that can run: its chunks of device memory, a handle for every tensor and value, and the
+ * arguments of every step. Trainers and sessions are built on it. It knows nothing of windows.
+ *
+ * Everything is allocated in ac_instance_create; running allocates nothing. */
+#ifndef AC_RUN_INSTANCE_H
+#define AC_RUN_INSTANCE_H
+
+#include <accrue/evaluation.h>
+#include <accrue/model_file.h>
+
+#include "ops/update/clip.h"
+#include "ops/description.h"
+#include "ops/update/fold.h"
+#include "ops/update/optimizer.h"
+#include "plan/plan.h"
+
+/* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.
+ */
+typedef struct ac_prepared {
+  const ac_sequence *sequence;
+  ac_op_args *args; /* by step */
+  void **handles;   /* by value; NULL for those that share */
+  void **parts;     /* by step and operand (transfers.c): handles of parts of tensors; NULL: no
+                       step is cut */
+  int arriving;     /* the step with state on its way to the device; -1: none */
+  int64_t batch;
+  bool has_run; /* its micro-batch */
+} ac_prepared;
+
+/* What ops that depend on the window (ac_op_desc.by_window) get, for one parameter. */
+typedef struct ac_update_attributes {
+  ac_gradient_statistics_attributes statistics;
+  ac_fold_attributes fold;
+  ac_clip_attributes clip;
+  ac_fold_attributes average;
+  union { /* of its optimizer's step */
+    ac_callback_arguments callback;
+    char arguments[AC_STEP_BYTES];
+  } step;
+} ac_update_attributes;
+
+/* What the integers fed to an input may be: they index a table or the classes of a loss. */
+typedef struct ac_input_check {
+  int64_t limit; /* ids in [0, limit); 0: no check */
+  bool ignore;   /* ignore_index is allowed as well */
+  int32_t ignore_index;
+  bool weights; /* f32 that must be finite and >= 0 */
+} ac_input_check;
+
+/* What was counted when numbers are watched, by step of the main sequence (numerics.c). */
+typedef struct ac_numerics_totals {
+  struct {
+    int64_t values, overflowed, flushed;
+  } * counts;
+  void **views; /* of each step's counts on the device */
+  void *copy;
+} ac_numerics_totals;
+
+/* What one of the graph's losses adds up, and from which inputs its weight follows. */
+typedef struct ac_fed_loss {
+  ac_loss_rows rows;
+  int targets, weights; /* inputs; -1: none */
+} ac_fed_loss;
+
+/* Called before each step of an update that is among a micro-batch's steps, to ask whether it runs.
+ * That depends on the gradient of `parameter`, or on what was pooled for it; -1: only on whether
+ * there is an update, as for averages. */
+typedef struct ac_gate {
+  ac_status (*ask)(void *user, int parameter, bool *runs); /* NULL: all run */
+  void *user;
+} ac_gate;
+
+/* Called after a step that hands a parameter over (ac_problem_hands_over), with the handle of its
+ * gradient. */
+typedef struct ac_hand_over {
+  ac_status (*step)(void *user, int parameter, const void *gradient); /* NULL: there is none */
+  void *user;
+} ac_hand_over;
+
+typedef struct ac_instance {
+  const ac_plan *plan;
+  ac_device *device;
+  void **chunks;
+  int chunk_count;
+  void **persistent;           /* by storage id: handles of cells, also of those in the arena */
+  void **views;                /* by cell: those of its own */
+  ac_host_memory *transferred; /* by storage id: optimizer state in host memory */
+  void *control;
+  float *control_copy;               /* host, control_bytes */
+  ac_input_check *checks;            /* by input */
+  ac_fed_loss losses[AC_MAX_LOSSES]; /* the graph's */
+  void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
+  void *unused;   /* host: where a dataset's fields that feed no input are written */
+  uint64_t unused_bytes;
+  ac_prepared main, stepping, evaluation;
+  int *together; /* together.c: by step of the main sequence that begins a row */
+  ac_gate gate;
+  bool folds_nothing; /* of a window (train/folded.c): its gradients are dropped */
+  ac_hand_over hand_over;
+  ac_numerics_totals numerics; /* empty unless the plan watches numbers */
+  /* The run state: all that changes from window to window, so that every step is static. */
+  ac_run_state run;
+  ac_update_attributes *updates; /* by parameter */
+  const char *unusable; /* why parameters cannot be used until others are loaded; NULL: they can */
+} ac_instance;
+
+/* A handle of bytes of the plan's address space. */
+ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
+void ac_instance_drop_view(ac_instance *instance, void *handle);
+
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
+/* Announces that an instance is created, with all that belongs to it. */
+ac_wait ac_instance_announce(const ac_plan *plan);
+void ac_instance_free(ac_instance *instance);
+
+/* The host copy's loss sums as doubles. */
+typedef struct ac_loss_sums {
+  double loss, weight, correct;
+} ac_loss_sums;
+ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss);
+/* All of them on the device, kept while something else is computed. */
+typedef struct ac_kept_sums {
+  float of[AC_MAX_LOSSES][AC_LOSS_SUMS];
+} ac_kept_sums;
+ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
+ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
+/* Brings all that the end of a window depends on to the host, or one cell of it. */
+ac_status ac_instance_fetch_control(ac_instance *instance);
+ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell);
+
+/* ---- feeding and running --------------------------------------------------------------------- */
+
+enum { AC_MAX_GRAPH_INPUTS = 16 };
+
+/* Finds each input's data among the feeds and checks all of it before anything runs. data[i]
+ * belongs to input i. */
+ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
+                                  int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]);
+
+/* Checks the values of samples [first, first + count) of what was matched: ids, weights. */
+ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
+                            int64_t count);
+
+/* ---- losses: losses.c ------------------------------------------------------------------------ */
+
+/* The weight of a loss of these samples, or NaN where it does not follow from inputs alone. */
+double ac_instance_fed_weight(const ac_instance *instance, int loss, const void *const *data,
+                              int64_t first, int64_t count);
+void ac_instance_add_fed_weights(const ac_instance *instance, const void *const *data,
+                                 int64_t first, int64_t count, double fed[AC_MAX_LOSSES]);
+/* Fails with AC_ERROR_INTERNAL if the device's sums of weights are not these. */
+ac_status ac_instance_check_weights(const ac_instance *instance, const double fed[AC_MAX_LOSSES]);
+
+/* Each loss from the host's copy of the sums over so many samples, and all together. */
+typedef struct ac_total_loss {
+  double loss;
+  double weight; /* what the sum of gradients is divided by */
+  bool finite, weighs;
+  ac_loss_mean losses[AC_MAX_LOSSES];
+} ac_total_loss;
+ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+
+/* Whether some loss weighs its rows by inputs, or ignores some of them. */
+bool ac_instance_weighs_inputs(const ac_instance *instance);
+
+/* How several losses come together. */
+typedef enum ac_loss_division {
+  AC_DIVIDE_ONE,     /* there is one: by its weight, at the end */
+  AC_DIVIDE_SAMPLES, /* by samples, and by the rows of each, which are known */
+  AC_DIVIDE_WEIGHTS  /* by samples; each gradient by its weight, which has to be known before */
+} ac_loss_division;
+ac_loss_division ac_instance_division(const ac_instance *instance);
+
+/* Finds, for each loss, the factor of its gradient in addition to the loss scale, in a window of so
+ * many samples and these weights (NULL: of one unit for each row). */
+void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
+                             double shares[AC_MAX_LOSSES]);
+
+/* Uploads samples [first, first + count) of what was matched. */
+ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
+                             int64_t count);
+
+/* Runs a sequence's micro-batch for instance->run.batch samples; `fresh`: sums are overwritten by
+ * the first step that writes them. On a device that compiles the first run is announced step by
+ * step. */
+ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
+/* Runs another phase of the main sequence than AC_PHASE_MICRO_BATCH. */
+ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
+/* One step of a sequence. */
+ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
+/* Sets the arguments to run.batch samples. */
+void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
+
+/* Bytes of a cell, as they are stored, wherever it is. Waits for transfers. */
+ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
+                                void *data, uint64_t bytes);
+ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cell, uint64_t offset,
+                                 const void *data, uint64_t bytes);
+
+/* ---- steps in any order: together.c ---------------------------------------------------------- */
+
+/* For each step of the main sequence after its micro-batch: how many steps, from this one on, may
+ * run in any order. The number is set at the first step of such a row; rows follow one another.
+ * Free the list. */
+ac_status ac_together_find(const ac_plan *plan, int **together);
+
+/* ---- state in host memory: transfers.c
+ * ------------------------------------------------------------
+ */
+
+/* Host memory of the cells that move. */
+ac_status ac_transfers_allocate(ac_instance *instance);
+void ac_transfers_release(ac_instance *instance);
+/* Handles for steps that are cut, into what is prepared. */
+ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared);
+void ac_transfers_discard(ac_instance *instance, ac_prepared *prepared);
+/* Replaces handles of a cut step's operands by those of its part. */
+void ac_transfers_cut(const ac_prepared *prepared, int step, ac_op_args *args);
+/* Around a step that transfers state. */
+ac_status ac_transfers_begin(ac_instance *instance, ac_prepared *prepared, int step);
+ac_status ac_transfers_end(ac_instance *instance, ac_prepared *prepared, int step);
+
+/* ---- watching numbers: numerics.c ------------------------------------------------------------ */
+
+ac_status ac_numerics_create(ac_instance *instance);
+void ac_numerics_free(ac_instance *instance);
+/* The n-th count that follows a step; false: there are no more. */
+bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_args *args);
+/* Counts in what a step has just stored. */
+ac_status ac_numerics_watch(ac_instance *instance, int step);
+/* Adds a window's counts to the totals. */
+ac_status ac_numerics_collect(ac_instance *instance);
+
+/* ---- parameters: parameters.c ---------------------------------------------------------------- */
+
+ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
+/* Fails if parameters cannot be used; the message names the function `who`. */
+ac_status ac_instance_check_usable(const ac_instance *instance, const char *who);
+/* Loads the parameters that match `pattern` (NULL: all); there must be at least one. */
+ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
+                           const char *optional_prefix);
+ac_status ac_instance_save(ac_instance *instance, const char *path, const char *pattern,
+                           const ac_metadata *metadata, int metadata_count);
+int ac_instance_find_parameter(const ac_instance *instance, const char *name);
+/* Elements [first, first + count) of a parameter, in f32. Writing also brings its working copy in
+ * 16 bits up to date; reading takes that copy where the plan keeps no other. */
+ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
+                                      int64_t count, const float *data);
+ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
+                                     float *data);
+/* Reads all parameters. Fails with AC_ERROR_NOT_FINITE at the first that is not finite; the message
+ * names it and the function `who`.
+ */
+ac_status ac_instance_check_finite(ac_instance *instance, const char *who);
+/* Elements of a tensor of any float type, converted to f32. */
+ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
+                                  int64_t first, int64_t count, float *data);
+/* And back, from f32, into what persists. `data` may be NULL if there are none. */
+ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int64_t first,
+                                   int64_t count, const float *data);
+/* Elements of a cell, as they are stored. Writing a parameter brings its copy in 16 bits up to
+ * date. */
+ac_status ac_instance_read_elements(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                                    int64_t count, void *data);
+ac_status ac_instance_write_elements(ac_instance *instance, const ac_cell *cell, int64_t first,
+                                     int64_t count, const void *data);
+/* Checks that [first, first + count) lies within the parameter. */
+ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_t first,
+                                  int64_t count);
+
+/* ---- datasets: gather.c ---------------------------------------------------------------------- */
+
+/* A dataset's fields matched with the graph's inputs. */
+typedef struct ac_gather {
+  ac_dataset *dataset;
+  int input[AC_MAX_FIELDS];      /* of the field; -1: no step reads it */
+  uint64_t bytes[AC_MAX_FIELDS]; /* per sample */
+} ac_gather;
+
+ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset);
+/* Fails if it is called by a function that reads samples for this instance; the message names the
+ * function `who`. */
+ac_status ac_instance_check_reading(const ac_instance *instance, const char *who);
+/* Reads one sample into place `slot` of the staging buffers. */
+ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+                         int64_t slot);
+/* The function that is asked before each micro-batch whether to stop, and whether the answer was
+ * yes. */
+typedef struct ac_stop {
+  bool (*ask)(void *user); /* NULL: never */
+  void *user;
+  bool stopped;
+} ac_stop;
+
+static inline bool ac_stop_asked(ac_stop *stop) {
+  if (!stop->stopped && stop->ask) stop->stopped = stop->ask(stop->user);
+  return stop->stopped;
+}
+
+/* Evaluates a dataset with the given sequence, forward only. If it is stopped, there is no
+ * result. */
+ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                               int64_t limit, ac_stop *stop, ac_evaluation *result);
+
+#endif

@@ -1,0 +1,105 @@
+/* Losses: the weight of each, counted on the host from what is fed, to compare it with the device's
+ * sum; and the total of several. With sums L_k over weights W_k the total is
+ *
+ *   sum over k of factor_k L_k / W_k,
+ *
+ * so the gradient of loss k joins the others with the share factor_k N / W_k, where N is the number
+ * of samples of the window, and the update divides by N. If every row has weight one, N / W_k is
+ * one divided by the rows of a sample, so nothing has to be known before the window. */
+#include "core/error.h"
+#include "run/instance.h"
+
+#include <math.h>
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static bool is_plain(const ac_loss_rows *rows) {
+  return rows->weights < 0 && !rows->ignore;
+}
+
+double ac_instance_fed_weight(const ac_instance *instance, int loss, const void *const *data,
+                              int64_t first, int64_t count) {
+  const ac_fed_loss *fed = &instance->losses[loss];
+  const ac_loss_rows *rows = &fed->rows;
+  int64_t from = first * rows->per_sample, n = count * rows->per_sample;
+  if (rows->ignore && fed->targets < 0) return (double)NAN;
+  if (rows->weights >= 0 && fed->weights < 0) return (double)NAN;
+  if (is_plain(rows)) return (double)n;
+  const int32_t *targets = rows->ignore ? data[fed->targets] : NULL;
+  const float *weights = rows->weights >= 0 ? data[fed->weights] : NULL;
+  double sum = 0;
+  for (int64_t i = from; i < from + n; i++)
+    if (!targets || targets[i] != rows->ignore_index) sum += weights ? (double)weights[i] : 1;
+  return sum;
+}
+
+void ac_instance_add_fed_weights(const ac_instance *instance, const void *const *data,
+                                 int64_t first, int64_t count, double fed[AC_MAX_LOSSES]) {
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    fed[k] += ac_instance_fed_weight(instance, k, data, first, count);
+}
+
+/* The device keeps sums in pairs of floats, exact to about 45 bits. */
+ac_status ac_instance_check_weights(const ac_instance *instance, const double fed[AC_MAX_LOSSES]) {
+  const double tolerance = 1e-6;
+  const ac_graph *graph = instance->plan->graph;
+  if (instance->device->backend->computes_nothing) return AC_OK;
+  for (int k = 0; k < graph->loss_count; k++) {
+    double summed = ac_instance_loss_sums(instance, k).weight;
+    if (isnan(fed[k]) || !isfinite(summed) || fabs(summed - fed[k]) <= tolerance * fed[k]) continue;
+    return ac_fail(AC_ERROR_INTERNAL,
+                   "the device counted losses%s%s of weight %.9g, but samples of weight %.9g were "
+                   "fed; nothing was changed",
+                   *graph->losses[k].name ? " of " : "", graph->losses[k].name, summed, fed[k]);
+  }
+  return AC_OK;
+}
+
+/* ---- several --------------------------------------------------------------------------------- */
+
+bool ac_instance_weighs_inputs(const ac_instance *instance) {
+  for (int k = 0; k < instance->plan->graph->loss_count; k++)
+    if (!is_plain(&instance->losses[k].rows)) return true;
+  return false;
+}
+
+ac_loss_division ac_instance_division(const ac_instance *instance) {
+  const ac_plan *plan = instance->plan;
+  if (plan->graph->loss_count < 2) return AC_DIVIDE_ONE;
+  if (plan->problem.desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE) return AC_DIVIDE_SAMPLES;
+  if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN) return AC_DIVIDE_WEIGHTS;
+  return ac_instance_weighs_inputs(instance) ? AC_DIVIDE_WEIGHTS : AC_DIVIDE_SAMPLES;
+}
+
+void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
+                             double shares[AC_MAX_LOSSES]) {
+  const ac_plan *plan = instance->plan;
+  bool rows =
+      plan->graph->loss_count > 1 && plan->problem.desc.loss_means != AC_LOSS_MEANS_PER_SAMPLE;
+  for (int k = 0; k < plan->graph->loss_count; k++) {
+    double factor = plan->graph->losses[k].factor;
+    if (weights) shares[k] = weights[k] > 0 ? factor * (double)samples / weights[k] : 0;
+    else shares[k] = rows ? factor / (double)instance->losses[k].rows.per_sample : factor;
+  }
+}
+
+ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples) {
+  const ac_plan *plan = instance->plan;
+  const bool several = plan->graph->loss_count > 1;
+  const bool per_sample = several && plan->problem.desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE;
+  ac_total_loss total = {.weight = (double)samples, .finite = true};
+  for (int k = 0; k < plan->graph->loss_count; k++) {
+    const ac_loss_sums sums = ac_instance_loss_sums(instance, k);
+    ac_loss_mean *mean = &total.losses[k];
+    *mean = (ac_loss_mean){.name = plan->graph->losses[k].name,
+                           .weight = per_sample ? (double)samples : sums.weight};
+    total.finite &= isfinite(sums.loss) && isfinite(sums.weight);
+    total.weighs |= sums.weight > 0;
+    if (!several) total.weight = sums.weight;
+    mean->accuracy = sums.weight > 0 ? sums.correct / sums.weight : (double)NAN;
+    mean->loss = mean->weight > 0 ? sums.loss / mean->weight : (double)NAN;
+    if (sums.weight > 0) total.loss += plan->graph->losses[k].factor * mean->loss;
+  }
+  if (!total.weighs) total.loss = (double)NAN;
+  return total;
+}

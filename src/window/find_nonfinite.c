@@ -1,0 +1,159 @@
+/* Finds where a value that is not finite first appears: runs one micro-batch op by op and looks at
+ * every result. It is slow and only used when a window has failed. What adds to parameter gradients
+ * is left out, so that the window stays as it is. */
+#include "core/error.h"
+#include "window/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1 << 16 };
+
+static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *buffer,
+                            bool *finite) {
+  *finite = true;
+  if (x->dtype == AC_I32) return AC_OK;
+  for (int64_t first = 0; first < x->count && *finite; first += PIECE) {
+    int64_t count = x->count - first < PIECE ? x->count - first : PIECE;
+    AC_TRY(ac_instance_read_floats(instance, x->data, x->dtype, first, count, buffer));
+    for (int64_t i = 0; i < count; i++)
+      if (!isfinite(buffer[i])) *finite = false;
+  }
+  return AC_OK;
+}
+
+static void say_too_large(const ac_graph *graph, const ac_tensor *copy, int parameter, char *text,
+                          size_t size) {
+  snprintf(text, size, "parameter %s, too large for %s",
+           ac_tensor_at(graph, graph->parameters[parameter])->name, ac_dtype_name(copy->dtype));
+}
+
+/* Parameters come before their copies in 16 bits, which the graph was given later; so a copy that
+ * is not finite is one of a finite parameter. */
+static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    bool input = tensor->role == AC_ROLE_INPUT, working = tensor->role == AC_ROLE_WORKING;
+    bool leaf = input || working || tensor->role == AC_ROLE_PARAMETER;
+    if (!leaf || !instance->persistent[i]) continue;
+    ac_operand x = ac_operand_of(tensor, instance->run.batch);
+    x.data = instance->persistent[i];
+    bool finite;
+    AC_TRY(all_finite(instance, &x, buffer, &finite));
+    if (finite) continue;
+    if (working) say_too_large(graph, tensor, tensor->parameter, text, size);
+    else snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
+    return AC_OK;
+  }
+  return AC_OK;
+}
+
+/* What gathers over a window, and must stay as it is. */
+static bool gathers(const ac_instance *instance, const ac_step *step, int j) {
+  if (step->out[j].tensor < 0) return false;
+  ac_role role = ac_tensor_at(instance->plan->graph, step->out[j].tensor)->role;
+  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED;
+}
+
+/* Or measures what gathers. */
+static bool only_gathers(const ac_instance *instance, const ac_step *step) {
+  if (ac_node_at(instance->plan->graph, step->node)->phase != AC_PHASE_MICRO_BATCH) return true;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (step->out[j].tensor >= 0 && !gathers(instance, step, j)) return false;
+  return true;
+}
+
+/* Runs a step without those of its outputs that gather over the window: ops that yield several
+ * can do without one. */
+static ac_status run_step(ac_instance *instance, int index) {
+  const ac_step *step = &instance->main.sequence->steps[index];
+  ac_op_args *args = &instance->main.args[index], whole = *args;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (gathers(instance, step, j)) args->out[j] = (ac_operand){0};
+  ac_status status = ac_instance_run_step(instance, &instance->main, index, true);
+  *args = whole;
+  return status;
+}
+
+/* The parameter that a cast reads, which then has no working copy; else NULL. */
+static const ac_tensor *cast_parameter(const ac_graph *graph, const ac_node *node) {
+  const ac_tensor *in = node->op == AC_OP_cast ? ac_tensor_at(graph, node->in[0]) : NULL;
+  return in && in->role == AC_ROLE_PARAMETER ? in : NULL;
+}
+
+/* The input that a cast reads, as it is or as a view; else NULL. What is not finite then is the
+ * cast's result alone, since inputs were looked at before. */
+static const ac_tensor *cast_input(const ac_graph *graph, const ac_node *node) {
+  if (node->op != AC_OP_cast) return NULL;
+  const ac_tensor *in = ac_tensor_at(graph, ac_tensor_at(graph, node->in[0])->storage);
+  return in->role == AC_ROLE_INPUT ? in : NULL;
+}
+
+static void say_step(const ac_graph *graph, const ac_node *node, char *text, size_t size) {
+  const ac_tensor *parameter = cast_parameter(graph, node), *input = cast_input(graph, node);
+  char name[160];
+  if (input)
+    snprintf(text, size, "input %s, too large for %s", input->name,
+             ac_dtype_name(ac_tensor_at(graph, node->out[0])->dtype));
+  else if (parameter)
+    say_too_large(graph, ac_tensor_at(graph, node->out[0]), parameter->parameter, text, size);
+  else snprintf(text, size, "op %s", ac_node_text(name, sizeof name, graph, node));
+}
+
+static ac_status check_steps(ac_instance *instance, float *buffer, char *text, size_t size) {
+  ac_prepared *prepared = &instance->main;
+  instance->run.training = true;
+  ac_instance_resize(instance, prepared);
+  for (int i = 0; i < ac_sequence_end(prepared->sequence) && !text[0]; i++) {
+    const ac_step *step = &prepared->sequence->steps[i];
+    if (only_gathers(instance, step)) continue;
+    AC_TRY(run_step(instance, i));
+    for (int j = 0; j < AC_MAX_OUTPUTS && !text[0]; j++) {
+      if (gathers(instance, step, j)) continue;
+      bool finite;
+      AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
+      if (finite) continue;
+      const ac_graph *graph = instance->plan->graph;
+      say_step(graph, ac_node_at(graph, step->node), text, size);
+    }
+  }
+  return AC_OK;
+}
+
+ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
+                                 int64_t sample, int64_t count, char *text, size_t size) {
+  ac_instance *instance = &trainer->instance;
+  AC_TRY(ac_trainer_check_arena(trainer));
+  ac_kept_sums sums;
+  float *buffer = malloc(PIECE * sizeof *buffer);
+  if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
+  text[0] = 0;
+  instance->run.batch = count;
+  instance->run.sample = (uint32_t)sample;
+  instance->run.update = (uint32_t)trainer->run.updates;
+  ac_status status = ac_instance_keep_sums(instance, &sums);
+  if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
+  if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
+  if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
+  if (status == AC_OK) status = ac_instance_restore_sums(instance, &sums);
+  if (status != AC_OK) trainer->window.broken = true;
+  free(buffer);
+  return status;
+}
+
+ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
+                                      int feed_count, char *text, size_t size) {
+  AC_REQUIRE(trainer, text);
+  if (feed_count > 0) AC_REQUIRE(feeds);
+  const void *data[AC_MAX_GRAPH_INPUTS];
+  if (size < 1)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: give room for at least 1 byte of answer");
+  if (count > trainer->instance.plan->info.micro_batch)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
+                   (long long)count, (long long)trainer->instance.plan->info.micro_batch);
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
+}

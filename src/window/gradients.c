@@ -1,0 +1,94 @@
+/* A window's gradients, as a caller reads and writes them: sums of losses without the loss scale,
+ * with which the device holds them; or, while an update is decided, of the mean loss. What is
+ * written while it is decided is measured anew (update.c). */
+#include "core/error.h"
+#include "window/trainer.h"
+
+static ac_status check_kept(const ac_plan *plan) {
+  if (plan->way->keeps) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: the plan keeps no gradients (%s); plan with AC_GRADIENTS_BUFFER to read "
+                 "or write them",
+                 plan->way->constant);
+}
+
+/* The tensor of a parameter's gradient, with something in it. */
+static ac_status find_gradient(const ac_trainer *trainer, int index, int64_t first, int64_t count,
+                               int *gradient) {
+  const ac_plan *plan = trainer->instance.plan;
+  if (!trainer->busy.deciding) AC_TRY(ac_trainer_check_deciding(trainer));
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, first, count));
+  *gradient = plan->problem.parameters[index].gradient;
+  if (*gradient < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
+                   index);
+  AC_TRY(check_kept(plan));
+  if (trainer->run.samples > 0) return AC_OK;
+  return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
+}
+
+static ac_status read_gradient(ac_trainer *trainer, int gradient, int64_t first, int64_t count,
+                               double divisor, float *data) {
+  const ac_instance *instance = &trainer->instance;
+  AC_TRY(ac_instance_read_floats(instance, instance->persistent[gradient],
+                                 ac_tensor_at(instance->plan->graph, gradient)->dtype, first, count,
+                                 data));
+  for (int64_t i = 0; divisor != 1 && i < count; i++) data[i] = (float)((double)data[i] / divisor);
+  return AC_OK;
+}
+
+ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                  float *data) {
+  int gradient;
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  AC_TRY(find_gradient(trainer, index, first, count, &gradient));
+  return read_gradient(trainer, gradient, first, count, (double)trainer->instance.run.loss_scale,
+                       data);
+}
+
+ac_status ac_trainer_get_mean_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                       float *data) {
+  int gradient;
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  AC_TRY(find_gradient(trainer, index, first, count, &gradient));
+  if (!trainer->busy.deciding)
+    return ac_fail(AC_ERROR_STATE, "trainer: the mean of a window's gradients is known only while "
+                                   "its update is being decided");
+  if (!(trainer->window.reduced_weight > 0))
+    return ac_fail(AC_ERROR_STATE, "trainer: the window weighs nothing, so it has no mean");
+  return read_gradient(trainer, gradient, first, count,
+                       (double)trainer->instance.run.loss_scale * trainer->window.reduced_weight,
+                       data);
+}
+
+/* Writes through a small buffer. */
+static ac_status write_gradient(ac_instance *instance, int gradient, int64_t first, int64_t count,
+                                const float *data) {
+  float piece[4096];
+  const int64_t most = sizeof piece / sizeof *piece;
+  const float scale = instance->run.loss_scale;
+  for (int64_t done = 0; done < count; done += most) {
+    const int64_t n = count - done < most ? count - done : most;
+    for (int64_t i = 0; i < n; i++) piece[i] = data[done + i] * scale;
+    AC_TRY(ac_instance_write_floats(instance, gradient, first + done, n, piece));
+  }
+  return AC_OK;
+}
+
+/* Gradients that somebody has written say nothing of how much those of samples differ. */
+ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first, int64_t count,
+                                  const float *data) {
+  int gradient;
+  AC_REQUIRE(trainer);
+  if (count > 0) AC_REQUIRE(data);
+  AC_TRY(find_gradient(trainer, index, first, count, &gradient));
+  if (!trainer->busy.deciding) AC_TRY(ac_trainer_check_usable(trainer));
+  if (!count) return AC_OK; /* there may be no data to point to */
+  ac_watchers_leave(&trainer->run);
+  trainer->window.rewritten = true;
+  const ac_status status = write_gradient(&trainer->instance, gradient, first, count, data);
+  if (status != AC_OK) trainer->window.broken = true;
+  return status;
+}
