@@ -1,10 +1,9 @@
-/* What ends a window: statistics of gradients and of what batch norms pool, then the steps of
- * parameters. */
+/* gradient_statistics, and the steps of AdamW and SGD (optimizer.h). */
 #include "ops/update/optimizer.h"
 
 #include "ops/update/update.h"
 
-/* Attributes of a middling update, for whoever only measures. */
+/* Attributes of a middling update, for measuring alone. */
 static const ac_gradient_statistics_attributes unscaled = {1};
 static const ac_adamw_attributes adamw_example = {1,      1e-3f, 0.01f, 0.1f,
                                                   0.001f, 1e-8f, 0.1f,  0.03f};
