@@ -45,7 +45,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import sites as mutants  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("CMakeLists.txt", "CMakePresets.json", "src", "include", "cl", "tests", "tools", "examples")
+COPIED = ("CMakeLists.txt", "CMakePresets.json", "src", "include", "cl", "docs", "tests", "tools", "examples")
 GROUPS = ("cpu", "cl", "rules", "trainer")
 
 # Runs in this order until one fails: arguments of the program before the families, and its environment.

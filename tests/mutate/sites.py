@@ -72,8 +72,8 @@ def functions_in(path, text):
 
 UPDATES = ("update|step|statistics|scale|shares|window|known|whole|weight|accumulate|reduce|propose|report|norm|gradient|"
            "light|to_float|ask")
-WHOLLY = ("src/observe/scaler.c", "src/schedule/schedule.c", "src/window/rates.c", "src/run/losses.c",
-          "src/ops/update/optimizer.c")
+WHOLLY = re.compile(r"src/(observe/(scaler|plateau)|schedule/schedule|window/rates|run/losses|optimizer/\w+|"
+                    r"ops/update/optimizer)\.c")
 
 
 class Sources:
@@ -115,7 +115,7 @@ class Sources:
         """What the trainer computes between gradients and parameters, and the nodes that do."""
         for path, functions in self.functions.items():
             for f in functions:
-                if path in WHOLLY or (path in ("src/window/trainer.c", "src/window/update.c") and re.search(UPDATES, f.name)):
+                if WHOLLY.fullmatch(path) or (path in ("src/window/trainer.c", "src/window/update.c") and re.search(UPDATES, f.name)):
                     yield f
 
     def backward_ops(self):
