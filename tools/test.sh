@@ -11,7 +11,7 @@ source tools/packages.sh
 seed_of_commit() {
   local name
   if [[ $(git rev-parse --is-shallow-repository 2>/dev/null) == false ]]; then
-    git rev-list --count HEAD
+    git rev-list --count --first-parent HEAD
   else
     name=$(git rev-parse HEAD 2>/dev/null) || name=0
     echo $((16#${name:0:7}))
