@@ -131,6 +131,7 @@ driver_of() {
 }
 
 mapfile -t families < <(emulate max test_ops --list)
+((${#families[@]})) || fail "test_ops lists no ops"
 # Their whole tests take minutes.
 slow=" attention conv2d linear linear_cross_entropy "
 [[ $all ]] || slow_ones=--reduced
@@ -142,6 +143,7 @@ mapfile -t chosen < <({
   echo neon_products
   for name in "${names[@]}"; do printf "${name}_%s\n" "${programs[@]}" "${families[@]}" "${models[@]}"; done
 } | tests/sample.sh aarch64)
+((${#chosen[@]})) || fail "no test is chosen"
 is_chosen() { [[ " ${chosen[*]} " == *" $1 "* ]]; }
 
 test_program() { # NAME CPU PROGRAM [ARGUMENT...]
