@@ -1,4 +1,4 @@
-/* An optimizer of the caller's own: what it keeps, and what it is told (window/callback.c calls it).
+/* An optimizer of the caller's own: what it keeps, and what it is told. window/callback.c calls it.
  * Its settings have AdamW's defaults. */
 #include "optimizer/optimizer.h"
 

@@ -34,7 +34,7 @@ read -ra libraries <<<"$(pkg-config --cflags --libs jansson zlib)"
 mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
 "$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c tests/support/checksums.c src/{core,core/platform,graph,ops,ops/*,optimizer,plan,schedule,record,observe,run,window,state,fit,data,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
-  tools/common/{command_record,flag_record,flag_text,help,option_help,options,roff,suggest,terminal,text,file,json_file,run_id}.c "$folder"/{flag,command}_records.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
+  tools/common/{command_record,flag_record,flag_text,help,option_help,options,roff,suggest,terminal,text,file,json_file,run_id,storage}.c "$folder"/{flag,command}_records.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
 # In memory, as states that are saved are synced.
 if [[ -d /dev/shm ]]; then export TMPDIR=/dev/shm; fi
