@@ -141,8 +141,7 @@ static const ac_state_field fields[] = {
     FIELD("loss_scale.stuck", AC_FLAG, stuck, 0),
     {0}};
 
-const ac_watcher ac_watcher_scaler = {
-    .record = {.name = "scaler", .fields = fields, .settle = settle},
-    .bytes = sizeof(ac_scaler),
-    .begin = begin,
-    .after = after};
+const ac_watcher ac_watcher_scaler = {.record = {.fields = fields, .settle = settle},
+                                      .bytes = sizeof(ac_scaler),
+                                      .begin = begin,
+                                      .after = after};

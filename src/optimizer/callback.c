@@ -1,5 +1,5 @@
-/* An optimizer of the caller's own: what it keeps, and what it is told (train/callback.c calls it).
- * Its settings have AdamW's defaults. */
+/* An optimizer of the caller's own: what it keeps, and what it is told (window/callback.c calls
+ * it). Its settings have AdamW's defaults. */
 #include "optimizer/optimizer.h"
 
 static void keep(const ac_optimizer_desc *o, const ac_tensor *parameter, ac_stepping *s) {

@@ -45,7 +45,7 @@ typedef enum ac_step_part {
   AC_STEP_WHOLE
 } ac_step_part;
 
-/* How a gradient becomes part of the state when it comes, instead of being kept (train/folded.c).
+/* How a gradient becomes part of the state when it comes, instead of being kept (window/folded.c).
  */
 typedef struct ac_fold_rule {
   const char *(*refuses)(const ac_optimizer_desc *o); /* says why it cannot; NULL: it can */

@@ -95,7 +95,7 @@ typedef struct ac_instance {
   ac_prepared main, stepping, evaluation;
   int *together; /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
-  bool folds_nothing; /* of a window (train/folded.c): its gradients are dropped */
+  bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
