@@ -29,7 +29,7 @@ run() {
   [[ " $* " == *" --resume "* ]] || rm -rf "$metrics" "$work/out"
   runs=$((runs + 1))
   if ! "$program" train "$@" --metrics "$metrics" --out "$work/out" --seed 5 >"$work/stdout" 2>"$work/stderr"; then
-    echo "$name: $(grep '^accrue: ' "$work/stderr" | tail -n 1)"
+    echo "$name: $(grep '^accrue: ' "$work/stderr" | tail -n 1 | sed "s|$work|FOLDER|")"
     return
   fi
   local plan numbers

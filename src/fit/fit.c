@@ -179,10 +179,6 @@ static void keep_position(fit *f, bool evaluation_due) {
                                           .no_shuffle = desc->no_shuffle};
 }
 
-static bool goes_by_validation(const ac_trainer *trainer) {
-  return trainer->desc.schedule.kind == AC_SCHEDULE_PLATEAU;
-}
-
 static bool is_out_of_patience(const fit *f) {
   return ac_patience_is_over(AC_WATCHED(&f->trainer->run, patience));
 }
@@ -389,118 +385,6 @@ static ac_status run(fit *f) {
   return f->stop.stopped ? AC_OK : evaluate_finally(f);
 }
 
-/* What losses weigh has to be known before a window begins, where it matters then. */
-static ac_status check_losses(const ac_trainer *trainer) {
-  const ac_plan *plan = trainer->instance.plan;
-  if (!ac_trainer_knows_weights(trainer)) return AC_OK;
-  if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the plan was made for weights of losses that are given window by window");
-  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.batch ||
-      !ac_instance_weighs_inputs(&trainer->instance))
-    return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "fit: what the losses weigh has to be counted before a window begins: plan with "
-                 "batches read ahead (read_ahead)%s",
-                 trainer->division == AC_DIVIDE_WEIGHTS ? ", or for means per sample" : "");
-}
-
-static ac_status refuse_dropping(int64_t count, int64_t batch) {
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "fit: the dataset's %lld samples never fill a batch of %lld, and incomplete "
-                 "windows are dropped",
-                 (long long)count, (long long)batch);
-}
-
-static const ac_epoch_end epoch_ends[] = {[AC_LAST_UPDATE] = AC_EPOCH_END_SHORT,
-                                          [AC_LAST_CARRY] = AC_EPOCH_END_CARRY,
-                                          [AC_LAST_DROP] = AC_EPOCH_END_DROP};
-
-/* If batches grow, the largest is the plan's. */
-static int64_t largest_batch(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  const ac_windows windows = {.batch = trainer->instance.plan->info.batch,
-                              .stages = desc->batches,
-                              .stage_count = desc->batch_count};
-  return ac_windows_largest(&windows);
-}
-
-/* Refuses stages with a batch in which an op always sees too few samples, as plans do. */
-static ac_status check_stages(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  const ac_plan *plan = trainer->instance.plan;
-  const ac_plan_info *info = &plan->info;
-  AC_TRY(ac_batch_stages_check(desc->batches, desc->batch_count, info->batch));
-  for (int i = 0; i < desc->batch_count; i++)
-    if (!ac_problem_allows(&plan->problem, desc->batches[i].batch, info->micro_batch))
-      return ac_fail(AC_ERROR_ARGUMENT,
-                     "fit: batch norm needs at least %lld samples, but batches of %lld in "
-                     "micro-batches of %lld have a smaller micro-batch; give other batches",
-                     (long long)plan->problem.least, (long long)desc->batches[i].batch,
-                     (long long)info->micro_batch);
-  return AC_OK;
-}
-
-static ac_status check_desc(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  if (!desc->train || ac_dataset_count(desc->train) < 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: there is nothing to train on");
-  AC_TRY(check_stages(trainer, desc));
-  const ac_watch_setup setup = ac_trainer_setup(trainer);
-  AC_TRY(ac_watchers_check_fit(&setup, desc));
-  if (desc->steps < 0 || desc->epochs < 0 || (desc->steps == 0) == (desc->epochs == 0))
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "fit: there are %lld steps and %lld epochs; give one of the two, and make it positive",
-        (long long)desc->steps, (long long)desc->epochs);
-  if (desc->pause_step < 0 || desc->pause_samples < 0 || !(desc->pause_seconds >= 0))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: pause_step, pause_samples and pause_seconds must not be negative");
-  const int64_t batch = largest_batch(trainer, desc);
-  if ((unsigned)desc->last_window > AC_LAST_DROP)
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: unknown policy for the last window");
-  if (desc->last_window == AC_LAST_DROP && ac_dataset_count(desc->train) < batch)
-    return refuse_dropping(ac_dataset_count(desc->train), batch);
-  if (goes_by_validation(trainer) && !(desc->validation && desc->eval_every > 0))
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "fit: the learning rate depends on validation: give data for it, and eval_every");
-  if (desc->fingerprint && !ac_fingerprint_may_be(desc->fingerprint))
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the fingerprint is longer than %d bytes, or not printable ASCII",
-                   AC_MAX_FINGERPRINT);
-  AC_TRY(ac_good_state_check(trainer, desc));
-  if (desc->decisions) AC_TRY(ac_trainer_check_decidable(trainer->instance.plan, "fit"));
-  AC_TRY(check_losses(trainer));
-  if (trainer->run.samples > 0 && !(desc->resume && trainer->run.fit.begun))
-    return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
-  if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
-    return ac_fail(AC_ERROR_ARGUMENT, "fit: a window that is carried over comes in two pieces, but "
-                                      "the plan was made for whole windows");
-  return AC_OK;
-}
-
-ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
-                             const ac_gather *gather) {
-  const ac_plan *plan = trainer->instance.plan;
-  ac_loader_desc loader = {.batch = plan->info.batch,
-                           .epochs = desc->epochs,
-                           .batches = desc->steps,
-                           .threads = desc->loader_threads ? desc->loader_threads : 1,
-                           .depth = 1 + plan->info.read_ahead,
-                           .no_shuffle = desc->no_shuffle,
-                           .seed = desc->seed,
-                           .epoch_end = epoch_ends[desc->last_window],
-                           .stages = desc->batches,
-                           .stage_count = desc->batch_count,
-                           .owner = &trainer->instance};
-  const ac_growth *growth = AC_WATCHED(&trainer->run, growth);
-  if (growth->count) {
-    loader.stages = growth->stages;
-    loader.stage_count = growth->count;
-  }
-  for (int k = 0; k < ac_dataset_field_count(desc->train); k++)
-    loader.unused[k] = gather->input[k] < 0;
-  return loader;
-}
-
 /* What a window in progress has of its samples. */
 static ac_status check_window(const fit *f) {
   const int64_t count = ac_windows_lay(&f->windows, f->next).count,
@@ -528,29 +412,6 @@ static ac_status open_loader(fit *f) {
   return f->next.epoch || f->next.position ? ac_loader_seek(f->loader, f->next) : AC_OK;
 }
 
-/* The same samples in the same order, as far as that can be seen. */
-static ac_status check_position(const ac_trainer *trainer, const ac_fit_desc *desc) {
-  const ac_fit_position *at = &trainer->run.fit;
-  const char *had = trainer->run.fingerprint, *has = desc->fingerprint ? desc->fingerprint : "";
-  const int64_t count = ac_dataset_count(desc->train);
-  if (at->count != count)
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "fit: the run that this continues trained on %lld samples, but now there are %lld",
-        (long long)at->count, (long long)count);
-  if (at->no_shuffle != desc->no_shuffle || (!desc->no_shuffle && at->seed != desc->seed))
-    return ac_fail(
-        AC_ERROR_ARGUMENT,
-        "fit: the run that this continues took its samples in another order (seed %llu%s)",
-        (unsigned long long)at->seed, at->no_shuffle ? ", not shuffled" : "");
-  if (*had && *has && strcmp(had, has) != 0)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: the run that this continues trained on data of fingerprint \"%s\", but "
-                   "these have \"%s\"",
-                   had, has);
-  return AC_OK;
-}
-
 /* A run that continues keeps its fingerprint, unless another is given. */
 static void keep_fingerprint(ac_trainer *trainer, const ac_fit_desc *desc, bool goes_on) {
   if (!goes_on) trainer->run.fingerprint[0] = 0;
@@ -567,7 +428,7 @@ static ac_status find_begin(fit *f) {
     keep_position(f, false);
     return ac_watchers_begin_fit(&trainer->run, &setup, f->desc, false);
   }
-  AC_TRY(check_position(trainer, f->desc));
+  AC_TRY(ac_fit_check_position(trainer, f->desc));
   keep_fingerprint(trainer, f->desc, true);
   f->next = at->next;
   f->next.windows = at->steps;
@@ -582,43 +443,6 @@ static ac_status find_begin(fit *f) {
                               .went_back = spikes->went_back};
   AC_TRY(ac_watchers_begin_fit(&trainer->run, &setup, f->desc, true));
   return ac_good_state_find(trainer, f->desc);
-}
-
-/* Depends only on how windows are laid. */
-ac_status ac_fit_windows(const ac_fit_desc *desc, int64_t batch, int64_t *windows) {
-  AC_REQUIRE(desc, windows);
-  const int64_t count = desc->train ? ac_dataset_count(desc->train) : 0;
-  *windows = 0;
-  AC_TRY(ac_batch_stages_check(desc->batches, desc->batch_count, batch));
-  if (count < 1 || batch < 1 || (unsigned)desc->last_window > AC_LAST_DROP || desc->epochs < 0 ||
-      desc->epochs > INT64_MAX / 2 / count)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: windows of %lld samples in %lld epochs of %lld cannot be counted: a "
-                   "number is negative, zero or too large",
-                   (long long)batch, (long long)desc->epochs, (long long)count);
-  const ac_windows laid = {.count = count,
-                           .batch = desc->growth.from > 0 ? desc->growth.from : batch,
-                           .epochs = desc->epochs,
-                           .epoch_end = epoch_ends[desc->last_window],
-                           .stages = desc->batches,
-                           .stage_count = desc->batch_count};
-  const int64_t largest = desc->growth.from > 0 ? batch : ac_windows_largest(&laid);
-  if (desc->last_window == AC_LAST_DROP && count < largest) return refuse_dropping(count, largest);
-  *windows = desc->epochs ? ac_windows_total(&laid) : desc->steps;
-  return AC_OK;
-}
-
-ac_status ac_trainer_get_progress(const ac_trainer *trainer, ac_progress *progress) {
-  AC_REQUIRE(trainer, progress);
-  const ac_fit_position *at = &trainer->run.fit;
-  *progress = (ac_progress){.updates = trainer->run.updates,
-                            .steps = at->steps,
-                            .skipped = at->skipped,
-                            .samples = at->samples,
-                            .epoch = at->next.epoch,
-                            .position = at->next.position,
-                            .window_samples = trainer->run.samples};
-  return AC_OK;
 }
 
 /* A callback may call a fit of its own in between, or a range test: each asks for itself, and has a
@@ -641,7 +465,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   AC_TRY(ac_trainer_check_deciding(trainer));
   AC_TRY(ac_trainer_check_asking(trainer));
   if (!desc) desc = &nothing;
-  AC_TRY(check_desc(trainer, desc));
+  AC_TRY(ac_fit_check(trainer, desc));
   ac_patience *patience = AC_WATCHED(&trainer->run, patience);
   const ac_patience outer = *patience;
   trainer->busy.fits++;

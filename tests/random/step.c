@@ -55,7 +55,6 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
   if (optimizer == OPTIMIZER_CALLBACK) {
     plan->optimizer.callback_states = 2;
     plan->optimizer.callback_part = PART;
-    trainer->optimizer.step = own_step;
   }
   trainer->schedule = (ac_schedule){.lr = rate, .warmup = schedule == SCHEDULE_WARM_UP};
   if (schedule == SCHEDULE_COSINE) {
@@ -72,6 +71,7 @@ void random_optimizer(const random_choice *choice, double rate, ac_plan_desc *pl
                                            .epsilon = epsilon,
                                            .momentum = momentum,
                                            .nesterov = optimizer == OPTIMIZER_NESTEROV};
+  if (optimizer == OPTIMIZER_CALLBACK) trainer->optimizer.step = own_step;
   if (optimizer == OPTIMIZER_NESTEROV || optimizer >= OPTIMIZER_CLIPPED)
     trainer->optimizer.weight_decay = decay;
   if (optimizer != OPTIMIZER_CLIPPED && choice->level[RANDOM_clipping] == (int)AC_CLIP_NORM) return;

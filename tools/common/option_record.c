@@ -241,12 +241,22 @@ static int set_value(option *row, const json_t *value) {
   return STATUS_CONTINUE;
 }
 
+/* What older versions recorded of a flag that had no value: a number just beyond its range. */
+static bool is_none(const option *row, const json_t *now, const json_t *value) {
+  const double number = json_number_value(value);
+  if (!json_is_null(now) || !json_is_number(value)) return false;
+  if (row->kind == OPTION_SIZE) return number == 0;
+  if (row->kind != OPTION_REAL) return number == row->least - 1;
+  return row->above_least && row->least == 0 ? number == 0 : number == -1 && row->least == 0;
+}
+
 /* A default is kept, even if it may lie out of the flag's range, or be open: null. */
 static int take(option *row, const json_t *value, const char *where) {
   const char *before = message_where(where);
   const bool given = row->given, recorded = row->recorded;
   json_t *now = value_of(row);
-  const int status = json_equal(now, value) ? STATUS_CONTINUE : set_value(row, value);
+  const bool same = json_equal(now, value) || is_none(row, now, value);
+  const int status = same ? STATUS_CONTINUE : set_value(row, value);
   json_decref(now);
   row->given = given;
   row->recorded = recorded;

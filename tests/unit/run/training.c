@@ -539,6 +539,59 @@ static void wrong_calls_are_refused(void **state) {
   stop(&r);
 }
 
+/* The parameters after two updates; free them. */
+static float *trained_by(ac_optimizer_desc planned, ac_optimizer_desc own, size_t *total) {
+  const corpus c = make_corpus();
+  run r = start("cpu", &model, (ac_plan_desc){.batch = 8, .optimizer = planned},
+                (ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}, .optimizer = own});
+  for (int u = 0; u < 2; u++) {
+    assert_ok(feed(&r, &c, 0, 8));
+    assert_ok(ac_trainer_update(r.trainer, NULL));
+  }
+  float *parameters = all_parameters(&r, total);
+  stop(&r);
+  return parameters;
+}
+
+/* Settings mean the same in the plan and in the trainer, whose own come first. */
+static void a_trainer_reads_the_settings_of_its_plan(void **state) {
+  (void)state;
+  const ac_optimizer_desc all = {.kind = AC_SGD,
+                                 .weight_decay = 0.1,
+                                 .nesterov = true,
+                                 .clip = 0.5},
+                          other = {.kind = AC_SGD, .weight_decay = 0.3, .clip = 2},
+                          kind = {.kind = AC_SGD}, none = {.kind = AC_ADAMW};
+  size_t total;
+  float *want = trained_by(all, none, &total), *trainer = trained_by(kind, all, &total),
+        *both = trained_by(other, all, &total), *without = trained_by(kind, none, &total);
+  assert_memory_equal(want, trainer, total * sizeof *want);
+  assert_memory_equal(want, both, total * sizeof *want);
+  assert_true(memcmp(want, without, total * sizeof *want) != 0);
+  free(want);
+  free(trainer);
+  free(both);
+  free(without);
+}
+
+/* What a plan depends on is not a trainer's. */
+static void a_trainer_keeps_to_its_plan(void **state) {
+  (void)state;
+  const ac_optimizer_desc refused[] = {{.kind = AC_LION},         {.state = AC_STATE_8BIT},
+                                       {.state_f32 = "w*"},       {.sgd_no_momentum = true},
+                                       {.callback_states = 1},    {.callback_part = 9},
+                                       {.clipping = AC_CLIP_EACH}};
+  run r = start("cpu", &model, (ac_plan_desc){.batch = 8, .optimizer = {.kind = AC_SGD}},
+                (ac_trainer_desc){.optimizer = {.kind = AC_SGD}});
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    ac_trainer *other;
+    assert_refused(ac_trainer_create(&other, r.plan, &(ac_trainer_desc){.optimizer = refused[i]}),
+                   AC_ERROR_ARGUMENT, "the plan depends on the kind of the optimizer");
+    assert_null(other);
+  }
+  stop(&r);
+}
+
 /* Weights so small that the factor of the gradient exceeds floats, or so large that their sum does.
  */
 static void absurd_weights_change_nothing(void **state) {
@@ -581,6 +634,8 @@ static void an_empty_weight_is_skipped(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_trainer_reads_the_settings_of_its_plan),
+      cmocka_unit_test(a_trainer_keeps_to_its_plan),
       cmocka_unit_test(splitting_changes_nothing_everywhere),
       cmocka_unit_test(the_same_seed_gives_the_same_bits_everywhere),
       cmocka_unit_test(devices_agree_everywhere),

@@ -1,8 +1,8 @@
 /* An optimizer that was added: its steps against its formula in double, update by update; its
  * state, which the plan counts and states keep; folded gradients; and refused. */
-#include "files.h"
+#include "support/files.h"
 
-#include "runs.h"
+#include "support/runs.h"
 
 #include "window/trainer.h"
 
