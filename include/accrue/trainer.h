@@ -33,7 +33,8 @@ extern "C" {
 typedef struct ac_trainer_desc {
   uint64_t seed; /**< Seed of initial parameters and dropout. */
   /** Settings of the optimizer that differ from those of the plan. A member that is 0 is as in
-   * ac_plan_desc.optimizer. Members that plans depend on are 0 or the same. */
+   * ac_plan_desc.optimizer: a trainer can set `nesterov`, `muon_no_nesterov` and `muon_scale`, but
+   * not reset them. Members that plans depend on are 0 or the same. */
   ac_optimizer_desc optimizer;
   ac_schedule schedule;              /**< Learning rates. */
   ac_loss_scaling_desc loss_scaling; /**< Loss scaling. */

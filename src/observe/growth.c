@@ -132,8 +132,7 @@ static const ac_state_rows schedule = {
 static const ac_state_field fields[] = {{.key = "accrue.state.growth", .rows = &schedule}, {0}};
 
 const ac_watcher ac_watcher_growth = {
-    .record =
-        {.name = "growth", .fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
+    .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
     .bytes = sizeof(ac_growth),
     .needs = AC_NEEDS_GRADIENT,
     .is_asked = grows,

@@ -18,6 +18,12 @@
 
 enum { BLOCKS = 16, BLOCK = 4096, PIECE = BLOCKS * BLOCK };
 
+/* For each output, whether it has had a gradient that was not zero: 1 in an earlier update, 2 in
+ * the current one. */
+static unsigned char *alive_of(const ac_layers *layers) {
+  return (unsigned char *)(layers->of + layers->count);
+}
+
 /* ---- what is looked at ----------------------------------------------------------------------- */
 
 /* The outputs of a layer's matrix. Rows of a table are met one by one, so one without a gradient
@@ -97,7 +103,7 @@ static ac_status read_weights(const ac_window_view *view, int index, const ac_la
 /* Marks the outputs that have an element that is not zero among [first, first + count) of a
  * gradient. */
 static void mark_alive(ac_layers *layers, const ac_layer *layer, int64_t first, int64_t count) {
-  unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
+  unsigned char *alive = alive_of(layers) + layer->first_unit;
   const int64_t inner = layer->elements / layer->units;
   for (int64_t i = 0; i < count; i++)
     if (layers->piece[i] != 0)
@@ -116,7 +122,7 @@ static ac_status look_at_gradient(ac_layers *layers, const ac_window_view *view,
 
 static ac_status look_before(void *record, const ac_window_view *view) {
   ac_layers *layers = record;
-  unsigned char *alive = ac_layers_alive(layers);
+  unsigned char *alive = alive_of(layers);
   for (int64_t k = 0; k < layers->outputs; k++) alive[k] &= 1;
   for (int i = 0; i < layers->count; i++) {
     const ac_layer *layer = &layers->of[i];
@@ -146,7 +152,7 @@ static void compare(ac_layer *layer, const float *before, const float *after) {
 
 static ac_status look_after(void *record, const ac_window_view *view) {
   ac_layers *layers = record;
-  unsigned char *alive = ac_layers_alive(layers);
+  unsigned char *alive = alive_of(layers);
   for (int i = 0; i < layers->count; i++) {
     ac_layer *layer = &layers->of[i];
     if (!layer->looked_at) continue;
@@ -205,7 +211,7 @@ static ac_layer_hint hint_of(const ac_layers *layers, const ac_layer *layer, int
 
 ac_layer_report ac_layers_report(const ac_layers *layers, int parameter) {
   const ac_layer *layer = &layers->of[parameter];
-  const unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
+  const unsigned char *alive = alive_of(layers) + layer->first_unit;
   const bool known = layers->update > 0 && layer->looked_at;
   int64_t dead = 0;
   for (int64_t i = 0; i < layer->units && layers->measured; i++) dead += !(alive[i] & 1);
@@ -239,7 +245,7 @@ static void put_text(const void *record, char *text) {
   text += sprintf(text, "%" PRId64 " %d", layers->measured, layers->count);
   for (int i = 0; i < layers->count; i++) {
     const ac_layer *layer = &layers->of[i];
-    const unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
+    const unsigned char *alive = alive_of(layers) + layer->first_unit;
     if (!layer->looked_at) continue;
     text += sprintf(text, " %" PRId64 " %.17g ", layer->zero, layer->logs);
     for (int64_t k = 0; k < layer->units; k++) *text++ = alive[k] & 1 ? '1' : '0';
@@ -293,7 +299,7 @@ static void anew(void *record) {
   ac_layers *layers = record;
   layers->update = layers->measured = 0;
   layers->looked = false;
-  memset(ac_layers_alive(layers), 0, (size_t)layers->outputs);
+  memset(alive_of(layers), 0, (size_t)layers->outputs);
   for (int i = 0; i < layers->count; i++) {
     layers->of[i].zero = 0;
     layers->of[i].logs = 0;
@@ -313,7 +319,7 @@ static bool get_text(void *record, const char *text) {
   const char *at = end;
   for (int i = 0; i < layers->count; i++) {
     ac_layer *layer = &layers->of[i];
-    unsigned char *alive = ac_layers_alive(layers) + layer->first_unit;
+    unsigned char *alive = alive_of(layers) + layer->first_unit;
     if (!layer->looked_at) continue;
     at++;
     read_layer(&at, layers->measured, &layer->zero, &layer->logs);
@@ -330,17 +336,14 @@ static bool is_kept(const void *record) {
 static const ac_state_text text_of = {text_room, put_text, get_text};
 static const ac_state_field fields[] = {{.key = "accrue.state.layers", .text = &text_of}, {0}};
 
-const ac_watcher ac_watcher_layers = {.record = {.name = "layers",
-                                                 .fields = fields,
-                                                 .of_model = true,
-                                                 .is_kept = is_kept,
-                                                 .anew = anew},
-                                      .bytes = sizeof(ac_layers),
-                                      .tables = tables,
-                                      .begin = begin,
-                                      .release = release,
-                                      .looks = is_due,
-                                      .before_step = look_before,
-                                      .after_step = look_after,
-                                      .after = after,
-                                      .rest = rest};
+const ac_watcher ac_watcher_layers = {
+    .record = {.fields = fields, .of_model = true, .is_kept = is_kept, .anew = anew},
+    .bytes = sizeof(ac_layers),
+    .tables = tables,
+    .begin = begin,
+    .release = release,
+    .looks = is_due,
+    .before_step = look_before,
+    .after_step = look_after,
+    .after = after,
+    .rest = rest};

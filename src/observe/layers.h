@@ -25,14 +25,8 @@ typedef struct ac_layers {
   double *sizes;         /* room for a number for each parameter */
   int64_t outputs;       /* of all */
   int count;
-  ac_layer of[]; /* by parameter; then what is known of outputs (ac_layers_alive) */
+  ac_layer of[]; /* by parameter; then a byte for each output (layers.c) */
 } ac_layers;
-
-/* For each output, whether it has had a gradient that was not zero: 1 in an earlier update, 2 in
- * the current one. */
-static inline unsigned char *ac_layers_alive(const ac_layers *layers) {
-  return (unsigned char *)(layers->of + layers->count);
-}
 
 /* What the measured updates say about a parameter. */
 ac_layer_report ac_layers_report(const ac_layers *layers, int parameter);

@@ -179,7 +179,7 @@ static const ac_state_field fields[] = {
     {0}};
 
 const ac_watcher ac_watcher_noise = {
-    .record = {.name = "noise", .fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
+    .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
     .bytes = sizeof(ac_noise),
     .sums = {{.number = {.kind = AC_COUNT, .offset = offsetof(ac_noise, first_samples)}},
              {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_weight)}},

@@ -94,11 +94,7 @@ static const ac_state_field fields[] = {
     {0}};
 
 const ac_watcher ac_watcher_noise_layers = {
-    .record = {.name = "noise_layers",
-               .fields = fields,
-               .of_model = true,
-               .is_kept = is_kept,
-               .anew = anew},
+    .record = {.fields = fields, .of_model = true, .is_kept = is_kept, .anew = anew},
     .bytes = sizeof(ac_noise_layers),
     .tables = tables,
     .sums = {{.number = {.kind = AC_FLAG, .offset = offsetof(ac_noise_layers, begun)}},

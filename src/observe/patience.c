@@ -56,7 +56,7 @@ static const ac_state_field fields[] = {FIELD("watched", AC_COUNT, watched, AC_M
                                         {0}};
 
 const ac_watcher ac_watcher_patience = {
-    .record = {.name = "patience", .fields = fields, .is_kept = has_watched, .anew = anew},
+    .record = {.fields = fields, .is_kept = has_watched, .anew = anew},
     .bytes = sizeof(ac_patience),
     .check_fit = check_fit,
     .begin_fit = begin_fit,

@@ -71,11 +71,8 @@ static const ac_state_field fields[] = {
     COUNT("reductions", reductions),
     {0}};
 
-const ac_watcher ac_watcher_plateau = {.record = {.name = "plateau",
-                                                  .fields = fields,
-                                                  .is_kept = is_used,
-                                                  .anew = anew,
-                                                  .check = check},
-                                       .bytes = sizeof(ac_plateau),
-                                       .begin = begin,
-                                       .validated = validated};
+const ac_watcher ac_watcher_plateau = {
+    .record = {.fields = fields, .is_kept = is_used, .anew = anew, .check = check},
+    .bytes = sizeof(ac_plateau),
+    .begin = begin,
+    .validated = validated};

@@ -46,12 +46,16 @@ static ac_status check(const ac_loss_scaling_desc *d) {
   return AC_OK;
 }
 
+static ac_loss_scaling kind_of(const ac_loss_scaling_desc *desc, ac_precision precision) {
+  if (desc->kind != AC_LOSS_SCALING_DEFAULT) return desc->kind;
+  return precision == AC_PRECISION_F16 ? AC_LOSS_SCALING_DYNAMIC : AC_LOSS_SCALING_NONE;
+}
+
 ac_status ac_scaler_init(ac_scaler *scaler, const ac_loss_scaling_desc *desc,
                          ac_precision precision) {
   *scaler = (ac_scaler){.desc = *desc};
   ac_loss_scaling_desc *d = &scaler->desc;
-  if (d->kind == AC_LOSS_SCALING_DEFAULT)
-    d->kind = precision == AC_PRECISION_F16 ? AC_LOSS_SCALING_DYNAMIC : AC_LOSS_SCALING_NONE;
+  d->kind = kind_of(desc, precision);
   if (d->scale == 0) d->scale = 65536;
   if (d->growth == 0) d->growth = 2;
   if (d->backoff == 0) d->backoff = 0.5;
@@ -132,6 +136,11 @@ static void settle(void *read, const void *own_record) {
   else scaler->scale = own->scale;
 }
 
+static bool is_dynamic(const ac_watch_setup *setup, const ac_fit_desc *fit) {
+  const ac_loss_scaling_desc *desc = &setup->desc->loss_scaling;
+  return !fit && kind_of(desc, setup->plan->problem.desc.precision) == AC_LOSS_SCALING_DYNAMIC;
+}
+
 #define FIELD(key, kind, member, most) AC_STATE_FIELD(key, kind, ac_scaler, member, most)
 static const ac_state_field fields[] = {
     FIELD("loss_scaling", AC_SMALL, desc.kind, AC_LOSS_SCALING_DYNAMIC),
@@ -141,8 +150,12 @@ static const ac_state_field fields[] = {
     FIELD("loss_scale.stuck", AC_FLAG, stuck, 0),
     {0}};
 
-const ac_watcher ac_watcher_scaler = {
-    .record = {.name = "scaler", .fields = fields, .settle = settle},
-    .bytes = sizeof(ac_scaler),
-    .begin = begin,
-    .after = after};
+const ac_watcher ac_watcher_scaler = {.record = {.fields = fields, .settle = settle},
+                                      .bytes = sizeof(ac_scaler),
+                                      .needs = AC_NEEDS_LEAVE_OUT,
+                                      .is_asked = is_dynamic,
+                                      .lacking =
+                                          "trainer: the plan folds gradients as they come, but a "
+                                          "dynamic loss scale needs windows that can be skipped",
+                                      .begin = begin,
+                                      .after = after};

@@ -103,7 +103,8 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 
 /* ---- good states ----------------------------------------------------------------------------- */
 
-void ac_spikes_forget_good(ac_spikes *spikes) {
+/* When nothing would go back to it. */
+static void forget_good(ac_spikes *spikes) {
   spikes->has_good = spikes->good_step = spikes->again = spikes->back_step = 0;
 }
 
@@ -166,7 +167,7 @@ static ac_status begin_fit(void *record, const ac_watch_setup *setup, const ac_f
   ac_spikes *spikes = record;
   (void)setup, (void)fit;
   if (!goes_on) spikes->alarms = spikes->went_back = 0;
-  if (!goes_on || spikes->desc.policy != AC_SPIKE_BACK) ac_spikes_forget_good(spikes);
+  if (!goes_on || spikes->desc.policy != AC_SPIKE_BACK) forget_good(spikes);
   return AC_OK;
 }
 
@@ -231,8 +232,7 @@ static const ac_state_field fields[] = {FIELD("count", AC_COUNT, count, AC_SPIKE
                                         {0}};
 
 const ac_watcher ac_watcher_spikes = {
-    .record =
-        {.name = "spikes", .fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
+    .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
     .bytes = sizeof(ac_spikes),
     .needs = AC_NEEDS_SKIP,
     .is_asked = skips,

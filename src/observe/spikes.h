@@ -36,12 +36,11 @@ void ac_spikes_take(ac_spikes *spikes, const ac_spike *spike, int64_t batch, dou
 
 /* ---- good states ----------------------------------------------------------------------------- */
 
-/* Forgets the good state when nothing would go back to it. */
-void ac_spikes_forget_good(ac_spikes *spikes);
 /* Whether a good state is due after this update: one every `every` updates. At first they come
  * sooner, so that there is one early: the number of updates doubles from one to the next. */
 bool ac_spikes_good_is_due(const ac_spikes *spikes, int64_t step, int64_t every);
 void ac_spikes_good_is_here(ac_spikes *spikes, int64_t step);
 /* It could not be saved: the next is due as late as after going back. */
 void ac_spikes_good_failed(ac_spikes *spikes, int64_t step);
+
 #endif

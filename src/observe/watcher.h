@@ -6,7 +6,8 @@
 #include "plan/plan.h"
 #include "record/run.h"
 
-/* A window as watchers see it. */
+/* A window as watchers see it. `first` sees weight and norm of the first micro-batch, and no loss.
+ * Where parameters are stepped in the only pass, `looks` and `before_step` see the rate alone. */
 typedef struct ac_window_view {
   const struct ac_trainer *source; /* which the functions below read */
   const ac_plan *plan;
@@ -40,15 +41,15 @@ typedef struct ac_proposal {
 
 /* What a way of gradients has to have. */
 enum {
-  AC_NEEDS_NORM = 1,     /* the norm of each parameter's gradient */
-  AC_NEEDS_GRADIENT = 2, /* and all of it, while the window is in progress */
-  AC_NEEDS_SKIP = 4      /* a window can be skipped once it is known what it has come to */
+  AC_NEEDS_GRADIENT = 1, /* all of it, while the window is in progress */
+  AC_NEEDS_SKIP = 2,     /* a window can be skipped once it is known what it has come to */
+  AC_NEEDS_LEAVE_OUT = 4 /* what is not finite is left out: the window, or parameters alone */
 };
 
 /* What a watcher begins with. */
 typedef struct ac_watch_setup {
   const ac_plan *plan;
-  ac_trainer_desc *desc; /* which stays where it is; defaults are filled in */
+  const ac_trainer_desc *desc; /* which stays where it is */
   const ac_run *run;
 } ac_watch_setup;
 
@@ -70,8 +71,8 @@ typedef struct ac_watcher {
   ac_watch_sum sums[AC_WATCH_SUMS + 1];
 
   /* What it needs of the way of gradients where it is asked to work: by the trainer's description,
-   * or by a fit's. `lacking` is the sentence that refuses another, with
-   * the words of that way for %s. */
+   * or by a fit's. `lacking` is the sentence that refuses another, with the words of that way for
+   * %s. */
   unsigned needs;
   bool (*is_asked)(const ac_watch_setup *setup, const ac_fit_desc *fit);
   const char *lacking;

@@ -32,8 +32,7 @@ static void keep_plan(void *read, const void *own) {
   ((ac_run *)read)->plan = ((const ac_run *)own)->plan;
 }
 
-const ac_record ac_record_run = {
-    .name = "run", .fields = of_run, .check = check_plan, .settle = keep_plan};
+const ac_record ac_record_run = {.fields = of_run, .check = check_plan, .settle = keep_plan};
 
 /* ---- its place in the data ------------------------------------------------------------------- */
 
@@ -57,7 +56,7 @@ static const char *check_fit(const void *record, const ac_run *run) {
   return run->fit.begun && run->fit.next.position >= run->fit.count ? "fit.position" : NULL;
 }
 
-const ac_record ac_record_fit = {.name = "fit", .fields = of_fit, .check = check_fit};
+const ac_record ac_record_fit = {.fields = of_fit, .check = check_fit};
 
 bool ac_fingerprint_may_be(const char *text) {
   size_t length = 0;
@@ -91,10 +90,8 @@ static void forget_fingerprint(void *record) {
 static const ac_state_text fingerprint = {fingerprint_room, put_fingerprint, get_fingerprint};
 static const ac_state_field of_fingerprint[] = {
     {.key = "accrue.state.fit.fingerprint", .text = &fingerprint}, {0}};
-const ac_record ac_record_fingerprint = {.name = "fingerprint",
-                                         .fields = of_fingerprint,
-                                         .is_kept = has_fingerprint,
-                                         .anew = forget_fingerprint};
+const ac_record ac_record_fingerprint = {
+    .fields = of_fingerprint, .is_kept = has_fingerprint, .anew = forget_fingerprint};
 
 /* ---- the window in progress ------------------------------------------------------------------ */
 
@@ -108,7 +105,7 @@ static const ac_state_field of_window[] = {COUNT("window.samples", samples),
                                            WEIGHTS("window.fed", fed_weight),
                                            WEIGHTS("window.whole", whole_weight),
                                            {0}};
-const ac_record ac_record_window = {.name = "window", .fields = of_window};
+const ac_record ac_record_window = {.fields = of_window};
 
 void ac_run_leave_window(ac_run *run) {
   run->samples = run->whole_samples = 0;
@@ -139,8 +136,7 @@ static void fit_batch(void *read, const void *own) {
 }
 
 static const ac_state_field of_batch[] = {COUNT("window.batch", batch), {0}};
-const ac_record ac_record_window_batch = {.name = "window batch",
-                                          .fields = of_batch,
+const ac_record ac_record_window_batch = {.fields = of_batch,
                                           .is_kept = has_batch,
                                           .anew = forget_batch,
                                           .check = check_batch,
@@ -180,8 +176,7 @@ static const char *check_groups(const void *record, const ac_run *run) {
   return NULL;
 }
 
-const ac_record ac_record_groups = {.name = "groups",
-                                    .fields = of_groups,
+const ac_record ac_record_groups = {.fields = of_groups,
                                     .of_model = true,
                                     .is_kept = has_groups,
                                     .anew = reset_groups,

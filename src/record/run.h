@@ -11,7 +11,6 @@ typedef struct ac_run ac_run;
 
 /* A part of what a run remembers. All its fields are in a state, or none. */
 typedef struct ac_record {
-  const char *name;
   const ac_state_field *fields; /* the last one has no key */
   bool of_model;                /* only a run of the same parameters can read it */
   /* Whether it has anything to be saved; NULL: always. */

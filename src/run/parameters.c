@@ -338,8 +338,7 @@ ac_status ac_instance_save(ac_instance *instance, const char *path, const char *
   return status;
 }
 
-/* ---- elements of cells
- * -------------------------------------------------------------------------------- */
+/* ---- elements of cells ----------------------------------------------------------------------- */
 
 ac_status ac_instance_read_elements(const ac_instance *instance, const ac_cell *cell, int64_t first,
                                     int64_t count, void *data) {

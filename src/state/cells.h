@@ -28,7 +28,7 @@ void ac_state_contents_free(ac_state_contents *c);
 ac_status ac_state_check_tensors(const ac_state_contents *c, const ac_model_file *file,
                                  const char *path);
 
-/* ---- what the host counts, as metadata: state_text.c ----------------------------------------- */
+/* ---- what the host counts, as metadata: text.c ----------------------------------------------- */
 
 /* Free the list and its text. `count` is that of what is in the list already, and of all. */
 typedef struct ac_state_texts {

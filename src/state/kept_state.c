@@ -113,10 +113,10 @@ ac_status ac_trainer_get_state(ac_trainer *trainer, int index, int state, int64_
 ac_status ac_trainer_set_updates(ac_trainer *trainer, int64_t updates) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_usable(trainer));
-  if (updates < 0 || updates > INT64_MAX / 2)
+  if (updates < 0 || updates > AC_MOST_COUNT)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "trainer: the number of updates must be from 0 to %lld; it is %lld",
-                   (long long)(INT64_MAX / 2), (long long)updates);
+                   (long long)AC_MOST_COUNT, (long long)updates);
   if (trainer->run.samples > 0)
     return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress; update or discard it first");
   if (trainer->run.updates == 0 && updates > 0) AC_TRY(ac_trainer_begin_average(trainer));

@@ -25,9 +25,6 @@ ac_status ac_folded_check_desc(const ac_trainer *trainer, const ac_plan *plan) {
   if (rule->looks_ahead && rule->looks_ahead(o))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients into the momentum, but "
                                       "Nesterov's look-ahead needs the gradients themselves");
-  if (AC_WATCHED(&trainer->run, scaler)->desc.kind == AC_LOSS_SCALING_DYNAMIC)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: the plan folds gradients as they come, but a "
-                                      "dynamic loss scale needs windows that can be skipped");
   return AC_OK;
 }
 

@@ -95,10 +95,9 @@ static ac_status refuse(const ac_trainer *trainer, const ac_tensor *parameter, c
                  (long long)trainer->run.updates, what, parameter->name, value);
 }
 
-static ac_status check_step(const ac_trainer *trainer, int index) {
+static ac_status check_step(const ac_trainer *trainer, const ac_optimizer_desc *now, int index) {
   const ac_optimizer_row *row = trainer->instance.plan->problem.parameters[index].optimizer;
-  const ac_optimizer_desc now = ac_trainer_optimizer(trainer);
-  const ac_step_numbers n = numbers_of(trainer, &now, index, 1, trainer->window.view.rate);
+  const ac_step_numbers n = numbers_of(trainer, now, index, 1, trainer->window.view.rate);
   double value = 0;
   if (row->hands_over) return AC_OK; /* it gets doubles */
   if (!ac_is_float(n.rate)) return refuse(trainer, n.parameter, "learning rate", n.rate);
@@ -109,7 +108,8 @@ static ac_status check_step(const ac_trainer *trainer, int index) {
 }
 
 ac_status ac_trainer_check_steps(const ac_trainer *trainer) {
+  const ac_optimizer_desc now = ac_trainer_optimizer(trainer);
   for (int i = 0; i < trainer->instance.plan->graph->parameter_count; i++)
-    if (ac_trainer_trains(trainer, i)) AC_TRY(check_step(trainer, i));
+    if (ac_trainer_trains(trainer, i)) AC_TRY(check_step(trainer, &now, i));
   return AC_OK;
 }

@@ -43,9 +43,8 @@ static void set_shares(ac_trainer *trainer, int64_t samples, const double *weigh
 }
 
 ac_watch_setup ac_trainer_setup(const ac_trainer *trainer) {
-  return (ac_watch_setup){.plan = trainer->window.view.plan,
-                          .desc = (ac_trainer_desc *)&trainer->desc,
-                          .run = &trainer->run};
+  return (ac_watch_setup){
+      .plan = trainer->window.view.plan, .desc = &trainer->desc, .run = &trainer->run};
 }
 
 static ac_status begin_run(ac_trainer *trainer, const ac_plan *plan) {

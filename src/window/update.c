@@ -5,7 +5,7 @@
  * window's weight, the device holds S * (sum of gradients); the factor clip / (S W) is part of
  * the optimizer's kernel. S is the loss scale divided by the largest weight of a whole window,
  * rounded to a power of two; it changes between windows only. With several losses W is the number
- * of samples, S depends on that number, and each loss has a share of S (losses.c).
+ * of samples, S depends on that number, and each loss has a share of S (run/losses.c).
  *
  * If gradients are folded (folded.c), the state that they became part of is measured. A window that
  * is not finite cannot be skipped then, but a window without weight is.

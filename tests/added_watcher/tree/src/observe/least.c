@@ -56,7 +56,7 @@ static const ac_state_field fields[] = {
     {0}};
 
 const ac_watcher ac_watcher_least = {
-    .record = {.name = "least", .fields = fields, .is_kept = is_kept, .anew = anew},
+    .record = {.fields = fields, .is_kept = is_kept, .anew = anew},
     .bytes = sizeof(ac_least),
     .sums = {{.number = {.kind = AC_REAL, .offset = offsetof(ac_least, asked)}}},
     .needs = AC_NEEDS_SKIP,
