@@ -165,17 +165,17 @@ static const char *check(const void *record, const ac_run *run) {
   return noise->first_samples && !(noise->first_weight > 0) ? "noise.first_weight" : NULL;
 }
 
-#define FIELD(key, kind, member, most) AC_STATE_FIELD("noise." key, kind, ac_noise, member, most)
+#define FIELD(key, kind, member, most) AC_STATE_FIELD(key, kind, ac_noise, member, most)
 static const ac_state_field fields[] = {
-    FIELD("first_samples", AC_COUNT, first_samples, AC_MOST_COUNT),
-    FIELD("first_weight", AC_SQUARE, first_weight, 0),
-    FIELD("first_squares", AC_SQUARE, first_squares, 0),
-    FIELD("count", AC_COUNT, count, AC_MOST_COUNT),
-    FIELD("g", AC_FINITE, averages.g, 0),
-    FIELD("s", AC_FINITE, averages.s, 0),
-    FIELD("gg", AC_SQUARE, averages.gg, 0),
-    FIELD("gs", AC_FINITE, averages.gs, 0),
-    FIELD("ss", AC_SQUARE, averages.ss, 0),
+    FIELD("noise.first_samples", AC_COUNT, first_samples, AC_MOST_COUNT),
+    FIELD("noise.first_weight", AC_SQUARE, first_weight, 0),
+    FIELD("noise.first_squares", AC_SQUARE, first_squares, 0),
+    FIELD("noise.count", AC_COUNT, count, AC_MOST_COUNT),
+    FIELD("noise.g", AC_FINITE, averages.g, 0),
+    FIELD("noise.s", AC_FINITE, averages.s, 0),
+    FIELD("noise.gg", AC_SQUARE, averages.gg, 0),
+    FIELD("noise.gs", AC_FINITE, averages.gs, 0),
+    FIELD("noise.ss", AC_SQUARE, averages.ss, 0),
     {0}};
 
 const ac_watcher ac_watcher_noise = {

@@ -48,12 +48,12 @@ static bool has_watched(const void *record) {
   return ((const ac_patience *)record)->watched > 0;
 }
 
-#define FIELD(key, kind, member, most) \
-  AC_STATE_FIELD("patience." key, kind, ac_patience, member, most)
-static const ac_state_field fields[] = {FIELD("watched", AC_COUNT, watched, AC_MOST_COUNT),
-                                        FIELD("no_better", AC_COUNT, no_better, AC_MOST_COUNT),
-                                        FIELD("least_loss", AC_REAL, least_loss, 0),
-                                        {0}};
+#define FIELD(key, kind, member, most) AC_STATE_FIELD(key, kind, ac_patience, member, most)
+static const ac_state_field fields[] = {
+    FIELD("patience.watched", AC_COUNT, watched, AC_MOST_COUNT),
+    FIELD("patience.no_better", AC_COUNT, no_better, AC_MOST_COUNT),
+    FIELD("patience.least_loss", AC_REAL, least_loss, 0),
+    {0}};
 
 const ac_watcher ac_watcher_patience = {
     .record = {.fields = fields, .is_kept = has_watched, .anew = anew},

@@ -62,13 +62,12 @@ static const char *check(const void *record, const ac_run *run) {
   return isnan(((const ac_plateau *)record)->best) ? "plateau.best" : NULL;
 }
 
-#define COUNT(key, member) \
-  AC_STATE_FIELD("plateau." key, AC_COUNT, ac_plateau, member, AC_MOST_COUNT)
+#define COUNT(key, member) AC_STATE_FIELD(key, AC_COUNT, ac_plateau, member, AC_MOST_COUNT)
 static const ac_state_field fields[] = {
     AC_STATE_FIELD("plateau.best", AC_REAL, ac_plateau, best, 0),
-    COUNT("bad", bad),
-    COUNT("cooling", cooling),
-    COUNT("reductions", reductions),
+    COUNT("plateau.bad", bad),
+    COUNT("plateau.cooling", cooling),
+    COUNT("plateau.reductions", reductions),
     {0}};
 
 const ac_watcher ac_watcher_plateau = {

@@ -215,19 +215,19 @@ static const ac_state_rows history = {
     .stride = sizeof(ac_calm_window),
     .count = {.kind = AC_COUNT, .offset = offsetof(ac_spikes, count)}};
 
-#define FIELD(key, kind, member, most) AC_STATE_FIELD("spikes." key, kind, ac_spikes, member, most)
+#define FIELD(key, kind, member, most) AC_STATE_FIELD(key, kind, ac_spikes, member, most)
 #define COUNT(key, member) FIELD(key, AC_COUNT, member, AC_MOST_COUNT)
-static const ac_state_field fields[] = {FIELD("count", AC_COUNT, count, AC_SPIKE_WINDOWS),
-                                        COUNT("batch", batch),
-                                        COUNT("alarms", alarms),
-                                        COUNT("run", run),
-                                        COUNT("calm", calm),
-                                        COUNT("went_back", went_back),
-                                        COUNT("again", again),
-                                        COUNT("back_step", back_step),
-                                        FIELD("rate", AC_REAL, rate, 0),
-                                        FIELD("has_good", AC_COUNT, has_good, 1),
-                                        COUNT("good_step", good_step),
+static const ac_state_field fields[] = {FIELD("spikes.count", AC_COUNT, count, AC_SPIKE_WINDOWS),
+                                        COUNT("spikes.batch", batch),
+                                        COUNT("spikes.alarms", alarms),
+                                        COUNT("spikes.run", run),
+                                        COUNT("spikes.calm", calm),
+                                        COUNT("spikes.went_back", went_back),
+                                        COUNT("spikes.again", again),
+                                        COUNT("spikes.back_step", back_step),
+                                        FIELD("spikes.rate", AC_REAL, rate, 0),
+                                        FIELD("spikes.has_good", AC_COUNT, has_good, 1),
+                                        COUNT("spikes.good_step", good_step),
                                         {.key = "accrue.state.spikes.history", .rows = &history},
                                         {0}};
 

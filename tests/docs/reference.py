@@ -117,7 +117,7 @@ def check_source(source):
         for key in re.findall(r'"(accrue\.[a-z0-9_.]*[a-z0-9_])"', text):
             if key not in rows and key != "accrue.state":
                 fail(f"{os.path.relpath(path, source)}: docs/reference/files.md has no row for `{key}`")
-        for key in re.findall(r'\b(?:FIELD|LIMITED|GROUPED)\("([a-z_.]+)"', text):
+        for key in re.findall(r'\b(?:FIELD|COUNT|NUMBER|AC_STATE_FIELD)\("([a-z_.]+)"', text):
             if "accrue.state." + key not in rows:
                 fail(f"{os.path.relpath(path, source)}: docs/reference/files.md has no row for `accrue.state.{key}`")
     everything = "".join(text for _, text in sources(source, "tools/**/*.c", "src/**/*.c", "src/**/*.h"))
