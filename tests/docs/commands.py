@@ -37,8 +37,8 @@ BYTES = re.compile(r"^ ?(B|bytes|[KMG]iB)\b")
 # Lines that name the machine, or memory that depends on its CPU, after these words.
 MACHINE = re.compile(r"^(device  |  (?:name|driver|compute units|memory|largest allocation|half precision|products of \w+)  "
                      r"|  *besides  |  *workspace  |time  )")
-# What takes long says so after a second.
-NOTICE = re.compile(r"^(?!accrue:)[a-z]+(:\d+)?: .*(measur|compil|prepar|first |is an estimate|are estimates)|^validating \d")
+# What takes long says so after a second, and PoCL's compiler counts its warnings.
+NOTICE = re.compile(r"^\d+ warnings? generated\.$|^(?!accrue:)[a-z]+(:\d+)?: .*(measur|compil|prepar|first |is an estimate|are estimates)|^validating \d")
 
 
 class Command:
