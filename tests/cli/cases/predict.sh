@@ -91,7 +91,9 @@ case_shorter_context() {
   # At a rate of 0 the weights are those of the file, and positions its first ones.
   run eval --model short --data text --device cpu --json | grep '"loss"' >short.loss
   run eval --model long --data text --context 8 --device cpu --json | grep '"loss"' >long.loss
-  cmp short.loss long.loss || die "another loss: $(cat short.loss long.loss)"
+  # To rounding: CPUs multiply matrices of few rows in other orders.
+  paste short.loss long.loss | tr -dc '0-9. \t\n' | awk '{ d = $1 - $2; exit !($1 > 0 && d * d < 1e-12) }' ||
+    die "another loss: $(cat short.loss long.loss)"
   refuse 2 '--context 32 is more than the 16 positions of long/model.safetensors' train gpt --data text --init long --context 32
   # What is resumed keeps its shape.
   run train --resume --steps 2 --out short >/dev/null
