@@ -3,6 +3,8 @@
 #include "common/message.h"
 #include "common/option_record.h"
 
+#include <accrue/model_file.h>
+#include <accrue/state_file.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -83,9 +85,25 @@ static int check_new(const run_folder *folder, const train_flags *f, bool has_st
                     f->out, found, has_states ? "resume it with --resume, " : "");
 }
 
+/* A run that has ended before its first state may have a good state already, of before its first
+ * update. */
+static bool good_is_of_beginning(const run_folder *folder) {
+  char path[RUN_PATH_BYTES];
+  ac_model_file *file;
+  ac_state_info info;
+  run_folder_path(folder, "good.safetensors", path);
+  if (ac_model_file_open(&file, path) != AC_OK) return false;
+  const bool begins = ac_state_get_info(file, &info) == AC_OK && info.progress.samples == 0 &&
+                      info.progress.window_samples == 0;
+  ac_model_file_close(file);
+  return begins;
+}
+
 static int check_resumed(const run_folder *folder, const train_flags *f, bool has_states) {
   if (has_states) return STATUS_CONTINUE;
   const char *found = first_loss(folder, "");
+  if (f->resume_or_start && found && good_is_of_beginning(folder))
+    found = first_loss(folder, "good.safetensors");
   if (f->resume_or_start && !found) return STATUS_CONTINUE;
   if (found)
     return fail_usage("%s has no state to resume, but %s; name another folder with --out, or "

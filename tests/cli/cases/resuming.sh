@@ -205,6 +205,13 @@ case_resume_from_nothing() {
     [[ $when == 0 ]] || said 'going on after step 0'
     cmp whole/model.safetensors model/model.safetensors
   done
+  # A run that was killed before its first state has the good state of its beginning.
+  run train mlp "${small[@]}" --steps 3 --on-spike back --out good >/dev/null
+  mv good/model.safetensors expected
+  rm -f good/state-*
+  [[ -e good/good.safetensors ]] || die "there is no good state: $(ls good)"
+  run train mlp "${small[@]}" --steps 3 --on-spike back --out good --resume-or-start >/dev/null
+  cmp expected good/model.safetensors
 }
 
 # A newer state that is damaged is told and passed over, and does not count among those that stay.
