@@ -86,7 +86,7 @@ for optimizer in adamw sgd lion adafactor muon adam-mini; do
   done
 done
 watched=("${gpt[@]}" --eval-samples 12 --eval-every 2 --save-every 18 --device cpu)
-set -f # patterns of groups are no paths
+set -f # a pattern of a group is not a path
 while read -r name more; do
   [[ $more == *--batch* ]] || more="--batch 12 --micro-batch 5 $more"
   run "$name" "${watched[@]}" $more --steps 25

@@ -12,8 +12,8 @@ const ac_watcher *const ac_watchers[AC_WATCHER_COUNT] = {AC_WATCHERS(AC_WATCHER_
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* States have what they are read by in this order: the loss scale comes before the place in the
- * data. */
+/* The order of keys in states: the run, the loss scale, the place in the data, the other watchers.
+ * It stays as it was, so that the same run writes the same file. */
 static const ac_record *const before[] = {&ac_record_run}, *const others[] = {
                                                                &ac_record_fit, &ac_record_window,
                                                                &ac_record_window_batch,
