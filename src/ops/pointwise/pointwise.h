@@ -1,0 +1,13 @@
+/* The op `pointwise`: results of functions of elements, operands repeated as NumPy does. */
+#ifndef AC_OPS_POINTWISE_H
+#define AC_OPS_POINTWISE_H
+
+#include "ops/pointwise/program.h"
+
+/* All outputs have one shape; each operand has it as well, but for dimensions of 1 and leading ones
+ * that are absent. */
+typedef struct ac_pointwise_attributes {
+  ac_program program;
+} ac_pointwise_attributes;
+
+#endif
