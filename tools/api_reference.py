@@ -32,6 +32,7 @@ TITLES = {
     "graph.h": "Models", "loss_scaling.h": "Loss scaling", "model_file.h": "Model files",
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
+    "pointwise.h": "Functions of elements",
     "range_test.h": "Range test of the rate", "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
