@@ -31,6 +31,7 @@
     X(sum_leading, "s", "f")                          /* x[m,n] -> y[n]+ */                                            \
   F(pointwise, multiply) X(multiply, "ss", "s")       /* a b -> c+, b repeated along a */                              \
   F(pointwise, scale) X(scale, "s", "s")              /* x -> y+ */                                                    \
+  F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
     X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
   F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \

@@ -12,7 +12,7 @@
 #include "backend/cpu/pointwise/source.h"
 #include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/stream.h"
-#include "backend/cpu/shared/vector_math.h"
+#include "backend/cpu/shared/vector_functions.h"
 #include "ops/pointwise/functions.h"
 
 /* ---- functions ------------------------------------------------------------------------------- */
@@ -23,7 +23,7 @@ typedef void (*loop)(const float *x, const float *y, const float *z, float *to, 
 #define READ_2 READ_1 const float b = y[i];
 #define READ_3 READ_2 const float c = z[i];
 
-#define LOOP(name, operands, form, ...)                                              \
+#define LOOP(name, operands, text, form, ...)                                        \
   static void name##_loop(const float *x, const float *y, const float *z, float *to, \
                           int64_t count) {                                           \
     (void)x, (void)y, (void)z;                                                       \
@@ -31,15 +31,12 @@ typedef void (*loop)(const float *x, const float *y, const float *z, float *to, 
       READ_##operands to[i] = form;                                                  \
     }                                                                                \
   }
-AC_FUNCTIONS(LOOP)
+AC_FUNCTION_LIST(LOOP)
 #undef LOOP
 
-static const struct {
-  loop run;
-  int operands;
-} functions[AC_FUNCTION_COUNT] = {
-#define ENTRY(name, operands, ...) [AC_FUNCTION_##name] = {name##_loop, operands},
-    AC_FUNCTIONS(ENTRY)
+static const loop loops[AC_FUNCTION_COUNT] = {
+#define ENTRY(name, ...) [AC_FUNCTION_##name] = name##_loop,
+    AC_FUNCTION_LIST(ENTRY)
 #undef ENTRY
 };
 
@@ -68,7 +65,7 @@ typedef struct job {
 static void find_last(const ac_program *p, uint8_t last[VALUES]) {
   memset(last, 0, VALUES);
   for (int s = 0; s < p->steps; s++)
-    for (int k = 0; k < functions[p->step[s].function].operands; k++)
+    for (int k = 0; k < ac_functions[p->step[s].function].operands; k++)
       last[p->step[s].in[k]] = (uint8_t)s;
   for (int j = 0; j < p->results; j++) last[p->result[j]] = AC_PROGRAM_STEPS;
 }
@@ -101,7 +98,7 @@ static int share_buffers(const job *w, int8_t home[AC_PROGRAM_STEPS],
   int slots = 0, spares = 0;
   find_last(p, last);
   for (int s = 0; s < p->steps; s++) {
-    for (int k = 0; k < functions[p->step[s].function].operands; k++) {
+    for (int k = 0; k < ac_functions[p->step[s].function].operands; k++) {
       const int v = p->step[s].in[k], from = v - AC_FIRST_STEP;
       if (from < 0 || last[v] != s || home[from] >= 0) continue;
       last[v] = 0; /* given back once */
@@ -188,8 +185,7 @@ static void run_block(job *w, int64_t first, int64_t count) {
     const uint8_t *in = p->step[s].in;
     float *to = w->buffer[s];
     if (!to) to = (float *)w->args->out[w->home[s]].data + first;
-    functions[p->step[s].function].run(w->value[in[0]], w->value[in[1]], w->value[in[2]], to,
-                                       count);
+    loops[p->step[s].function](w->value[in[0]], w->value[in[1]], w->value[in[2]], to, count);
     w->value[AC_FIRST_STEP + s] = to;
   }
   /* The first output may have the place of an operand that another is a copy of. */
