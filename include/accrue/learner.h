@@ -1,0 +1,48 @@
+/** @file
+ * A learner owns a device, a plan and a trainer: one object for programs that need no more of these
+ * than to make them and to free them.
+ *
+ *     ac_learner_desc desc = AC_DEFAULTS;
+ *     desc.plan.batch = 256;
+ *     desc.plan.memory = 8 << 20;
+ *     ac_learner_create(&learner, graph, &desc);
+ *     ac_fit(ac_learner_trainer(learner), &fit, &result);
+ *     ac_learner_free(learner); */
+#ifndef ACCRUE_LEARNER_H
+#define ACCRUE_LEARNER_H
+
+#include <accrue/trainer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A device, a plan and a trainer. */
+typedef struct ac_learner ac_learner;
+
+/** What each of the three should be. */
+typedef struct ac_learner_desc {
+  ac_device_desc device;   /**< As for ac_device_open. */
+  ac_plan_desc plan;       /**< As for ac_plan_create, with the purpose AC_TRAIN. */
+  ac_trainer_desc trainer; /**< As for ac_trainer_create. */
+} ac_learner_desc;
+
+/** Opens the device, makes the plan and creates the trainer. `desc` may be NULL. The graph may be
+ * freed afterwards. Fails as these three do, and with AC_ERROR_ARGUMENT if the plan's purpose is
+ * another one; then nothing is left open. */
+AC_API ac_status ac_learner_create(ac_learner **learner, const ac_graph *graph,
+                                   const ac_learner_desc *desc);
+/** Frees the trainer and the plan, and closes the device. */
+AC_API void ac_learner_free(ac_learner *learner);
+
+/** Its trainer, for ac_fit and everything else. It belongs to the learner. NULL for NULL. */
+AC_API ac_trainer *ac_learner_trainer(const ac_learner *learner);
+/** Its plan, to read. It belongs to the learner. NULL for NULL. */
+AC_API const ac_plan *ac_learner_plan(const ac_learner *learner);
+/** Its device, also for further plans. It belongs to the learner. NULL for NULL. */
+AC_API ac_device *ac_learner_device(const ac_learner *learner);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
