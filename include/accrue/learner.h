@@ -1,12 +1,12 @@
 /** @file
  * A learner owns a device, a plan and a trainer: one object for programs that need no more of these
- * than to make them and to free them.
+ * than to make them, to fit, and to free them.
  *
  *     ac_learner_desc desc = AC_DEFAULTS;
  *     desc.plan.batch = 256;
  *     desc.plan.memory = 8 << 20;
  *     ac_learner_create(&learner, graph, &desc);
- *     ac_fit(ac_learner_trainer(learner), &fit, &result);
+ *     ac_learner_fit(learner, train, validation, 5, &result);
  *     ac_learner_free(learner); */
 #ifndef ACCRUE_LEARNER_H
 #define ACCRUE_LEARNER_H
@@ -23,7 +23,9 @@ typedef struct ac_learner ac_learner;
 /** What each of the three should be. */
 typedef struct ac_learner_desc {
   ac_device_desc device;   /**< As for ac_device_open. */
-  ac_plan_desc plan;       /**< As for ac_plan_create, with the purpose AC_TRAIN. */
+  /** As for ac_plan_create, with the purpose AC_TRAIN. `whole_windows` is always set: windows are
+   * those of ac_fit, or one call of ac_trainer_accumulate each. */
+  ac_plan_desc plan;
   ac_trainer_desc trainer; /**< As for ac_trainer_create. */
 } ac_learner_desc;
 
@@ -34,6 +36,11 @@ AC_API ac_status ac_learner_create(ac_learner **learner, const ac_graph *graph,
                                    const ac_learner_desc *desc);
 /** Frees the trainer and the plan, and closes the device. */
 AC_API void ac_learner_free(ac_learner *learner);
+
+/** Trains for so many epochs: ac_fit with this data and its defaults. `validation` and `result` may
+ * be NULL. */
+AC_API ac_status ac_learner_fit(ac_learner *learner, ac_dataset *train, ac_dataset *validation,
+                                int64_t epochs, ac_fit_result *result);
 
 /** Its trainer, for ac_fit and everything else. It belongs to the learner. NULL for NULL. */
 AC_API ac_trainer *ac_learner_trainer(const ac_learner *learner);

@@ -21,7 +21,8 @@ ac_status ac_learner_create(ac_learner **learner, const ac_graph *graph,
                             const ac_learner_desc *desc) {
   AC_CREATES(learner);
   AC_REQUIRE(graph);
-  const ac_learner_desc described = AC_DESCRIBED(ac_learner_desc, desc);
+  ac_learner_desc described = AC_DESCRIBED(ac_learner_desc, desc);
+  described.plan.whole_windows = true;
   if (described.plan.purpose != AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "ac_learner_create: the plan's purpose is not AC_TRAIN");
   ac_learner *l = calloc(1, sizeof *l);
@@ -38,6 +39,13 @@ void ac_learner_free(ac_learner *learner) {
   ac_plan_free(learner->plan);
   ac_device_close(learner->device);
   free(learner);
+}
+
+ac_status ac_learner_fit(ac_learner *learner, ac_dataset *train, ac_dataset *validation,
+                         int64_t epochs, ac_fit_result *result) {
+  AC_REQUIRE(learner, train);
+  const ac_fit_desc fit = {.train = train, .validation = validation, .epochs = epochs};
+  return ac_fit(learner->trainer, &fit, result);
 }
 
 ac_trainer *ac_learner_trainer(const ac_learner *learner) {

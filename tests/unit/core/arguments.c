@@ -253,6 +253,10 @@ static void learners(void) {
   REFUSED(ac_learner_create, learner, ac_learner_create(NULL, graph, &dry));
   NOT_MADE(ac_learner_create, graph, ac_learner, made, ac_learner_create(&made, NULL, &dry));
   HARMLESS(ac_learner_create, desc, ac_learner_create(&l, graph, NULL) == AC_OK);
+  REFUSED(ac_learner_fit, learner, ac_learner_fit(NULL, dataset, NULL, 1, NULL));
+  REFUSED(ac_learner_fit, train, ac_learner_fit(l, NULL, NULL, 1, NULL));
+  HARMLESS(ac_learner_fit, validation, ac_learner_fit(l, dataset, NULL, 1, NULL) == AC_OK);
+  HARMLESS(ac_learner_fit, result, ac_learner_fit(l, dataset, NULL, 1, NULL) == AC_OK);
   ac_learner_free(l);
   NOTHING(ac_learner_free, learner, ac_learner_free(NULL));
   HARMLESS(ac_learner_trainer, learner, !ac_learner_trainer(NULL));

@@ -199,15 +199,14 @@ static void learners_own_three(void **state) {
   ac_learner_desc desc = AC_DEFAULTS;
   desc.device.name = "cpu";
   desc.plan.batch = 8;
-  desc.plan.whole_windows = true;
   desc.trainer.schedule.lr = 0.05;
   ac_learner *learner = NULL;
   ac_dataset *data = NULL;
   ac_fit_result result;
   assert_int_equal(ac_learner_create(&learner, graph, &desc), AC_OK);
   assert_int_equal(ac_dataset_from_memory(&data, 8, 2, fields, arrays), AC_OK);
-  const ac_fit_desc fit = {.train = data, .validation = data, .steps = 200};
-  assert_int_equal(ac_fit(ac_learner_trainer(learner), &fit, &result), AC_OK);
+  assert_int_equal(ac_learner_fit(learner, data, data, 200, &result), AC_OK);
+  assert_int_equal(result.steps, 200);
   assert_true(result.final.loss < 1e-3);
   assert_int_equal(ac_device_peak_bytes(ac_learner_device(learner)),
                    ac_plan_get_info(ac_learner_plan(learner))->bytes.total);
