@@ -7,7 +7,7 @@
  * Sizes of inputs are read from x. Ops of a layer have its name as their scope (ac_graph_scope). A
  * failure stays with the graph, as with every builder. A description may be NULL.
  *
- * In a description an ac_init of zeros stands for PyTorch's initial values, given below. */
+ * In a description an ac_init of zeros means PyTorch's initial values, given below. */
 #ifndef ACCRUE_LAYERS_H
 #define ACCRUE_LAYERS_H
 

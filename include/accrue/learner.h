@@ -22,7 +22,7 @@ typedef struct ac_learner ac_learner;
 
 /** What each of the three should be. */
 typedef struct ac_learner_desc {
-  ac_device_desc device;   /**< As for ac_device_open. */
+  ac_device_desc device; /**< As for ac_device_open. */
   /** As for ac_plan_create, with the purpose AC_TRAIN. `whole_windows` is always set: windows are
    * those of ac_fit, or one call of ac_trainer_accumulate each. */
   ac_plan_desc plan;
