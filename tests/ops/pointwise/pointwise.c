@@ -178,7 +178,7 @@ static void make_function(int id) {
   p->operands = (uint8_t)f->operands;
   p->steps = p->results = 1;
   p->result[0] = AC_FIRST_STEP;
-  p->step[0] = (ac_step){(uint8_t)id, {0, f->operands > 1 ? 1 : 0, f->operands > 2 ? 2 : 0}};
+  p->step[0] = (ac_program_step){(uint8_t)id, {0, f->operands > 1 ? 1 : 0, f->operands > 2 ? 2 : 0}};
   c->out[0] = OPERAND(-1, 1, AC_BATCH, 65, 13);
   const bool smooth = f->gradient[0] || f->hidden;
   for (int i = 0; i < f->operands; i++) {

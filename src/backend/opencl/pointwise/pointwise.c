@@ -77,7 +77,7 @@ static void put_operand(source *s, const variant *v, int i) {
 }
 
 static void put_step(source *s, const ac_program *p, int k) {
-  const ac_step *step = &p->step[k];
+  const ac_program_step *step = &p->step[k];
   const ac_function *f = &ac_functions[step->function];
   put(s, "  const float v%d = f_%s(v%d", AC_FIRST_STEP + k, f->name, step->in[0]);
   for (int i = 1; i < f->operands; i++) put(s, ", v%d", step->in[i]);
