@@ -48,27 +48,6 @@ ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
   return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &shape);
 }
 
-/* What differentiation appends (graph/builder.h). */
-
-int ac_append_scale(ac_graph *graph, float factor, ac_tensor *x) {
-  ac_program program;
-  ac_program_begin(&program, 1);
-  int y = factor == 1 ? 0
-                      : ac_program_apply(&program, AC_FUNCTION_multiply, 0,
-                                         ac_program_constant(&program, (double)factor), 0);
-  ac_program_end(&program, 1, &y, NULL);
-  return ac_append_pointwise(graph, &program, &x, &x->shape);
-}
-
-ac_tensor *ac_emit_sum_of_two(ac_graph *graph, ac_tensor *const terms[2]) {
-  ac_program program;
-  ac_program_begin(&program, 2);
-  int sum = ac_program_apply(&program, AC_FUNCTION_add, 0, 1, 0);
-  ac_program_end(&program, 1, &sum, NULL);
-  const int node = ac_append_pointwise(graph, &program, terms, &terms[1]->shape);
-  return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &terms[1]->shape);
-}
-
 /* ---- gradient -------------------------------------------------------------------------------- */
 
 /* The gradients of some operands of a node, as results of one program. */

@@ -190,23 +190,25 @@ static void make_function(int id) {
   complete(c, id);
 }
 
-/* All functions, as sums of terms of which each has its own factor. The operands: any number, one
- * that is positive, and one that is 0 sometimes. */
-static void make_all(void) {
+/* Half of all functions, as sums of terms. The operands: any number, one that is positive, and one
+ * that is 0 sometimes. */
+static void make_half(int half) {
   op_case *c = &cases[case_count];
   ac_program *p = &c->attributes.pointwise.program;
   int sum[AC_PROGRAM_RESULTS] = {-1, -1, -1, -1};
-  *c = (op_case){.name = "all functions", .batch = 3};
+  *c = (op_case){.name = half ? "the other functions" : "half of all functions", .batch = 3};
   ac_program_begin(p, 3);
-  for (int id = 0; id < AC_FUNCTION_COUNT; id++) {
+  for (int id = half; id < AC_FUNCTION_COUNT; id += 2) {
     const ac_function *f = &ac_functions[id];
     const bool condition = !f->gradient[0] && !f->hidden;
     const int x = condition ? 2 : f->low > -2 ? 1 : 0;
     const int y = ac_program_apply(p, id, x, f->operands > 1 ? 1 : 0, f->operands > 2 ? 0 : 0);
-    const int j = id % AC_PROGRAM_RESULTS;
+    const int j = id / 2 % AC_PROGRAM_RESULTS;
     const int term = id % 3 ? y : ac_program_apply(p, AC_FUNCTION_multiply, y, 1, 0);
     sum[j] = sum[j] < 0 ? term : ac_program_apply(p, AC_FUNCTION_add, sum[j], term, 0);
   }
+  for (int j = 0; j < AC_PROGRAM_RESULTS; j++)
+    if (sum[j] < 0) abort();
   ac_program_end(p, AC_PROGRAM_RESULTS, sum, NULL);
   c->in[0] = OPERAND(-4, 4, AC_BATCH, 7, 13);
   c->in[1] = OPERAND(0.25, 3, AC_BATCH, 7, 13);
@@ -220,7 +222,8 @@ static void make_all(void) {
  * more operands than one that are. */
 static void __attribute__((constructor)) make_cases(void) {
   for (int id = 0; id < AC_FUNCTION_COUNT; id++) make_function(id);
-  make_all();
+  make_half(0);
+  make_half(1);
   CASE("a chain 3x65x129", "tanh(a * 2 + 1) * sigmoid(a) - exp(-a^2)", 3,
        OPERAND(-1, 1, AC_BATCH, 65, 129), OPERAND(-2, 2, AC_BATCH, 65, 129));
   CASE("3x65x129 by 129", "a * b", 3, OPERAND(-1, 1, AC_BATCH, 65, 129),
@@ -252,7 +255,7 @@ static void special_host(void) {
   op_check_reference(&each);
 }
 
-const op_family op_family_pointwise = {"pointwise", cases, 10, NULL, special, special_host};
+const op_family op_family_pointwise = {"pointwise", cases, 11, NULL, special, special_host};
 
 /* ---- random graphs --------------------------------------------------------------------------- */
 
