@@ -7,6 +7,7 @@
 #include "graph/differentiate.h"
 #include "ops/pointwise/elementwise.h"
 #include "ops/pointwise/functions.h"
+#include "ops/reduction/reduction.h"
 #include "ops/words.h"
 
 #include <string.h>
@@ -70,15 +71,10 @@ static bool is_passed(const gradients *g, int j) {
   return g->program.result[j] == 0;
 }
 
-static ac_status sum_to(ac_differentiation *d, int target, ac_tensor *gradient) {
-  return ac_gradient_emit(d, AC_OP_sum_leading, NULL, 0, 1, &gradient, 1, &target);
-}
-
 static ac_status pass(gradients *g, int operand, ac_tensor *gradient) {
   const int target = g->node->in[operand];
   if (!gradient) return g->d->graph->status;
-  return is_repeated(g, operand) ? sum_to(g->d, target, gradient)
-                                 : ac_gradient_pass(g->d, target, gradient);
+  return ac_gradient_sum_to(g->d, target, gradient);
 }
 
 /* Emits what has to be computed: gradients in the result's shape, the first of which are those that
