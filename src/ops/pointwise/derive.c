@@ -22,7 +22,7 @@ typedef struct derivation {
 static void mark_wanted(derivation *d, int count, const int *wanted) {
   for (int i = 0; i < count; i++) d->wanted[wanted[i]] = true;
   for (int i = 0; i < d->function->steps; i++) {
-    const ac_step *step = &d->function->step[i];
+    const ac_program_step *step = &d->function->step[i];
     for (int k = 0; k < ac_functions[step->function].operands; k++)
       if (ac_functions[step->function].gradient[k] && d->wanted[step->in[k]])
         d->wanted[AC_FIRST_STEP + i] = true;
@@ -36,7 +36,7 @@ static void compute_values(derivation *d) {
     d->value[AC_FIRST_CONSTANT + i] =
         ac_program_constant(d->gradient, (double)function->constant[i]);
   for (int i = 0; i < function->steps; i++) {
-    const ac_step *step = &function->step[i];
+    const ac_program_step *step = &function->step[i];
     int *value = &d->value[AC_FIRST_STEP + i];
     *value = function->result[0] == AC_FIRST_STEP + i
                  ? RESULT
@@ -56,7 +56,7 @@ static void add(derivation *d, int value, int contribution) {
 
 /* Whether step i gives the result, and y > 0 just where a > 0: then y is enough. */
 static bool sign_is_kept(const derivation *d, int i) {
-  const ac_step *step = &d->function->step[i];
+  const ac_program_step *step = &d->function->step[i];
   int b = step->in[1];
   return ac_functions[step->function].sign_kept && d->value[AC_FIRST_STEP + i] == RESULT &&
          b >= AC_FIRST_CONSTANT && b < AC_FIRST_STEP &&
@@ -65,7 +65,7 @@ static bool sign_is_kept(const derivation *d, int i) {
 
 /* What step i passes on to its operand k. */
 static void pass(derivation *d, int i, int k) {
-  const ac_step *step = &d->function->step[i];
+  const ac_program_step *step = &d->function->step[i];
   const ac_function *row = &ac_functions[step->function];
   char message[AC_FORMULA_MESSAGE];
   unsigned used;
@@ -83,7 +83,7 @@ static void pass(derivation *d, int i, int k) {
 static void pass_all(derivation *d) {
   d->adjoint[d->function->result[0]] = RESULT_GRADIENT;
   for (int i = d->function->steps - 1; i >= 0 && d->fits; i--) {
-    const ac_step *step = &d->function->step[i];
+    const ac_program_step *step = &d->function->step[i];
     if (d->adjoint[AC_FIRST_STEP + i] < 0) continue;
     for (int k = 0; k < ac_functions[step->function].operands && d->fits; k++)
       if (ac_functions[step->function].gradient[k] && d->wanted[step->in[k]]) pass(d, i, k);
@@ -101,7 +101,7 @@ static void close_ranks(ac_program *gradient, unsigned used, int of[AC_PROGRAM_O
     place[i] = count++;
   }
   for (int i = 0; i < gradient->steps; i++) {
-    ac_step *step = &gradient->step[i];
+    ac_program_step *step = &gradient->step[i];
     for (int k = 0; k < ac_functions[step->function].operands; k++)
       if (step->in[k] < AC_FIRST_CONSTANT) step->in[k] = (uint8_t)place[step->in[k]];
   }

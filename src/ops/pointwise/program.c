@@ -42,7 +42,7 @@ static bool equals(const ac_program *program, int value, double number) {
 /* The operand of a step that negates, else -1. */
 static int negated(const ac_program *program, int value) {
   if (value < AC_FIRST_STEP) return -1;
-  const ac_step *step = &program->step[value - AC_FIRST_STEP];
+  const ac_program_step *step = &program->step[value - AC_FIRST_STEP];
   return step->function == AC_FUNCTION_negate ? step->in[0] : -1;
 }
 
@@ -149,7 +149,7 @@ static bool commutes(int function) {
 
 int ac_program_apply(ac_program *program, int function, int a, int b, int c) {
   int in[3] = {a, b, c};
-  ac_step step = {.function = (uint8_t)function};
+  ac_program_step step = {.function = (uint8_t)function};
   for (int i = 0; i < ac_functions[function].operands; i++)
     if (in[i] < 0) return -1;
   if (commutes(function) && b < a) in[0] = b, in[1] = a;
@@ -172,7 +172,7 @@ bool ac_program_append(ac_program *program, const ac_program *other, const int *
   for (int i = 0; i < other->constants; i++)
     value[AC_FIRST_CONSTANT + i] = ac_program_constant(program, (double)other->constant[i]);
   for (int i = 0; i < other->steps; i++) {
-    const ac_step *step = &other->step[i];
+    const ac_program_step *step = &other->step[i];
     value[AC_FIRST_STEP + i] = ac_program_apply(program, step->function, value[step->in[0]],
                                                 value[step->in[1]], value[step->in[2]]);
   }
@@ -187,7 +187,7 @@ bool ac_program_append(ac_program *program, const ac_program *other, const int *
 static void mark_needed(const ac_program *program, int results, const int *result, bool *needed) {
   for (int i = 0; i < results; i++) needed[result[i]] = true;
   for (int i = program->steps - 1; i >= 0; i--) {
-    const ac_step *step = &program->step[i];
+    const ac_program_step *step = &program->step[i];
     if (!needed[AC_FIRST_STEP + i]) continue;
     for (int k = 0; k < ac_functions[step->function].operands; k++) needed[step->in[k]] = true;
   }
@@ -209,7 +209,7 @@ void ac_program_end(ac_program *program, int results, const int *result, unsigne
       value[AC_FIRST_CONSTANT + i] = ac_program_constant(program, (double)old.constant[i]);
   for (int i = 0; i < old.steps; i++) {
     if (!needed[AC_FIRST_STEP + i]) continue;
-    ac_step *step = &program->step[program->steps];
+    ac_program_step *step = &program->step[program->steps];
     step->function = old.step[i].function;
     for (int k = 0; k < ac_functions[step->function].operands; k++)
       step->in[k] = (uint8_t)value[old.step[i].in[k]];
@@ -226,7 +226,7 @@ void ac_program_evaluate(const ac_program *program, const double *operand, doubl
   for (int i = 0; i < program->constants; i++)
     value[AC_FIRST_CONSTANT + i] = (double)program->constant[i];
   for (int i = 0; i < program->steps; i++) {
-    const ac_step *step = &program->step[i];
+    const ac_program_step *step = &program->step[i];
     value[AC_FIRST_STEP + i] = ac_function_value(step->function, value[step->in[0]],
                                                  value[step->in[1]], value[step->in[2]]);
   }
@@ -235,7 +235,7 @@ void ac_program_evaluate(const ac_program *program, const double *operand, doubl
 
 void ac_program_lifetimes(const ac_program *program, int last[AC_PROGRAM_STEPS]) {
   for (int i = 0; i < program->steps; i++) {
-    const ac_step *step = &program->step[i];
+    const ac_program_step *step = &program->step[i];
     last[i] = i;
     for (int k = 0; k < ac_functions[step->function].operands; k++)
       if (step->in[k] >= AC_FIRST_STEP) last[step->in[k] - AC_FIRST_STEP] = i;

@@ -47,7 +47,7 @@ static int binding(const ac_program *program, int value) {
 
 static void put_value(writer *w, int value, int least);
 
-static void put_step(writer *w, const ac_step *step) {
+static void put_step(writer *w, const ac_program_step *step) {
   const ac_function *row = &ac_functions[step->function];
   if (step->function == AC_FUNCTION_negate) {
     put(w, "-");
