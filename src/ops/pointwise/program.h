@@ -74,7 +74,7 @@ void ac_program_text(const ac_program *program, int result, char *text, size_t s
 /* What an operand of a gradient's program is. */
 enum { AC_OF_RESULT_GRADIENT = -1, AC_OF_RESULT = -2 }; /* else the operand of the function */
 
-/* For a program of one result and at most AC_FORMULA_OPERANDS operands: the program whose result j
+/* For a program of one result and at most AC_FORMULA_OPERANDS operands: makes one in which result j
  * is the gradient with respect to operand wanted[j]. Its operand i is `of[i]`: the result's
  * gradient first, and else only what it needs. It reads the function's result instead of its
  * operands where that suffices. False if there is no room. */

@@ -8,7 +8,6 @@
 #include "ops/vector.h"
 
 #include "ops/pointwise/functions.h"
-#include "ops/pointwise/repetition.h"
 
 #include <float.h>
 #include <math.h>
@@ -22,21 +21,9 @@ static const ac_program *program_of(const ac_op_args *args) {
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
-/* Where an operand has its element for element e of the result. */
-static int64_t place(const ac_operand *x, const ac_operand *y, int64_t e) {
-  int64_t at = 0, step = 1;
-  for (int k = 1; k <= y->rank; k++) {
-    const int64_t dim = y->dim[y->rank - k], own = k <= x->rank ? x->dim[x->rank - k] : 1;
-    if (own != 1) at += e % dim * step;
-    step *= own;
-    e /= dim;
-  }
-  return at;
-}
-
 static void take(const ac_op_args *args, int64_t e, double operand[AC_PROGRAM_OPERANDS]) {
   for (int i = 0; i < program_of(args)->operands; i++)
-    operand[i] = op_reals(&args->in[i])[place(&args->in[i], &args->out[0], e)];
+    operand[i] = op_reals(&args->in[i])[op_repeated_element(&args->in[i], &args->out[0], e)];
 }
 
 static void pointwise(const ac_op_args *args) {
@@ -178,7 +165,8 @@ static void make_function(int id) {
   p->operands = (uint8_t)f->operands;
   p->steps = p->results = 1;
   p->result[0] = AC_FIRST_STEP;
-  p->step[0] = (ac_program_step){(uint8_t)id, {0, f->operands > 1 ? 1 : 0, f->operands > 2 ? 2 : 0}};
+  p->step[0] =
+      (ac_program_step){(uint8_t)id, {0, f->operands > 1 ? 1 : 0, f->operands > 2 ? 2 : 0}};
   c->out[0] = OPERAND(-1, 1, AC_BATCH, 65, 13);
   const bool smooth = f->gradient[0] || f->hidden;
   for (int i = 0; i < f->operands; i++) {
@@ -259,9 +247,37 @@ const op_family op_family_pointwise = {"pointwise", cases, 11, NULL, special, sp
 
 /* ---- random graphs --------------------------------------------------------------------------- */
 
+/* An operand that goes with x: of its shape, or with some dimensions 1 or absent; sometimes a
+ * result, and x may be repeated to it. */
+static ac_tensor *draw_operand(op_draw *d, ac_tensor *x) {
+  const ac_shape *shape = &x->shape;
+  if (op_draw_one_in(d, 2)) return op_draw_broadcast(d, x, -1, 1);
+  int64_t dim[AC_MAX_RANK];
+  const int least = shape->batched ? 1 : 0;
+  const int skip = op_draw_below(d, shape->rank); /* leading dimensions that it does not have */
+  for (int k = skip; k < shape->rank; k++)
+    dim[k - skip] = k < least || op_draw_one_in(d, 2) ? 1 : shape->dim[k];
+  return op_draw_parameter(d, -1, 1, shape->rank - skip, dim);
+}
+
+/* Smooth ones, and of numbers that keep their size. */
+static const char *const formulas[] = {
+    "a * sigmoid(b)",      "tanh(a) + b",           "softplus(a - b)",
+    "a / (1 + b^2)",       "sin(a) * cos(b)",       "mish(a) + gelu(b)",
+    "log1p(exp(a)) * b",   "sqrt(a^2 + b^2 + 0.1)", "erf(a * b)",
+    "silu(a) * b + a",     "exp(-square(a - b))",   "softsign(a) - gelu_tanh(b)",
+    "a + 0.5 * elu(b, 1)", "log(1 + a^2) - b",      "rsqrt(1 + square(a)) * b"};
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  ac_tensor *other = op_draw_broadcast(d, x, -1, 1);
-  return ac_subtract(x, other);
+  ac_tensor *other = draw_operand(d, x);
+  ac_tensor *operands[] = {x, other};
+  const int kind = op_draw_below(d, 6);
+  if (!other) return NULL;
+  if (kind == 0) return ac_subtract(x, other);
+  if (kind == 1) return ac_swiglu(other, x);
+  if (kind == 2) return ac_add_scalar(ac_sin(x), (float)op_draw_between(d, -1, 1));
+  return ac_formula(d->graph, formulas[op_draw_below(d, sizeof formulas / sizeof *formulas)],
+                    operands, 2);
 }
 
 const op_generator op_generator_pointwise = {
