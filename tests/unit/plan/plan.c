@@ -699,7 +699,7 @@ static void ops_must_bear_the_micro_batch(void **state) {
 
 static bool supports_up_to_five(void *state, const ac_op_args *args) {
   (void)state;
-  return args->op != AC_OP_relu || args->out[0].dim[0] <= 5;
+  return args->op != AC_OP_pointwise || args->out[0].dim[0] <= 5;
 }
 
 /* With a ReLU, after a batch norm or not. */
