@@ -158,6 +158,7 @@ typedef struct ac_problem {
   ac_plan_desc desc;          /* with what follows from the graph filled in */
   const ac_gradient_way *way; /* that it asks for */
   bool copies;                /* trained parameters may have working copies */
+  int fused;                  /* nodes that fusing spared (graph/fuse.h) */
   char *state_f32, *frozen;   /* those of desc */
   struct ac_stages *stages;   /* of the training graph; NULL otherwise */
   ac_nodes main, evaluation;  /* each node that runs once; evaluation: only when training */

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
+#include "graph/fuse.h"
 #include "graph/precision.h"
 #include "optimizer/nodes.h"
 
@@ -300,6 +301,7 @@ static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
+  AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);

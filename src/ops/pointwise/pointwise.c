@@ -104,20 +104,34 @@ static ac_status pass(gradients *g, int operand, ac_tensor *gradient) {
   return ac_gradient_sum_to(g->d, target, gradient);
 }
 
-/* Emits what has to be computed: gradients in the result's shape, the first of which are those that
- * differentiation places. */
+/* Whether differentiation can place the gradient: it has the operand's shape, and no other operand
+ * has the same one. */
+static bool is_placed(const gradients *g, int j) {
+  for (int k = 0; k < g->count; k++)
+    if (k != j && g->program.result[k] == g->program.result[j]) return false;
+  return !is_repeated(g, g->of[j]);
+}
+
+/* Emits what has to be computed: results that differentiation places, and then those in the shape
+ * of the node's result, each once, which are passed on. */
 static ac_status compute(gradients *g) {
   ac_graph *graph = g->d->graph;
   ac_program program = g->program;
-  int target[AC_PROGRAM_RESULTS], operand[AC_PROGRAM_RESULTS], placed = 0, count = 0;
-  for (int pass = 0; pass < 2; pass++)
-    for (int j = 0; j < g->count; j++) {
-      if (is_passed(g, j) || is_repeated(g, g->of[j]) != (pass == 1)) continue;
-      program.result[count] = g->program.result[j];
-      target[count] = g->node->in[g->of[j]];
-      operand[count++] = g->of[j];
-      placed += pass == 0;
-    }
+  int target[AC_PROGRAM_RESULTS], slot[AC_PROGRAM_RESULTS], placed = 0, count = 0;
+  for (int j = 0; j < g->count; j++) {
+    if (is_passed(g, j) || !is_placed(g, j)) continue;
+    target[placed] = g->node->in[g->of[j]];
+    program.result[placed++] = g->program.result[j];
+  }
+  count = placed;
+  for (int j = 0; j < g->count; j++) {
+    if (is_passed(g, j) || is_placed(g, j)) continue;
+    int k = placed;
+    while (k < count && program.result[k] != g->program.result[j]) k++;
+    program.result[k] = g->program.result[j];
+    slot[j] = k;
+    count = k == count ? count + 1 : count;
+  }
   if (!count) return graph->status;
   program.results = (uint8_t)count;
   memset(program.result + count, 0, sizeof program.result - (size_t)count);
@@ -137,8 +151,9 @@ static ac_status compute(gradients *g) {
     whole->producer = index;
     ac_node_at(graph, index)->out[k] = whole->id;
   }
-  for (int k = placed; k < count; k++)
-    AC_TRY(pass(g, operand[k], ac_tensor_at(graph, ac_node_at(graph, index)->out[k])));
+  for (int j = 0; j < g->count; j++)
+    if (!is_passed(g, j) && !is_placed(g, j))
+      AC_TRY(pass(g, g->of[j], ac_tensor_at(graph, ac_node_at(graph, index)->out[slot[j]])));
   return graph->status;
 }
 
