@@ -64,7 +64,7 @@
     NULL, NULL, NULL, 1, -4, 4, (0), 0)                                                                                \
   X(clamp, 3, "min(max(a, b), c)", smaller(larger(a, b), c), "a = a < b ? b : a; return a > c ? c : a;",               \
     smaller_of(larger_of(a, b), c),                                                                                    \
-    "where((a > b) * (a < c), g, 0)", "where((a <= b) * (b < c), g, 0)", "where(maximum(a, b) >= c, g, 0)",            \
+    "where((a > b) * (a < c), g, 0)", "where((a <= b) * not(b >= c), g, 0)", "where((a >= c) + (b >= c), g, 0)",       \
     2, -4, 4, (0), 0)                                                                                                  \
   X(exp, 1, "e^a", full_exponential(a), "return exp(a);", exp(a),                                                      \
     "g * y", NULL, NULL, 8, -6, 3, (0), 0)                                                                             \
