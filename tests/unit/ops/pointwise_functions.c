@@ -8,6 +8,8 @@
 #include "ops/pointwise/program.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int find(const char *name) {
@@ -341,12 +343,51 @@ static void is_special_on_the_cpu(void **state) {
   }
 }
 
+/* ---- what is written about them -------------------------------------------------------------- */
+
+static char *text_of_file(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) fail_msg("%s cannot be read", path);
+  char *text = calloc(1, 1 << 16);
+  assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+  fclose(file);
+  return text;
+}
+
+/* Each function has its row in docs/guide/own-functions.md, and is in the text of ac_formula. */
+static void is_documented(void **state) {
+  (void)state;
+  static const char *const operands[] = {"", "a", "a, b", "a, b, c"};
+  char *page = text_of_file(AC_TEST_HEADERS "/../../docs/guide/own-functions.md");
+  char *header = text_of_file(AC_TEST_HEADERS "/pointwise.h");
+  const char *listed = strstr(header, "The functions are those of this header");
+  assert_non_null(listed);
+  for (int f = 0; f < AC_FUNCTION_COUNT; f++) {
+    const ac_function *row = &ac_functions[f];
+    char line[1000], word[50];
+    int length = snprintf(line, sizeof line, "\n| `%s(%s)` | %s |", row->name,
+                          operands[row->operands], row->text);
+    const char *comma = "";
+    for (int k = 0; k < row->operands; k++) {
+      if (!row->gradient[k]) continue;
+      length += snprintf(line + length, sizeof line - (size_t)length, "%s %c: `%s`", comma, 'a' + k,
+                         row->gradient[k]);
+      comma = ",";
+    }
+    snprintf(line + length, sizeof line - (size_t)length, "%s |\n", *comma ? "" : " none");
+    if (!row->hidden && !strstr(page, line)) fail_msg("the page lacks the line%s", line);
+    snprintf(word, sizeof word, " %s", row->name);
+    if (!row->hidden && !strstr(listed, word)) fail_msg("the header does not list%s", word);
+  }
+  free(header);
+  free(page);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(has_true_derivatives),
-      cmocka_unit_test(has_pytorchs_special_values),
-      cmocka_unit_test(is_exact_on_the_cpu),
-      cmocka_unit_test(is_special_on_the_cpu),
+      cmocka_unit_test(has_true_derivatives), cmocka_unit_test(has_pytorchs_special_values),
+      cmocka_unit_test(is_exact_on_the_cpu),  cmocka_unit_test(is_special_on_the_cpu),
+      cmocka_unit_test(is_documented),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
