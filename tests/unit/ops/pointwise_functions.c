@@ -6,6 +6,7 @@
 #include "backend/cpu/shared/vector_functions.h"
 #include "ops/pointwise/functions.h"
 #include "ops/pointwise/program.h"
+#include "ops/vector.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -209,6 +210,52 @@ static void has_pytorchs_special_values(void **state) {
   }
 }
 
+/* Values and gradients of random operands, and of formulas. */
+static void is_as_pytorch(void **state) {
+  (void)state;
+  int count, functions = 0;
+  op_vector *vectors = op_vectors_read("functions", &count);
+  assert_non_null(vectors);
+  for (int i = 0; i < count; i++) {
+    char formula[64], message[AC_FORMULA_MESSAGE];
+    ac_program program;
+    const op_vector_tensor *in[3], *dy = op_vector_find(&vectors[i], "dy");
+    int operands = 0;
+    for (char name[] = "in0"; operands < 3; operands++, name[2]++)
+      if (!(in[operands] = op_vector_find(&vectors[i], name))) break;
+    strcpy(formula, vectors[i].name);
+    for (char *slash; (slash = strchr(formula, ':'));) *slash = '/';
+    functions += !strchr(formula, '(');
+    if (strchr(formula, '(')) {
+      if (!ac_program_parse(&program, formula, operands, message)) fail_msg("%s", message);
+    } else {
+      program_of(&program, find(formula));
+    }
+    for (int e = 0; e < dy->count; e++) {
+      double x[3], y;
+      for (int k = 0; k < operands; k++) x[k] = in[k]->data[e];
+      ac_program_evaluate(&program, x, &y);
+      double expected = op_vector_find(&vectors[i], "out0")->data[e];
+      if (!(fabs(y - expected) <= 1e-6 * fabs(expected) + 1e-7))
+        fail_msg("%s is %.9g, not %.9g", formula, y, expected);
+      char name[] = "grad0";
+      for (int k = 0; k < operands; k++, name[4]++) {
+        const op_vector_tensor *gradient = op_vector_find(&vectors[i], name);
+        double slope = derivative(&program, k, x, y) * dy->data[e];
+        expected = gradient ? gradient->data[e] : 0;
+        if (!(fabs(slope - expected) <= 1e-6 * fabs(expected) + 1e-7))
+          fail_msg("the gradient of %s by %c is %.9g, not %.9g", formula, 'a' + k, slope, expected);
+      }
+    }
+  }
+  op_vectors_free(vectors, count);
+  for (int f = 0; f < AC_FUNCTION_COUNT; f++) {
+    const ac_function *row = &ac_functions[f];
+    functions -= !row->hidden && (row->gradient[0] || row->gradient[1]);
+  }
+  assert_int_equal(functions, 0); /* each one that has a gradient is there */
+}
+
 /* ---- on the CPU ------------------------------------------------------------------------------ */
 
 enum { BLOCK = 1024 };
@@ -385,9 +432,9 @@ static void is_documented(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(has_true_derivatives), cmocka_unit_test(has_pytorchs_special_values),
-      cmocka_unit_test(is_exact_on_the_cpu),  cmocka_unit_test(is_special_on_the_cpu),
-      cmocka_unit_test(is_documented),
+      cmocka_unit_test(has_true_derivatives),  cmocka_unit_test(has_pytorchs_special_values),
+      cmocka_unit_test(is_as_pytorch),         cmocka_unit_test(is_exact_on_the_cpu),
+      cmocka_unit_test(is_special_on_the_cpu), cmocka_unit_test(is_documented),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
