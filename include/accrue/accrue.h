@@ -16,6 +16,7 @@
 #include <accrue/graph.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>

@@ -786,6 +786,10 @@ static void only_operands(void) {
   PASSES(ac_sigmoid, x, ac_sigmoid(NULL));
   PASSES(ac_tanh, x, ac_tanh(NULL));
   PASSES(ac_softmax, x, ac_softmax(NULL));
+  PASSES(ac_sum, x, ac_sum(NULL, AC_AXES(1), false));
+  STICKS(ac_sum, axes, "sum: 1 axes at NULL", ac_sum(x, 1, NULL, false));
+  PASSES(ac_mean, x, ac_mean(NULL, AC_AXES(1), false));
+  STICKS(ac_mean, axes, "mean: 1 axes at NULL", ac_mean(x, 1, NULL, false));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
