@@ -364,6 +364,15 @@ AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target
 AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
                                           ac_tensor *weights);
 
+/** A loss of one's own. `per_row` [B, ...] f32 holds a row's loss in each element, of any sign. Its
+ * sum is what training minimises, divided once a window like every loss: by the rows, or by the
+ * weights. Weights are f32, finite and >= 0: of the shape of `per_row`, or of its first dimensions
+ * ([B], or [B, 1], for [B, T]), so that the rows of a sample share one; NULL: ones. A row of weight
+ * 0 counts for nothing, but what it is computed from must have finite gradients. Nothing is
+ * classified right. Weights must not depend on trained parameters: multiply `per_row` with such
+ * factors. */
+AC_API ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights);
+
 /** Sets what training minimises: the only loss of a graph. */
 AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
 
