@@ -56,6 +56,13 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
   return check_nodes(problem, &problem->evaluation, false, micro_batch);
 }
 
+bool ac_problem_supports_prediction(const ac_problem *problem, int64_t micro_batch) {
+  const ac_kept_error kept = ac_error_keep();
+  const bool supports = check_nodes(problem, &problem->prediction, false, micro_batch) == AC_OK;
+  ac_error_restore(&kept);
+  return supports;
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Lists the nodes that the target needs, each once, in creation order and phase by phase. `after`
@@ -94,6 +101,7 @@ static ac_status select_nodes(ac_problem *problem, bool *runs) {
     return list_nodes(problem, purpose == AC_EVALUATE ? AC_TARGET_LOSS : AC_TARGET_OUTPUTS, runs,
                       &problem->main, NULL, NULL);
   AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL, NULL));
+  AC_TRY(list_nodes(problem, AC_TARGET_OUTPUTS, runs, &problem->prediction, NULL, NULL));
   AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after,
                     &problem->folds));
   problem->stages = calloc(1, sizeof *problem->stages);
@@ -190,7 +198,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
-    if (!problem->reads[graph->inputs[i]]) continue;
+    if (!problem->fed[i]) continue;
     ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     problem->read_ahead_bytes += ac_align(bytes, AC_LINE_BYTES);
@@ -334,10 +342,11 @@ static ac_status derive(ac_problem *problem) {
   AC_TRY(complete_graph(problem));
   const ac_graph *graph = problem->graph;
   problem->reads = calloc((size_t)graph->tensor_count + 1, sizeof *problem->reads);
+  problem->fed = calloc((size_t)graph->input_count + 1, sizeof *problem->fed);
   problem->parameters = calloc((size_t)graph->parameter_count + 1, sizeof *problem->parameters);
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   ac_status status = AC_OK;
-  if (!problem->reads || !problem->parameters || !runs)
+  if (!problem->reads || !problem->fed || !problem->parameters || !runs)
     status = ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   if (status == AC_OK) status = select_nodes(problem, runs);
   free(runs);
@@ -345,7 +354,10 @@ static ac_status derive(ac_problem *problem) {
   find_parameters(problem);
   mark_reads(problem, &problem->main);
   mark_reads(problem, &problem->evaluation);
+  for (int i = 0; i < graph->input_count; i++) problem->fed[i] = problem->reads[graph->inputs[i]];
+  mark_reads(problem, &problem->prediction);
   AC_TRY(ac_problem_check_support(problem, 1));
+  AC_TRY(check_nodes(problem, &problem->prediction, false, 1));
   find_after_workspace(problem);
   count_read_ahead(problem);
   AC_TRY(ac_cells_list(problem));
@@ -382,9 +394,11 @@ void ac_problem_free(ac_problem *problem) {
   free(problem->frozen);
   free(problem->main.list);
   free(problem->evaluation.list);
+  free(problem->prediction.list);
   free(problem->after.list);
   free(problem->folds.list);
   free(problem->reads);
+  free(problem->fed);
   free(problem->parameters);
   free(problem->cells);
 }

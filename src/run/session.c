@@ -3,7 +3,6 @@
 
 #include <accrue/session.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct ac_session {
   ac_instance instance;
@@ -77,7 +76,7 @@ ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feed
                    (long long)count, (long long)info->micro_batch);
   AC_TRY(check_at_work(session));
   AC_TRY(ac_instance_check_usable(instance, "session"));
-  AC_TRY(ac_instance_match_feeds(instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_match_feeds(instance, NULL, count, feeds, feed_count, data));
   session->has_run = false;
   AC_TRY(ac_instance_upload(instance, data, 0, count));
   instance->run.batch = count;
@@ -86,24 +85,13 @@ ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feed
   return AC_OK;
 }
 
-/* The last value that filled the output's storage is kept to the sequence's end. */
-static const void *output_handle(const ac_instance *instance, int tensor) {
-  const ac_sequence *sequence = instance->main.sequence;
-  int storage = ac_tensor_at(instance->plan->graph, tensor)->storage, found = -1;
-  for (int i = 0; i < sequence->value_count; i++)
-    if (sequence->values[i].tensor == storage) found = i;
-  return found < 0 ? NULL : instance->main.handles[ac_sequence_root(sequence, found)];
-}
-
 ac_status ac_session_output(ac_session *session, const char *name, int64_t first, int64_t count,
                             float *data) {
   AC_REQUIRE(session, name);
   if (count > 0) AC_REQUIRE(data);
   const ac_instance *instance = &session->instance;
   const ac_graph *graph = instance->plan->graph;
-  int tensor = -1;
-  for (int i = 0; i < graph->output_count; i++)
-    if (!strcmp(graph->outputs[i].name, name)) tensor = graph->outputs[i].tensor;
+  const int tensor = ac_instance_find_output(instance, name);
   if (tensor < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no output \"%s\"", name);
   if (!session->has_run) return ac_fail(AC_ERROR_STATE, "session: nothing was run yet");
   int64_t elements = ac_operand_of(ac_tensor_at(graph, tensor), instance->run.batch).count;
@@ -111,7 +99,8 @@ ac_status ac_session_output(ac_session *session, const char *name, int64_t first
     return ac_fail(AC_ERROR_ARGUMENT,
                    "session: output \"%s\" has %lld elements; asked for %lld from %lld", name,
                    (long long)elements, (long long)count, (long long)first);
-  return ac_instance_read_floats(instance, output_handle(instance, tensor),
+  return ac_instance_read_floats(instance,
+                                 ac_instance_output_handle(instance, &instance->main, tensor),
                                  ac_tensor_at(graph, tensor)->dtype, first, count, data);
 }
 

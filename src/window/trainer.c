@@ -291,7 +291,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   if (count > AC_MOST_COUNT - trainer->run.samples)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples are more than a window counts",
                    (long long)count);
-  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
   AC_TRY(check_known(trainer, count));

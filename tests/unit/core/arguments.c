@@ -540,6 +540,14 @@ static void trainer_files(void) {
            ac_trainer_load(trainer, "there/is/none", NULL) == AC_ERROR_IO);
 }
 
+static void trainer_results(void) {
+  float h[6];
+  REFUSED(ac_trainer_predict, trainer, ac_trainer_predict(NULL, "hidden", 2, feeds, 2, 6, h));
+  REFUSED(ac_trainer_predict, name, ac_trainer_predict(trainer, NULL, 2, feeds, 2, 6, h));
+  REFUSED(ac_trainer_predict, feeds, ac_trainer_predict(trainer, "hidden", 2, NULL, 2, 6, h));
+  REFUSED(ac_trainer_predict, data, ac_trainer_predict(trainer, "hidden", 2, feeds, 2, 6, NULL));
+}
+
 static void trainer_evaluations(void) {
   ac_evaluation evaluation;
   REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
@@ -834,6 +842,7 @@ static void null_is_a_default_or_refused(void **state) {
   trainer_files();
   states();
   trainer_evaluations();
+  trainer_results();
   fits();
   sessions();
   benches();
