@@ -161,9 +161,9 @@ int64_t ac_instance_output_count(const ac_instance *instance, int tensor, int64_
 const void *ac_instance_output_handle(const ac_instance *instance, const ac_prepared *prepared,
                                       int tensor);
 /* Computes an output of samples with a sequence to the graph's outputs, at most `piece` samples at
- * once, into room for `elements` floats. The message names the function `who`. */
+ * once, into room for `elements` floats. Messages begin with `caller`. */
 typedef struct ac_prediction {
-  const char *who, *name;
+  const char *caller, *name;
   int64_t count, elements;
   float *data;
 } ac_prediction;

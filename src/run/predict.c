@@ -62,10 +62,10 @@ static void find_needed(const ac_instance *instance, const ac_sequence *sequence
 
 static ac_status check(const ac_instance *instance, const ac_prediction *wanted, int tensor) {
   if (tensor < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: no output \"%s\" (ac_graph_set_output)", wanted->who,
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: no output \"%s\" (ac_graph_set_output)", wanted->caller,
                    wanted->name);
   if (wanted->count < 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: %lld samples were given to predict", wanted->who,
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: %lld samples were given to predict", wanted->caller,
                    (long long)wanted->count);
   const int64_t each = ac_instance_output_count(instance, tensor, 1);
   const bool fits = wanted->count <= PTRDIFF_MAX / 4 / each;
@@ -75,7 +75,7 @@ static ac_status check(const ac_instance *instance, const ac_prediction *wanted,
   return ac_fail(AC_ERROR_ARGUMENT,
                  "%s: output \"%s\" of %lld samples has %lld elements, %lld for each, but there is "
                  "room for %lld",
-                 wanted->who, wanted->name, (long long)wanted->count, (long long)elements,
+                 wanted->caller, wanted->name, (long long)wanted->count, (long long)elements,
                  (long long)each, (long long)wanted->elements);
 }
 
