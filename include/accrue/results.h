@@ -30,6 +30,55 @@ AC_API ac_status ac_trainer_predict(ac_trainer *trainer, const char *name, int64
                                     const ac_feed *feeds, int feed_count, int64_t elements,
                                     float *data);
 
+/* ---- tensors of windows ---------------------------------------------------------------------- */
+
+/** What a watched tensor holds in one micro-batch of a window. */
+typedef struct ac_tensor_view {
+  const char *name; /**< As given to ac_graph_set_output. */
+  int64_t update;   /**< Updates made before this window. */
+  int64_t first;    /**< Place of the first sample in its window, from 0. */
+  int64_t count;    /**< Samples. */
+  int64_t elements; /**< Of one sample; if the tensor has no batch, of all. */
+  bool batched;     /**< It has a batch. */
+  /** The elements, one sample after another, as f32. Valid until the callback returns. */
+  const float *data;
+} ac_tensor_view;
+
+/** Receives what a watched tensor holds. It may read parameters, but not change or run the trainer:
+ * such calls are refused with AC_ERROR_STATE, and ac_trainer_discard does nothing. */
+typedef void (*ac_tensor_callback)(void *user, const ac_tensor_view *view);
+
+/** Limit of ac_trainer_watch_tensor. */
+enum {
+  AC_MAX_WATCHED = 16 /**< Most tensors that are watched at once. */
+};
+
+/** Has `callback` called with what a named tensor (ac_graph_set_output) holds in every micro-batch
+ * of the windows from now on, right after it is computed, as training computes it: with dropout,
+ * and with the statistics of the micro-batch. It is called once for each micro-batch, also where
+ * the tensor is computed again for the backward pass. Micro-batches come in the order of their
+ * samples. If ac_fit runs a window again, so does this. NULL for `callback`: the tensor is watched
+ * no more.
+ *
+ * Nothing of the window changes but its time. On the host a watched tensor takes 4 bytes for each
+ * element of a micro-batch. On the device it takes none.
+ *
+ * AC_ERROR_ARGUMENT for a name that the graph does not have. AC_ERROR_STATE if no loss depends on
+ * the tensor, so that windows do not compute it (ac_trainer_predict does), if AC_MAX_WATCHED others
+ * are watched, and within a callback. */
+AC_API ac_status ac_trainer_watch_tensor(ac_trainer *trainer, const char *name,
+                                         ac_tensor_callback callback, void *user);
+
+/** Where ac_keep_tensor puts what it receives. */
+typedef struct ac_tensor_buffer {
+  float *data;      /**< Room for the samples of a window, one after another. */
+  int64_t elements; /**< How many elements there is room for. What is beyond is left out. */
+} ac_tensor_buffer;
+
+/** A callback for ac_trainer_watch_tensor: copies each sample of the window to its place in a
+ * buffer. `buffer` is an ac_tensor_buffer. */
+AC_API void ac_keep_tensor(void *buffer, const ac_tensor_view *view);
+
 #ifdef __cplusplus
 }
 #endif

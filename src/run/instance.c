@@ -396,6 +396,8 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
     if (runs) AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
     if (prepared == &instance->main && instance->numerics.counts)
       AC_TRY(ac_numerics_watch(instance, i));
+    if (prepared == &instance->main && instance->watched_count)
+      AC_TRY(ac_watched_after(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
   }
   return AC_OK;
@@ -569,6 +571,7 @@ void ac_instance_free(ac_instance *instance) {
   if (!instance->plan) return;
   const ac_graph *graph = instance->plan->graph;
   ac_numerics_free(instance);
+  ac_watched_free(instance);
   discard(instance, &instance->main);
   discard(instance, &instance->stepping);
   discard(instance, &instance->evaluation);

@@ -7,6 +7,7 @@
 
 #include <accrue/evaluation.h>
 #include <accrue/model_file.h>
+#include <accrue/results.h>
 
 #include "ops/update/clip.h"
 #include "ops/description.h"
@@ -86,6 +87,16 @@ typedef struct ac_needed {
   bool inputs[AC_MAX_GRAPH_INPUTS];
 } ac_needed;
 
+/* An output that is handed to a caller in each micro-batch (watched.c). */
+typedef struct ac_watched {
+  const char *name;
+  int tensor, step; /* the step of the main sequence that makes it */
+  const void *handle;
+  ac_tensor_callback callback;
+  void *user;
+  float *copy;
+} ac_watched;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -107,6 +118,9 @@ typedef struct ac_instance {
   ac_gate gate;
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
+  ac_watched watched[AC_MAX_WATCHED];
+  int watched_count;
+  bool hands_out;              /* a caller is being handed a tensor that it watches */
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
@@ -153,7 +167,7 @@ ac_status ac_instance_check(const ac_instance *instance, const void *const *data
 
 /* ---- outputs: predict.c ---------------------------------------------------------------------- */
 
-/* The tensor of a named output; -1: there is none. */
+/* The index of a named output of the graph; -1: there is none. */
 int ac_instance_find_output(const ac_instance *instance, const char *name);
 /* Elements of an output of so many samples. */
 int64_t ac_instance_output_count(const ac_instance *instance, int tensor, int64_t samples);
@@ -169,6 +183,15 @@ typedef struct ac_prediction {
 } ac_prediction;
 ac_status ac_instance_predict(ac_instance *instance, ac_prepared *prepared, int64_t piece,
                               const ac_prediction *wanted, const ac_feed *feeds, int feed_count);
+
+/* ---- outputs of windows: watched.c ----------------------------------------------------------- */
+
+/* As ac_trainer_watch_tensor. */
+ac_status ac_instance_watch(ac_instance *instance, const char *name, ac_tensor_callback callback,
+                            void *user);
+/* Hands out what a step of the main sequence has made. */
+ac_status ac_watched_after(ac_instance *instance, int step);
+void ac_watched_free(ac_instance *instance);
 
 /* ---- losses: losses.c ------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 int ac_instance_find_output(const ac_instance *instance, const char *name) {
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->output_count; i++)
-    if (!strcmp(graph->outputs[i].name, name)) return graph->outputs[i].tensor;
+    if (!strcmp(graph->outputs[i].name, name)) return i;
   return -1;
 }
 
@@ -61,9 +61,6 @@ static void find_needed(const ac_instance *instance, const ac_sequence *sequence
 }
 
 static ac_status check(const ac_instance *instance, const ac_prediction *wanted, int tensor) {
-  if (tensor < 0)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: no output \"%s\" (ac_graph_set_output)", wanted->caller,
-                   wanted->name);
   if (wanted->count < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: %lld samples were given to predict", wanted->caller,
                    (long long)wanted->count);
@@ -81,7 +78,11 @@ static ac_status check(const ac_instance *instance, const ac_prediction *wanted,
 
 ac_status ac_instance_predict(ac_instance *instance, ac_prepared *prepared, int64_t piece,
                               const ac_prediction *wanted, const ac_feed *feeds, int feed_count) {
-  const int tensor = ac_instance_find_output(instance, wanted->name);
+  const int index = ac_instance_find_output(instance, wanted->name);
+  if (index < 0)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: no output \"%s\" (ac_graph_set_output)", wanted->caller,
+                   wanted->name);
+  const int tensor = instance->plan->graph->outputs[index].tensor;
   const void *data[AC_MAX_GRAPH_INPUTS];
   ac_needed *needed = &instance->needed;
   AC_TRY(check(instance, wanted, tensor));

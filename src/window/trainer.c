@@ -128,6 +128,9 @@ void ac_trainer_free(ac_trainer *trainer) {
 /* Refuses calls from a function that the trainer calls during an update or while it reads. */
 static ac_status check_at_work(const ac_trainer *trainer) {
   AC_TRY(ac_instance_check_reading(&trainer->instance, "trainer"));
+  if (trainer->instance.hands_out)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: a window is being computed and hands out a tensor that is watched");
   if (trainer->busy.handing_over)
     return ac_fail(AC_ERROR_STATE, "trainer: its optimizer is at work in an update");
   if (!trainer->busy.deciding) return AC_OK;
@@ -349,8 +352,8 @@ int64_t ac_trainer_batch(const ac_trainer *trainer) {
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->busy.deciding || trainer->busy.handing_over ||
-      trainer->busy.evaluating || trainer->busy.asking ||
+  if (!trainer || trainer->instance.hands_out || trainer->busy.deciding ||
+      trainer->busy.handing_over || trainer->busy.evaluating || trainer->busy.asking ||
       ac_dataset_is_read_for(&trainer->instance))
     return;
   ac_folded_leave(trainer);

@@ -76,7 +76,7 @@ static int close_all(void **state) {
 /* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
 static bool is_pointer(const char *parameter) {
   static const char *const functions[] = {"ac_bench_run ", "ac_stop_callback ", "ac_model_source ",
-                                          "ac_read_sample "};
+                                          "ac_read_sample ", "ac_tensor_callback "};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
   return strchr(parameter, '*') || strchr(parameter, '[');
@@ -598,6 +598,21 @@ static void trainer_results(void) {
   REFUSED(ac_trainer_predict, name, ac_trainer_predict(trainer, NULL, 2, feeds, 2, 6, h));
   REFUSED(ac_trainer_predict, feeds, ac_trainer_predict(trainer, "hidden", 2, NULL, 2, 6, h));
   REFUSED(ac_trainer_predict, data, ac_trainer_predict(trainer, "hidden", 2, feeds, 2, 6, NULL));
+  REFUSED(ac_session_predict, session, ac_session_predict(NULL, "hidden", 2, feeds, 2, 6, h));
+  REFUSED(ac_session_predict, name, ac_session_predict(session, NULL, 2, feeds, 2, 6, h));
+  REFUSED(ac_session_predict, feeds, ac_session_predict(session, "hidden", 2, NULL, 2, 6, h));
+  REFUSED(ac_session_predict, data, ac_session_predict(session, "hidden", 2, feeds, 2, 6, NULL));
+  REFUSED(ac_trainer_watch_tensor, trainer,
+          ac_trainer_watch_tensor(NULL, "hidden", ac_keep_tensor, NULL));
+  REFUSED(ac_trainer_watch_tensor, name,
+          ac_trainer_watch_tensor(trainer, NULL, ac_keep_tensor, NULL));
+  HARMLESS(ac_trainer_watch_tensor, user,
+           ac_trainer_watch_tensor(trainer, "hidden", ac_keep_tensor, NULL) == AC_OK);
+  HARMLESS(ac_trainer_watch_tensor, callback,
+           ac_trainer_watch_tensor(trainer, "hidden", NULL, NULL) == AC_OK);
+  const ac_tensor_view view = {.count = 1, .elements = 1, .data = h};
+  HARMLESS(ac_keep_tensor, buffer, (ac_keep_tensor(NULL, &view), true));
+  HARMLESS(ac_keep_tensor, view, (ac_keep_tensor(h, NULL), true));
 }
 
 static void trainer_evaluations(void) {

@@ -94,6 +94,7 @@ static facts run_with(const char *device, const shape_of_model *m, const ac_plan
                       bool predicts, snapshot *end) {
   const ac_trainer_desc desc = {.seed = 5, .schedule = {.lr = 0.05}};
   run r = start_model(device, m, plan, &desc);
+  ac_device_reset_peak(r.device); /* it may be shared */
   facts f = {.count = 0};
   float h[MANY * ROW];
   for (int i = 0; i < 4; i++) {
@@ -135,10 +136,121 @@ static void windows_stay_as_they_are(const char *device) {
     }
 }
 
-static void windows_stay_everywhere(void **state) {
-  (void)state;
-  on_every_device(windows_stay_as_they_are);
+ON_SHARED_DEVICES(windows_stay_as_they_are)
+
+/* ---- sessions take any number ---------------------------------------------------------------- */
+
+static void sessions_take_any_number(const char *device) {
+  ac_graph *graph = graph_of(&models[2]);
+  run r = start_model(device, &models[2], &(ac_plan_desc){.batch = 1}, NULL);
+  ac_plan *plan;
+  ac_session *session;
+  float x[MANY * ROW], whole[MANY * ROW], one[ROW], named[MANY * ROW];
+  samples_of(x);
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .batch = 2};
+  assert_ok(ac_plan_create(&plan, graph, r.device, &desc));
+  assert_ok(ac_session_create(&session, plan, 3));
+  const ac_feed feeds[] = {{"x", x}};
+  assert_ok(ac_session_run(session, MANY, feeds, 1));
+  assert_ok(ac_session_output(session, "h", 0, MANY * ROW, whole));
+  assert_refused(ac_session_output(session, "h", 0, MANY * ROW + 1, whole), AC_ERROR_ARGUMENT,
+                 "output \"h\" has 108 elements");
+  for (int i = 0; i < MANY; i++) {
+    const ac_feed single[] = {{"x", x + i * ROW}};
+    assert_ok(ac_session_run(session, 1, single, 1));
+    assert_ok(ac_session_output(session, "h", 0, ROW, one));
+    assert_true(distance(one, whole + i * ROW, ROW) < 1e-6);
+  }
+  assert_ok(ac_session_predict(session, "h", MANY, feeds, 1, MANY * ROW, named));
+  assert_memory_equal(whole, named, sizeof whole);
+  assert_refused(ac_session_output(session, "h", 0, 1, one), AC_ERROR_STATE, "nothing was run");
+  assert_refused(ac_session_predict(session, "g", 1, feeds, 1, ROW, one), AC_ERROR_ARGUMENT,
+                 "session: no output \"g\"");
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  end_run(&r);
 }
+ON_SHARED_DEVICES(sessions_take_any_number)
+
+/* ---- what is watched ------------------------------------------------------------------------- */
+
+typedef struct seen {
+  float of[BATCH * ROW];
+  int calls, samples;
+  ac_trainer *trainer;
+} seen;
+
+static void see(void *user, const ac_tensor_view *view) {
+  seen *s = user;
+  assert_string_equal(view->name, "h");
+  assert_int_equal(view->elements, ROW);
+  assert_int_equal(view->first, s->samples);
+  memcpy(s->of + view->first * ROW, view->data, (size_t)(view->count * ROW) * sizeof *s->of);
+  s->samples += (int)view->count;
+  s->calls++;
+  assert_refused(ac_trainer_update(s->trainer, NULL), AC_ERROR_STATE, "hands out a tensor");
+  assert_refused(ac_trainer_watch_tensor(s->trainer, "h", NULL, NULL), AC_ERROR_STATE,
+                 "hands out a tensor");
+  ac_trainer_discard(s->trainer);
+}
+
+/* The mean squared error that a window reports is that of what was watched. */
+static void check_loss(const seen *s, int window, const ac_update *update, double most) {
+  double sum = 0;
+  for (int i = 0; i < BATCH; i++) {
+    const sample x = make_sample(window + i, 0);
+    for (int k = 0; k < ROW; k++) sum += pow((double)s->of[i * ROW + k] - (double)x.x[k], 2);
+  }
+  const double mean = sum / (BATCH * ROW);
+  if (!(fabs(mean - update->loss) <= most * mean))
+    fail_msg("the loss is %g, that of watched values %g", update->loss, mean);
+}
+
+static void watch_a_run(const char *device, const ac_plan_desc *plan, bool watches, snapshot *end) {
+  const ac_trainer_desc desc = {.seed = 5, .schedule = {.lr = 0.05}};
+  run r = start_model(device, &models[2], plan, &desc);
+  ac_device_reset_peak(r.device);
+  float h[BATCH * ROW] = {0};
+  ac_tensor_buffer buffer = {h, BATCH * ROW - 1};
+  seen s = {.trainer = r.trainer};
+  for (int i = 0; i < 4; i++) {
+    const ac_tensor_callback callbacks[] = {NULL, see, ac_keep_tensor, NULL};
+    ac_update update;
+    if (watches)
+      assert_ok(
+          ac_trainer_watch_tensor(r.trainer, "h", callbacks[i], i == 1 ? &s : (void *)&buffer));
+    assert_ok(feed_samples(&r, i, BATCH));
+    assert_ok(ac_trainer_update(r.trainer, &update));
+    if (watches && i == 1) check_loss(&s, i, &update, plan->precision ? 5e-3 : 1e-5);
+  }
+  if (watches) {
+    assert_int_equal(s.calls, plan->micro_batch ? BATCH / plan->micro_batch : 1);
+    assert_int_equal(s.samples, BATCH);
+    assert_true(h[BATCH * ROW - 2] != 0 && h[BATCH * ROW - 1] == 0);
+  }
+  assert_int_equal(ac_device_peak_bytes(r.device), ac_plan_get_info(r.plan)->bytes.total);
+  *end = look_at(&r);
+  end_run(&r);
+}
+
+static void watch_twice(const char *device, const ac_plan_desc *plan) {
+  snapshot with, without;
+  watch_a_run(device, plan, true, &with);
+  watch_a_run(device, plan, false, &without);
+  assert_same("watched tensors", &with, &without);
+}
+
+static void watching_changes_nothing(const char *device) {
+  static const ac_plan_desc plans[] = {
+      {.batch = BATCH, .micro_batch = 2},
+      {.batch = BATCH, .whole_windows = true, .recompute = AC_RECOMPUTE_ALL},
+      {.batch = BATCH, .gradients = AC_GRADIENTS_FUSED},
+      {.batch = BATCH, .gradients = AC_GRADIENTS_FUSED_LOCAL, .precision = AC_PRECISION_F16}};
+  for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) watch_twice(device, &plans[k]);
+}
+
+ON_SHARED_DEVICES(watching_changes_nothing)
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
@@ -172,7 +284,9 @@ ON_SHARED_DEVICES(bad_input)
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_a_sessions_everywhere),
-                                     cmocka_unit_test(windows_stay_everywhere),
+                                     cmocka_unit_test(windows_stay_as_they_are_everywhere),
+                                     cmocka_unit_test(sessions_take_any_number_everywhere),
+                                     cmocka_unit_test(watching_changes_nothing_everywhere),
                                      cmocka_unit_test(bad_input_everywhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
