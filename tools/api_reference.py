@@ -33,6 +33,7 @@ TITLES = {
     "loss_scaling.h": "Loss scaling", "model_file.h": "Model files",
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
+    "pointwise.h": "Functions of elements",
     "range_test.h": "Range test of the rate", "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
