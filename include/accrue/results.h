@@ -79,6 +79,22 @@ typedef struct ac_tensor_buffer {
  * buffer. `buffer` is an ac_tensor_buffer. */
 AC_API void ac_keep_tensor(void *buffer, const ac_tensor_view *view);
 
+/* ---- weights of two trainers ----------------------------------------------------------------- */
+
+/** Moves parameters of one trainer towards those of another: p = p + rate (q - p). With the rate 1
+ * they are copied. This is how a target network or a teacher follows the network that is trained.
+ * To use the parameters themselves in both, share them: ac_plan_desc.shared.
+ *
+ * A parameter of `to` with a name that begins with `to_prefix` follows the one of `from` that has
+ * `from_prefix` in its place. Others stay as they are. NULL is the prefix "". Both trainers may be
+ * the same: ac_trainer_copy_weights(t, "target.", t, "online.", 0.005). Running statistics are
+ * parameters. Copies in 16 bits follow; optimizer state does not change.
+ *
+ * AC_ERROR_ARGUMENT if no parameter follows another, if shapes differ, or for a rate outside [0,
+ * 1]. AC_ERROR_STATE where parameters cannot be written (ac_trainer_set_parameter). */
+AC_API ac_status ac_trainer_copy_weights(ac_trainer *to, const char *to_prefix, ac_trainer *from,
+                                         const char *from_prefix, double rate);
+
 #ifdef __cplusplus
 }
 #endif

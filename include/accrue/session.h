@@ -17,6 +17,11 @@ typedef struct ac_session ac_session;
 /** Allocates the plan's total. Parameters have their initial values for `seed`. The plan must
  * outlive the session. */
 AC_API ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed);
+/** Like ac_session_create, for a plan that shares parameters with a trainer (ac_plan_desc.shared),
+ * such as one that predicts while it trains. The trainer must outlive the session, and what it
+ * changes, the session uses from then on. `trainer` may be NULL if the plan shares none. */
+AC_API ac_status ac_session_create_shared(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                          const ac_trainer *trainer);
 /** Frees a session. */
 AC_API void ac_session_free(ac_session *session);
 

@@ -44,6 +44,7 @@ typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
                       each pass, and nobody else's */
+  AC_SPACE_SHARED, /* another trainer has it (run/shared.c) */
   AC_SPACE_HOST    /* an allocation of its own on the host: where samples are gathered before they
                       are uploaded; optimizer state that is transferred */
 } ac_space;
@@ -154,12 +155,12 @@ typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;         /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc;          /* with what follows from the graph filled in */
-  const ac_gradient_way *way; /* that it asks for */
-  bool copies;                /* trained parameters may have working copies */
-  char *state_f32, *frozen;   /* those of desc */
-  struct ac_stages *stages;   /* of the training graph; NULL otherwise */
+  ac_plan_desc asked;                /* as the caller gave it, with the batch filled in */
+  ac_plan_desc desc;                 /* with what follows from the graph filled in */
+  const ac_gradient_way *way;        /* that it asks for */
+  bool copies;                       /* trained parameters may have working copies */
+  char *state_f32, *frozen, *shared; /* those of desc */
+  struct ac_stages *stages;          /* of the training graph; NULL otherwise */
   /* Each node that runs once. evaluation, prediction: only when training. */
   ac_nodes main, evaluation, prediction;
   ac_nodes after;            /* those of the phases after a micro-batch */
@@ -176,6 +177,9 @@ typedef struct ac_problem {
                   see a part of it only; -1: none */
   int64_t least; /* samples of a micro-batch, in training */
 } ac_problem;
+
+/* Whether a parameter, and its copy in 16 bits, are another trainer's. */
+bool ac_problem_shares(const ac_problem *problem, int parameter);
 
 /* What the search decides. */
 typedef struct ac_choice {

@@ -4,6 +4,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/precision.h"
@@ -327,6 +328,28 @@ static ac_status complete_graph(ac_problem *problem) {
   return AC_OK;
 }
 
+bool ac_problem_shares(const ac_problem *problem, int parameter) {
+  const ac_graph *graph = problem->graph;
+  return ac_patterns_match(problem->desc.shared,
+                           ac_tensor_at(graph, graph->parameters[parameter])->name);
+}
+
+/* Each pattern names at least one parameter. */
+static ac_status check_shared(const ac_problem *problem) {
+  const ac_graph *graph = problem->graph;
+  const char *patterns = problem->desc.shared;
+  char pattern[AC_PATTERN_BYTES];
+  while (patterns && ac_pattern_next(&patterns, pattern)) {
+    bool matches = false;
+    for (int i = 0; i < graph->parameter_count; i++)
+      matches |= ac_pattern_matches(pattern, ac_tensor_at(graph, graph->parameters[i])->name);
+    if (!matches)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: no parameter's name matches \"%s\", which is to be shared", pattern);
+  }
+  return AC_OK;
+}
+
 static void find_after_workspace(ac_problem *problem) {
   const ac_backend *backend = problem->device->backend;
   ac_run_state run = {.training = true, .batch = 1};
@@ -339,6 +362,7 @@ static void find_after_workspace(ac_problem *problem) {
 }
 
 static ac_status derive(ac_problem *problem) {
+  AC_TRY(check_shared(problem));
   AC_TRY(complete_graph(problem));
   const ac_graph *graph = problem->graph;
   problem->reads = calloc((size_t)graph->tensor_count + 1, sizeof *problem->reads);
@@ -378,6 +402,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
   AC_TRY(keep_text(&problem->desc.optimizer.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
+  AC_TRY(keep_text(&problem->desc.shared, &problem->shared));
   problem->asked = problem->desc;
   problem->way = ac_gradient_way_of(desc->gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
@@ -392,6 +417,7 @@ void ac_problem_free(ac_problem *problem) {
   ac_graph_free(problem->graph);
   free(problem->state_f32);
   free(problem->frozen);
+  free(problem->shared);
   free(problem->main.list);
   free(problem->evaluation.list);
   free(problem->prediction.list);

@@ -521,7 +521,7 @@ static ac_status allocate_host(ac_instance *instance) {
   return AC_OK;
 }
 
-static ac_status bring_to_life(ac_instance *instance) {
+static ac_status bring_to_life(ac_instance *instance, const ac_instance *from) {
   const ac_plan *plan = instance->plan;
   if (plan->graph->input_count > AC_MAX_GRAPH_INPUTS)
     return ac_fail(AC_ERROR_ARGUMENT, "the graph has %d inputs; at most %d are supported",
@@ -536,6 +536,7 @@ static ac_status bring_to_life(ac_instance *instance) {
   AC_TRY(allocate_chunks(instance));
   AC_TRY(ac_transfers_allocate(instance));
   AC_TRY(view_cells(instance));
+  AC_TRY(ac_shared_find(instance, from));
   AC_TRY(clear_cells(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main, batch));
   view_arena_cells(instance);
@@ -555,14 +556,14 @@ ac_wait ac_instance_announce(const ac_plan *plan) {
                            plan->evaluation.step_count + plan->prediction.step_count);
 }
 
-ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan, const ac_instance *from) {
   memset(instance, 0, sizeof *instance);
   instance->plan = plan;
   instance->device = plan->device;
   instance->run.loss_scale = 1;
   /* Kernels are compiled for it. */
   instance->run.mark_flushed = ac_plan_cell(plan, AC_ROLE_COUNTER, -1, 0) != NULL;
-  ac_status status = bring_to_life(instance);
+  ac_status status = bring_to_life(instance, from);
   if (status != AC_OK) ac_instance_free(instance);
   return status;
 }

@@ -8,6 +8,7 @@
 #include <accrue/evaluation.h>
 #include <accrue/model_file.h>
 #include <accrue/results.h>
+#include <accrue/session.h>
 
 #include "ops/update/clip.h"
 #include "ops/description.h"
@@ -132,10 +133,17 @@ typedef struct ac_instance {
 ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
 void ac_instance_drop_view(ac_instance *instance, void *handle);
 
-ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan, const ac_instance *from);
 /* Announces that an instance is created, with all that belongs to it. */
 ac_wait ac_instance_announce(const ac_plan *plan);
 void ac_instance_free(ac_instance *instance);
+
+/* Finds the handles of parameters that the plan shares, in `from` (NULL: refuses such a plan). */
+ac_status ac_shared_find(ac_instance *instance, const ac_instance *from);
+
+/* ac_session_create with parameters of another instance. */
+ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                 const ac_instance *from);
 
 /* The host copy's loss sums as doubles. */
 typedef struct ac_loss_sums {

@@ -27,12 +27,17 @@ static ac_status check_at_work(const ac_session *session) {
 ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed) {
   AC_CREATES(session);
   AC_REQUIRE(plan);
+  return ac_session_create_from(session, plan, seed, NULL);
+}
+
+ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                 const ac_instance *from) {
   if (plan->problem.desc.purpose == AC_TRAIN)
     return ac_fail(AC_ERROR_ARGUMENT, "session: the plan was made for training");
   ac_session *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "no memory for a session");
   const ac_wait wait = ac_instance_announce(plan);
-  ac_status status = ac_instance_create(&made->instance, plan);
+  ac_status status = ac_instance_create(&made->instance, plan, from);
   made->instance.run.seed = seed;
   if (status == AC_OK) status = ac_instance_initialise(&made->instance, seed);
   if (ac_wait_end(&wait, status) != AC_OK) {

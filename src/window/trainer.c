@@ -63,7 +63,8 @@ static ac_status begin_run(ac_trainer *trainer, const ac_plan *plan) {
 }
 
 static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
-  AC_TRY(ac_instance_create(&trainer->instance, plan));
+  const ac_trainer *share = trainer->desc.share;
+  AC_TRY(ac_instance_create(&trainer->instance, plan, share ? &share->instance : NULL));
   trainer->instance.run.seed = trainer->run.seed;
   trainer->division = ac_instance_division(&trainer->instance);
   set_shares(trainer, 1, NULL);

@@ -610,6 +610,20 @@ static void trainer_results(void) {
            ac_trainer_watch_tensor(trainer, "hidden", ac_keep_tensor, NULL) == AC_OK);
   HARMLESS(ac_trainer_watch_tensor, callback,
            ac_trainer_watch_tensor(trainer, "hidden", NULL, NULL) == AC_OK);
+  REFUSED(ac_trainer_copy_weights, to, ac_trainer_copy_weights(NULL, "", trainer, "", 1));
+  REFUSED(ac_trainer_copy_weights, from, ac_trainer_copy_weights(trainer, "", NULL, "", 1));
+  HARMLESS(ac_trainer_copy_weights, to_prefix,
+           ac_trainer_copy_weights(trainer, NULL, trainer, "", 1) == AC_OK);
+  HARMLESS(ac_trainer_copy_weights, from_prefix,
+           ac_trainer_copy_weights(trainer, "", trainer, NULL, 1) == AC_OK);
+  NOT_MADE(ac_session_create_shared, plan, ac_session, made,
+           ac_session_create_shared(&made, NULL, 0, trainer));
+  REFUSED(ac_session_create_shared, session,
+          ac_session_create_shared(NULL, predicting, 0, trainer));
+  ac_session *alone;
+  HARMLESS(ac_session_create_shared, trainer,
+           ac_session_create_shared(&alone, predicting, 0, NULL) == AC_OK);
+  ac_session_free(alone);
   const ac_tensor_view view = {.count = 1, .elements = 1, .data = h};
   HARMLESS(ac_keep_tensor, buffer, (ac_keep_tensor(NULL, &view), true));
   HARMLESS(ac_keep_tensor, view, (ac_keep_tensor(h, NULL), true));
