@@ -1,5 +1,5 @@
 /* Parameters of another instance: the cells of one are used by both. A parameter is found by its
- * name. Whoever changes it also writes its copy in 16 bits, so an instance that trains it must have
+ * name. What changes it also writes its copy in 16 bits. So an instance that trains it must have
  * all cells of it that the other one has. */
 #include "run/instance.h"
 
@@ -34,8 +34,9 @@ static ac_status find_cell(ac_instance *instance, const ac_cell *cell, const ac_
   const bool copied = tensor_of(from, AC_ROLE_WORKING, other) != NULL,
              copies = problem->parameters[cell->owner].working >= 0;
   if (problem->parameters[cell->owner].gradient >= 0 && copied && !copies)
-    return refuse(parameter, "is shared and trained, but the other trainer has a copy of it in 16 "
-                             "bits that would stay behind; freeze it, or give both plans copies");
+    return refuse(parameter,
+                  "is shared and trained, but the other trainer has a copy of it in 16 "
+                  "bits that would stay as it was; freeze it, or give both plans copies");
   instance->persistent[cell->tensor] = from->persistent[theirs->id];
   return AC_OK;
 }
