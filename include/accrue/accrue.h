@@ -36,6 +36,7 @@
 #include <accrue/parameter.h>
 #include <accrue/watch.h>
 #include <accrue/evaluation.h>
+#include <accrue/results.h>
 #include <accrue/fit.h>
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>
