@@ -23,6 +23,7 @@
 #ifndef AC_BACKEND_CPU_VECTOR_FUNCTIONS_H
 #define AC_BACKEND_CPU_VECTOR_FUNCTIONS_H
 
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/shared/vector_math.h"
 
 #include <float.h>
@@ -33,14 +34,6 @@ static inline float maximum(float a, float b) {
 }
 static inline float minimum(float a, float b) {
   return (a <= b) | (a != a) ? a : b;
-}
-
-/* NaN stays if it is the first. */
-static inline float larger(float a, float b) {
-  return a < b ? b : a;
-}
-static inline float smaller(float a, float b) {
-  return a > b ? b : a;
 }
 
 static inline double double_from_bits(uint64_t bits) {
