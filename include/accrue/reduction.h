@@ -47,6 +47,25 @@ AC_API ac_tensor *ac_sum(ac_tensor *x, int count, const int *axes, bool keep);
 /** The mean of x over the axes: the sum, divided by the number of elements. */
 AC_API ac_tensor *ac_mean(ac_tensor *x, int count, const int *axes, bool keep);
 
+/** The largest x over the axes; NaN if there is one. Elements that are equal to it share its
+ * gradient evenly, as in PyTorch's amax. */
+AC_API ac_tensor *ac_max(ac_tensor *x, int count, const int *axes, bool keep);
+/** The smallest x over the axes. The rest is as for ac_max. */
+AC_API ac_tensor *ac_min(ac_tensor *x, int count, const int *axes, bool keep);
+
+/** log(sum of e^x) over the axes, computed as m + log(sum of e^(x - m)) with the largest m, so that
+ * large x do not overflow. If all x are -infinity, so is the result, and its gradient is 0. */
+AC_API ac_tensor *ac_logsumexp(ac_tensor *x, int count, const int *axes, bool keep);
+
+/** (sum of |x|^p)^(1/p) over the axes. p is at least 1; with INFINITY it is the largest |x|, whose
+ * gradient is shared as for ac_max. 0: 2. Where the result is 0, its gradient is 0. */
+AC_API ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, bool keep);
+
+/** The mean of (x - mean)^2 over the axes; `unbiased` divides by n - 1 instead of n, and needs two
+ * elements. Blocks of elements have means of their own, which are then joined, so nothing is lost
+ * when the mean is large; Chan, Golub and LeVeque 1979. */
+AC_API ac_tensor *ac_variance(ac_tensor *x, bool unbiased, int count, const int *axes, bool keep);
+
 #ifdef __cplusplus
 }
 #endif

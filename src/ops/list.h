@@ -61,8 +61,8 @@
     X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
     X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(reduction, reduce) X(reduce, "a", "f")            /* x -> y+, over axes */                                         \
-    X(reduce_gradient, "f", "s")                      /* dy -> dx+ */                                                  \
+  F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \
+    X(reduce_gradient, "faff", "s")                   /* dy x? y? kept? -> dx+ */                                      \
   F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
