@@ -210,20 +210,20 @@ static const op_gradient *gradients_of(int kind) {
                                        : of_result;
 }
 
-#define HEAD(name_, kind_, axes_, divisor_, gradients_, batch_)                                  \
-  .name = name_, .op = AC_OP_reduce, .batch = batch_, .gradients = gradients_,                   \
+#define HEAD(name_, kind_, axes_, divisor_, gradients_, batch_)                \
+  .name = name_, .op = AC_OP_reduce, .batch = batch_, .gradients = gradients_, \
   .gradient_count = 1, .attributes = {.reduce = {AC_REDUCE_##kind_, axes_, divisor_, 3}}
-#define SUM(name, axes, divisor, batch, x_, y_)                                  \
+#define SUM(name, axes, divisor, batch, x_, y_)                              \
+  {                                                                          \
+    HEAD(name, SUM, axes, divisor, of_sum, batch), .in = {x_}, .out = { y_ } \
+  }
+#define REDUCE(name, kind, axes, divisor, gradients, batch, x_, y_)              \
   {                                                                              \
-    HEAD(name, SUM, axes, divisor, of_sum, batch), .in = {x_}, .out = { y_ }     \
+    HEAD(name, kind, axes, divisor, gradients, batch), .in = {x_}, .out = { y_ } \
   }
-#define REDUCE(name, kind, axes, divisor, gradients, batch, x_, y_)                  \
+#define KEEPS(name, kind, axes, divisor, gradients, batch, x_, y_)                   \
   {                                                                                  \
-    HEAD(name, kind, axes, divisor, gradients, batch), .in = {x_}, .out = { y_ }     \
-  }
-#define KEEPS(name, kind, axes, divisor, gradients, batch, x_, y_)                      \
-  {                                                                                     \
-    HEAD(name, kind, axes, divisor, gradients, batch), .in = {x_}, .out = { y_, y_ }    \
+    HEAD(name, kind, axes, divisor, gradients, batch), .in = {x_}, .out = { y_, y_ } \
   }
 #define STORED(dtype_, low_, high_, ...)                                              \
   {                                                                                   \
