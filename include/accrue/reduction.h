@@ -66,6 +66,24 @@ AC_API ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, boo
  * when the mean is large; Chan, Golub and LeVeque 1979. */
 AC_API ac_tensor *ac_variance(ac_tensor *x, bool unbiased, int count, const int *axes, bool keep);
 
+/** e^x / sum of e^x over an axis, which may be negative; ac_softmax is that over the last one. */
+AC_API ac_tensor *ac_softmax_over(ac_tensor *x, int axis);
+/** The logarithm of ac_softmax_over, x - logsumexp(x), without a detour by numbers near 0. */
+AC_API ac_tensor *ac_log_softmax(ac_tensor *x, int axis);
+
+/** y[j] = x[0] + ... + x[j] along an axis, which may be negative. */
+AC_API ac_tensor *ac_cumulative_sum(ac_tensor *x, int axis);
+
+/** Where the largest x along an axis is: i32 in [0, length of the axis), without a gradient. It is
+ * the first one of several, and a NaN is larger than any number. The axis stays with size 1 if
+ * `keep` is set. The result may be an output, or the ids of another op if that has as many. */
+AC_API ac_tensor *ac_argmax(ac_tensor *x, int axis, bool keep);
+
+/** The k largest of the last dimension, [..., C] -> [..., k], the largest one first. *ids, unless
+ * `ids` is NULL, is where they are in x: i32 [..., k]. Of equal elements the first one comes first,
+ * and a NaN is larger than any number. The gradient of a value is that of its element. */
+AC_API ac_tensor *ac_top_k(ac_tensor *x, int64_t k, ac_tensor **ids);
+
 #ifdef __cplusplus
 }
 #endif

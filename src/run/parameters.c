@@ -90,7 +90,13 @@ ac_status ac_instance_read_floats(const ac_instance *instance, const void *handl
   char *from = (char *)data + (size_t)count * (sizeof *data - size);
   AC_TRY(instance->device->backend->download(instance->device->state, handle,
                                              (uint64_t)first * size, from, (uint64_t)count * size));
-  if (dtype != AC_F32) ac_floats_read(data, from, dtype, count);
+  if (dtype == AC_I32)
+    for (int64_t i = 0; i < count; i++) {
+      int32_t value;
+      memcpy(&value, data + i, sizeof value);
+      data[i] = (float)value;
+    }
+  else if (dtype != AC_F32) ac_floats_read(data, from, dtype, count);
   return AC_OK;
 }
 

@@ -28,20 +28,6 @@ static int64_t length_of(const ac_shape *shape, uint32_t axes) {
   return length;
 }
 
-static ac_graph *begin(const ac_builder *builder, ac_tensor *x, int count, const int *axes,
-                       uint32_t *bits) {
-  ac_graph *graph = ac_builder_graph(builder, &x);
-  if (!graph) return NULL;
-  if (x->dtype != AC_F32) return ac_builder_fail(graph, builder, &x, NULL), NULL;
-  if (x->shape.batched && x->shape.rank < 2)
-    return ac_builder_fail(graph, builder, &x, "the batch is the only dimension of x"), NULL;
-  if (!ac_axes_parse(&x->shape, count, axes, bits)) {
-    ac_axes_fail(graph, builder, x, count, axes);
-    return NULL;
-  }
-  return graph;
-}
-
 static bool keeps(int kind) {
   return kind == AC_REDUCE_MAX || kind == AC_REDUCE_MIN || kind == AC_REDUCE_LARGEST ||
          kind == AC_REDUCE_VARIANCE;
@@ -59,7 +45,7 @@ static ac_tensor *reduce(const char *name, ac_reduce_kind kind, ac_tensor *x, in
                          const int *axes, bool keep) {
   const ac_builder builder = {name, 1, {"x f32"}};
   ac_reduce_attributes a = {.kind = kind, .divisor = 1};
-  ac_graph *graph = begin(&builder, x, count, axes, &a.axes);
+  ac_graph *graph = ac_axes_begin(&builder, x, count, axes, &a.axes);
   return graph ? emit(graph, x, &a, keep) : NULL;
 }
 
@@ -82,7 +68,7 @@ ac_tensor *ac_logsumexp(ac_tensor *x, int count, const int *axes, bool keep) {
 ac_tensor *ac_mean(ac_tensor *x, int count, const int *axes, bool keep) {
   static const ac_builder builder = {"mean", 1, {"x f32"}};
   ac_reduce_attributes a = {.kind = AC_REDUCE_SUM};
-  ac_graph *graph = begin(&builder, x, count, axes, &a.axes);
+  ac_graph *graph = ac_axes_begin(&builder, x, count, axes, &a.axes);
   if (!graph) return NULL;
   a.divisor = (float)length_of(&x->shape, a.axes);
   return emit(graph, x, &a, keep);
@@ -91,7 +77,7 @@ ac_tensor *ac_mean(ac_tensor *x, int count, const int *axes, bool keep) {
 ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, bool keep) {
   static const ac_builder builder = {"norm", 1, {"x f32"}};
   ac_reduce_attributes a = {.divisor = 1};
-  ac_graph *graph = begin(&builder, x, count, axes, &a.axes);
+  ac_graph *graph = ac_axes_begin(&builder, x, count, axes, &a.axes);
   if (!graph) return NULL;
   if (p != 0 && !(p >= 1))
     return ac_builder_fail(graph, &builder, &x, "p is %g, not 1 or more", (double)p);
@@ -107,7 +93,7 @@ ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, bool keep)
 ac_tensor *ac_variance(ac_tensor *x, bool unbiased, int count, const int *axes, bool keep) {
   static const ac_builder builder = {"variance", 1, {"x f32"}};
   ac_reduce_attributes a = {.kind = AC_REDUCE_VARIANCE};
-  ac_graph *graph = begin(&builder, x, count, axes, &a.axes);
+  ac_graph *graph = ac_axes_begin(&builder, x, count, axes, &a.axes);
   if (!graph) return NULL;
   const int64_t length = length_of(&x->shape, a.axes);
   if (unbiased && length < 2)
