@@ -837,6 +837,12 @@ static void only_operands(void) {
   STICKS(ac_norm, axes, "norm: 1 axes at NULL", ac_norm(x, 1, 1, NULL, false));
   PASSES(ac_variance, x, ac_variance(NULL, true, AC_AXES(1), false));
   STICKS(ac_variance, axes, "variance: 1 axes at NULL", ac_variance(x, true, 1, NULL, false));
+  PASSES(ac_softmax_over, x, ac_softmax_over(NULL, 1));
+  PASSES(ac_log_softmax, x, ac_log_softmax(NULL, 1));
+  PASSES(ac_cumulative_sum, x, ac_cumulative_sum(NULL, 1));
+  PASSES(ac_argmax, x, ac_argmax(NULL, 1, false));
+  PASSES(ac_top_k, x, ac_top_k(NULL, 1, NULL));
+  BUILDS(ac_top_k, ids, ac_top_k(x, 1, NULL));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
