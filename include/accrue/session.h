@@ -27,6 +27,13 @@ AC_API ac_status ac_session_load(ac_session *session, const char *path,
 AC_API ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                           int64_t count, const float *data);
 
+/** Like ac_session_load, but only parameters with names that match `pattern`, like
+ * ac_trainer_load_part. */
+AC_API ac_status ac_session_load_part(ac_session *session, const char *path, const char *pattern,
+                                      const char *optional_prefix);
+/** Sets an input without the batch, like ac_trainer_set_input. */
+AC_API ac_status ac_session_set_input(ac_session *session, const char *name, const void *data);
+
 /** Runs `count` samples (at most the plan's micro_batch) through an AC_PREDICT plan. */
 AC_API ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds,
                                 int feed_count);

@@ -68,6 +68,9 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the %s is %lld; it cannot be negative",
                    desc->batch < 0 ? "batch" : "micro-batch",
                    (long long)(desc->batch < 0 ? desc->batch : desc->micro_batch));
+  if (desc->purpose == AC_TRAIN && !desc->batch)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: the batch of a training plan is 0; give the samples of an update");
   if (desc->batch > UINT32_MAX || desc->micro_batch > UINT32_MAX)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a batch of %lld exceeds 2^32 - 1 samples",
                    (long long)(desc->batch > UINT32_MAX ? desc->batch : desc->micro_batch));
@@ -178,6 +181,7 @@ static void fill_info(ac_plan *plan) {
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++) {
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
+    if (plan->cells[i].role == AC_ROLE_CONSTANT) info->constant_bytes += plan->cells[i].bytes;
     if (plan->cells[i].role == AC_ROLE_AVERAGE) info->average_bytes += plan->cells[i].bytes;
   }
   for (int i = 0; i < plan->graph->parameter_count; i++) {

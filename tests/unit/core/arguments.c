@@ -30,7 +30,7 @@ static void make_graph(void) {
   assert_ok(ac_graph_create(&graph));
   x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, FEATURES));
   labels = ac_input(graph, "labels", AC_I32, AC_SHAPE(AC_BATCH));
-  w = ac_parameter(graph, "w", AC_SHAPE(3, FEATURES), NULL);
+  w = ac_parameter(graph, "w", AC_SHAPE(3, FEATURES), ZEROS);
   hidden = ac_linear(x, w, NULL, AC_OUT_IN);
   assert_non_null(hidden);
 }
@@ -700,7 +700,7 @@ static ac_tensor *image(void) {
   return ac_input(graph, "image", AC_F32, AC_SHAPE(AC_BATCH, 2, 3, 3));
 }
 static ac_tensor *kernel(void) {
-  return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), NULL);
+  return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), ZEROS);
 }
 
 static void leaves(void) {
