@@ -28,16 +28,16 @@ enum {
   AC_FORMULA_STEPS = 24
 };
 
-typedef struct ac_step {
+typedef struct ac_program_step {
   uint8_t function; /* of functions.h */
   uint8_t in[3];    /* values; 0 beyond the function's operands */
-} ac_step;
+} ac_program_step;
 
 typedef struct ac_program {
   uint8_t operands, constants, steps, results;
   uint8_t result[AC_PROGRAM_RESULTS]; /* values */
   float constant[AC_PROGRAM_CONSTANTS];
-  ac_step step[AC_PROGRAM_STEPS];
+  ac_program_step step[AC_PROGRAM_STEPS];
 } ac_program;
 
 /* ---- making one. Each returns a value, or -1 where there is no room left or an argument is -1, so
