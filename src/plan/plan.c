@@ -68,9 +68,6 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the %s is %lld; it cannot be negative",
                    desc->batch < 0 ? "batch" : "micro-batch",
                    (long long)(desc->batch < 0 ? desc->batch : desc->micro_batch));
-  if (desc->purpose == AC_TRAIN && !desc->batch)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: the batch of a training plan is 0; give the samples of an update");
   if (desc->batch > UINT32_MAX || desc->micro_batch > UINT32_MAX)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a batch of %lld exceeds 2^32 - 1 samples",
                    (long long)(desc->batch > UINT32_MAX ? desc->batch : desc->micro_batch));
@@ -197,6 +194,13 @@ static void fill_info(ac_plan *plan) {
   }
 }
 
+/* One sample an update is never meant where nothing is said. */
+static ac_status check_batch(const ac_plan_desc *desc) {
+  if (desc->purpose != AC_TRAIN || desc->batch) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: the batch of a training plan is 0; give the samples of an update");
+}
+
 static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device) {
   uint64_t has = device->info.memory_bytes;
   if (!has || desc->memory <= has || desc->beyond_device) return AC_OK;
@@ -281,6 +285,7 @@ ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *devic
   const ac_kept_error kept = ac_error_keep();
   attempt made;
   AC_TRY(ac_plan_check_desc(&described));
+  if (graph->status == AC_OK) AC_TRY(check_batch(&described)); /* else the graph's failure */
   AC_TRY(check_budget(&described, device));
   try_to_make(&made, graph, device, &described, described.working_copies != AC_WORKING_COPIES_NONE);
   if (ac_plan_copies_are_open(&described) && copies_cost(&made))
