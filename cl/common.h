@@ -154,9 +154,16 @@ typedef struct {
 typedef uint4 random_words;
 #endif
 
-/* Philox 4x32-10, bit for bit that of src/core/random.h. */
+/* Philox 4x32-10, bit for bit that of src/core/random.h. Its rounds are written out on a CPU: in a
+ * kernel that has barriers PoCL 3.1 adds its own to each innermost loop that all items enter alike,
+ * also to one under a condition, and the first item of the group then repeats what loops around the
+ * condition add up. */
 random_words philox(uint2 key, random_words c) {
+#ifdef CPU
+#pragma unroll
+#else
 #pragma unroll 1
+#endif
   for (int round = 0; round < 10; round++) {
     const uints n0 = mul_hi((uints)0xCD9E8D57u, c.z) ^ c.y ^ key.x,
                 n2 = mul_hi((uints)0xD2511F53u, c.x) ^ c.w ^ key.y;

@@ -182,16 +182,6 @@ AC_API ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac
  * least 2. */
 AC_API ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool transpose_b);
 
-/** a + b, element by element. If one tensor has fewer dimensions, its shape must equal the last
- * dimensions of the other one. It is then repeated along the leading ones ([T, C] onto [B, T, C]).
- */
-AC_API ac_tensor *ac_add(ac_tensor *a, ac_tensor *b);
-/** a * b, element by element. Shapes are as for ac_add. */
-AC_API ac_tensor *ac_multiply(ac_tensor *a, ac_tensor *b);
-
-/** factor * x. */
-AC_API ac_tensor *ac_scale(ac_tensor *x, float factor);
-
 /** rows[..., C] = table[ids[...], :]. `table` is [V, C] f32, and `ids` are i32 in [0, V). Ids out
  * of range are refused when they are fed. */
 AC_API ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids);
@@ -247,24 +237,6 @@ AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
  * gets mean 0 and variance 1: (w - mean) / sqrt(var + epsilon); arXiv 1903.10520. epsilon 0: 1e-5.
  */
 AC_API ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon);
-
-/** Which formula of GELU. */
-typedef enum ac_gelu_kind {
-  AC_GELU_TANH = 0, /**< 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as in GPT-2. */
-  AC_GELU_ERF       /**< x Phi(x); arXiv 1606.08415. */
-} ac_gelu_kind;
-/** GELU of each element. */
-AC_API ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind);
-/** max(x, 0). */
-AC_API ac_tensor *ac_relu(ac_tensor *x);
-/** x / (1 + exp(-x)). */
-AC_API ac_tensor *ac_silu(ac_tensor *x);
-/** x if x > 0, else slope x. 0 <= slope < infinity. Maas, Hannun, Ng 2013 (slope 0.01). */
-AC_API ac_tensor *ac_leaky_relu(ac_tensor *x, float slope);
-/** 1 / (1 + exp(-x)). */
-AC_API ac_tensor *ac_sigmoid(ac_tensor *x);
-/** The hyperbolic tangent of x. */
-AC_API ac_tensor *ac_tanh(ac_tensor *x);
 
 /** exp(x) / sum(exp(x)) over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);
@@ -471,4 +443,7 @@ AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss
 #ifdef __cplusplus
 }
 #endif
+
+#include <accrue/pointwise.h> /* ops on elements: a part of this header, in a file of its own */
+
 #endif
