@@ -1,5 +1,5 @@
-/* Samples of unequal length, fed as bytes and 64-bit integers. A sample is a row of readings, each
- * of which is above or below a threshold that depends on its position. The model gets the positions
+/* Samples of unequal length, fed as bytes and 64-bit integers. A sample is a row of readings. Each
+ * is above or below a threshold that depends on its position. The model gets the positions
  * as a constant, and what is subtracted from every reading as an input without the batch. One plan,
  * made for the longest sample, trains on all of them: padding counts nothing. */
 #include <accrue/accrue.h>

@@ -160,9 +160,9 @@ AC_API ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, cons
  * tensor. NaNs are refused, and integers beyond 32 bits. Ids are checked, when a plan is made,
  * against the tables that they index. Names are unique among constants.
  *
- * A constant is no parameter: it has no gradient, and no model or state file has it. If a plan
+ * A constant is not a parameter. It has no gradient, and no model or state file has it. If a plan
  * stores in 16 bits, the ops that read it get it in 16 bits. A plan counts its bytes among those of
- * the parameters, of which ac_plan_info.constant_bytes are those of constants. */
+ * the parameters; ac_plan_info.constant_bytes is the part of the constants. */
 AC_API ac_tensor *ac_constant(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                               const int64_t *shape, const void *data);
 

@@ -137,8 +137,8 @@ int ac_graph_loss_index(const ac_graph *graph, int tensor);
 /* The index of the input that a node's operand holds the elements of, as they are fed or converted;
  * -1: none. */
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
-/* The index of the input whose integers say how many ones the operand has, before zeros, in each
- * of its rows of *columns; -1: none. */
+/* The index of the input with integers that say how many ones, before zeros, each row of the
+ * operand has; *columns is the length of a row. -1: none. */
 int ac_node_lengths(const ac_graph *graph, const ac_node *node, int operand, int64_t *columns);
 
 void ac_graph_free_chunks(void **chunks, int count);

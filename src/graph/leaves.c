@@ -25,7 +25,7 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
                            "the shape of \"%s\" must have 1 to %d positive dimensions, %s, and at "
                            "most 2^%d elements%s",
                            name, AC_MAX_RANK,
-                           input ? "of which the first may be the batch" : "not contain the batch",
+                           input ? "the first may be the batch" : "not contain the batch",
                            AC_MAX_ELEMENTS_LOG2, input ? " a sample" : "");
   ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, &shape);
   if (!tensor) return NULL;

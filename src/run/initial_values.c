@@ -45,7 +45,7 @@ static double quantile(double p) {
   return p < 0.5 ? above / under : -above / under;
 }
 
-/* Between limits that are both above the mean it is the mirror image, whose numbers are precise. */
+/* Between limits that are both above the mean it is the mirror image, for precise numbers. */
 static distribution truncated(const ac_init *init) {
   const double mean = (double)init->mean, deviation = (double)init->deviation;
   distribution d = {TRUNCATED, mean, deviation, (double)init->low, (double)init->high, 0, 0};

@@ -164,17 +164,17 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 }
 
 ac_status ac_instance_set_input(ac_instance *instance, const char *name, const void *data,
-                                const char *who) {
+                                const char *caller) {
   const ac_graph *graph = instance->plan->graph;
   int found = -1;
   for (int i = 0; i < graph->input_count; i++)
     if (!strcmp(ac_tensor_at(graph, graph->inputs[i])->name, name)) found = i;
-  if (found < 0) return ac_fail(AC_ERROR_ARGUMENT, "%s: no input \"%s\"", who, name);
+  if (found < 0) return ac_fail(AC_ERROR_ARGUMENT, "%s: no input \"%s\"", caller, name);
   const ac_tensor *input = ac_tensor_at(graph, graph->inputs[found]);
   if (input->shape.batched)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "%s: input \"%s\" has the batch, so it is fed with samples and cannot be set",
-                   who, name);
+                   caller, name);
   AC_TRY(check_data(&instance->checks[found], input, data, elements_of(input, 1)));
   return instance->persistent[input->id] ? upload(instance, found, data, 1) : AC_OK;
 }

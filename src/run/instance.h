@@ -182,10 +182,9 @@ ac_loss_division ac_instance_division(const ac_instance *instance);
 void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
                              double shares[AC_MAX_LOSSES]);
 
-/* Checks and uploads the value of an input without the batch; the message names the function `who`.
- */
+/* Checks and uploads the value of an input without the batch. Messages begin with `caller`. */
 ac_status ac_instance_set_input(ac_instance *instance, const char *name, const void *data,
-                                const char *who);
+                                const char *caller);
 
 /* Uploads samples [first, first + count) of what was matched. */
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,

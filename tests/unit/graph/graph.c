@@ -322,10 +322,9 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED(
-      "input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, of which the "
-      "first may be the batch",
-      ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, the first "
+          "may be the batch",
+          ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
   REFUSED("not contain the batch, and at most 2^48 elements",

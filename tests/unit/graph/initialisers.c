@@ -152,7 +152,7 @@ static void what_cannot_be_meant_is_refused(void **state) {
 
 enum { MOST = 600 };
 
-/* The initial values of a parameter of this shape, `data` being gone by the time. */
+/* The initial values of a parameter of this shape. The caller's array is overwritten before. */
 static void values_of(ac_init init, int rank, const int64_t *dim, uint64_t seed, float *values) {
   ac_graph *g;
   ac_device *device;
