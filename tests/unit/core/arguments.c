@@ -254,7 +254,9 @@ static void learners(void) {
   const ac_learner_desc dry = {.device = {.name = "dry"}};
   REFUSED(ac_learner_create, learner, ac_learner_create(NULL, graph, &dry));
   NOT_MADE(ac_learner_create, graph, ac_learner, made, ac_learner_create(&made, NULL, &dry));
-  HARMLESS(ac_learner_create, desc, ac_learner_create(&l, graph, NULL) == AC_OK);
+  HARMLESS(ac_learner_create, desc, ac_learner_create(&l, graph, NULL) == AC_ERROR_ARGUMENT);
+  assert_contains(ac_last_error(), "plan: the batch of a training plan is 0");
+  assert_ok(ac_learner_create(&l, graph, &(ac_learner_desc){.plan = {.batch = 1}}));
   REFUSED(ac_learner_fit, learner, ac_learner_fit(NULL, dataset, NULL, 1, NULL));
   REFUSED(ac_learner_fit, train, ac_learner_fit(l, NULL, NULL, 1, NULL));
   HARMLESS(ac_learner_fit, validation, ac_learner_fit(l, dataset, NULL, 1, NULL) == AC_OK);
