@@ -220,7 +220,8 @@ ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed) {
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to initialise parameters");
   ac_status status = AC_OK;
   for (int i = 0; i < instance->plan->graph->parameter_count && status == AC_OK; i++)
-    status = initialise(instance, i, seed, buffer);
+    if (!ac_problem_shares(&instance->plan->problem, i))
+      status = initialise(instance, i, seed, buffer);
   free(buffer);
   return status;
 }

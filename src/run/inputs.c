@@ -102,14 +102,16 @@ static ac_status check_count(const ac_tensor *input, int64_t count) {
                  (long long)count, input->name, (unsigned long long)bytes);
 }
 
-ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
-                                  int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]) {
+ac_status ac_instance_match_feeds(const ac_instance *instance, const bool *needs, int64_t count,
+                                  const ac_feed *feeds, int feed_count,
+                                  const void *data[AC_MAX_GRAPH_INPUTS]) {
   const ac_graph *graph = instance->plan->graph;
+  if (!needs) needs = instance->plan->problem.fed;
   if (count < 1) return ac_fail(AC_ERROR_ARGUMENT, "%lld samples were fed", (long long)count);
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     data[i] = NULL;
-    if (!instance->persistent[input->id]) continue; /* nothing reads it */
+    if (!needs[i]) continue;
     for (int f = 0; f < feed_count; f++)
       if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
     if (!data[i] && !instance->given[i])

@@ -8,6 +8,7 @@
  * one divided by the rows of a sample, so nothing has to be known before the window. */
 #include "core/elements.h"
 #include "core/error.h"
+#include "core/integers.h"
 #include "run/instance.h"
 
 #include <math.h>
@@ -44,7 +45,13 @@ double ac_instance_fed_weight(const ac_instance *instance, int loss, const void 
   if (is_plain(rows)) return (double)n;
   const void *targets = rows->ignore ? data[fed->targets] : NULL;
   const ac_dtype dtype = targets ? input_dtype(instance, fed->targets) : AC_I32;
+  const int64_t shared = ac_max(rows->per_weight, 1);
   double sum = 0;
+  if (shared > 1) {
+    for (int64_t i = from / shared; i < (from + n) / shared; i++)
+      sum += row_weight(instance, fed, data, i);
+    return sum * (double)shared;
+  }
   for (int64_t i = from; i < from + n; i++)
     if (!targets || ac_integer_at(dtype, targets, i) != rows->ignore_index)
       sum += row_weight(instance, fed, data, i);
