@@ -64,6 +64,8 @@ typedef struct ac_op_desc {
   int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, copied or picked out. */
   bool copies_values;
+  /* Its result has, for each of its input's integers, a row of as many ones and then zeros. */
+  bool masks;
   /* Its result is its input in another dtype. */
   bool converts;
   /* Output 0 is input 0, changed: a gradient on its way to its step. */

@@ -10,6 +10,7 @@
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
  *   - a: any float type
+ *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
  * All operands of kind s have the same dtype, the op's storage type.
@@ -96,7 +97,8 @@
     X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
   F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
-  F(movement, cast) X(cast, "a", "a")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
   F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \

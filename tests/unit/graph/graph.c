@@ -383,17 +383,29 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
-          ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, the first "
+          "may be the batch",
+          ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
   REFUSED("not contain the batch, and at most 2^48 elements",
           ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
-  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+  REFUSED("first may be the batch, and at most 2^48 elements a sample",
           ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
   REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
-  REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
-          ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("input (the.scope): \"y\" has the unknown dtype 17",
+          ac_input(g, "y", (ac_dtype)17, SHAPE(AC_BATCH)));
+  REFUSED("constant (the.scope): \"c\" exists already", {
+    const float one = 1;
+    assert_non_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+    assert_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+  });
+  MISBUILT("length_mask", "it takes lengths i32 [...]", "lengths is input \"x\" f32 [B, 6, 4]",
+           ac_length_mask(x, 3));
+  MISBUILT("length_mask", "a mask of 0 positions; it can have 1 to 2^31 - 2", IDS("lengths"),
+           ac_length_mask(ids, 0));
+  MISBUILT("length_mask", "a mask of 2147483647 positions", IDS("lengths"),
+           ac_length_mask(ids, INT32_MAX));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
   MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
