@@ -36,6 +36,7 @@ typedef enum ac_op_bound { AC_BOUND_BY_BYTES, AC_BOUND_BY_ARITHMETIC } ac_op_bou
 typedef struct ac_loss_rows {
   int weights;        /* which operand; -1: none */
   int64_t per_sample; /* rows */
+  int64_t per_weight; /* neighbouring rows that share a weight; 0: each has its own */
   bool ignore;
   int32_t ignore_index;
 } ac_loss_rows;
@@ -63,6 +64,8 @@ typedef struct ac_op_desc {
   int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, copied or picked out. */
   bool copies_values;
+  /* Its result has, for each of its input's integers, a row of as many ones and then zeros. */
+  bool masks;
   /* Its result is its input in another dtype. */
   bool converts;
   /* Output 0 is input 0, changed: a gradient on its way to its step. */
@@ -91,6 +94,8 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
+  /* Its integer results are in [0, id_bound). NULL: it has none that are ids. */
+  int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
   /* What an op with these attributes is called; NULL: as in the list. */

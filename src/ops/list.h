@@ -10,6 +10,7 @@
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
  *   - a: any float type
+ *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
  * All operands of kind s have the same dtype, the op's storage type.
@@ -46,9 +47,13 @@
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
   F(norm, weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */\
     X(weight_standardisation_gradient, "sff", "f")    /* dy w statistics -> dw+ */                                     \
-  F(reduction, reduce) X(reduce, "a", "f")            /* x -> y+, over axes */                                         \
-    X(reduce_gradient, "f", "s")                      /* dy -> dx+ */                                                  \
-  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
+  F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \
+    X(reduce_gradient, "faff", "s")                   /* dy x? y? kept? -> dx+ */                                      \
+  F(reduction, argmax) X(argmax, "a", "i")            /* x -> ids, over an axis */                                     \
+  F(reduction, top_k) X(top_k, "s", "si")             /* x[n,C] -> y[n,k] ids[n,k] */                                  \
+    X(top_k_gradient, "si", "s")                      /* dy ids -> dx+ */                                              \
+  F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
+  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
@@ -62,6 +67,8 @@
     X(mean_squared_error_gradient, "sff", "s")        /* prediction target weights? -> dprediction */                  \
   F(loss, binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */     \
     X(binary_cross_entropy_gradient, "sff", "s")      /* logits targets weights? -> dlogits */                         \
+  F(loss, row_loss) X(row_loss, "sf", "f")            /* losses[n] weights[m]?, m divides n -> sums+ */                \
+    X(row_loss_gradient, "f", "s")                    /* weights? -> dlosses */                                        \
   F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
     X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
@@ -74,7 +81,8 @@
     X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
   F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
-  F(movement, cast) X(cast, "a", "a")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
   F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \

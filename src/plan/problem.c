@@ -4,6 +4,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/fuse.h"
@@ -57,6 +58,13 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
   return check_nodes(problem, &problem->evaluation, false, micro_batch);
 }
 
+bool ac_problem_supports_prediction(const ac_problem *problem, int64_t micro_batch) {
+  const ac_kept_error kept = ac_error_keep();
+  const bool supports = check_nodes(problem, &problem->prediction, false, micro_batch) == AC_OK;
+  ac_error_restore(&kept);
+  return supports;
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Lists the nodes that the target needs, each once, in creation order and phase by phase. `after`
@@ -95,6 +103,7 @@ static ac_status select_nodes(ac_problem *problem, bool *runs) {
     return list_nodes(problem, purpose == AC_EVALUATE ? AC_TARGET_LOSS : AC_TARGET_OUTPUTS, runs,
                       &problem->main, NULL, NULL);
   AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL, NULL));
+  AC_TRY(list_nodes(problem, AC_TARGET_OUTPUTS, runs, &problem->prediction, NULL, NULL));
   AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after,
                     &problem->folds));
   problem->stages = calloc(1, sizeof *problem->stages);
@@ -191,8 +200,9 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
-    if (!problem->reads[graph->inputs[i]]) continue;
-    ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
+    if (!problem->fed[i] || !input->shape.batched) continue;
+    ac_operand x = ac_operand_of(input, problem->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     problem->read_ahead_bytes += ac_align(bytes, AC_LINE_BYTES);
   }
@@ -260,6 +270,35 @@ static void find_parameters(ac_problem *problem) {
   }
 }
 
+/* Ids that are constants must be in the table that they index. */
+static ac_status check_constant_ids(const ac_graph *graph, int index) {
+  const ac_node *node = ac_node_at(graph, index);
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  const ac_tensor *ids =
+      desc->id_limit && !node->backward ? ac_tensor_at(graph, node->in[desc->ids]) : NULL;
+  if (!ids || ac_tensor_at(graph, ids->storage)->role != AC_ROLE_CONSTANT) return AC_OK;
+  const ac_tensor *constant = ac_tensor_at(graph, ids->storage);
+  const int32_t *values = (const int32_t *)(const void *)constant->values->data;
+  const ac_run_state one = {.batch = 1};
+  ac_op_args args;
+  ac_node_arguments(index, graph, &one, &args);
+  const int64_t limit = desc->id_limit(&args);
+  for (int64_t i = 0; i < ac_shape_count(&constant->shape); i++) {
+    char text[128];
+    if (values[i] < 0 || values[i] >= limit)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: %s: constant \"%s\" holds %d at position %lld, outside [0, %lld)",
+                     ac_node_text(text, sizeof text, graph, node), constant->name, (int)values[i],
+                     (long long)i, (long long)limit);
+  }
+  return AC_OK;
+}
+
+static ac_status check_constants(const ac_graph *graph) {
+  for (int n = 0; n < graph->node_count; n++) AC_TRY(check_constant_ids(graph, n));
+  return AC_OK;
+}
+
 /* What several losses weigh must be known before a window, and of a single one if the way of
  * gradients needs it. */
 static ac_status check_losses(const ac_problem *problem) {
@@ -275,7 +314,9 @@ static ac_status check_losses(const ac_problem *problem) {
     ac_op_args args;
     ac_node_arguments(ac_tensor_at(graph, graph->losses[k].tensor)->producer, graph, &run, &args);
     const ac_loss_rows rows = desc->loss_rows(&args);
-    bool known = (rows.weights < 0 || ac_node_input(graph, node, rows.weights) >= 0) &&
+    int64_t columns;
+    bool known = (rows.weights < 0 || ac_node_input(graph, node, rows.weights) >= 0 ||
+                  ac_node_lengths(graph, node, rows.weights, &columns) >= 0) &&
                  (!rows.ignore || ac_node_input(graph, node, desc->ids) >= 0);
     if (!known)
       return ac_fail(AC_ERROR_UNSUPPORTED,
@@ -300,6 +341,7 @@ static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
+  AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
@@ -321,6 +363,28 @@ static ac_status complete_graph(ac_problem *problem) {
   return AC_OK;
 }
 
+bool ac_problem_shares(const ac_problem *problem, int parameter) {
+  const ac_graph *graph = problem->graph;
+  return ac_patterns_match(problem->desc.shared,
+                           ac_tensor_at(graph, graph->parameters[parameter])->name);
+}
+
+/* Each pattern names at least one parameter. */
+static ac_status check_shared(const ac_problem *problem) {
+  const ac_graph *graph = problem->graph;
+  const char *patterns = problem->desc.shared;
+  char pattern[AC_PATTERN_BYTES];
+  while (patterns && ac_pattern_next(&patterns, pattern)) {
+    bool matches = false;
+    for (int i = 0; i < graph->parameter_count; i++)
+      matches |= ac_pattern_matches(pattern, ac_tensor_at(graph, graph->parameters[i])->name);
+    if (!matches)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: no parameter's name matches \"%s\", which is to be shared", pattern);
+  }
+  return AC_OK;
+}
+
 static void find_after_workspace(ac_problem *problem) {
   const ac_backend *backend = problem->device->backend;
   ac_run_state run = {.training = true, .batch = 1};
@@ -333,13 +397,15 @@ static void find_after_workspace(ac_problem *problem) {
 }
 
 static ac_status derive(ac_problem *problem) {
+  AC_TRY(check_shared(problem));
   AC_TRY(complete_graph(problem));
   const ac_graph *graph = problem->graph;
   problem->reads = calloc((size_t)graph->tensor_count + 1, sizeof *problem->reads);
+  problem->fed = calloc((size_t)graph->input_count + 1, sizeof *problem->fed);
   problem->parameters = calloc((size_t)graph->parameter_count + 1, sizeof *problem->parameters);
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   ac_status status = AC_OK;
-  if (!problem->reads || !problem->parameters || !runs)
+  if (!problem->reads || !problem->fed || !problem->parameters || !runs)
     status = ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   if (status == AC_OK) status = select_nodes(problem, runs);
   free(runs);
@@ -347,7 +413,10 @@ static ac_status derive(ac_problem *problem) {
   find_parameters(problem);
   mark_reads(problem, &problem->main);
   mark_reads(problem, &problem->evaluation);
+  for (int i = 0; i < graph->input_count; i++) problem->fed[i] = problem->reads[graph->inputs[i]];
+  mark_reads(problem, &problem->prediction);
   AC_TRY(ac_problem_check_support(problem, 1));
+  AC_TRY(check_nodes(problem, &problem->prediction, false, 1));
   find_after_workspace(problem);
   count_read_ahead(problem);
   AC_TRY(ac_cells_list(problem));
@@ -368,6 +437,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
   AC_TRY(keep_text(&problem->desc.optimizer.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
+  AC_TRY(keep_text(&problem->desc.shared, &problem->shared));
   problem->asked = problem->desc;
   problem->way = ac_gradient_way_of(desc->gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
@@ -382,11 +452,14 @@ void ac_problem_free(ac_problem *problem) {
   ac_graph_free(problem->graph);
   free(problem->state_f32);
   free(problem->frozen);
+  free(problem->shared);
   free(problem->main.list);
   free(problem->evaluation.list);
+  free(problem->prediction.list);
   free(problem->after.list);
   free(problem->folds.list);
   free(problem->reads);
+  free(problem->fed);
   free(problem->parameters);
   free(problem->cells);
 }

@@ -14,7 +14,7 @@ enum { PIECE = 1 << 16 };
 static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *buffer,
                             bool *finite) {
   *finite = true;
-  if (x->dtype == AC_I32) return AC_OK;
+  if (x->dtype == AC_I32 || x->dtype == AC_I64 || x->dtype == AC_U8) return AC_OK;
   for (int64_t first = 0; first < x->count && *finite; first += PIECE) {
     int64_t count = x->count - first < PIECE ? x->count - first : PIECE;
     AC_TRY(ac_instance_read_floats(instance, x->data, x->dtype, first, count, buffer));
@@ -154,6 +154,6 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
   if (count > trainer->instance.plan->info.micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);
-  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
 }
