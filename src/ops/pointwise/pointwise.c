@@ -233,7 +233,7 @@ static const ac_pointwise_attributes sampled = {.program = {.operands = 1,
                                                 .title = 1 + AC_FUNCTION_gelu};
 
 const ac_op_desc ac_op_desc_pointwise = {
-    .in_place = (1u << AC_PROGRAM_OPERANDS) - 1,
+    .in_place = 1,
     .can_add = (1u << AC_PROGRAM_RESULTS) - 1,
     .gradient = gradient,
     .flops = flops,

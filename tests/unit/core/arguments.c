@@ -212,6 +212,7 @@ static void graphs(void) {
   assert_string_equal(ac_last_error(), "ac_constant: graph is NULL");
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+  HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
 }
 
 /* A layer on a graph of its own. */
