@@ -40,6 +40,22 @@ static ac_tensor *fail_shapes(ac_graph *graph, const ac_builder *builder,
                          "must be equal, or 1, or absent, and a batch goes with the same batch");
 }
 
+/* The same program with an operand for each tensor. */
+static void merge_operands(const ac_program *program, ac_tensor *const *operands,
+                           ac_program *distinct, ac_tensor *once[AC_PROGRAM_OPERANDS]) {
+  int value[AC_PROGRAM_OPERANDS], result[AC_PROGRAM_RESULTS], count = 0;
+  for (int i = 0; i < program->operands; i++) {
+    int k = 0;
+    while (k < count && once[k] != operands[i]) k++;
+    once[k] = operands[i];
+    count = k == count ? count + 1 : count;
+    value[i] = k;
+  }
+  ac_program_begin(distinct, count);
+  ac_program_append(distinct, program, value, result);
+  ac_program_end(distinct, program->results, result, NULL);
+}
+
 ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
                         const ac_program *program) {
   ac_graph *graph = ac_builder_graph(builder, operands);
@@ -49,6 +65,10 @@ ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
     if (operands[i]->dtype != AC_F32) return ac_builder_fail(graph, builder, operands, NULL);
   if (!ac_broadcast_shapes(&shape, builder->count, operands))
     return fail_shapes(graph, builder, operands);
+  ac_program distinct;
+  ac_tensor *once[AC_PROGRAM_OPERANDS];
+  merge_operands(program, operands, &distinct, once);
+  program = &distinct, operands = once;
   const int result = program->result[0];
   if (result < AC_PROGRAM_OPERANDS && ac_shape_equal(&operands[result]->shape, &shape))
     return ac_graph_view(graph, operands[result], &shape);
@@ -104,11 +124,15 @@ static ac_status pass(gradients *g, int operand, ac_tensor *gradient) {
   return ac_gradient_sum_to(g->d, target, gradient);
 }
 
-/* Whether differentiation can place the gradient: it has the operand's shape, and no other operand
- * has the same one. */
+/* Whether differentiation can place the gradient: it has the operand's shape, no other operand has
+ * the same one, and an earlier operand is not a view of the same tensor. */
 static bool is_placed(const gradients *g, int j) {
   for (int k = 0; k < g->count; k++)
     if (k != j && g->program.result[k] == g->program.result[j]) return false;
+  const ac_graph *graph = g->d->graph;
+  const int storage = ac_tensor_at(graph, g->node->in[g->of[j]])->storage;
+  for (int k = 0; k < j; k++)
+    if (ac_tensor_at(graph, g->node->in[g->of[k]])->storage == storage) return false;
   return !is_repeated(g, g->of[j]);
 }
 
