@@ -28,6 +28,8 @@ static void check_twin(random_verdict *v, random_counts *counts, const random_gr
   random_choice other = *choice;
   random_trial twin;
   bool keeps = choice->level[RANDOM_recompute] != RECOMPUTE_NONE;
+  /* Hints decide what is fused, so both have them. */
+  other.hinted = choice->level[RANDOM_recompute] == RECOMPUTE_HINTS;
   other.level[RANDOM_recompute] = RECOMPUTE_NONE;
   other.level[RANDOM_copies] = COPIES_KEPT;
   other.level[RANDOM_read_ahead] = AHEAD_NO;

@@ -181,6 +181,7 @@ enum {
 };
 
 typedef struct random_choice {
+  bool hinted; /* the graph has its hints, whatever the policy */
   int level[RANDOM_DIMENSION_COUNT];
   int64_t micro_batch; /* in place of the level's; 0: the level's */
 } random_choice;

@@ -163,7 +163,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.recompute = recompute == RECOMPUTE_NONE  ? AC_RECOMPUTE_NONE
                         : recompute == RECOMPUTE_ALL ? AC_RECOMPUTE_ALL
                                                      : AC_RECOMPUTE_AUTO;
-  const random_graph *g = recompute == RECOMPUTE_HINTS ? hinted : t->g;
+  const random_graph *g = recompute == RECOMPUTE_HINTS || c->hinted ? hinted : t->g;
   AC_TRY(ac_plan_create(&t->plan, g->graph, t->device, &t->policy));
   const ac_plan_info *info = ac_plan_get_info(t->plan);
   t->trial->micro_batch = info->micro_batch;
