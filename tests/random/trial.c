@@ -21,6 +21,7 @@ typedef struct training {
   random_trial *trial;
   int habit;
   const random_graph *g;
+  const ac_graph *graph; /* which may have hints */
   ac_device *device;
   ac_plan_desc policy;
   ac_trainer_desc desc;
@@ -163,8 +164,8 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.recompute = recompute == RECOMPUTE_NONE  ? AC_RECOMPUTE_NONE
                         : recompute == RECOMPUTE_ALL ? AC_RECOMPUTE_ALL
                                                      : AC_RECOMPUTE_AUTO;
-  const random_graph *g = recompute == RECOMPUTE_HINTS || c->hinted ? hinted : t->g;
-  AC_TRY(ac_plan_create(&t->plan, g->graph, t->device, &t->policy));
+  t->graph = recompute == RECOMPUTE_HINTS || c->hinted ? hinted->graph : t->g->graph;
+  AC_TRY(ac_plan_create(&t->plan, t->graph, t->device, &t->policy));
   const ac_plan_info *info = ac_plan_get_info(t->plan);
   t->trial->micro_batch = info->micro_batch;
   t->trial->recomputed = info->recomputed_ops;
@@ -312,7 +313,7 @@ static ac_status evaluate_in_session(const training *t) {
                          .precision = t->policy.precision};
   ac_plan *plan = NULL;
   ac_session *session = NULL;
-  ac_status status = ac_plan_create(&plan, t->g->graph, t->device, &policy);
+  ac_status status = ac_plan_create(&plan, t->graph, t->device, &policy);
   if (status == AC_OK) status = ac_session_create(&session, plan, RANDOM_SEED);
   for (int p = 0; p < t->trial->parameters && status == AC_OK; p++)
     status = ac_session_set_parameter(
@@ -424,7 +425,7 @@ static ac_status make_kept(training *kept) {
   kept->policy.gradients = AC_GRADIENTS_BUFFER;
   kept->policy.memory = 0;
   kept->policy.micro_batch = kept->trial->micro_batch;
-  AC_TRY(ac_plan_create(&kept->plan, kept->g->graph, kept->device, &kept->policy));
+  AC_TRY(ac_plan_create(&kept->plan, kept->graph, kept->device, &kept->policy));
   return make_trainer(kept);
 }
 
