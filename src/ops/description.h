@@ -94,6 +94,8 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
+  /* Its integer results are in [0, id_bound). NULL: it has none that are ids. */
+  int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
   /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none
