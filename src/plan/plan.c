@@ -352,7 +352,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
   const ac_step *step = &sequence->steps[at];
   const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
-  *result = (ac_plan_step){.op = ac_op_name(node->op),
+  *result = (ac_plan_step){.op = ac_op_title(node->op, node->attributes),
                            .scope = plan->graph->scopes[node->scope],
                            .phase = phase_of(plan, index, node),
                            .backward = node->backward,

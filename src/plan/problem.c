@@ -7,6 +7,7 @@
 #include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
+#include "graph/fuse.h"
 #include "graph/precision.h"
 #include "optimizer/nodes.h"
 
@@ -342,6 +343,7 @@ static ac_status complete_graph(ac_problem *problem) {
   bool training = problem->desc.purpose == AC_TRAIN;
   AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
+  AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);

@@ -212,6 +212,7 @@ static void graphs(void) {
   assert_string_equal(ac_last_error(), "ac_constant: graph is NULL");
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+  HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
 }
 
 /* A layer on a graph of its own. */
@@ -880,6 +881,59 @@ static void only_operands(void) {
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
 }
 
+/* Functions of elements. */
+static void of_elements(void) {
+  make_graph();
+  PASSES(ac_square, x, ac_square(NULL));
+  PASSES(ac_sqrt, x, ac_sqrt(NULL));
+  PASSES(ac_rsqrt, x, ac_rsqrt(NULL));
+  PASSES(ac_reciprocal, x, ac_reciprocal(NULL));
+  PASSES(ac_abs, x, ac_abs(NULL));
+  PASSES(ac_sign, x, ac_sign(NULL));
+  PASSES(ac_exp, x, ac_exp(NULL));
+  PASSES(ac_expm1, x, ac_expm1(NULL));
+  PASSES(ac_log, x, ac_log(NULL));
+  PASSES(ac_log1p, x, ac_log1p(NULL));
+  PASSES(ac_sin, x, ac_sin(NULL));
+  PASSES(ac_cos, x, ac_cos(NULL));
+  PASSES(ac_erf, x, ac_erf(NULL));
+  PASSES(ac_softplus, x, ac_softplus(NULL));
+  PASSES(ac_log_sigmoid, x, ac_log_sigmoid(NULL));
+  PASSES(ac_relu6, x, ac_relu6(NULL));
+  PASSES(ac_selu, x, ac_selu(NULL));
+  PASSES(ac_mish, x, ac_mish(NULL));
+  PASSES(ac_hard_sigmoid, x, ac_hard_sigmoid(NULL));
+  PASSES(ac_hard_swish, x, ac_hard_swish(NULL));
+  PASSES(ac_softsign, x, ac_softsign(NULL));
+  PASSES(ac_not, x, ac_not(NULL));
+  PASSES(ac_add_scalar, x, ac_add_scalar(NULL, 2));
+  PASSES(ac_elu, x, ac_elu(NULL, 1));
+  PASSES(ac_clamp, x, ac_clamp(NULL, 0, 1));
+  STICKS(ac_subtract, a, "a is missing", ac_subtract(NULL, x));
+  STICKS(ac_subtract, b, "b is missing", ac_subtract(x, NULL));
+  STICKS(ac_divide, a, "a is missing", ac_divide(NULL, x));
+  STICKS(ac_divide, b, "b is missing", ac_divide(x, NULL));
+  STICKS(ac_maximum, a, "a is missing", ac_maximum(NULL, x));
+  STICKS(ac_maximum, b, "b is missing", ac_maximum(x, NULL));
+  STICKS(ac_minimum, a, "a is missing", ac_minimum(NULL, x));
+  STICKS(ac_minimum, b, "b is missing", ac_minimum(x, NULL));
+  STICKS(ac_power, a, "a is missing", ac_power(NULL, x));
+  STICKS(ac_power, b, "b is missing", ac_power(x, NULL));
+  STICKS(ac_less, a, "a is missing", ac_less(NULL, x));
+  STICKS(ac_less, b, "b is missing", ac_less(x, NULL));
+  STICKS(ac_equal, a, "a is missing", ac_equal(NULL, x));
+  STICKS(ac_equal, b, "b is missing", ac_equal(x, NULL));
+  STICKS(ac_swiglu, gate, "gate is missing", ac_swiglu(NULL, x));
+  STICKS(ac_swiglu, up, "up is missing", ac_swiglu(x, NULL));
+  STICKS(ac_geglu, gate, "gate is missing", ac_geglu(NULL, x));
+  STICKS(ac_geglu, up, "up is missing", ac_geglu(x, NULL));
+  STICKS(ac_where, condition, "condition is missing", ac_where(NULL, x, x));
+  STICKS(ac_where, a, "a is missing", ac_where(x, NULL, x));
+  STICKS(ac_where, b, "b is missing", ac_where(x, x, NULL));
+  STICKS(ac_formula, formula, "the formula is missing", ac_formula(graph, NULL, &x, 1));
+  STICKS(ac_formula, operands, "formula: 1 operands at NULL", ac_formula(graph, "a", NULL, 1));
+}
+
 static void operands(void) {
   STICKS(ac_linear, x, "x is missing", ac_linear(NULL, w, NULL, AC_OUT_IN));
   STICKS(ac_linear, weight, "weight is missing", ac_linear(x, NULL, NULL, AC_OUT_IN));
@@ -974,6 +1028,7 @@ static void null_is_a_default_or_refused(void **state) {
   benches();
   leaves();
   only_operands();
+  of_elements();
   operands();
   losses();
   int missing = 0;

@@ -175,8 +175,8 @@ static void wrong_operands_are_named(void **state) {
            ac_matmul(x, w, false, false));
   MISBUILT("matmul", "a f32 [..., K, M], b f32 [..., N, K]", "a is input \"x\"",
            ac_matmul(x, x, true, true));
-  MISBUILT("add", "it takes a f32 [..., X], b f32 [X]", IDS("b"), ac_add(x, ids));
-  MISBUILT("multiply", "it takes", "b is parameter \"c\" f32 [6]",
+  MISBUILT("add", "it takes a f32, b f32", IDS("b"), ac_add(x, ids));
+  MISBUILT("multiply", "the shapes cannot be broadcast", "b is parameter \"c\" f32 [6]",
            ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
   MISBUILT("embedding", "it takes table f32 [V, C], ids i32", B("table"), ac_embedding(b, ids));
   MISBUILT("embedding", "it takes", "ids is input \"x\" f32", ac_embedding(w, x));
@@ -202,6 +202,16 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
   MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
   MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
+  MISBUILT("add_scalar", "the value nan is not finite", X, ac_add_scalar(x, NAN));
+  MISBUILT("elu", "the alpha is -1", X, ac_elu(x, -1));
+  MISBUILT("clamp", "the low bound 2 is above the high bound 1", X, ac_clamp(x, 2, 1));
+  MISBUILT("clamp", "the high bound inf is not finite", X, ac_clamp(x, 2, INFINITY));
+  MISBUILT("where", "it takes condition f32, a f32, b f32", IDS("condition"), ac_where(ids, x, x));
+  MISBUILT("power", "the shapes cannot be broadcast", "b is input \"rows\" f32 [B*2, 6, 4]",
+           ac_power(x, ac_input(g, "rows", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 4))));
+  MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
+           ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
+  MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
   MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
   MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));

@@ -1,10 +1,10 @@
 /* y = factor x^2;  dx = 2 factor x dy. */
-#include "ops/pointwise/square.h"
+#include "ops/pointwise/scaled_square.h"
 
 #include "backend/cpu/shared/kernels.h"
 
 static float factor_of(const ac_op_args *args) {
-  return ((const ac_square_attributes *)args->attributes)->factor;
+  return ((const ac_scaled_square_attributes *)args->attributes)->factor;
 }
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
@@ -27,5 +27,5 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_floats(context, args, args->out[0].count, 1, gradient_range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(square) = {.run = forward};
-const ac_cpu_kernel AC_CPU_KERNEL(square_gradient) = {.run = gradient};
+const ac_cpu_kernel AC_CPU_KERNEL(scaled_square) = {.run = forward};
+const ac_cpu_kernel AC_CPU_KERNEL(scaled_square_gradient) = {.run = gradient};
