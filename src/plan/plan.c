@@ -168,6 +168,7 @@ static void fill_info(ac_plan *plan) {
   info->rounds_anew =
       !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer.state;
+  info->fused_ops = plan->problem.fused;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
