@@ -171,7 +171,7 @@ static bool ids_fit(ac_graph *graph, const ac_node *node) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
   const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
-  if (ids->producer < 0) return true;
+  if (ids->producer < 0 || ids->fed >= 0) return true;
   const ac_node *maker = ac_node_at(graph, ids->producer);
   ac_op_args args = {.op = node->op, .attributes = node->attributes},
              made = {.op = maker->op, .attributes = maker->attributes};
