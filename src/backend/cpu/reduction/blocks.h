@@ -78,18 +78,20 @@ static inline double beginning(form f) {
   return f == LARGEST || f == EXPONENTIALS ? -(double)INFINITY : 0;
 }
 
-/* A NaN is the largest. */
+/* A NaN is the largest. Nothing is computed under a condition, so that loops vectorise. */
 static inline void join_largest(double *a, double *b, double other_a, double other_b) {
-  const bool above = other_a > *a || other_a != other_a;
-  *b = above ? other_b : *b + (other_a == *a ? other_b : 0);
+  const bool above = (other_a > *a) | (other_a != other_a), joins = above | (other_a == *a);
+  *b = (above ? 0.0 : *b) + (joins ? other_b : 0.0);
   *a = above ? other_a : *a;
 }
 
+/* Two infinities of one sign differ by NaN, and by nothing. */
 static inline void join_exponentials(double *a, double *b, double other_a, double other_b) {
   const bool above = other_a > *a;
   const double high = above ? other_a : *a, low = above ? *a : other_a;
-  const float shrink = high == low ? 1.0f : exponential((float)(low - high));
-  *b = above ? *b * (double)shrink + other_b : *b + other_b * (double)shrink;
+  const float apart = (float)(low - high);
+  const double shrink = (double)exponential(apart == apart ? apart : 0.0f);
+  *b = *b * (above ? shrink : 1.0) + other_b * (above ? 1.0 : shrink);
   *a = high;
 }
 
@@ -148,7 +150,7 @@ static inline void strip_begin(form f, strip *s, int64_t width) {
 /* ---- neighbouring elements of one result ----------------------------------------------------- */
 
 static inline float larger_or_nan(float a, float b) {
-  return b > a || b != b ? b : a;
+  return (b > a) | (b != b) ? b : a;
 }
 
 /* What differences from the largest are taken from: none are infinite. */
