@@ -113,6 +113,21 @@ static inline void state_join(form f, state *s, state other) {
   s->n = n;
 }
 
+/* join_largest in loops that compilers vectorise. */
+static inline void strip_join_largest(double *a, double *b, const double *c, const double *d,
+                                      int64_t width) {
+  double stays[STRIP], joins[STRIP];
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) stays[j] = (c[j] > a[j]) | (c[j] != c[j]) ? 0.0 : 1.0;
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) joins[j] = c[j] == a[j] ? 1.0 : 0.0;
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) a[j] = stays[j] == 0.0 ? c[j] : a[j];
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++)
+    b[j] = stays[j] * b[j] + (1.0 - stays[j] * (1.0 - joins[j])) * d[j];
+}
+
 static inline void strip_join(form f, strip *s, const strip *other, int64_t width) {
   const double n = s->n + other->n, share = other->n / n, weight = s->n * share;
   double *a = s->a, *b = s->b;
@@ -124,8 +139,7 @@ static inline void strip_join(form f, strip *s, const strip *other, int64_t widt
     for (int64_t j = 0; j < width; j++) a[j] += c[j];
     break;
   case LARGEST:
-#pragma omp simd
-    for (int64_t j = 0; j < width; j++) join_largest(&a[j], &b[j], c[j], d[j]);
+    strip_join_largest(a, b, c, d, width);
     break;
   case EXPONENTIALS:
 #pragma omp simd
