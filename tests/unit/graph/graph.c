@@ -175,8 +175,8 @@ static void wrong_operands_are_named(void **state) {
            ac_matmul(x, w, false, false));
   MISBUILT("matmul", "a f32 [..., K, M], b f32 [..., N, K]", "a is input \"x\"",
            ac_matmul(x, x, true, true));
-  MISBUILT("add", "it takes a f32 [..., X], b f32 [X]", IDS("b"), ac_add(x, ids));
-  MISBUILT("multiply", "it takes", "b is parameter \"c\" f32 [6]",
+  MISBUILT("add", "it takes a f32, b f32", IDS("b"), ac_add(x, ids));
+  MISBUILT("multiply", "the shapes cannot be broadcast", "b is parameter \"c\" f32 [6]",
            ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
   MISBUILT("embedding", "it takes table f32 [V, C], ids i32", B("table"), ac_embedding(b, ids));
   MISBUILT("embedding", "it takes", "ids is input \"x\" f32", ac_embedding(w, x));
@@ -202,6 +202,16 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
   MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
   MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
+  MISBUILT("add_scalar", "the value nan is not finite", X, ac_add_scalar(x, NAN));
+  MISBUILT("elu", "the alpha is -1", X, ac_elu(x, -1));
+  MISBUILT("clamp", "the low bound 2 is above the high bound 1", X, ac_clamp(x, 2, 1));
+  MISBUILT("clamp", "the high bound inf is not finite", X, ac_clamp(x, 2, INFINITY));
+  MISBUILT("where", "it takes condition f32, a f32, b f32", IDS("condition"), ac_where(ids, x, x));
+  MISBUILT("power", "the shapes cannot be broadcast", "b is input \"rows\" f32 [B*2, 6, 4]",
+           ac_power(x, ac_input(g, "rows", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 4))));
+  MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
+           ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
+  MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
   MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
   MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
@@ -383,17 +393,29 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
-          ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, the first "
+          "may be the batch",
+          ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
   REFUSED("not contain the batch, and at most 2^48 elements",
           ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
-  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+  REFUSED("first may be the batch, and at most 2^48 elements a sample",
           ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
   REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
-  REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
-          ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("input (the.scope): \"y\" has the unknown dtype 17",
+          ac_input(g, "y", (ac_dtype)17, SHAPE(AC_BATCH)));
+  REFUSED("constant (the.scope): \"c\" exists already", {
+    const float one = 1;
+    assert_non_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+    assert_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+  });
+  MISBUILT("length_mask", "it takes lengths i32 [...]", "lengths is input \"x\" f32 [B, 6, 4]",
+           ac_length_mask(x, 3));
+  MISBUILT("length_mask", "a mask of 0 positions; it can have 1 to 2^31 - 2", IDS("lengths"),
+           ac_length_mask(ids, 0));
+  MISBUILT("length_mask", "a mask of 2147483647 positions", IDS("lengths"),
+           ac_length_mask(ids, INT32_MAX));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
   MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
