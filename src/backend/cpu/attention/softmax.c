@@ -34,7 +34,7 @@ static void logarithm_row(const float *x, float *y, int64_t columns) {
     for (int64_t k = 0; k < count; k++) part[k] = exponential(x[j + k] - top);
     sum += (double)row_sum(part, count);
   }
-  const float log_sum = (float)log(sum);
+  const float log_sum = logf((float)sum);
 #pragma omp simd
   for (int64_t j = 0; j < columns; j++) y[j] = x[j] - max - log_sum;
 }
