@@ -30,7 +30,7 @@ TITLES = {
     "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
     "graph.h": "Models", "layers.h": "Layers", "learner.h": "Learners",
-    "loss_scaling.h": "Loss scaling", "model_file.h": "Model files",
+    "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "model_file.h": "Model files",
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",

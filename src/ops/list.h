@@ -75,6 +75,8 @@
     X(mean_squared_error_gradient, "sff", "s")        /* prediction target weights? -> dprediction */                  \
   F(loss, binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */     \
     X(binary_cross_entropy_gradient, "sff", "s")      /* logits targets weights? -> dlogits */                         \
+  F(loss, row_loss) X(row_loss, "sf", "f")            /* losses[n] weights[m]?, m divides n -> sums+ */                \
+    X(row_loss_gradient, "f", "s")                    /* weights? -> dlosses */                                        \
   F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
     X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \

@@ -904,6 +904,8 @@ static void losses(void) {
   STICKS(ac_binary_cross_entropy, targets, "targets is missing",
          ac_binary_cross_entropy(x, NULL, NULL));
   BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
+  STICKS(ac_loss, per_row, "per_row is missing", ac_loss(NULL, x));
+  BUILDS(ac_loss, weights, ac_loss(x, NULL));
 }
 
 static void null_is_a_default_or_refused(void **state) {

@@ -244,6 +244,15 @@ static void wrong_losses_are_named(void **state) {
   MISBUILT("mean_squared_error", "it takes prediction f32 [B, ...]", IDS("target"),
            ac_mean_squared_error(x, ids, NULL));
   MISBUILT("mean_squared_error", "it takes", IDS("weights"), ac_mean_squared_error(x, x, ids));
+  MISBUILT("loss", "it takes per_row f32 [B, ...]", W("per_row"), ac_loss(w, NULL));
+  MISBUILT("loss", "it takes per_row f32 [B, ...]", IDS("per_row"), ac_loss(ids, NULL));
+  MISBUILT("loss", "weights f32 [B, ...] like per_row or its first dimensions or NULL",
+           IDS("weights"), ac_loss(x, ids));
+  MISBUILT("loss", "first dimensions", B("weights"), ac_loss(x, b));
+  MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 1, 4]",
+           ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 1, 4))));
+  MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 6, 4, 1]",
+           ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 6, 4, 1))));
 }
 
 static void wrong_images_are_named(void **state) {
