@@ -102,7 +102,9 @@ ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_
   *result = (ac_evaluation){.loss = total.loss,
                             .accuracy = total.losses[0].accuracy,
                             .weight = total.weight,
-                            .loss_count = instance->plan->graph->loss_count};
+                            .loss_count = instance->plan->graph->loss_count,
+                            .metric_count = instance->plan->graph->metric_count};
+  ac_instance_metrics(instance, result->metrics);
   memcpy(result->losses, total.losses, sizeof result->losses);
   return AC_OK;
 }

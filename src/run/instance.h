@@ -152,7 +152,7 @@ typedef struct ac_loss_sums {
 ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss);
 /* All of them on the device, kept while something else is computed. */
 typedef struct ac_kept_sums {
-  float of[AC_MAX_LOSSES][AC_LOSS_SUMS];
+  float of[AC_MAX_SUMS][AC_LOSS_SUMS];
 } ac_kept_sums;
 ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
 ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
@@ -219,6 +219,9 @@ typedef struct ac_total_loss {
   ac_loss_mean losses[AC_MAX_LOSSES];
 } ac_total_loss;
 ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+
+/* And each metric. */
+void ac_instance_metrics(const ac_instance *instance, ac_metric metrics[AC_MAX_METRICS]);
 
 /* Whether some loss weighs its rows by inputs, or ignores some of them. */
 bool ac_instance_weighs_inputs(const ac_instance *instance);

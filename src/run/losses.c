@@ -109,3 +109,28 @@ ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t sample
   if (!total.weighs) total.loss = (double)NAN;
   return total;
 }
+
+static double value_of(ac_metric_kind kind, const ac_loss_sums *sums) {
+  if (!(sums->weight > 0)) return (double)NAN;
+  const double mean = sums->loss / sums->weight;
+  switch (kind) {
+  case AC_METRIC_EXP:
+    return exp(mean);
+  case AC_METRIC_ROOT:
+    return mean >= 0 ? sqrt(mean) : (double)NAN;
+  case AC_METRIC_RIGHT:
+    return sums->correct / sums->weight;
+  default:
+    return mean;
+  }
+}
+
+void ac_instance_metrics(const ac_instance *instance, ac_metric metrics[AC_MAX_METRICS]) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->metric_count; i++) {
+    const ac_graph_metric *metric = &graph->metrics[i];
+    const ac_loss_sums sums =
+        ac_instance_loss_sums(instance, ac_graph_sum_index(graph, metric->tensor));
+    metrics[i] = (ac_metric){metric->name, value_of(metric->kind, &sums), sums.weight};
+  }
+}
