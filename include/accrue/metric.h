@@ -45,6 +45,33 @@ typedef struct ac_metric {
 AC_API void ac_graph_add_metric(ac_graph *graph, const char *name, ac_tensor *sums,
                                 ac_metric_kind kind);
 
+/* ---- of classifiers -------------------------------------------------------------------------- */
+
+/** Settings of a metric of a classifier. */
+typedef struct ac_class_desc {
+  ac_tensor *weights;   /**< Of rows: f32 [...], finite and >= 0. NULL: ones. */
+  bool ignore;          /**< Rows with the target `ignore_index` have no weight. */
+  int32_t ignore_index; /**< Such as -100 or -1. */
+} ac_class_desc;
+
+/** Sums of the share of rows with a target among the k largest logits. logits are f32 [..., V],
+ * targets i32 [...]; 1 <= k <= V. Of equal logits the first one is larger. Like the others here it
+ * has no gradient, so it can be a metric and no loss. `desc` may be NULL. */
+AC_API ac_tensor *ac_top_k_accuracy(ac_tensor *logits, ac_tensor *targets, int k,
+                                    const ac_class_desc *desc);
+/** Sums of the precision of a class: of the rows that are classified as it (it is the first of the
+ * largest logits), the share with this target. */
+AC_API ac_tensor *ac_class_precision(ac_tensor *logits, ac_tensor *targets, int class_id,
+                                     const ac_class_desc *desc);
+/** Sums of the recall of a class: of the rows with this target, the share that is classified as it.
+ */
+AC_API ac_tensor *ac_class_recall(ac_tensor *logits, ac_tensor *targets, int class_id,
+                                  const ac_class_desc *desc);
+/** Sums of the intersection over union of a class: of the rows that have this target or are
+ * classified as it, the share with both. In a segmentation a row is a pixel. */
+AC_API ac_tensor *ac_class_iou(ac_tensor *logits, ac_tensor *targets, int class_id,
+                               const ac_class_desc *desc);
+
 #ifdef __cplusplus
 }
 #endif
