@@ -219,8 +219,15 @@ typedef struct ac_total_loss {
   ac_loss_mean losses[AC_MAX_LOSSES];
 } ac_total_loss;
 ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+/* The host's copy of all sums, and what they come to. */
+typedef struct ac_all_sums {
+  ac_loss_sums of[AC_MAX_SUMS];
+} ac_all_sums;
+ac_all_sums ac_instance_all_sums(const ac_instance *instance);
+ac_evaluation ac_instance_means(const ac_instance *instance, const ac_all_sums *sums,
+                                int64_t samples);
 
-/* And each metric. */
+/* Each metric of the host's copy. */
 void ac_instance_metrics(const ac_instance *instance, ac_metric metrics[AC_MAX_METRICS]);
 
 /* Whether some loss weighs its rows by inputs, or ignores some of them. */

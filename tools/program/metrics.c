@@ -276,6 +276,9 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
   line = with_groups(with_losses(line, u->losses, u->loss_count), u);
   write_line(m, with_metrics(line, u->metrics, u->metric_count));
   if (u->spike.alarm) write_spike(m, event);
+  if (event->epoch_ended)
+    write_line(m, json_pack("{s:s, s:o, s:o}", "event", "epoch", "epoch", INTEGER(event->epoch - 1),
+                            "step", INTEGER(event->step)));
 }
 
 void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer) {

@@ -46,6 +46,12 @@ static ac_graph *make(bool metrics) {
     ac_graph_add_metric(g, "heavy", heavy, AC_METRIC_MEAN);
     ac_graph_add_metric(g, "root", ac_mean_squared_error(logits, ac_scale(logits, 0.5f), NULL),
                         AC_METRIC_ROOT);
+    ac_graph_add_metric(g, "top2", ac_top_k_accuracy(logits, targets, 2, NULL), AC_METRIC_MEAN);
+    ac_graph_add_metric(g, "precision",
+                        ac_class_precision(logits, targets, 1, &(ac_class_desc){.weights = w}),
+                        AC_METRIC_MEAN);
+    ac_graph_add_metric(g, "recall", ac_class_recall(logits, targets, 1, NULL), AC_METRIC_MEAN);
+    ac_graph_add_metric(g, "iou", ac_class_iou(logits, targets, 1, NULL), AC_METRIC_MEAN);
   }
   assert_ok(ac_graph_status(g));
   return g;
@@ -64,7 +70,7 @@ static void near(const char *what, double got, double want, double most) {
 
 static void check_metrics(const ac_metric *m, int count, double loss, double accuracy,
                           double weight) {
-  assert_int_equal(count, 5);
+  assert_int_equal(count, 9);
   assert_string_equal(m[0].name, "again");
   assert_true(m[0].value == loss && m[1].value == exp(loss) && m[2].value == accuracy);
   assert_true(m[0].weight == weight);
@@ -86,6 +92,27 @@ static void expect_own(const run *r, const ac_evaluation *e, double most) {
   near("heavy", e->metrics[3].value, sum / weight, most);
   near("its weight", e->metrics[3].weight, weight, 1e-6);
   near("root", e->metrics[4].value, sqrt(squares / (N * CLASSES)), most);
+  double top = 0, said = 0, is = 0, either = 0, both = 0, both_weighed = 0;
+  for (int i = 0; i < N; i++) {
+    const float *row = logits + i * CLASSES;
+    int p = 0, before = 0;
+    for (int k = 0; k < CLASSES; k++) {
+      p = row[k] > row[p] ? k : p;
+      before += k < labels[i] ? row[k] >= row[labels[i]] : row[k] > row[labels[i]];
+    }
+    top += before < 2;
+    said += p == 1 ? (double)weights[i] : 0;
+    is += labels[i] == 1;
+    either += p == 1 || labels[i] == 1;
+    both += p == 1 && labels[i] == 1;
+    both_weighed += p == 1 && labels[i] == 1 ? (double)weights[i] : 0;
+  }
+  near("top2", e->metrics[5].value, top / N, 1e-6);
+  near("recall", e->metrics[7].value, both / is, 1e-6);
+  near("iou", e->metrics[8].value, both / either, 1e-6);
+  near("weight of precision", e->metrics[6].weight, said, 1e-6);
+  if (said > 0) near("precision", e->metrics[6].value, both_weighed / said, 1e-6);
+  else assert_true(isnan(e->metrics[6].value));
 }
 
 static void evaluate(const run *r, ac_evaluation *e) {
@@ -162,7 +189,7 @@ static void a_state_has_them(void **state) {
   assert_ok(feed_some(&second, 4, 4));
   assert_ok(ac_trainer_update(first.trainer, &a));
   assert_ok(ac_trainer_update(second.trainer, &b));
-  for (int i = 0; i < 5; i++) assert_true(a.metrics[i].value == b.metrics[i].value);
+  for (int i = 0; i < 6; i++) assert_true(a.metrics[i].value == b.metrics[i].value);
   remove(path);
   stop(&first);
   stop(&second);
