@@ -74,8 +74,11 @@ static void put_tensor(sentence *s, const ac_tensor *tensor) {
     return;
   }
   if (storage->name)
-    put(s, "%s \"%.*s\"", storage->role == AC_ROLE_INPUT ? "input" : "parameter", (int)NAME,
-        storage->name);
+    put(s, "%s \"%.*s\"",
+        storage->role == AC_ROLE_CONSTANT    ? "constant"
+        : storage->role == AC_ROLE_PARAMETER ? "parameter"
+                                             : "input",
+        (int)NAME, storage->name);
   else {
     char op[AC_SHAPE_TEXT];
     put(s, "the result of %s",

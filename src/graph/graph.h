@@ -4,14 +4,15 @@
  *   tensors  [0 x] [1 w] [2 b] [3 y] [4 y as [B*T,C]] ...     a view (4) shares the storage of 3
  *   nodes    [0 linear: in 0 1 2 -> out 3] ...                creation order is a topological order
  *
- * Tensors are leaves (inputs, parameters), activations (written by one node), or sums that stay
- * over micro-batches and that several nodes may add to (gradients of parameters, loss sums). Index
- * -1 means that an operand is absent. */
+ * Tensors are leaves (inputs, constants, parameters), activations (written by one node), or sums
+ * that stay over micro-batches and that several nodes may add to (gradients of parameters, loss
+ * sums). Index -1 means that an operand is absent. */
 #ifndef AC_GRAPH_GRAPH_H
 #define AC_GRAPH_GRAPH_H
 
 #include <accrue/metric.h>
 
+#include "graph/block.h"
 #include "ops/description.h"
 
 /* dim[0] is multiplied by the micro-batch if `batched`. */
@@ -23,6 +24,7 @@ typedef struct ac_shape {
 
 typedef enum ac_role {
   AC_ROLE_INPUT,
+  AC_ROLE_CONSTANT, /* its values are the graph's own */
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
   AC_ROLE_WORKING,    /* a parameter's copy in 16 bits (precision.h) */
@@ -63,7 +65,9 @@ struct ac_tensor {
   int state;              /* AC_ROLE_STATE: which of its parameter's; else 0 */
   bool folded;            /* AC_ROLE_GRADIENT: not kept, but folded into its parameter's state */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
-  char *name;             /* leaves; NULL otherwise */
+  ac_block *values;       /* constants, in f32 or i32; parameters from an array; else NULL */
+  int fed;                /* the input that it is in the type that ops take; -1: none */
+  char *name;             /* leaves, and inputs in the type that ops take; NULL otherwise */
 };
 
 struct ac_node {
@@ -148,8 +152,12 @@ static inline const char *ac_graph_sum_name(const ac_graph *graph, int index) {
   const int metric = index - AC_MAX_LOSSES;
   return metric < 0 ? graph->losses[index].name : graph->metrics[metric].name;
 }
-/* The index of the input that a node's operand holds the elements of; -1: none. */
+/* The index of the input that a node's operand holds the elements of, as they are fed or converted;
+ * -1: none. */
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
+/* The index of the input with integers that say how many ones, before zeros, each row of the
+ * operand has; *columns is the length of a row. -1: none. */
+int ac_node_lengths(const ac_graph *graph, const ac_node *node, int operand, int64_t *columns);
 
 void ac_graph_free_chunks(void **chunks, int count);
 
@@ -168,6 +176,10 @@ char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape);
 /* Reads the public form, where a negative leading dimension is symbolic. False if the shape is not
  * valid. */
 bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
+/* The shape that tensors are repeated to, as NumPy does: from the last dimension backwards sizes
+ * are equal, or 1, or absent. The batch goes with as many rows of a sample, or with 1. False if
+ * they do not fit. */
+bool ac_broadcast_shapes(ac_shape *shape, int count, ac_tensor *const *tensors);
 static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;
 }
@@ -193,6 +205,10 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 /* A view of `tensor` with another shape of as many elements, or the same one: the result of an op
  * that has nothing to do. */
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
+/* Appends a tensor to a list of the graph's. NULL with the failure recorded. */
+void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor);
+/* Records that memory is short and returns NULL. */
+void *ac_graph_out_of_memory(ac_graph *graph);
 /* A new tensor without a producer. NULL with the failure recorded. */
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape);

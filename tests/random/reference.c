@@ -81,11 +81,11 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
   const ac_tensor *tensor = t->g->draw.leaves[leaf].tensor;
   const random_values *v = &t->g->values[leaf];
   if (!v->reals) return;
-  bool input = tensor->role == AC_ROLE_INPUT;
-  int64_t count = elements(t, tensor->id), first = input ? sample * v->count : 0;
+  const bool given = tensor->role != AC_ROLE_PARAMETER;
+  int64_t count = elements(t, tensor->id), first = tensor->shape.batched ? sample * v->count : 0;
   const float *from = v->reals;
-  if (!input && t->parameters) from = t->parameters[tensor->parameter];
-  const double *along = input || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
+  if (!given && t->parameters) from = t->parameters[tensor->parameter];
+  const double *along = given || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
   t->data[tensor->id] = reals(count);
   t->leaf_s[tensor->id] = reals(count);
   for (int64_t e = 0; e < count; e++) {
@@ -139,6 +139,7 @@ static void forward(tape *t, int64_t sample) {
   for (int i = 0; i < t->g->draw.leaf_count; i++) set_leaf(t, i, sample);
   for (int n = 0; n < graph->node_count; n++) {
     const ac_node *node = ac_node_at(graph, n);
+    if (ac_tensor_at(graph, node->out[0])->fed >= 0) continue; /* the leaf's values are converted */
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (node->out[j] >= 0) t->data[node->out[j]] = reals(elements(t, node->out[j]));
     ac_op_args args;
@@ -159,14 +160,17 @@ static void forward(tape *t, int64_t sample) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Adds what reached one view of a tensor to its storage; repeated operands get the sum. */
-static void add_gradient(tape *t, int tensor, const double *values, int64_t count) {
+/* Adds what reached one view of a tensor to its storage; operands that were repeated to the shape
+ * of `values`, as NumPy does, get the sum. */
+static void add_gradient(tape *t, int tensor, const ac_operand *values) {
+  const ac_operand x = ac_operand_of(ac_tensor_at(t->g->graph, tensor), t->state.batch);
   int storage = ac_tensor_at(t->g->graph, tensor)->storage;
   int64_t n = elements(t, storage);
   bool again = t->gradient[storage];
   if (!again) t->gradient[storage] = reals(n);
   double *to = t->gradient[storage];
-  for (int64_t e = 0; e < count; e++) to[e % n] += values[e];
+  for (int64_t e = 0; e < values->count; e++)
+    to[x.count == values->count ? e : op_repeated_element(&x, values, e)] += op_reals(values)[e];
   bool leaf = t->g->leaf[storage] >= 0;
   if (again) store(t, to, n, leaf ? 'f' : 's', true);
 }
@@ -194,7 +198,7 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
     double *values = op_reals(&args.out[j]);
     if (gradient->of[j] != OP_AGAIN) {
       store(t, values, args.out[j].count, ac_op_output_kind(gradient->op, j), true);
-      add_gradient(t, node->in[gradient->of[j]], values, args.out[j].count);
+      add_gradient(t, node->in[gradient->of[j]], &args.out[j]);
     }
     free(values);
   }

@@ -202,6 +202,45 @@ def gelu(f):
         f.record([x], F.gelu(x, approximate=name))
 
 
+# Names of the table of functions; what is not here is what torch has by that name.
+FUNCTIONS = dict(
+    add=torch.add, subtract=torch.sub, multiply=torch.mul, divide=torch.div, negate=torch.neg, power=torch.pow,
+    softplus=F.softplus, log_sigmoid=F.logsigmoid, relu6=F.relu6, gelu=F.gelu,
+    gelu_tanh=lambda x: F.gelu(x, approximate="tanh"), silu=F.silu, mish=F.mish, hard_sigmoid=F.hardsigmoid,
+    hard_swish=F.hardswish, softsign=F.softsign, selu=F.selu,
+    leaky_relu=lambda a, b: torch.where(a > 0, a, b * a), elu=lambda a, b: torch.where(a > 0, a, b * torch.expm1(a)),
+    where=lambda a, b, c: torch.where(a != 0, b, c))
+# Operands, lowest and highest.
+OPERANDS = dict(
+    add=(2, -4, 4), subtract=(2, -4, 4), multiply=(2, -4, 4), divide=(2, 0.25, 4), negate=(1, -4, 4),
+    maximum=(2, -4, 4), minimum=(2, -4, 4), power=(2, 0.25, 3), square=(1, -4, 4), sqrt=(1, 0.01, 9),
+    rsqrt=(1, 0.1, 9), reciprocal=(1, 0.25, 4), abs=(1, -4, 4), clamp=(3, -4, 4), exp=(1, -6, 3), expm1=(1, -6, 3),
+    log=(1, 0.1, 9), log1p=(1, -0.8, 9), sin=(1, -8, 8), cos=(1, -8, 8), erf=(1, -3, 3), tanh=(1, -4, 4),
+    sigmoid=(1, -6, 6), softplus=(1, -6, 6), log_sigmoid=(1, -6, 6), relu=(1, -4, 4), relu6=(1, -4, 9),
+    leaky_relu=(2, -4, 4), elu=(2, -4, 4), selu=(1, -4, 4), gelu=(1, -4, 4), gelu_tanh=(1, -4, 4), silu=(1, -6, 6),
+    mish=(1, -6, 6), hard_sigmoid=(1, -6, 6), hard_swish=(1, -6, 6), softsign=(1, -4, 4), where=(3, -4, 4))
+FORMULAS = {
+    "a * tanh(softplus(b))": lambda a, b: a * torch.tanh(F.softplus(b)),
+    "exp(-((a - b) / c)^2)": lambda a, b, c: torch.exp(-((a - b) / c) ** 2),
+    "0.5 * (exp(b) + a^2 - 1 - b)": lambda a, b: 0.5 * (torch.exp(b) + a ** 2 - 1 - b),
+    "where(a < b, a * c, sin(b) / 2)": lambda a, b, c: torch.where(a < b, a * c, torch.sin(b) / 2),
+    "log(1 + a^2)^3": lambda a: torch.log(1 + a ** 2) ** 3,
+}
+
+
+def functions(f):
+    for name, (count, low, high) in OPERANDS.items():
+        f.case(name)
+        operands = [f.draw(16, low=low, high=high) for _ in range(count)]
+        if name == "where":
+            operands[0] = operands[0].detach()
+        f.record(operands, FUNCTIONS.get(name, getattr(torch, name, None))(*operands))
+    for formula, function in FORMULAS.items():
+        f.case(formula.replace("/", ":"))
+        operands = [f.draw(16, low=0.5, high=2) for _ in range(function.__code__.co_argcount)]
+        f.record(operands, function(*operands))
+
+
 def leaky_relu(f):
     for slope in (0.01, 0.5):
         f.case(f"slope_{slope:g}", slope=float(np.float32(slope)))
@@ -216,6 +255,65 @@ def softmax(f):
     f.case("large")
     x = f.draw(3, 33, low=-500, high=500)
     f.record([x], F.softmax(x, -1))
+    for name, function, logarithm in (("softmax", F.softmax, 0), ("logarithm", F.log_softmax, 1)):
+        for axis in (1, 2):
+            f.case(f"{name}_over_{axis}", axis=axis, logarithm=logarithm)
+            x = f.draw(3, 7, 9, low=-5, high=5)
+            f.record([x], function(x, axis))
+
+
+def reduce(f):
+    """Kinds as in src/ops/reduction/reduce.h."""
+    def share(x, y, axes):
+        return 1 / (x == y).sum(axes, keepdim=True).double()
+
+    shape = (2, 4, 5, 3)
+    for axes in ((3,), (1,), (1, 2), (1, 3), (1, 2, 3)):
+        n = int(np.prod([shape[axis] for axis in axes]))
+        for name, kind, function, divisor, power in (
+                ("sum", 0, lambda x, **how: x.sum(**how), 1, 0),
+                ("mean", 0, lambda x, **how: x.mean(**how), n, 0),
+                ("norm_1", 1, lambda x, **how: torch.linalg.vector_norm(x, 1, **how), 1, 0),
+                ("norm_2", 2, lambda x, **how: torch.linalg.vector_norm(x, 2, **how), 1, 0),
+                ("norm_3", 3, lambda x, **how: torch.linalg.vector_norm(x, 3, **how), 1, 3),
+                ("max", 4, lambda x, **how: x.amax(**how), 1, 0),
+                ("min", 5, lambda x, **how: x.amin(**how), 1, 0),
+                ("norm_infinity", 6, lambda x, **how: torch.linalg.vector_norm(x, np.inf, **how), 1, 0),
+                ("logsumexp", 7, lambda x, **how: x.logsumexp(**how), 1, 0),
+                ("variance", 8, lambda x, **how: x.var(correction=0, **how), n, 0),
+                ("unbiased", 8, lambda x, **how: x.var(correction=1, **how), n - 1, 0)):
+            f.case(f"{name}_{'_'.join(map(str, axes))}", kind=kind, axes=sum(1 << axis for axis in axes), divisor=divisor,
+                   power=power)
+            x = f.draw(*shape, low=-2, high=2)
+            if kind == 4:  # two of the largest
+                x.data[:, 0], x.data[:, 1] = 3, 3
+            y = function(x, dim=axes, keepdim=True)
+            kept = [share(x, y, axes)] if kind in (4, 5) else [share(x.abs(), y, axes)] if kind == 6 else \
+                [x.mean(axes, keepdim=True)] if kind == 8 else []
+            f.record([x], y, kept)
+
+
+def cumulative_sum(f):
+    for axis in (1, 2):
+        f.case(f"along_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.record([x], x.cumsum(axis))
+
+
+def argmax(f):
+    for axis in (1, 2):
+        f.case(f"over_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.tensor("in0", x)
+        f.tensor("out0", x.argmax(axis))
+
+
+def top_k(f):
+    for k in (1, 4, 33):
+        f.case(f"{k}_of_33")
+        x = f.draw(3, 33)
+        y, ids = x.topk(k)
+        f.record([x], y, [ids])
 
 
 def attention(f):
@@ -883,11 +981,12 @@ def gpt2_frozen(folder):
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
-                   layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+                   layer_norm=layer_norm, functions=functions, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
-                   softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
+                   softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
+                   attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    conv2d=conv2d,

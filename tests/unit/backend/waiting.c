@@ -48,7 +48,7 @@ static void start(ac_purpose purpose) {
   assert_ok(ac_graph_create(&fake.graph));
   ac_tensor *x = ac_input(fake.graph, "x", AC_F32, SHAPE(AC_BATCH, 4));
   ac_tensor *t = ac_input(fake.graph, "t", AC_F32, SHAPE(AC_BATCH, 4));
-  ac_tensor *w = ac_parameter(fake.graph, "w", SHAPE(4, 4), NULL);
+  ac_tensor *w = ac_parameter(fake.graph, "w", SHAPE(4, 4), ZEROS);
   ac_tensor *y = ac_gelu(ac_linear(x, w, NULL, AC_OUT_IN), AC_GELU_TANH);
   ac_graph_set_loss(fake.graph, ac_mean_squared_error(y, t, NULL));
   ac_graph_set_output(fake.graph, "y", y);

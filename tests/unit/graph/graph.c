@@ -47,6 +47,29 @@ static void shapes_follow_the_ops(void **state) {
   ac_graph_free(g);
 }
 
+static void shapes_of_reductions(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 3), NULL);
+  assert_shape(ac_sum(x, AC_AXES(2), false), SHAPE(AC_BATCH_TIMES(2), 6, 12));
+  assert_shape(ac_sum(x, AC_AXES(-1, 1), true), SHAPE(AC_BATCH_TIMES(2), 1, 9, 1));
+  assert_shape(ac_sum(x, AC_ALL_AXES, false), SHAPE(AC_BATCH_TIMES(2)));
+  assert_shape(ac_mean(w, AC_AXES(0), false), SHAPE(3));
+  assert_shape(ac_mean(w, AC_ALL_AXES, false), SHAPE(1));
+  assert_shape(ac_softmax_over(x, 1), SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  assert_shape(ac_cumulative_sum(x, -2), SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  ac_tensor *ids = NULL;
+  assert_shape(ac_top_k(x, 5, &ids), SHAPE(AC_BATCH_TIMES(2), 6, 9, 5));
+  assert_shape(ids, SHAPE(AC_BATCH_TIMES(2), 6, 9, 5));
+  ids = ac_argmax(x, -1, false);
+  assert_int_equal(ids->dtype, AC_I32);
+  assert_shape(ac_embedding(ac_parameter(g, "t", SHAPE(12, 4), NULL), ids),
+               SHAPE(AC_BATCH_TIMES(2), 6, 9, 4));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  ac_graph_free(g);
+}
+
 static void shapes_of_images(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -219,6 +242,35 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("residual", "the layer has no name", X, ac_residual(g, NULL, x, x));
 }
 
+static void wrong_reductions_are_named(void **state) {
+  (void)state;
+  MISBUILT("sum", "it takes x f32", IDS("x"), ac_sum(ids, AC_AXES(1), false));
+  MISBUILT("sum", "axis 0 is the batch", X, ac_sum(x, AC_AXES(1, 0), false));
+  MISBUILT("sum", "axis -3 is the batch", X, ac_sum(x, AC_AXES(-3), false));
+  MISBUILT("sum", "axis 3 is none of x", X, ac_sum(x, AC_AXES(3), false));
+  MISBUILT("sum", "axis -1 comes twice", X, ac_sum(x, AC_AXES(2, -1), false));
+  MISBUILT("sum", "2 axes at NULL", X, ac_sum(x, 2, NULL, false));
+  MISBUILT("sum", "-1 axes at", X, ac_sum(x, -1, NULL, false));
+  MISBUILT("sum", "the batch is the only dimension", "x is the result of reduce",
+           ac_sum(ac_sum(x, AC_ALL_AXES, false), AC_ALL_AXES, false));
+  MISBUILT("mean", "it takes x f32", IDS("x"), ac_mean(ids, AC_AXES(1), false));
+  MISBUILT("max", "axis 5 is none of x", X, ac_max(x, AC_AXES(5), false));
+  MISBUILT("min", "axis 5 is none of x", X, ac_min(x, AC_AXES(5), false));
+  MISBUILT("logsumexp", "axis 0 is the batch", X, ac_logsumexp(x, AC_AXES(0), false));
+  MISBUILT("softmax_over", "axis 0 is the batch", X, ac_softmax_over(x, 0));
+  MISBUILT("log_softmax", "axis 3 is none of x", X, ac_log_softmax(x, 3));
+  MISBUILT("cumulative_sum", "axis -4 is none of x", X, ac_cumulative_sum(x, -4));
+  MISBUILT("argmax", "axis -3 is the batch", X, ac_argmax(x, -3, false));
+  MISBUILT("top_k", "cannot take the 5 largest of 4", X, ac_top_k(x, 5, NULL));
+  MISBUILT("embedding", "ids of argmax may be up to 5, and have to be below 5",
+           "table is parameter",
+           ac_embedding(ac_parameter(g, "t", SHAPE(5, 2), NULL), ac_argmax(x, 1, false)));
+  MISBUILT("norm", "p is 0.5, not 1 or more", X, ac_norm(x, 0.5f, AC_AXES(1), false));
+  MISBUILT("norm", "p is nan, not 1 or more", X, ac_norm(x, NAN, AC_AXES(1), false));
+  MISBUILT("variance", "one element has no unbiased variance", "x is the result of reduce",
+           ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
+}
+
 static void wrong_losses_are_named(void **state) {
   (void)state;
   MISBUILT("cross_entropy", "weights f32 [...] or NULL", B("weights"),
@@ -331,17 +383,29 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
-          ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, the first "
+          "may be the batch",
+          ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
   REFUSED("not contain the batch, and at most 2^48 elements",
           ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
-  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+  REFUSED("first may be the batch, and at most 2^48 elements a sample",
           ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
   REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
-  REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
-          ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("input (the.scope): \"y\" has the unknown dtype 17",
+          ac_input(g, "y", (ac_dtype)17, SHAPE(AC_BATCH)));
+  REFUSED("constant (the.scope): \"c\" exists already", {
+    const float one = 1;
+    assert_non_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+    assert_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+  });
+  MISBUILT("length_mask", "it takes lengths i32 [...]", "lengths is input \"x\" f32 [B, 6, 4]",
+           ac_length_mask(x, 3));
+  MISBUILT("length_mask", "a mask of 0 positions; it can have 1 to 2^31 - 2", IDS("lengths"),
+           ac_length_mask(ids, 0));
+  MISBUILT("length_mask", "a mask of 2147483647 positions", IDS("lengths"),
+           ac_length_mask(ids, INT32_MAX));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
   MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",
@@ -436,7 +500,8 @@ static void graphs_do_not_mix(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
-      cmocka_unit_test(the_first_failure_sticks), cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(shapes_of_reductions),     cmocka_unit_test(the_first_failure_sticks),
+      cmocka_unit_test(wrong_operands_are_named), cmocka_unit_test(wrong_reductions_are_named),
       cmocka_unit_test(wrong_losses_are_named),   cmocka_unit_test(wrong_images_are_named),
       cmocka_unit_test(wrong_parts_are_named),    cmocka_unit_test(wrong_leaves_are_named),
       cmocka_unit_test(every_builder_was_tried),  cmocka_unit_test(hints_on_views_are_for_their_op),
