@@ -68,6 +68,7 @@ void ac_graph_free(ac_graph *graph) {
     ac_block_free(ac_tensor_at(graph, i)->values);
   }
   for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
+  for (int i = 0; i < graph->metric_count; i++) free(graph->metrics[i].name);
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
@@ -234,6 +235,13 @@ int ac_graph_loss_index(const ac_graph *graph, int tensor) {
   return -1;
 }
 
+int ac_graph_sum_index(const ac_graph *graph, int tensor) {
+  const int loss = ac_graph_loss_index(graph, tensor);
+  for (int i = 0; i < graph->metric_count && loss < 0; i++)
+    if (graph->metrics[i].tensor == tensor) return AC_MAX_LOSSES + i;
+  return loss;
+}
+
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand) {
   const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
   if (!tensor) return -1;
@@ -301,6 +309,37 @@ void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, doubl
                     graph->loss_count, AC_MAX_NAME);
   else if (why) ac_builder_fail(graph, &builder, &loss, "loss \"%s\": %s", name ? name : "", why);
   else add_loss(graph, name, loss->id, factor);
+}
+
+static void *add_metric(ac_graph *graph, const char *name, int tensor, ac_metric_kind kind) {
+  char *copy = strdup(name);
+  if (!copy) return ac_graph_out_of_memory(graph);
+  graph->metrics[graph->metric_count++] = (ac_graph_metric){copy, tensor, kind};
+  return copy;
+}
+
+/* Why a metric cannot be added; NULL: it can. */
+static const char *refuse_metric(const ac_graph *graph, const char *name, const ac_tensor *sums,
+                                 ac_metric_kind kind) {
+  if (!is_loss(graph, sums)) return "it is not a result of a loss op of this graph (see ac_loss)";
+  if (graph->metric_count == AC_MAX_METRICS) return "the graph has as many metrics as there can be";
+  if (!name || !*name) return "it has no name";
+  if (!ac_is_utf8(name) || strlen(name) > AC_MAX_NAME) return "its name is too long, or not UTF-8";
+  if ((unsigned)kind > AC_METRIC_RIGHT) return "its kind is unknown";
+  for (int i = 0; i < graph->metric_count; i++)
+    if (!strcmp(graph->metrics[i].name, name)) return "the name exists already";
+  for (int i = 0; i < graph->loss_count; i++)
+    if (!strcmp(graph->losses[i].name, name)) return "a loss has this name";
+  return NULL;
+}
+
+void ac_graph_add_metric(ac_graph *graph, const char *name, ac_tensor *sums, ac_metric_kind kind) {
+  static const ac_builder builder = {"add_metric", 1, {"sums"}};
+  if (!graph || graph->status != AC_OK) return;
+  const char *why = refuse_metric(graph, name, sums, kind);
+  const bool text = name && ac_is_utf8(name) && strlen(name) <= AC_MAX_NAME;
+  if (why) ac_builder_fail(graph, &builder, &sums, "metric \"%s\": %s", text ? name : "", why);
+  else add_metric(graph, name, sums->id, kind);
 }
 
 static void *add_output(ac_graph *graph, const char *name, int tensor) {
@@ -415,6 +454,10 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
   for (int i = 0; i < from->loss_count; i++) {
     const ac_graph_loss *loss = &from->losses[i];
     if (!add_loss(graph, loss->name, loss->tensor, loss->factor)) return NULL;
+  }
+  for (int i = 0; i < from->metric_count; i++) {
+    const ac_graph_metric *metric = &from->metrics[i];
+    if (!add_metric(graph, metric->name, metric->tensor, metric->kind)) return NULL;
   }
   graph->streams = from->streams;
   return graph;

@@ -34,7 +34,7 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   case AC_ROLE_GRADIENT:
     return !tensor->folded;
   case AC_ROLE_LOSS:
-    return ac_graph_loss_index(problem->graph, tensor->id) >= 0;
+    return ac_graph_sum_index(problem->graph, tensor->id) >= 0;
   default:
     return true;
   }
@@ -66,7 +66,7 @@ static void add_role(ac_problem *problem, ac_role role, ac_space space) {
     *cell = cell_of(tensor, space);
     const bool weights = role == AC_ROLE_PARAMETER || role == AC_ROLE_WORKING;
     if (weights && ac_problem_shares(problem, tensor->parameter)) cell->space = AC_SPACE_SHARED;
-    if (role == AC_ROLE_LOSS) cell->owner = ac_graph_loss_index(graph, i);
+    if (role == AC_ROLE_LOSS) cell->owner = ac_graph_sum_index(graph, i);
     for (int k = 0; role == AC_ROLE_INPUT && k < graph->input_count; k++)
       if (graph->inputs[k] == i) cell->owner = k;
   }

@@ -31,6 +31,9 @@ static bool is_root(const ac_graph *graph, const ac_node *node, ac_target target
     if (target == AC_TARGET_GRADIENTS && out->role == AC_ROLE_GRADIENT) return true;
     int loss = target == AC_TARGET_OUTPUTS ? -1 : ac_graph_loss_index(graph, out->id);
     if (loss >= 0 && node->backward == (from_backward >> loss & 1)) return true;
+    const bool metric = target != AC_TARGET_OUTPUTS && loss < 0 && !node->backward &&
+                        ac_graph_sum_index(graph, out->id) >= 0;
+    if (metric) return true;
     if (target == AC_TARGET_OUTPUTS)
       for (int k = 0; k < graph->output_count; k++)
         if (ac_tensor_at(graph, graph->outputs[k].tensor)->storage == out->storage) return true;
