@@ -92,6 +92,8 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
+  /* Other inputs of integers are in [0, this); 0: input i is none of them. NULL: there are none. */
+  int64_t (*limit)(const ac_op_args *args, int input);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
   /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none
