@@ -17,6 +17,7 @@
 #include <accrue/loss.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
@@ -35,6 +36,7 @@
 #include <accrue/parameter.h>
 #include <accrue/watch.h>
 #include <accrue/evaluation.h>
+#include <accrue/results.h>
 #include <accrue/fit.h>
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>

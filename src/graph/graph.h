@@ -150,6 +150,10 @@ char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape);
 /* Reads the public form, where a negative leading dimension is symbolic. False if the shape is not
  * valid. */
 bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
+/* The shape that tensors are repeated to, as NumPy does: from the last dimension backwards sizes
+ * are equal, or 1, or absent. The batch goes with as many rows of a sample, or with 1. False if
+ * they do not fit. */
+bool ac_broadcast_shapes(ac_shape *shape, int count, ac_tensor *const *tensors);
 static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;
 }

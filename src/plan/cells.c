@@ -5,7 +5,8 @@
  *   parameters, working copies | gradients, pooled statistics | optimizer state, averages |
  *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
  *
- * Optimizer state that is transferred is on the host instead.
+ * Optimizer state that is transferred is on the host instead. Parameters that another trainer has
+ * take no bytes.
  *
  * The control block is one range, so that one read-back brings all of it to the host. */
 #include "plan/plan.h"
@@ -54,6 +55,8 @@ static void add_role(ac_problem *problem, ac_role role, ac_space space) {
     if (tensor->role != role || tensor->storage != i || !is_wanted(problem, tensor)) continue;
     ac_cell *cell = &problem->cells[problem->cell_count++];
     *cell = cell_of(tensor, space);
+    const bool weights = role == AC_ROLE_PARAMETER || role == AC_ROLE_WORKING;
+    if (weights && ac_problem_shares(problem, tensor->parameter)) cell->space = AC_SPACE_SHARED;
     if (role == AC_ROLE_LOSS) cell->owner = ac_graph_loss_index(graph, i);
     for (int k = 0; role == AC_ROLE_INPUT && k < graph->input_count; k++)
       if (graph->inputs[k] == i) cell->owner = k;

@@ -307,7 +307,7 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
   if (good)
     good = lay_steps(&b, order, 0, seen) && lay_steps(&b, after, ac_sequence_end(sequence), seen);
   if (good) {
-    if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
+    if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     share_memory(sequence, graph);
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }

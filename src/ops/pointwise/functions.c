@@ -24,6 +24,12 @@ const ac_function ac_functions[AC_FUNCTION_COUNT] = {
 #undef ROW
 };
 
+static double maximum_of(double a, double b) {
+  return a >= b || a != a ? a : b;
+}
+static double minimum_of(double a, double b) {
+  return a <= b || a != a ? a : b;
+}
 static double larger_of(double a, double b) {
   return a < b ? b : a;
 }

@@ -40,12 +40,12 @@
     "g / b", "-g * (y / b)", NULL, 1, 0.25, 4, (0), 0)                                                                 \
   X(negate, 1, "-a", -a, "return -a;", -a,                                                                             \
     "-g", NULL, NULL, 1, -4, 4, (0), 0)                                                                                \
-  X(maximum, 2, "the larger of a and b", a >= b || a != a ? a : b, "return a >= b || a != a ? a : b;",                 \
-    a >= b || a != a ? a : b,                                                                                          \
-    "where(a < b, 0, where(a == b, 0.5 * g, g))", "where(b < a, 0, where(a == b, 0.5 * g, g))", NULL, 1, -4, 4, (0), 0) \
-  X(minimum, 2, "the smaller of a and b", a <= b || a != a ? a : b, "return a <= b || a != a ? a : b;",                \
-    a <= b || a != a ? a : b,                                                                                          \
-    "where(a > b, 0, where(a == b, 0.5 * g, g))", "where(b > a, 0, where(a == b, 0.5 * g, g))", NULL, 1, -4, 4, (0), 0) \
+  X(maximum, 2, "the larger of a and b", maximum(a, b), "return a >= b || a != a ? a : b;", maximum_of(a, b),          \
+    "where(a < b, 0, where(a == b, 0.5 * g, g))", "where(b < a, 0, where(a == b, 0.5 * g, g))", NULL,                  \
+    1, -4, 4, (0), 0)                                                                                                  \
+  X(minimum, 2, "the smaller of a and b", minimum(a, b), "return a <= b || a != a ? a : b;", minimum_of(a, b),         \
+    "where(a > b, 0, where(a == b, 0.5 * g, g))", "where(b > a, 0, where(a == b, 0.5 * g, g))", NULL,                  \
+    1, -4, 4, (0), 0)                                                                                                  \
   X(power, 2, "a^b", to_the_power(a, b), "return pow(a, b);", pow(a, b),                                               \
     "where(b == 0, 0, g * (b * a ^ (b - 1)))", "where((a == 0) * (b >= 0), 0, g * (y * log(a)))", NULL,                \
     16, 0.25, 3, (0), 0)                                                                                               \
@@ -64,7 +64,7 @@
     NULL, NULL, NULL, 1, -4, 4, (0), 0)                                                                                \
   X(clamp, 3, "min(max(a, b), c)", smaller(larger(a, b), c), "a = a < b ? b : a; return a > c ? c : a;",               \
     smaller_of(larger_of(a, b), c),                                                                                    \
-    "where((a >= b) * (a <= c), g, 0)", "where((b < c) * (a < b), g, 0)", "where(maximum(a > c, b > c), g, 0)",        \
+    "where((a > b) * (a < c), g, 0)", "where((a <= b) * not(b >= c), g, 0)", "where((a >= c) + (b >= c), g, 0)",       \
     2, -4, 4, (0), 0)                                                                                                  \
   X(exp, 1, "e^a", full_exponential(a), "return exp(a);", exp(a),                                                      \
     "g * y", NULL, NULL, 8, -6, 3, (0), 0)                                                                             \
@@ -91,20 +91,20 @@
     -softplus_of(-a),                                                                                                  \
     "-g * expm1(y)", NULL, NULL, 16, -6, 6, (0), 0)                                                                    \
   X(relu, 1, "max(a, 0)", a < 0.0f ? 0.0f : a, "return a < 0 ? 0 : a;", a < 0 ? 0 : a,                                 \
-    "where(y > 0, g, 0)", NULL, NULL, 1, -4, 4, (0), 0)                                                                \
+    "where(y <= 0, 0, g)", NULL, NULL, 1, -4, 4, (0), 0)                                                               \
   X(relu6, 1, "min(max(a, 0), 6)", smaller(larger(a, 0.0f), 6.0f), "a = a < 0 ? 0 : a; return a > 6 ? 6 : a;",         \
     smaller_of(larger_of(a, 0), 6),                                                                                    \
-    "where((y > 0) * (y < 6), g, 0)", NULL, NULL, 2, -4, 9, (6), 0)                                              \
+    "where((y <= 0) + (y >= 6), 0, g)", NULL, NULL, 2, -4, 9, (6), 0)                                            \
   X(leaky_relu, 2, "a if a > 0, else b a", a > 0.0f ? a : b * a, "return a > 0 ? a : b * a;", a > 0 ? a : b * a,       \
     "where(a > 0, g, b * g)", "where(a > 0, 0, g * a)", NULL, 2, -4, 4, (0), SIGN_KEPT)                                \
   X(elu, 2, "a if a > 0, else b (e^a - 1)", a > 0.0f ? a : b * exponential_less_one(a),                                \
     "return a > 0 ? a : b * expm1(a);", a > 0 ? a : b * expm1(a),                                                      \
-    "where(a > 0, g, g * (y + b))", "where(a > 0, 0, g * expm1(a))", NULL, 10, -4, 4, (0), SIGN_KEPT)                  \
+    "where(a <= 0, g * (y + b), g)", "where(a > 0, 0, g * expm1(a))", NULL, 10, -4, 4, (0), SIGN_KEPT)                 \
   X(selu, 1, "s a if a > 0, else s t (e^a - 1), with s = 1.0507009873554805 and t = 1.6732632423543772",               \
     a > 0.0f ? 1.0507009873554805f * a : 1.7580993408473768f * exponential_less_one(a),                                \
     "return a > 0 ? 1.0507009873554805f * a : 1.7580993408473768f * expm1(a);",                                        \
     a > 0 ? 1.0507009873554805 * a : 1.7580993408473768 * expm1(a),                                                    \
-    "where(y > 0, 1.0507009873554805 * g, g * (y + 1.7580993408473768))", NULL, NULL, 10, -4, 4, (0), 0)               \
+    "where(y <= 0, g * (y + 1.7580993408473768), 1.0507009873554805 * g)", NULL, NULL, 10, -4, 4, (0), 0)              \
   X(gelu, 1, "a Phi(a), Phi the normal distribution", a * normal_distribution(a),                                      \
     "return a * (0.5f * erfc(-0.70710678118654752f * a));", a * normal_of(a),                                          \
     "g * gelu_slope(a)", NULL, NULL, 12, -4, 4, (0), 0)                                                                \

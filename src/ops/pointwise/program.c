@@ -193,6 +193,11 @@ static void mark_needed(const ac_program *program, int results, const int *resul
   }
 }
 
+/* Constants are numbered as they are read first, so that it does not matter when they were made. */
+static int moved(ac_program *program, const ac_program *old, const int *value, int from) {
+  return is_constant(from) ? ac_program_constant(program, constant_of(old, from)) : value[from];
+}
+
 void ac_program_end(ac_program *program, int results, const int *result, unsigned *used) {
   bool needed[AC_FIRST_STEP + AC_PROGRAM_STEPS] = {0};
   int value[AC_FIRST_STEP + AC_PROGRAM_STEPS] = {0};
@@ -204,19 +209,17 @@ void ac_program_end(ac_program *program, int results, const int *result, unsigne
     value[i] = i;
     bits |= needed[i] ? 1u << i : 0;
   }
-  for (int i = 0; i < old.constants; i++)
-    if (needed[AC_FIRST_CONSTANT + i])
-      value[AC_FIRST_CONSTANT + i] = ac_program_constant(program, (double)old.constant[i]);
   for (int i = 0; i < old.steps; i++) {
     if (!needed[AC_FIRST_STEP + i]) continue;
     ac_program_step *step = &program->step[program->steps];
     step->function = old.step[i].function;
     for (int k = 0; k < ac_functions[step->function].operands; k++)
-      step->in[k] = (uint8_t)value[old.step[i].in[k]];
+      step->in[k] = (uint8_t)moved(program, &old, value, old.step[i].in[k]);
     value[AC_FIRST_STEP + i] = AC_FIRST_STEP + program->steps++;
   }
   program->results = (uint8_t)results;
-  for (int i = 0; i < results; i++) program->result[i] = (uint8_t)value[result[i]];
+  for (int i = 0; i < results; i++)
+    program->result[i] = (uint8_t)moved(program, &old, value, result[i]);
   if (used) *used = bits;
 }
 

@@ -23,16 +23,17 @@
 #ifndef AC_BACKEND_CPU_VECTOR_FUNCTIONS_H
 #define AC_BACKEND_CPU_VECTOR_FUNCTIONS_H
 
+#include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/shared/vector_math.h"
 
 #include <float.h>
 
-/* NaN stays if it is the first. */
-static inline float larger(float a, float b) {
-  return a < b ? b : a;
+/* NaN stays, whichever is one. */
+static inline float maximum(float a, float b) {
+  return (a >= b) | (a != a) ? a : b;
 }
-static inline float smaller(float a, float b) {
-  return a > b ? b : a;
+static inline float minimum(float a, float b) {
+  return (a <= b) | (a != a) ? a : b;
 }
 
 static inline double double_from_bits(uint64_t bits) {
@@ -211,19 +212,22 @@ static inline float power_of_two(double y) {
                      (uint32_t)double_bits(shifted));
 }
 
-/* What is special is decided before and added after, as the compiler makes branches of selects
- * between results. */
+/* A select by bits, of which the compiler cannot make a branch. */
+static inline float chosen(bool condition, float a, float b) {
+  uint32_t mask = 0u - (uint32_t)condition;
+  return ac_float_from_bits((ac_float_bits(a) & mask) | (ac_float_bits(b) & ~mask));
+}
+
 static inline float to_the_power(float a, float b) {
-  float bounded = smaller(larger(b, -FLT_MAX), FLT_MAX);
-  bounded = a == 1.0f ? 0.0f : bounded;
-  float value = power_of_two((double)bounded * binary_logarithm((double)fabsf(a)));
-  float small = fabsf(b) < 16777216.0f ? b : 0.0f; /* from 2^24 on floats are even */
+  float bounded = smaller(larger(b, -FLT_MAX), FLT_MAX), size = fabsf(a);
+  float value = power_of_two((double)bounded * binary_logarithm((double)size));
+  float small = chosen(fabsf(b) < 16777216.0f, b, 0.0f); /* from 2^24 on floats are even */
   int32_t whole = (int32_t)small;
   uint32_t negative = (uint32_t)whole & ac_float_bits(a) >> 31;
   value = ac_float_from_bits(ac_float_bits(value) ^ negative << 31);
-  float least = small == (float)whole ? -INFINITY : 0.0f, finite = a < -FLT_MAX ? 0.0f : a;
-  float unknown = a == a ? 0.0f : b; /* a is NaN, and b not 0 */
-  return value + (finite < least ? NAN : 0.0f) + (unknown != 0.0f ? NAN : 0.0f);
+  bool unknown = (a < 0.0f) & (a >= -FLT_MAX) & (small != (float)whole);
+  value = chosen(unknown | (a != a), NAN, value);
+  return chosen((b == 0.0f) | (a == 1.0f), 1.0f, value);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
