@@ -38,7 +38,8 @@ AC_API ac_status ac_session_set_parameter(ac_session *session, const char *name,
 AC_API ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds,
                                 int feed_count);
 
-/** Copies elements [first, first + count) of a named output of the last run to `data`, as f32. */
+/** Copies elements [first, first + count) of a named output of the last run to `data`, as f32.
+ * Ids are exact up to 2^24. */
 AC_API ac_status ac_session_output(ac_session *session, const char *name, int64_t first,
                                    int64_t count, float *data);
 

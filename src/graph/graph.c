@@ -234,6 +234,29 @@ static void *append_node(ac_graph *graph) {
   return node;
 }
 
+/* Ids that are fed are checked then; those that an op makes are in range by its own bound, or
+ * refused. */
+static bool ids_fit(ac_graph *graph, const ac_node *node) {
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
+  const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
+  if (ids->producer < 0) return true;
+  const ac_node *maker = ac_node_at(graph, ids->producer);
+  ac_op_args args = {.op = node->op, .attributes = node->attributes},
+             made = {.op = maker->op, .attributes = maker->attributes};
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    if (node->in[i] >= 0) args.in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), 1);
+    if (maker->in[i] >= 0) made.in[i] = ac_operand_of(ac_tensor_at(graph, maker->in[i]), 1);
+  }
+  int64_t (*bound)(const ac_op_args *) = ac_op_describe(maker->op)->id_bound;
+  const int64_t limit = desc->id_limit(&args), most = bound ? bound(&made) : INT64_MAX;
+  if (most <= limit) return true;
+  ac_builder_fail(graph, &graph->builder, graph->operands,
+                  "ids of %s may be up to %lld, and have to be below %lld", ac_op_name(maker->op),
+                  (long long)most - 1, (long long)limit);
+  return false;
+}
+
 int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                     ac_tensor *const *in) {
   if (graph->status != AC_OK) return -1;
@@ -247,7 +270,7 @@ int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t si
   for (int i = 0; i < AC_MAX_INPUTS; i++) node->in[i] = i < count && in[i] ? in[i]->id : -1;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++) node->out[i] = -1;
   if (size) memcpy(node->attributes, attributes, size);
-  return graph->node_count - 1;
+  return ids_fit(graph, node) ? graph->node_count - 1 : -1;
 }
 
 ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtype dtype,

@@ -62,9 +62,13 @@
     X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
     X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(reduction, reduce) X(reduce, "a", "f")            /* x -> y+, over axes */                                         \
-    X(reduce_gradient, "f", "s")                      /* dy -> dx+ */                                                  \
-  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
+  F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \
+    X(reduce_gradient, "faff", "s")                   /* dy x? y? kept? -> dx+ */                                      \
+  F(reduction, argmax) X(argmax, "a", "i")            /* x -> ids, over an axis */                                     \
+  F(reduction, top_k) X(top_k, "s", "si")             /* x[n,C] -> y[n,k] ids[n,k] */                                  \
+    X(top_k_gradient, "si", "s")                      /* dy ids -> dx+ */                                              \
+  F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
+  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \

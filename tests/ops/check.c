@@ -493,7 +493,7 @@ static void load(ac_operand *x, const op_vector *vector, const char *kind, int i
   snprintf(name, sizeof name, "%s%d", kind, index);
   const op_vector_tensor *t = op_vector_find(vector, name);
   for (int64_t e = 0; t && e < x->count; e++)
-    if (x->dtype == AC_I32) ((int32_t *)x->data)[e] = (int32_t)t->data[e];
+    if (x->dtype == AC_I32 && !strcmp(kind, "in")) ((int32_t *)x->data)[e] = (int32_t)t->data[e];
     else op_reals(x)[e] = t->data[e];
 }
 

@@ -216,6 +216,65 @@ def softmax(f):
     f.case("large")
     x = f.draw(3, 33, low=-500, high=500)
     f.record([x], F.softmax(x, -1))
+    for name, function, logarithm in (("softmax", F.softmax, 0), ("logarithm", F.log_softmax, 1)):
+        for axis in (1, 2):
+            f.case(f"{name}_over_{axis}", axis=axis, logarithm=logarithm)
+            x = f.draw(3, 7, 9, low=-5, high=5)
+            f.record([x], function(x, axis))
+
+
+def reduce(f):
+    """Kinds as in src/ops/reduction/reduce.h."""
+    def share(x, y, axes):
+        return 1 / (x == y).sum(axes, keepdim=True).double()
+
+    shape = (2, 4, 5, 3)
+    for axes in ((3,), (1,), (1, 2), (1, 3), (1, 2, 3)):
+        n = int(np.prod([shape[axis] for axis in axes]))
+        for name, kind, function, divisor, power in (
+                ("sum", 0, lambda x, **how: x.sum(**how), 1, 0),
+                ("mean", 0, lambda x, **how: x.mean(**how), n, 0),
+                ("norm_1", 1, lambda x, **how: torch.linalg.vector_norm(x, 1, **how), 1, 0),
+                ("norm_2", 2, lambda x, **how: torch.linalg.vector_norm(x, 2, **how), 1, 0),
+                ("norm_3", 3, lambda x, **how: torch.linalg.vector_norm(x, 3, **how), 1, 3),
+                ("max", 4, lambda x, **how: x.amax(**how), 1, 0),
+                ("min", 5, lambda x, **how: x.amin(**how), 1, 0),
+                ("norm_infinity", 6, lambda x, **how: torch.linalg.vector_norm(x, np.inf, **how), 1, 0),
+                ("logsumexp", 7, lambda x, **how: x.logsumexp(**how), 1, 0),
+                ("variance", 8, lambda x, **how: x.var(correction=0, **how), n, 0),
+                ("unbiased", 8, lambda x, **how: x.var(correction=1, **how), n - 1, 0)):
+            f.case(f"{name}_{'_'.join(map(str, axes))}", kind=kind, axes=sum(1 << axis for axis in axes), divisor=divisor,
+                   power=power)
+            x = f.draw(*shape, low=-2, high=2)
+            if kind == 4:  # two of the largest
+                x.data[:, 0], x.data[:, 1] = 3, 3
+            y = function(x, dim=axes, keepdim=True)
+            kept = [share(x, y, axes)] if kind in (4, 5) else [share(x.abs(), y, axes)] if kind == 6 else \
+                [x.mean(axes, keepdim=True)] if kind == 8 else []
+            f.record([x], y, kept)
+
+
+def cumulative_sum(f):
+    for axis in (1, 2):
+        f.case(f"along_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.record([x], x.cumsum(axis))
+
+
+def argmax(f):
+    for axis in (1, 2):
+        f.case(f"over_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.tensor("in0", x)
+        f.tensor("out0", x.argmax(axis))
+
+
+def top_k(f):
+    for k in (1, 4, 33):
+        f.case(f"{k}_of_33")
+        x = f.draw(3, 33)
+        y, ids = x.topk(k)
+        f.record([x], y, [ids])
 
 
 def attention(f):
@@ -980,10 +1039,10 @@ def main():
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
-                   softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
-                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss, ctc_loss=ctc_loss,
-                   losses=losses,
-                   conv2d=conv2d,
+                   softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
+                   attention=attention, transpose=transpose, cross_entropy=cross_entropy,
+                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
+                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

@@ -827,6 +827,16 @@ static void only_operands(void) {
   STICKS(ac_sum, axes, "sum: 1 axes at NULL", ac_sum(x, 1, NULL, false));
   PASSES(ac_mean, x, ac_mean(NULL, AC_AXES(1), false));
   STICKS(ac_mean, axes, "mean: 1 axes at NULL", ac_mean(x, 1, NULL, false));
+  PASSES(ac_max, x, ac_max(NULL, AC_AXES(1), false));
+  STICKS(ac_max, axes, "max: 1 axes at NULL", ac_max(x, 1, NULL, false));
+  PASSES(ac_min, x, ac_min(NULL, AC_AXES(1), false));
+  STICKS(ac_min, axes, "min: 1 axes at NULL", ac_min(x, 1, NULL, false));
+  PASSES(ac_logsumexp, x, ac_logsumexp(NULL, AC_AXES(1), false));
+  STICKS(ac_logsumexp, axes, "logsumexp: 1 axes at NULL", ac_logsumexp(x, 1, NULL, false));
+  PASSES(ac_norm, x, ac_norm(NULL, 1, AC_AXES(1), false));
+  STICKS(ac_norm, axes, "norm: 1 axes at NULL", ac_norm(x, 1, 1, NULL, false));
+  PASSES(ac_variance, x, ac_variance(NULL, true, AC_AXES(1), false));
+  STICKS(ac_variance, axes, "variance: 1 axes at NULL", ac_variance(x, true, 1, NULL, false));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));

@@ -248,6 +248,13 @@ static void wrong_reductions_are_named(void **state) {
   MISBUILT("sum", "the batch is the only dimension", "x is the result of reduce",
            ac_sum(ac_sum(x, AC_ALL_AXES, false), AC_ALL_AXES, false));
   MISBUILT("mean", "it takes x f32", IDS("x"), ac_mean(ids, AC_AXES(1), false));
+  MISBUILT("max", "axis 5 is none of x", X, ac_max(x, AC_AXES(5), false));
+  MISBUILT("min", "axis 5 is none of x", X, ac_min(x, AC_AXES(5), false));
+  MISBUILT("logsumexp", "axis 0 is the batch", X, ac_logsumexp(x, AC_AXES(0), false));
+  MISBUILT("norm", "p is 0.5, not 1 or more", X, ac_norm(x, 0.5f, AC_AXES(1), false));
+  MISBUILT("norm", "p is nan, not 1 or more", X, ac_norm(x, NAN, AC_AXES(1), false));
+  MISBUILT("variance", "one element has no unbiased variance", "x is the result of reduce",
+           ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
 }
 
 static void wrong_losses_are_named(void **state) {
