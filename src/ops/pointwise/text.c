@@ -40,7 +40,8 @@ static void put(writer *w, const char *text) {
 
 static int binding(const ac_program *program, int value) {
   if (value < AC_FIRST_CONSTANT) return VALUE;
-  if (value < AC_FIRST_STEP) return signbit(program->constant[value - AC_FIRST_CONSTANT]) ? SIGN : VALUE;
+  if (value < AC_FIRST_STEP)
+    return signbit(program->constant[value - AC_FIRST_CONSTANT]) ? SIGN : VALUE;
   int function = program->step[value - AC_FIRST_STEP].function;
   if (function == AC_FUNCTION_negate) return SIGN;
   return operators[function].mark ? operators[function].binds : VALUE;
