@@ -138,12 +138,28 @@ static void special(ac_device *device) {
 const op_family op_family_row_loss = {"row_loss",  cases,   sizeof cases / sizeof *cases,
                                       from_vector, special, NULL};
 
-static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  ac_shape shape = x->shape;
+static ac_tensor *draw_weights(op_draw *d, const ac_shape *rows) {
+  ac_shape shape = *rows;
   if (op_draw_one_in(d, 2)) shape.rank = 1 + op_draw_below(d, shape.rank);
   op_drawn_leaf *weights = op_draw_one_in(d, 3) ? NULL : op_draw_input(d, AC_F32, &shape, 0.1, 2);
   if (weights) weights->rare = 4;
-  return ac_loss(x, weights ? weights->tensor : NULL);
+  return weights ? weights->tensor : NULL;
+}
+
+/* Losses that are made of other ops and end in this one: those whose derivatives do not jump. */
+static ac_tensor *grow_made(op_draw *d, ac_tensor *x) {
+  ac_shape rows = x->shape, samples = {1, true, {x->shape.dim[0]}};
+  rows.rank--;
+  const int kind = rows.rank ? op_draw_below(d, 3) : 0;
+  ac_tensor *target = op_draw_input(d, AC_F32, &x->shape, 0, 1)->tensor;
+  if (kind == 0) return ac_focal_loss(x, target, draw_weights(d, &samples), 0.25f, 2);
+  ac_tensor *weights = draw_weights(d, &rows);
+  if (kind == 1) return ac_soft_cross_entropy(x, target, weights);
+  return ac_kl_divergence(x, target, weights, 2);
+}
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  return op_draw_one_in(d, 3) ? grow_made(d, x) : ac_loss(x, draw_weights(d, &x->shape));
 }
 
 const op_generator op_generator_row_loss = {

@@ -7,6 +7,7 @@
 #include "ops/vector.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST = 3 };
