@@ -51,7 +51,7 @@ kernel WORK_GROUP(GROUP, 1) void row_loss(const global storage *losses, const gl
   if (item > 1) return;
   global float *row = sums + 6 * group + 3 * item;
   const float2 l = scratch[0][0], w = scratch[1][0];
-  row[0] = item ? l.y : l.x;
+  row[0] = item ? (isfinite(l.x) ? l.y : 0) : l.x;
   row[1] = item ? w.y : w.x;
   row[2] = 0;
 }
