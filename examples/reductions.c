@@ -1,6 +1,6 @@
 /* Reductions: results over axes of a tensor. A network that classifies by distance: each class has
- * a point, and a sample belongs to the class whose point is nearest to it. It is trained by the
- * distances alone, and then says which classes are the likeliest. */
+ * a point, and a sample belongs to the class of the nearest point. It is trained by the distances
+ * alone, and then says which classes are the likeliest. */
 #include <accrue/accrue.h>
 #include <stdio.h>
 
@@ -23,8 +23,8 @@ static void draw(float *x, int32_t *label) {
   }
 }
 
-/* The nearer a point is, the higher is the score of its class: -|x - p|^2 = 2 x p - |p|^2 - |x|^2,
- * of which the last is the same for each class. */
+/* The nearer a point is, the higher is the score of its class: -|x - p|^2 = 2 x p - |p|^2 - |x|^2.
+ * The last term is the same for each class, so it is left out. */
 static ac_tensor *scores(ac_graph *graph, ac_tensor *x) {
   const ac_parameter_desc drawn = {.init = {.kind = AC_INIT_NORMAL, .deviation = 0.5f}};
   ac_tensor *points = ac_parameter(graph, "points", AC_SHAPE(CLASSES, WIDTH), &drawn);

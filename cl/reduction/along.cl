@@ -118,7 +118,7 @@ kernel WORK_GROUP(GROUP, 1) void top_k(const global storage *x, global storage *
     last = values[0];
     last_place = places[0];
     if (item == 0) {
-      y[row * k + m] = elements[last_place];
+      store(y, row * k + m, last);
       ids[row * k + m] = last_place;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -16,8 +16,8 @@
 #include <accrue/graph.h>
 #include <accrue/loss.h>
 #include <accrue/pointwise.h>
-#include <accrue/reduction.h>
 #include <accrue/layers.h>
+#include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>

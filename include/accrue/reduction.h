@@ -57,8 +57,8 @@ AC_API ac_tensor *ac_min(ac_tensor *x, int count, const int *axes, bool keep);
  * large x do not overflow. If all x are -infinity, so is the result, and its gradient is 0. */
 AC_API ac_tensor *ac_logsumexp(ac_tensor *x, int count, const int *axes, bool keep);
 
-/** (sum of |x|^p)^(1/p) over the axes. p is at least 1; with INFINITY it is the largest |x|, whose
- * gradient is shared as for ac_max. 0: 2. Where the result is 0, its gradient is 0. */
+/** (sum of |x|^p)^(1/p) over the axes. p is at least 1; with INFINITY it is the largest |x|, and
+ * the gradient is shared as for ac_max. 0: 2. Where the result is 0, its gradient is 0. */
 AC_API ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, bool keep);
 
 /** The mean of (x - mean)^2 over the axes; `unbiased` divides by n - 1 instead of n, and needs two

@@ -67,7 +67,7 @@ ac_reduced_axes ac_reduction_results(const ac_operand *x, uint32_t axes) {
 static const char *wrong_axis(const ac_shape *shape, const int *axes, int i, uint32_t *bits) {
   const int axis = axes[i] < 0 ? axes[i] + shape->rank : axes[i];
   if (axis < 0 || axis >= shape->rank) return "is none of x";
-  if (axis == 0 && shape->batched) return "is the batch, whose samples only a loss adds up";
+  if (axis == 0 && shape->batched) return "is the batch; only a loss adds up samples";
   if (*bits >> axis & 1) return "comes twice";
   *bits |= 1u << axis;
   return NULL;

@@ -1,5 +1,5 @@
 /* Results y over axes of x. They are f32 whatever x is stored in. With dy, and with the share
- * 1 / (number of the largest), or the mean, kept beside y, for each element:
+ * 1 / (number of the largest), or the mean, kept in addition to y, for each element:
  *
  *   sum         sum of x / divisor                  dx = dy / divisor
  *   absolutes   sum of |x|                          dx = dy sign(x)

@@ -195,7 +195,7 @@ static void gradient_part(const ac_cpu_context *context, const ac_op_args *args,
 
 /* ---- the ops --------------------------------------------------------------------------------- */
 
-/* As rows, whose last dimension may be one of several that are 1. */
+/* As rows: dimensions of size 1 after the axis are left out. */
 static ac_op_args as_rows(const ac_op_args *args) {
   const ac_softmax_attributes *a = args->attributes;
   ac_op_args rows = *args;

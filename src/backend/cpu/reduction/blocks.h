@@ -156,7 +156,7 @@ static inline float finite_or_zero(float x) {
   return x > -INFINITY && x < INFINITY ? x : 0;
 }
 
-/* e^(x - top). Above it is only what an infinite element leaves behind. */
+/* e^(x - top). Only infinite elements are above it, and then any number will do. */
 static inline float below(float x, float top) {
   const float d = x - top;
   return exponential(d > 0 ? 0 : d);

@@ -2,7 +2,7 @@
  *
  * A task is a part of the elements of one result or, where neighbouring elements are of
  * neighbouring results, of a strip of these. Where there are few results, the elements of each are
- * cut into slices, whose states wait in the workspace until all are there. How depends on the shape
+ * cut into slices. Their states wait in the workspace until all are there. How depends on the shape
  * alone, so the bits do not depend on the threads. */
 #include "backend/cpu/reduction/blocks.h"
 #include "backend/cpu/shared/convert.h"
@@ -71,7 +71,7 @@ static const float *elements_at(const work *w, int64_t from, int64_t count, floa
 
 /* ---- one result ------------------------------------------------------------------------------ */
 
-/* Elements [first, last) of a result, whose first one is at `base`. Short runs are put together. */
+/* Elements [first, last) of a result that begins at `base`. Short runs are put together. */
 static void reduce_elements(const work *w, int64_t base, int64_t first, int64_t last, state *s) {
   const int64_t run = w->axes.run;
   _Alignas(64) float buffer[BLOCK];
@@ -105,7 +105,7 @@ static void store_result(const work *w, int64_t at, const state *s) {
 
 /* ---- a strip of results ---------------------------------------------------------------------- */
 
-/* Rows [first, last) of a strip of results, the first one of which is at `base`. */
+/* Rows [first, last) of a strip of results that begins at `base`. */
 static void reduce_rows(const work *w, int64_t base, int64_t width, int64_t first, int64_t last,
                         strip *s) {
   _Alignas(64) float buffer[BLOCK];
