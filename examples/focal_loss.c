@@ -1,4 +1,4 @@
-/* Two classes of which one is rare: the focal loss lets the many easy samples count little. */
+/* Two classes, and one is rare: the focal loss lets the many easy samples count little. */
 #include "recipe.h"
 
 enum { POINTS = 64, FEATURES = 2, UPDATES = 300 };

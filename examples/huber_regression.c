@@ -1,4 +1,4 @@
-/* Regression of numbers of which some are far off: the Huber loss grows only linearly with these.
+/* Regression where a few numbers are far off: the Huber loss grows only linearly with these.
  */
 #include "recipe.h"
 

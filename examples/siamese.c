@@ -1,4 +1,4 @@
-/* A siamese network: one encoder for three points, of which the first two have the same kind. The
+/* A siamese network: one encoder for three points. The first two have the same kind. The
  * triplet loss moves these together and the third away. */
 #include "recipe.h"
 

@@ -1,8 +1,8 @@
 /* row_loss adds up losses that were computed elsewhere: factor times the sum of w[i / per_weight]
  * l[i] over n elements, and the sum of the weights, each that of `rows` rows. Losses may have any
  * sign and nearly cancel out, so sums are pairs of floats. The gradient is dl[i] = scale w[i /
- * per_weight], where the scale includes the factor. Without weights they are ones, of which there
- * is one.
+ * per_weight], where the scale includes the factor. Without weights all are 1, and
+ * `rows` is their number.
  *
  * A work-group of GROUP items for each PIECE elements, local memory 16 * GROUP bytes; each leaves
  * two rows of (loss, weight, 0) in `sums`, the sums and what they lack, for losses.cl's sum_losses.

@@ -60,7 +60,7 @@ AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
 /** Settings of ac_ctc_loss. */
 typedef struct ac_ctc_loss_desc {
   int blank;          /**< The class of the blank. */
-  bool zero_infinity; /**< A sample whose target is too long for it has the loss 0, not infinity. */
+  bool zero_infinity; /**< A target that is too long for its sample has the loss 0, not infinity. */
 } ac_ctc_loss_desc;
 
 /** Connectionist temporal classification: -log of the sum of the probabilities of all paths that

@@ -54,8 +54,8 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
   const int given = desc ? desc->axis : 0, rank = logits->shape.rank;
   const int axis = given > 0 ? given : given + rank - (given == 0);
   if (given && (axis < 1 || axis >= rank))
-    return ac_builder_fail(graph, &builder, operands, "axis is %d, which is no axis of the classes",
-                           given);
+    return ac_builder_fail(graph, &builder, operands,
+                           "axis is %d, but the classes are on another axis than the first", given);
   ac_shape rows = logits->shape;
   rows.rank--;
   for (int i = axis; i < rows.rank; i++) rows.dim[i] = rows.dim[i + 1];

@@ -2,8 +2,8 @@
  * and a target of S classes, the states s in [0, L), L = 2 S + 1, are the target's classes with a
  * blank before, between and after them: c[s]. In logarithms, with (+) for log(e^a + e^b):
  *
- *   a[t, s] = (a[t-1, s] (+) a[t-1, s-1] (+) a[t-1, s-2] if c[s] is no blank and not c[s-2]) + y[t,
- * c[s]]
+ *   a[t, s] = (a[t-1, s] (+) a[t-1, s-1] (+) a[t-1, s-2] where paths may skip) + y[t, c[s]]
+ *             that is where c[s] is neither the blank nor c[s-2]
  *   b[t, s] = the same backwards, from s, s+1, s+2 at t+1 with their y[t+1], without y[t]
  *   loss    = -w (a[T-1, L-1] (+) a[T-1, L-2])
  *   g[t, s] = e^(a[t, s] + b[t, s]), divided by its sum over s: the posterior of state s

@@ -28,7 +28,7 @@ bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows);
 bool ac_loss_weights_lead(const ac_tensor *weights, const ac_shape *rows);
 
 /* The loss (row_loss) of losses that other ops have computed, NULL if these are: so many `elements`
- * form a row, whose loss is `factor` times their sum. What made `made_by`, unless NULL, is the
+ * form a row, with `factor` times their sum for its loss. What made `made_by`, unless NULL, is the
  * head. */
 ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elements, float factor,
                            const ac_tensor *made_by);

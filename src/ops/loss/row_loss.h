@@ -3,7 +3,7 @@
 
 #include "ops/arguments.h"
 
-/* So many neighbouring elements form a row, whose loss is `factor` times their sum. */
+/* So many neighbouring elements form a row. Its loss is `factor` times their sum. */
 typedef struct ac_row_loss_attributes {
   int64_t elements;
   float factor;

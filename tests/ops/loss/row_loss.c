@@ -146,7 +146,7 @@ static ac_tensor *draw_weights(op_draw *d, const ac_shape *rows) {
   return weights ? weights->tensor : NULL;
 }
 
-/* Losses that are made of other ops and end in this one: those whose derivatives do not jump. */
+/* Losses that are made of other ops and end in this one, with derivatives that do not jump. */
 static ac_tensor *grow_made(op_draw *d, ac_tensor *x) {
   ac_shape rows = x->shape, samples = {1, true, {x->shape.dim[0]}};
   rows.rank--;

@@ -1,6 +1,6 @@
 /* Losses that are made of other ops, and cross-entropy over an axis, against PyTorch's (losses of
  * tests/vectors): their mean by weight, and its gradient for each operand, on every device. Each
- * operand is a table of which each sample has a row, so that its gradient is that of the table. */
+ * operand is a table. Each sample has a row of it, so that its gradient is that of the table. */
 #include "support/devices.h"
 #include "support/trainers.h"
 

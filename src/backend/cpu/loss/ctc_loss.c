@@ -1,5 +1,5 @@
 /* Connectionist temporal classification (formulas and names in ops/loss/ctc_loss.c), a sample a
- * thread. Rows of states have two places of no probability beside them, before a[t] and after b[t],
+ * thread. Rows of states have two places more without probability, before a[t] and after b[t],
  * so that no state is a special case. A row is kept less its largest element; what was taken off is
  * added up in double.
  *
@@ -86,7 +86,7 @@ static void find_skips(const sample *s) {
   }
 }
 
-/* log(e^a + e^b + e^c): 1 to 3 times the largest, of which log_one_plus takes up to twice. */
+/* log(e^a + e^b + e^c): 1 to 3 times the largest, and log_one_plus takes up to twice. */
 static inline float add_three(float a, float b, float c) {
   const float largest = larger(larger(a, b), c), base = largest > -INFINITY ? largest : 0.0f;
   const float sum = exponential(a - base) + exponential(b - base) + exponential(c - base);
@@ -176,7 +176,7 @@ static void step_back(const sample *s, int64_t t, float *now, float *next) {
   take_largest(now, s->states);
 }
 
-/* The gradient of position t, whose row of a becomes the posteriors. */
+/* The gradient of position t. Its row of a becomes the posteriors. */
 static void position_gradient(const sample *s, int64_t t, const float *b, float factor, float *dx) {
   float *a = row_of_a(s, t);
   for (int64_t j = 0; j < s->states; j++) a[j] += b[j];

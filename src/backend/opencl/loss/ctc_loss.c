@@ -34,7 +34,7 @@ static ac_cl_grid rows_of(const ac_opencl *cl, const ac_op_args *args, int64_t c
   return ac_cl_rows(cl, count, args->in[0].dim[2]);
 }
 
-/* The rows a[t], of which `rows` are kept. */
+/* The rows a[t]. The last `rows` are kept. */
 static ac_status find_states(ac_opencl *cl, const ac_op_args *args, const ac_operand *extents,
                              int64_t rows) {
   const ac_ctc_loss_shape shape = ac_ctc_loss_shape_of(args);
