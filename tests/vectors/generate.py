@@ -486,7 +486,7 @@ def ctc_loss(f):
 def losses(f):
     """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
 
-    def case(name, operands, rows, weights=None, trained=None, **numbers):
+    def case(name, operands, rows, weights=None, **numbers):
         f.case(name, **numbers)
         operands = [f.draw(*shape, low=low, high=high) if isinstance(shape, tuple) else shape
                     for shape, low, high in operands]
@@ -541,7 +541,8 @@ def losses(f):
              delta=0.75)
         case("hinge_loss" + end, [two[0], (signs(5, 3, 4), 0, 0)], means(lambda p, t: F.relu(1.25 - p * t)), weights,
              margin=1.25)
-        case("focal_loss" + end, [((5, 3, 4), -9, 9), (bits, 0, 0)], means(focal(0.25, 2)), weights, alpha=0.25, gamma=2)
+        case("focal_loss" + end, [((5, 3, 4), -9, 9), (bits, 0, 0)], means(focal(0.25, 2)), weights, alpha=0.25,
+             gamma=2)
         case("poisson_nll" + end, [two[0], ((5, 3, 4), 0, 6)],
              means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
         case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
@@ -560,7 +561,8 @@ def losses(f):
              lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
         case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
         case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
-    case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4))), 0, 0)],
+    classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
+    case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
          lambda x, t: F.cross_entropy(x, t, reduction="none"))
 
 
@@ -1091,7 +1093,7 @@ def gpt2_frozen(folder):
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, embedding=embedding,
-                   layer_norm=layer_norm, functions=functions, pointwise=pointwise, 
+                   layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
