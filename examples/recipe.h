@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 static uint32_t recipe_state = 1;
+static ac_trainer *recipe_trainer; /* while one trains */
 
 /* Uniform in [-1, 1). */
 static inline float draw(void) {
@@ -43,7 +44,7 @@ static inline int train_recipe(const char *name, ac_graph *graph, int64_t batch,
   desc.plan.optimizer = (ac_optimizer_desc){.kind = AC_SGD, .sgd_no_momentum = true};
   desc.trainer.schedule.lr = rate;
   ac_status status = ac_learner_create(&learner, graph, &desc);
-  ac_trainer *trainer = ac_learner_trainer(learner);
+  ac_trainer *trainer = recipe_trainer = ac_learner_trainer(learner);
   if (status == AC_OK) status = draw_parameters(trainer, graph);
   for (int i = 0; i < updates && status == AC_OK; i++) {
     fill();
