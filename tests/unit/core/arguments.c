@@ -995,6 +995,19 @@ static void operands(void) {
   BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
 }
 
+static ac_tensor *steps(void) {
+  return ac_input(graph, "steps", AC_F32, AC_SHAPE(AC_BATCH, 5, FEATURES));
+}
+static ac_tensor *spelt(void) {
+  return ac_input(graph, "spelt", AC_I32, AC_SHAPE(AC_BATCH, 2));
+}
+static ac_tensor *pairs(void) {
+  return ac_reshape(x, AC_SHAPE(AC_BATCH, 2, 2));
+}
+static ac_tensor *ones(void) {
+  return ac_input(graph, "ones", AC_F32, AC_SHAPE(AC_BATCH));
+}
+
 static void losses(void) {
   STICKS(ac_cross_entropy, logits, "logits is missing", ac_cross_entropy(NULL, labels, NULL, NULL));
   STICKS(ac_cross_entropy, targets, "targets is missing", ac_cross_entropy(x, NULL, NULL, NULL));
@@ -1025,6 +1038,59 @@ static void losses(void) {
   BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
   STICKS(ac_loss, per_row, "per_row is missing", ac_loss(NULL, x));
   BUILDS(ac_loss, weights, ac_loss(x, NULL));
+  STICKS(ac_ctc_loss, logits, "logits is missing",
+         ac_ctc_loss(NULL, labels, NULL, NULL, NULL, NULL));
+  STICKS(ac_ctc_loss, targets, "targets is missing",
+         ac_ctc_loss(steps(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, input_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, target_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, weights, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, desc, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+}
+
+/* Losses that are made of other ops. */
+static void made_losses(void) {
+  STICKS(ac_l1_loss, prediction, "prediction is missing", ac_l1_loss(NULL, x, NULL));
+  STICKS(ac_l1_loss, target, "target is missing", ac_l1_loss(x, NULL, NULL));
+  BUILDS(ac_l1_loss, weights, ac_l1_loss(x, x, NULL));
+  STICKS(ac_huber_loss, prediction, "prediction is missing", ac_huber_loss(NULL, x, NULL, 1));
+  STICKS(ac_huber_loss, target, "target is missing", ac_huber_loss(x, NULL, NULL, 1));
+  BUILDS(ac_huber_loss, weights, ac_huber_loss(x, x, NULL, 1));
+  STICKS(ac_hinge_loss, prediction, "prediction is missing", ac_hinge_loss(NULL, x, NULL, 1));
+  STICKS(ac_hinge_loss, target, "target is missing", ac_hinge_loss(x, NULL, NULL, 1));
+  BUILDS(ac_hinge_loss, weights, ac_hinge_loss(x, x, NULL, 1));
+  STICKS(ac_focal_loss, logits, "logits is missing", ac_focal_loss(NULL, x, NULL, 0.25f, 2));
+  STICKS(ac_focal_loss, targets, "targets is missing", ac_focal_loss(x, NULL, NULL, 0.25f, 2));
+  BUILDS(ac_focal_loss, weights, ac_focal_loss(x, x, NULL, 0.25f, 2));
+  STICKS(ac_poisson_nll, log_rate, "log_rate is missing", ac_poisson_nll(NULL, x, NULL));
+  STICKS(ac_poisson_nll, target, "target is missing", ac_poisson_nll(x, NULL, NULL));
+  BUILDS(ac_poisson_nll, weights, ac_poisson_nll(x, x, NULL));
+  STICKS(ac_gaussian_nll, mean, "mean is missing", ac_gaussian_nll(NULL, x, x, NULL));
+  STICKS(ac_gaussian_nll, target, "target is missing", ac_gaussian_nll(x, NULL, x, NULL));
+  STICKS(ac_gaussian_nll, variance, "variance is missing", ac_gaussian_nll(x, x, NULL, NULL));
+  BUILDS(ac_gaussian_nll, weights, ac_gaussian_nll(x, x, x, NULL));
+  STICKS(ac_triplet_loss, anchor, "anchor is missing", ac_triplet_loss(NULL, x, x, NULL, 1));
+  STICKS(ac_triplet_loss, positive, "positive is missing", ac_triplet_loss(x, NULL, x, NULL, 1));
+  STICKS(ac_triplet_loss, negative, "negative is missing", ac_triplet_loss(x, x, NULL, NULL, 1));
+  BUILDS(ac_triplet_loss, weights, ac_triplet_loss(x, x, x, NULL, 1));
+  STICKS(ac_cosine_embedding_loss, a, "a is missing",
+         ac_cosine_embedding_loss(NULL, x, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, b, "b is missing",
+         ac_cosine_embedding_loss(x, NULL, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, label, "label is missing",
+         ac_cosine_embedding_loss(x, x, NULL, NULL, 0));
+  BUILDS(ac_cosine_embedding_loss, weights, ac_cosine_embedding_loss(x, x, ones(), NULL, 0));
+  STICKS(ac_soft_cross_entropy, logits, "logits is missing", ac_soft_cross_entropy(NULL, x, NULL));
+  STICKS(ac_soft_cross_entropy, probabilities, "probabilities is missing",
+         ac_soft_cross_entropy(x, NULL, NULL));
+  BUILDS(ac_soft_cross_entropy, weights, ac_soft_cross_entropy(x, x, NULL));
+  STICKS(ac_kl_divergence, logits, "logits is missing", ac_kl_divergence(NULL, x, NULL, 1));
+  STICKS(ac_kl_divergence, target_logits, "target_logits is missing",
+         ac_kl_divergence(x, NULL, NULL, 1));
+  BUILDS(ac_kl_divergence, weights, ac_kl_divergence(x, x, NULL, 1));
+  STICKS(ac_contrastive_loss, a, "a is missing", ac_contrastive_loss(NULL, pairs(), NULL, 1));
+  STICKS(ac_contrastive_loss, b, "b is missing", ac_contrastive_loss(pairs(), NULL, NULL, 1));
+  BUILDS(ac_contrastive_loss, weights, ac_contrastive_loss(pairs(), pairs(), NULL, 1));
 }
 
 static void null_is_a_default_or_refused(void **state) {
@@ -1055,6 +1121,7 @@ static void null_is_a_default_or_refused(void **state) {
   of_elements();
   operands();
   losses();
+  made_losses();
   int missing = 0;
   for (int d = 0; d < declared_count; d++)
     for (int i = 0; i < declarations[d].count; i++) {
