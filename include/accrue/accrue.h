@@ -14,6 +14,7 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/layers.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
@@ -27,6 +28,7 @@
 #include <accrue/parameter_group.h>
 #include <accrue/spike.h>
 #include <accrue/trainer.h>
+#include <accrue/learner.h>
 #include <accrue/window.h>
 #include <accrue/parameter.h>
 #include <accrue/watch.h>

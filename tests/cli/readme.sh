@@ -23,5 +23,5 @@ if "$program" "$work" >out 2>err; then echo "no data, and no failure"; exit 1; f
 grep -q 'holds neither' err
 compgen -G "$data/*images*" >/dev/null || exit 0
 "$program" "$data" | tee out
-tail -n 1 out | awk '/^update [0-9]+: validation loss 0\.[0-9]+, accuracy 0\.[0-9]+$/ && $NF > 0.88 {good = 1} END {exit !good}'
+tail -n 1 out | awk '/^loss 0\.[0-9]+, accuracy 0\.[0-9]+$/ && $NF > 0.88 {good = 1} END {exit !good}'
 test -s digits.safetensors

@@ -20,18 +20,18 @@
 #include <vector>
 #endif
 
-/* layer(graph, "w1", x, in, out) of examples/first_model.c. */
-ac_tensor *layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t in, int64_t out);
-
 #define SNIPPET_VARIABLES                       \
   ac_graph *graph = NULL;                       \
   ac_device *device = NULL;                     \
   ac_plan *plan = NULL;                         \
   ac_trainer *trainer = NULL;                   \
+  ac_learner *learner = NULL;                   \
+  ac_fit_result result;                         \
   ac_dataset *train = NULL, *validation = NULL; \
   const char *folder = "mnist";
-#define SNIPPET_USED \
-  (void)graph, (void)device, (void)plan, (void)trainer, (void)train, (void)validation, (void)folder;
+#define SNIPPET_USED                                                                              \
+  (void)learner, (void)result, (void)graph, (void)device, (void)plan, (void)trainer, (void)train, \
+      (void)validation, (void)folder;
 
 /* examples/circle.cpp has these. */
 #define SNIPPET_CXX_VARIABLES        \

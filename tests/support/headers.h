@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MOST_DECLARED = 256, MOST_PARAMETERS = 10 };
+enum { MOST_DECLARED = 512, MOST_PARAMETERS = 10 };
 
 /* Texts have single spaces and no comments. */
 typedef struct declared {

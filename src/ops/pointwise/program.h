@@ -28,16 +28,16 @@ enum {
   AC_FORMULA_STEPS = 24
 };
 
-typedef struct ac_step {
+typedef struct ac_program_step {
   uint8_t function; /* of functions.h */
   uint8_t in[3];    /* values; 0 beyond the function's operands */
-} ac_step;
+} ac_program_step;
 
 typedef struct ac_program {
   uint8_t operands, constants, steps, results;
   uint8_t result[AC_PROGRAM_RESULTS]; /* values */
   float constant[AC_PROGRAM_CONSTANTS];
-  ac_step step[AC_PROGRAM_STEPS];
+  ac_program_step step[AC_PROGRAM_STEPS];
 } ac_program;
 
 /* ---- making one. Each returns a value, or -1 where there is no room left or an argument is -1, so
@@ -74,7 +74,7 @@ void ac_program_text(const ac_program *program, int result, char *text, size_t s
 /* What an operand of a gradient's program is. */
 enum { AC_OF_RESULT_GRADIENT = -1, AC_OF_RESULT = -2 }; /* else the operand of the function */
 
-/* For a program of one result: the program whose result j is the gradient with respect to operand
+/* For a program of one result: makes one in which result j is the gradient with respect to operand
  * wanted[j]. Its operand i is `of[i]`: only what it needs, the result's gradient first. It reads
  * the function's result instead of its operands where that suffices. False if there is no room. */
 bool ac_program_differentiate(const ac_program *program, int count, const int *wanted,

@@ -212,6 +212,58 @@ static void graphs(void) {
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
 }
 
+/* A layer on a graph of its own. */
+#define LAYERED(function, parameter, call)                                 \
+  do {                                                                     \
+    ac_graph *g = NULL;                                                    \
+    assert_ok(ac_graph_create(&g));                                        \
+    ac_tensor *in = ac_input(g, "x", AC_F32, AC_SHAPE(AC_BATCH, 4, 4, 4)); \
+    ac_tensor *ids = ac_input(g, "ids", AC_I32, AC_SHAPE(AC_BATCH));       \
+    (void)in, (void)ids;                                                   \
+    HARMLESS(function, parameter, call);                                   \
+    ac_graph_free(g);                                                      \
+  } while (0)
+
+static void layers(void) {
+  LAYERED(ac_dense, graph, !ac_dense(NULL, "l", in, 2, NULL));
+  LAYERED(ac_dense, name, !ac_dense(g, NULL, in, 2, NULL));
+  LAYERED(ac_dense, x, !ac_dense(g, "l", NULL, 2, NULL));
+  LAYERED(ac_dense, desc, ac_dense(g, "l", in, 2, NULL));
+  LAYERED(ac_conv2d_layer, graph, !ac_conv2d_layer(NULL, "l", in, 2, 3, NULL));
+  LAYERED(ac_conv2d_layer, name, !ac_conv2d_layer(g, NULL, in, 2, 3, NULL));
+  LAYERED(ac_conv2d_layer, x, !ac_conv2d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv2d_layer, desc, ac_conv2d_layer(g, "l", in, 2, 3, NULL));
+  LAYERED(ac_norm_layer, graph, !ac_norm_layer(NULL, "l", in, NULL));
+  LAYERED(ac_norm_layer, name, !ac_norm_layer(g, NULL, in, NULL));
+  LAYERED(ac_norm_layer, x, !ac_norm_layer(g, "l", NULL, NULL));
+  LAYERED(ac_norm_layer, desc, ac_norm_layer(g, "l", in, NULL));
+  LAYERED(ac_embedding_layer, graph, !ac_embedding_layer(NULL, "l", ids, 2, 3, NULL));
+  LAYERED(ac_embedding_layer, name, !ac_embedding_layer(g, NULL, ids, 2, 3, NULL));
+  LAYERED(ac_embedding_layer, ids, !ac_embedding_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_embedding_layer, desc, ac_embedding_layer(g, "l", ids, 2, 3, NULL));
+  LAYERED(ac_residual, graph, !ac_residual(NULL, "l", in, in));
+  LAYERED(ac_residual, name, !ac_residual(g, NULL, in, in));
+  LAYERED(ac_residual, x, !ac_residual(g, "l", NULL, in));
+  LAYERED(ac_residual, branch, !ac_residual(g, "l", in, NULL));
+}
+
+static void learners(void) {
+  ac_learner *l = NULL;
+  const ac_learner_desc dry = {.device = {.name = "dry"}};
+  REFUSED(ac_learner_create, learner, ac_learner_create(NULL, graph, &dry));
+  NOT_MADE(ac_learner_create, graph, ac_learner, made, ac_learner_create(&made, NULL, &dry));
+  HARMLESS(ac_learner_create, desc, ac_learner_create(&l, graph, NULL) == AC_OK);
+  REFUSED(ac_learner_fit, learner, ac_learner_fit(NULL, dataset, NULL, 1, NULL));
+  REFUSED(ac_learner_fit, train, ac_learner_fit(l, NULL, NULL, 1, NULL));
+  HARMLESS(ac_learner_fit, validation, ac_learner_fit(l, dataset, NULL, 1, NULL) == AC_OK);
+  HARMLESS(ac_learner_fit, result, ac_learner_fit(l, dataset, NULL, 1, NULL) == AC_OK);
+  ac_learner_free(l);
+  NOTHING(ac_learner_free, learner, ac_learner_free(NULL));
+  HARMLESS(ac_learner_trainer, learner, !ac_learner_trainer(NULL));
+  HARMLESS(ac_learner_plan, learner, !ac_learner_plan(NULL));
+  HARMLESS(ac_learner_device, learner, !ac_learner_device(NULL));
+}
+
 static void plans(void) {
   ac_plan_step step;
   int count;
@@ -836,6 +888,8 @@ static void null_is_a_default_or_refused(void **state) {
   trainer_evaluations();
   fits();
   sessions();
+  layers();
+  learners();
   benches();
   leaves();
   only_operands();

@@ -211,6 +211,12 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("sigmoid", "it takes x f32", IDS("x"), ac_sigmoid(ids));
   MISBUILT("tanh", "it takes x f32", IDS("x"), ac_tanh(ids));
   MISBUILT("softmax", "it takes x f32", IDS("x"), ac_softmax(ids));
+  MISBUILT("dense", "the layer has no name", X, ac_dense(g, NULL, x, 2, NULL));
+  MISBUILT("conv2d_layer", "the layer has no name", X, ac_conv2d_layer(g, "", x, 2, 3, NULL));
+  MISBUILT("norm_layer", "the layer has no name", X, ac_norm_layer(g, NULL, x, NULL));
+  MISBUILT("embedding_layer", "the layer has no name", IDS("ids"),
+           ac_embedding_layer(g, NULL, ids, 2, 3, NULL));
+  MISBUILT("residual", "the layer has no name", X, ac_residual(g, NULL, x, x));
 }
 
 static void wrong_losses_are_named(void **state) {
