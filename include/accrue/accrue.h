@@ -14,7 +14,10 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/loss.h>
+#include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
@@ -33,6 +36,7 @@
 #include <accrue/parameter.h>
 #include <accrue/watch.h>
 #include <accrue/evaluation.h>
+#include <accrue/results.h>
 #include <accrue/fit.h>
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>

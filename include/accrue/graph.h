@@ -144,16 +144,6 @@ AC_API ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac
  * least 2. */
 AC_API ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool transpose_b);
 
-/** a + b, element by element. If one tensor has fewer dimensions, its shape must equal the last
- * dimensions of the other one. It is then repeated along the leading ones ([T, C] onto [B, T, C]).
- */
-AC_API ac_tensor *ac_add(ac_tensor *a, ac_tensor *b);
-/** a * b, element by element. Shapes are as for ac_add. */
-AC_API ac_tensor *ac_multiply(ac_tensor *a, ac_tensor *b);
-
-/** factor * x. */
-AC_API ac_tensor *ac_scale(ac_tensor *x, float factor);
-
 /** rows[..., C] = table[ids[...], :]. `table` is [V, C] f32, and `ids` are i32 in [0, V). Ids out
  * of range are refused when they are fed. */
 AC_API ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids);
@@ -209,24 +199,6 @@ AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
  * gets mean 0 and variance 1: (w - mean) / sqrt(var + epsilon); arXiv 1903.10520. epsilon 0: 1e-5.
  */
 AC_API ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon);
-
-/** Which formula of GELU. */
-typedef enum ac_gelu_kind {
-  AC_GELU_TANH = 0, /**< 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), as in GPT-2. */
-  AC_GELU_ERF       /**< x Phi(x); arXiv 1606.08415. */
-} ac_gelu_kind;
-/** GELU of each element. */
-AC_API ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind);
-/** max(x, 0). */
-AC_API ac_tensor *ac_relu(ac_tensor *x);
-/** x / (1 + exp(-x)). */
-AC_API ac_tensor *ac_silu(ac_tensor *x);
-/** x if x > 0, else slope x. 0 <= slope < infinity. Maas, Hannun, Ng 2013 (slope 0.01). */
-AC_API ac_tensor *ac_leaky_relu(ac_tensor *x, float slope);
-/** 1 / (1 + exp(-x)). */
-AC_API ac_tensor *ac_sigmoid(ac_tensor *x);
-/** The hyperbolic tangent of x. */
-AC_API ac_tensor *ac_tanh(ac_tensor *x);
 
 /** exp(x) / sum(exp(x)) over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);
@@ -323,54 +295,8 @@ typedef enum ac_hint {
  * op that made x. If x is an input or a parameter the hint has no effect. */
 AC_API ac_tensor *ac_tensor_hint(ac_tensor *tensor, ac_hint hint);
 
-/* ---- losses ---------------------------------------------------------------------------------- */
-
-/* A loss yields three sums: of the weighted losses, of the weights, and of the weights of rows that
- * were classified right. The division happens once a window, so that unequal micro-batches give the
- * right result. */
-
-/** Settings of a cross-entropy. */
-typedef struct ac_cross_entropy_desc {
-  bool ignore;          /**< Rows with the target `ignore_index` have no weight. */
-  int32_t ignore_index; /**< Such as -100 or -1. */
-  /** Label smoothing s in [0, 1). While training the target is (1 - s) onehot + s / V; arXiv
-   * 1512.00567. In evaluation it is onehot. */
-  float smoothing;
-} ac_cross_entropy_desc;
-
-/** Softmax cross-entropy in nats. logits are [..., V], targets i32 [...], weights f32 [...]
- * (finite, >= 0) or NULL for ones. `desc` may be NULL. */
-AC_API ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
-                                   const ac_cross_entropy_desc *desc);
-
-/** ac_cross_entropy(ac_linear(x, weight, NULL, layout), targets, weights, desc) for large
- * vocabularies. x is [..., C], weight [V, C] or [C, V]. The logits are computed a few rows at a
- * time, in at most 64 MiB (or one row), and never stored as a whole. Loss and gradients come out of
- * one pass over them, so training costs no more arithmetic than with separate ops. */
-AC_API ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
-                                          ac_tensor *targets, ac_tensor *weights,
-                                          const ac_cross_entropy_desc *desc);
-
-/** The mean of (prediction - target)^2 over each sample's elements. Both are [B, ...] f32; weights
- * are [B] or NULL. Target and weights must not depend on trained parameters. Otherwise a plan fails
- * with AC_ERROR_UNSUPPORTED. */
-AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target,
-                                        ac_tensor *weights);
-
-/** The mean over each sample's elements of the cross-entropy, in nats, between a target in [0, 1]
- * and the probability 1 / (1 + exp(-logit)). Both are [B, ...] f32; weights are [B] or NULL. A
- * sample is classified right if each logit is >= 0 where the target is >= 1/2, and < 0 elsewhere.
+/* ---- outputs ----------------------------------------------------------------------------------
  */
-AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
-                                          ac_tensor *weights);
-
-/** Sets what training minimises: the only loss of a graph. */
-AC_API void ac_graph_set_loss(ac_graph *graph, ac_tensor *loss);
-
-/** Limit of ac_graph_add_loss. */
-enum {
-  AC_MAX_LOSSES = 8 /**< Most losses of a graph. */
-};
 
 /** Names a tensor that forward-only plans compute and sessions read. */
 AC_API void ac_graph_set_output(ac_graph *graph, const char *name, ac_tensor *tensor);
@@ -396,33 +322,12 @@ AC_API ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info
 /** Describes a tensor. */
 AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 
-/* ---- may still change ------------------------------------------------------------------------ */
-
-/** The mean of one of the losses of a graph, over a window or a dataset. */
-typedef struct AC_UNSTABLE(ac_loss_mean) {
-  const char *name; /**< As given to ac_graph_add_loss. "" with ac_graph_set_loss. */
-  double loss;      /**< Per unit of weight, in nats or the loss's own unit. NaN without weight. */
-  /** Weighted share of rows that are classified right. 0 for losses without classes. NaN without
-   * weight. */
-  double accuracy;
-  double weight; /**< Its weight; with AC_LOSS_MEANS_PER_SAMPLE the samples. */
-} AC_UNSTABLE(ac_loss_mean);
-
-#ifndef AC_STABLE_ONLY
-
-/** Adds one of several losses. Training minimises the sum of factor x mean. The mean of a loss is
- * its own sum divided by its own weight, and it is reported under its name. A factor is positive
- * and fits into a float. Names are UTF-8, of at most AC_MAX_NAME bytes.
- *
- * The gradient of each loss is divided by the loss's weight before it is added to the others. If
- * rows are weighted or ignored, the weights of a window must be known before its first micro-batch:
- * see ac_plan_desc.loss_means. Build a loss right after the tensors that it reads. What is built in
- * between may have to be kept for it. */
-AC_API void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, double factor);
-
-#endif /* AC_STABLE_ONLY */
-
 #ifdef __cplusplus
 }
 #endif
+
+/* Parts of this header, in files of their own: losses, and ops on elements. */
+#include <accrue/loss.h>
+#include <accrue/pointwise.h>
+
 #endif

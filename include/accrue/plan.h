@@ -111,6 +111,11 @@ typedef struct ac_plan_desc {
    * outlive the call. NULL: all offers are taken. */
   bool (*AC_UNSTABLE(offers))(void *context, unsigned reliefs, struct ac_plan_desc *desc);
   void *AC_UNSTABLE(offers_context); /**< Passed to `offers`. */
+  /** Shell patterns with commas between, as in `frozen`: these parameters are those of another
+   * trainer, which a trainer or a session for this plan is given (ac_trainer_desc.share,
+   * ac_session_create_shared). They take no bytes here. NULL: none. AC_ERROR_ARGUMENT if a pattern
+   * matches no parameter. */
+  const char *AC_UNSTABLE(shared);
 } ac_plan_desc;
 
 /** Makes a plan. Fails with AC_ERROR_BUDGET and the smallest budget that would do (ac_plan_offers

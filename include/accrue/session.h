@@ -17,6 +17,11 @@ typedef struct ac_session ac_session;
 /** Allocates the plan's total. Parameters have their initial values for `seed`. The plan must
  * outlive the session. */
 AC_API ac_status ac_session_create(ac_session **session, const ac_plan *plan, uint64_t seed);
+/** Like ac_session_create, for a plan that shares parameters with a trainer (ac_plan_desc.shared),
+ * such as one that predicts while it trains. The trainer must outlive the session, and what it
+ * changes, the session uses from then on. `trainer` may be NULL if the plan shares none. */
+AC_API ac_status ac_session_create_shared(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                          const ac_trainer *trainer);
 /** Frees a session. */
 AC_API void ac_session_free(ac_session *session);
 
@@ -27,13 +32,22 @@ AC_API ac_status ac_session_load(ac_session *session, const char *path,
 AC_API ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                           int64_t count, const float *data);
 
-/** Runs `count` samples (at most the plan's micro_batch) through an AC_PREDICT plan. */
+/** Runs `count` samples through an AC_PREDICT plan. Any number is accepted. It is split into
+ * micro-batches of the plan's size; then all outputs are kept in host memory, as f32, until the
+ * next run. */
 AC_API ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds,
                                 int feed_count);
 
 /** Copies elements [first, first + count) of a named output of the last run to `data`, as f32. */
 AC_API ac_status ac_session_output(ac_session *session, const char *name, int64_t first,
                                    int64_t count, float *data);
+
+/** Runs samples as far as one named output, and copies it: like ac_trainer_predict. Only inputs
+ * that it depends on need a feed, and nothing is kept: ac_session_output has nothing to read then.
+ */
+AC_API ac_status ac_session_predict(ac_session *session, const char *name, int64_t count,
+                                    const ac_feed *feeds, int feed_count, int64_t elements,
+                                    float *data);
 
 /** Loss and accuracy over a dataset, with an AC_EVALUATE plan. It uses at most `limit` samples (0:
  * all), from the first on. */

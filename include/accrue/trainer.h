@@ -21,6 +21,7 @@
 #include <accrue/parameter.h>
 #include <accrue/watch.h>
 #include <accrue/evaluation.h>
+#include <accrue/results.h>
 #include <accrue/fit.h>
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>
@@ -64,6 +65,16 @@ typedef struct ac_trainer_desc {
   /** Gives learning rates. NULL: the schedule does. */
   AC_UNSTABLE(ac_rate_callback) AC_UNSTABLE(rate);
   void *AC_UNSTABLE(user); /**< Passed to these functions and ac_optimizer_desc.step. */
+  /** The trainer with the parameters of ac_plan_desc.shared. Each is found there by its name, and
+   * has the same shape and storage there. Both plans are for the same device. The other trainer
+   * must outlive this one.
+   *
+   * There is one copy of these parameters: what one trainer changes, the other one uses from then
+   * on. Both may train them, each with gradients and optimizer state of its own. If only one does,
+   * the other one freezes them (ac_plan_desc.frozen). Change them between the windows of both.
+   * Their initial values are those of the other trainer; loading changes them in both. NULL: the
+   * plan shares none. */
+  ac_trainer *AC_UNSTABLE(share);
 } ac_trainer_desc;
 
 /** Creates a trainer: allocates the plan's total and initialises the parameters. The plan must
@@ -74,7 +85,7 @@ typedef struct ac_trainer_desc {
 AC_API ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
                                    const ac_trainer_desc *desc);
 
-/** Frees a trainer. */
+/** Frees a trainer. Those that share its parameters are freed before. */
 AC_API void ac_trainer_free(ac_trainer *trainer);
 
 /* ---- may still change ------------------------------------------------------------------------ */

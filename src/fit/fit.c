@@ -71,6 +71,7 @@ static ac_status next_piece(fit *f, int64_t done, piece *p) {
   const int64_t micro_batch = instance->plan->info.micro_batch, left = f->batch.window.count - done;
   p->count = left < micro_batch ? left : micro_batch;
   p->first = f->loader ? done : 0;
+  memset(p->data, 0, sizeof p->data);
   if (!f->loader) {
     for (int i = 0; i < instance->plan->graph->input_count; i++) p->data[i] = instance->staging[i];
     return read_samples(f, done, p->count);

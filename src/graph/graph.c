@@ -6,6 +6,7 @@
 #include "core/utf8.h"
 #include "graph/builder.h"
 #include "graph/init.h"
+#include "graph/names.h"
 
 #include <float.h>
 #include <stdarg.h>
@@ -69,6 +70,7 @@ void ac_graph_free(ac_graph *graph) {
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
+  free(graph->names.at);
   free(graph->inputs);
   free(graph->parameters);
   free(graph->outputs);
@@ -151,11 +153,9 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
                            const char *name, ac_dtype dtype, int rank, const int64_t *dim) {
   if (!ac_builder_begin(graph, builder, NULL)) return NULL;
   if (!name || !*name) return ac_builder_fail(graph, builder, NULL, "it has no name");
-  for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *other = ac_tensor_at(graph, i);
-    if (other->role == role && other->name && !strcmp(other->name, name))
-      return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
-  }
+  int other;
+  if (!ac_graph_find_leaf(graph, role, name, &other)) return out_of_memory(graph);
+  if (other >= 0) return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
   ac_shape shape;
   if (!ac_shape_parse(&shape, rank, dim) || shape.batched != (role == AC_ROLE_INPUT))
     return ac_builder_fail(graph, builder, NULL,

@@ -91,6 +91,14 @@ typedef struct ac_named_output {
   int tensor;
 } ac_named_output;
 
+/* A hash table of leaves by role and name (names.h). */
+typedef struct ac_leaf_names {
+  int *at;         /* tensor ids; -1: an empty place */
+  size_t capacity; /* a power of two */
+  int count;
+  int tensors; /* that were looked at */
+} ac_leaf_names;
+
 /* A graph's total loss is the sum of factor x mean over these. */
 typedef struct ac_graph_loss {
   char *name; /* "" of the only one, unless it was given another */
@@ -108,6 +116,7 @@ struct ac_graph {
   int *inputs, *parameters; /* tensor ids */
   ac_named_output *outputs;
   char **scopes;
+  ac_leaf_names names;
   int tensor_count, node_count, input_count, parameter_count, output_count, scope_count;
   int scope; /* of nodes built now */
   ac_graph_loss losses[AC_MAX_LOSSES];
@@ -150,6 +159,10 @@ char *ac_shape_text(char text[AC_SHAPE_TEXT], const ac_shape *shape);
 /* Reads the public form, where a negative leading dimension is symbolic. False if the shape is not
  * valid. */
 bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
+/* The shape that tensors are repeated to, as NumPy does: from the last dimension backwards sizes
+ * are equal, or 1, or absent. The batch goes with as many rows of a sample, or with 1. False if
+ * they do not fit. */
+bool ac_broadcast_shapes(ac_shape *shape, int count, ac_tensor *const *tensors);
 static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;
 }

@@ -41,6 +41,41 @@ bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim) {
   return true;
 }
 
+/* Whether the dimension, from the last one, is repeated to `size` by an operand. */
+static bool broadcast_dimension(ac_shape *shape, int from_last, int64_t size) {
+  int64_t *dim = &shape->dim[shape->rank - 1 - from_last];
+  if (size == 1 || size == *dim) return true;
+  if (*dim != 1) return false;
+  *dim = size;
+  return true;
+}
+
+bool ac_broadcast_shapes(ac_shape *shape, int count, ac_tensor *const *tensors) {
+  *shape = (ac_shape){.rank = 0};
+  for (int i = 0; i < count; i++) {
+    const ac_shape *own = &tensors[i]->shape;
+    if (own->rank > shape->rank) shape->rank = own->rank;
+  }
+  for (int k = 0; k < shape->rank; k++) shape->dim[k] = 1;
+  int64_t rows = 0; /* of a sample */
+  for (int i = 0; i < count; i++) {
+    const ac_shape *own = &tensors[i]->shape;
+    if (!own->batched) continue;
+    if (own->rank < shape->rank || (rows && own->dim[0] != rows)) return false;
+    rows = own->dim[0];
+  }
+  for (int i = 0; i < count; i++) {
+    const ac_shape *own = &tensors[i]->shape;
+    const bool leading = rows && own->rank == shape->rank;
+    if (leading && !own->batched && own->dim[0] != 1) return false;
+    for (int k = 0; k < own->rank - leading; k++)
+      if (!broadcast_dimension(shape, k, own->dim[own->rank - 1 - k])) return false;
+  }
+  shape->batched = rows > 0;
+  if (rows) shape->dim[0] = rows;
+  return true;
+}
+
 ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch) {
   const ac_shape *shape = &tensor->shape;
   ac_operand operand = {.dtype = tensor->dtype, .rank = shape->rank, .count = 1};

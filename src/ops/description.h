@@ -36,6 +36,7 @@ typedef enum ac_op_bound { AC_BOUND_BY_BYTES, AC_BOUND_BY_ARITHMETIC } ac_op_bou
 typedef struct ac_loss_rows {
   int weights;        /* which operand; -1: none */
   int64_t per_sample; /* rows */
+  int64_t per_weight; /* neighbouring rows that share a weight; 0: each has its own */
   bool ignore;
   int32_t ignore_index;
 } ac_loss_rows;

@@ -31,6 +31,7 @@
     X(sum_leading, "s", "f")                          /* x[m,n] -> y[n]+ */                                            \
   F(pointwise, multiply) X(multiply, "ss", "s")       /* a b -> c+, b repeated along a */                              \
   F(pointwise, scale) X(scale, "s", "s")              /* x -> y+ */                                                    \
+  F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
     X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
   F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
@@ -61,6 +62,8 @@
     X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
     X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
+  F(reduction, reduce) X(reduce, "a", "f")            /* x -> y+, over axes */                                         \
+    X(reduce_gradient, "f", "s")                      /* dy -> dx+ */                                                  \
   F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
@@ -75,6 +78,8 @@
     X(mean_squared_error_gradient, "sff", "s")        /* prediction target weights? -> dprediction */                  \
   F(loss, binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */     \
     X(binary_cross_entropy_gradient, "sff", "s")      /* logits targets weights? -> dlogits */                         \
+  F(loss, row_loss) X(row_loss, "sf", "f")            /* losses[n] weights[m]?, m divides n -> sums+ */                \
+    X(row_loss_gradient, "f", "s")                    /* weights? -> dlosses */                                        \
   F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
     X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -287,7 +288,8 @@ static ac_status add_sizes(ac_candidates *s, const int64_t *micro_batches, int c
   if (s->problem->desc.recompute != AC_RECOMPUTE_NONE) AC_TRY(make_chains(s, first));
   for (int i = first; i < s->size_count; i++) {
     ac_candidate_size *size = &s->sizes[i];
-    AC_TRY(ac_memory_evaluation(s->problem, size->micro_batch, &s->evaluation, &size->evaluation));
+    AC_TRY(ac_memory_forward(s->problem, size->micro_batch, &s->evaluation, &size->evaluation));
+    size->evaluation = ac_max_bytes(size->evaluation, s->prediction);
     AC_TRY(list_size(s, i));
   }
   for (int i = 0; i < s->count; i++)
@@ -320,6 +322,21 @@ static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES
   return count;
 }
 
+/* The evaluation, and the bytes of a prediction one sample at a time. */
+static ac_status begin_forward(ac_candidates *s) {
+  const ac_problem *problem = s->problem;
+  const ac_storage one = {.one_output = true};
+  AC_TRY(ac_sequence_build(&s->evaluation, problem->graph, AC_TARGET_LOSS, one,
+                           &problem->evaluation, NULL));
+  if (!problem->prediction.count) return AC_OK;
+  ac_sequence sequence = {0};
+  ac_status status = ac_sequence_build(&sequence, problem->graph, AC_TARGET_OUTPUTS, one,
+                                       &problem->prediction, NULL);
+  if (status == AC_OK) status = ac_memory_forward(problem, 1, &sequence, &s->prediction);
+  ac_sequence_free(&sequence);
+  return status;
+}
+
 /* Sizes that the description leaves open, and room for their candidates. */
 static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *count) {
   const ac_plan_desc *desc = &s->problem->desc;
@@ -328,8 +345,7 @@ static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *co
   s->list = malloc((size_t)*count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   ac_cost_guess(&s->guess);
-  AC_TRY(ac_sequence_build(&s->evaluation, s->problem->graph, AC_TARGET_LOSS, (ac_storage){0},
-                           &s->problem->evaluation, NULL));
+  AC_TRY(begin_forward(s));
   return ac_order_create(&s->order, s->problem->stages);
 }
 

@@ -62,6 +62,7 @@ typedef struct ac_candidates {
   int count;
   ac_order order; /* of the current one */
   ac_sequence evaluation;
+  uint64_t prediction; /* bytes of its arena */
 } ac_candidates;
 
 static inline int64_t ac_divide_up(int64_t a, int64_t b) {

@@ -109,6 +109,7 @@ static int count_additions(const ac_plan *plan, const ac_sequence *sequence) {
 
 static ac_status check_steps(const ac_plan *plan, bool *ran, bool *summed) {
   AC_TRY(check_sequence(plan, &plan->evaluation, ran, summed));
+  AC_TRY(check_sequence(plan, &plan->prediction, ran, summed));
   int first = 0;
   for (int pass = 0; pass < plan->way->passes; pass++) {
     AC_TRY(check_pass(plan, ac_plan_pass(plan, pass), ran, summed));
@@ -490,6 +491,7 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
 
 static ac_status check_memory(const ac_plan *plan) {
   int64_t room = ac_max(plan->main.value_count, plan->evaluation.value_count);
+  room = ac_max(room, plan->prediction.value_count);
   room = ac_max(plan->cell_count, ac_max(room, plan->stepping.value_count));
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
@@ -498,6 +500,7 @@ static ac_status check_memory(const ac_plan *plan) {
   if (status == AC_OK) status = check_values(plan, &plan->main, end, list);
   if (status == AC_OK) status = check_values(plan, &plan->stepping, end, list);
   if (status == AC_OK) status = check_values(plan, &plan->evaluation, end, list);
+  if (status == AC_OK) status = check_values(plan, &plan->prediction, end, list);
   free(list);
   return status;
 }

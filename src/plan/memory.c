@@ -44,11 +44,9 @@ static ac_status unlimited(ac_status status, uint64_t *bytes) {
   return AC_OK;
 }
 
-ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch,
-                               ac_sequence *evaluation, uint64_t *bytes) {
-  *bytes = 0;
-  if (problem->desc.purpose != AC_TRAIN) return AC_OK;
-  return unlimited(arena_bound(problem, micro_batch, evaluation, 0, bytes), bytes);
+ac_status ac_memory_forward(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                            uint64_t *bytes) {
+  return unlimited(arena_bound(problem, micro_batch, sequence, 0, bytes), bytes);
 }
 
 static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
@@ -121,13 +119,31 @@ static ac_status find_in_arena(ac_plan *plan) {
   return AC_OK;
 }
 
+/* Outputs are computed in the memory that a window has: as many samples at once as fit there, and
+ * one of them in any case. */
+static ac_status lay_prediction(ac_plan *plan, const ac_address_space *space, uint64_t window,
+                                uint64_t limit, arena *a) {
+  const ac_problem *problem = &plan->problem;
+  int64_t count = plan->info.micro_batch;
+  *a = (arena){0};
+  for (plan->predicted = 0; problem->prediction.count && !plan->predicted;
+       count = (count + 1) / 2) {
+    if (count > 1 && !ac_problem_supports_prediction(problem, count)) continue;
+    const uint64_t most = count > 1 && window < UINT64_MAX ? window + 1 : limit;
+    const ac_status status = lay_arena(problem, count, space, &plan->prediction, 0, most, a);
+    if (status != AC_OK && (count == 1 || status != AC_ERROR_BUDGET)) return status;
+    if (count == 1 || (status == AC_OK && a->end <= window)) plan->predicted = count;
+  }
+  return AC_OK;
+}
+
 static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   const ac_problem *problem = &plan->problem;
   const int64_t micro_batch = plan->info.micro_batch;
   ac_plan_bytes *bytes = &plan->info.bytes;
   ac_address_space space = new_space(problem);
   ac_control_block control;
-  arena main, stepping, evaluation = {0};
+  arena main, stepping, prediction, evaluation = {0};
   *bytes = (ac_plan_bytes){0};
   const ac_placing how = {micro_batch, counter_bytes(&space, &plan->main), plan->main.host_state};
   AC_TRY(ac_cells_place(problem, &how, &space, plan->cells, &control, bytes));
@@ -139,14 +155,19 @@ static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, limit, &evaluation));
   AC_TRY(find_in_arena(plan));
+  const uint64_t end = ac_max_bytes(ac_max_bytes(main.end, stepping.end), evaluation.end);
+  AC_TRY(lay_prediction(plan, &space, end, limit, &prediction));
   const ac_layout_sums window = {ac_max_bytes(main.sums.all, stepping.sums.all),
                                  ac_max_bytes(main.sums.tensors, stepping.sums.tensors),
                                  ac_max_bytes(main.sums.activations, stepping.sums.activations)};
-  uint64_t tensors = ac_max_bytes(window.tensors, evaluation.sums.tensors);
+  if (prediction.end <= end) prediction.sums = (ac_layout_sums){0};
+  const uint64_t tensors =
+      ac_max_bytes(window.tensors, ac_max_bytes(evaluation.sums.tensors, prediction.sums.tensors));
   plan->info.live_bytes = window.all;
-  bytes->activations = ac_max_bytes(window.activations, evaluation.sums.activations);
+  bytes->activations = ac_max_bytes(
+      window.activations, ac_max_bytes(evaluation.sums.activations, prediction.sums.activations));
   bytes->gradients += tensors - bytes->activations;
-  bytes->total = ac_max_bytes(ac_max_bytes(main.end, stepping.end), evaluation.end);
+  bytes->total = ac_max_bytes(end, prediction.end);
   bytes->workspace = bytes->total - space.end - tensors;
   plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
   return AC_OK;
@@ -158,6 +179,9 @@ static ac_status lay_sequences(ac_plan *plan, const ac_choice *choice) {
   ac_sequence_free(&plan->stepping);
   AC_TRY(ac_passes_build(problem, choice, &plan->main, &plan->stepping));
   if (problem->desc.purpose != AC_TRAIN || plan->evaluation.steps) return AC_OK;
+  if (problem->prediction.count)
+    AC_TRY(ac_sequence_build(&plan->prediction, plan->graph, AC_TARGET_OUTPUTS,
+                             (ac_storage){.one_output = true}, &problem->prediction, NULL));
   return ac_sequence_build(&plan->evaluation, plan->graph, AC_TARGET_LOSS, (ac_storage){0},
                            &problem->evaluation, NULL);
 }
@@ -181,6 +205,7 @@ void ac_plan_clear(ac_plan *plan) {
   ac_sequence_free(&plan->main);
   ac_sequence_free(&plan->stepping);
   ac_sequence_free(&plan->evaluation);
+  ac_sequence_free(&plan->prediction);
   free(plan->cells);
   plan->cells = NULL;
 }

@@ -196,8 +196,8 @@ static ac_status build_pass(const ac_problem *problem, const ac_nodes *order, in
 ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac_sequence *main,
                           ac_sequence *stepping) {
   const ac_nodes *order = choice->order;
-  const ac_storage storage = {ac_problem_whole_window(problem, choice->micro_batch),
-                              choice->host_state};
+  const ac_storage storage = {.whole_window = ac_problem_whole_window(problem, choice->micro_batch),
+                              .host_state = choice->host_state};
   const ac_gradient_way *way = choice->way;
   if (!way->phases[0])
     return ac_sequence_build(main, problem->graph, target_of(problem), storage, order,

@@ -44,6 +44,7 @@ typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
                       each pass, and nobody else's */
+  AC_SPACE_SHARED, /* another trainer has it (run/shared.c) */
   AC_SPACE_HOST    /* an allocation of its own on the host: where samples are gathered before they
                       are uploaded; optimizer state that is transferred */
 } ac_space;
@@ -154,27 +155,34 @@ typedef struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;         /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc;          /* with what follows from the graph filled in */
-  const ac_gradient_way *way; /* that it asks for */
-  bool copies;                /* trained parameters may have working copies */
-  char *state_f32, *frozen;   /* those of desc */
-  struct ac_stages *stages;   /* of the training graph; NULL otherwise */
-  struct ac_works *works;     /* of the graph's nodes (works.h) */
-  ac_nodes main, evaluation;  /* each node that runs once; evaluation: only when training */
-  ac_nodes after;             /* those of the phases after a micro-batch */
-  ac_nodes folds;             /* those within a micro-batch: see passes.c */
-  uint64_t after_workspace;   /* the most scratch space that one of these asks for */
-  uint64_t read_ahead_bytes;  /* on the host, of one batch */
-  bool *reads;                /* by storage: what some node reads; other inputs need no feed */
+  ac_plan_desc asked;                /* as the caller gave it, with the batch filled in */
+  ac_plan_desc desc;                 /* with what follows from the graph filled in */
+  const ac_gradient_way *way;        /* that it asks for */
+  bool copies;                       /* trained parameters may have working copies */
+  char *state_f32, *frozen, *shared; /* those of desc */
+  struct ac_stages *stages;          /* of the training graph; NULL otherwise */
+  struct ac_works *works;            /* of the graph's nodes (works.h) */
+  /* Each node that runs once. evaluation, prediction: only when training. */
+  ac_nodes main, evaluation, prediction;
+  ac_nodes after;            /* those of the phases after a micro-batch */
+  ac_nodes folds;            /* those within a micro-batch: see passes.c */
+  uint64_t after_workspace;  /* the most scratch space that one of these asks for */
+  uint64_t read_ahead_bytes; /* on the host, of one batch */
+  bool *reads;               /* by storage: what some node reads */
+  bool *fed;                 /* by input: some node reads it that is not there for outputs alone */
   ac_parameter_tensors *parameters;
   ac_cell *cells; /* in the order of their addresses, which no choice has given yet */
   int cell_count;
+  int *cells_by_owner; /* by role, owner and state, but for those of inputs on the host */
+  int found_cells;     /* how many these are */
   uint64_t host_bytes; /* of the cells that may be in host memory */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   int64_t least; /* samples of a micro-batch, in training */
 } ac_problem;
+
+/* Whether a parameter, and its copy in 16 bits, are another trainer's. */
+bool ac_problem_shares(const ac_problem *problem, int parameter);
 
 /* What the search decides. */
 typedef struct ac_choice {
@@ -194,7 +202,9 @@ struct ac_plan {
   double fastest_seconds;     /* of the fastest candidate, whatever it takes */
   uint64_t least;             /* where it was refused: what the budget would have to be */
   ac_sequence main, evaluation;
-  ac_sequence stepping; /* fused: the second pass; without steps otherwise */
+  ac_sequence prediction; /* training: to the outputs that have names */
+  int64_t predicted;      /* most samples of a micro-batch of the prediction */
+  ac_sequence stepping;   /* fused: the second pass; without steps otherwise */
   ac_cell *cells;
   int cell_count;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
@@ -235,6 +245,8 @@ void ac_problem_free(ac_problem *problem);
 
 /* Whether the device runs all ops on so many samples at once, and if not, why. */
 ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch);
+/* Whether it runs the prediction's ops on so many. */
+bool ac_problem_supports_prediction(const ac_problem *problem, int64_t micro_batch);
 /* Whether no micro-batch of a whole window has too few samples for an op. */
 bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch);
 
@@ -274,6 +286,7 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
  * is a whole window. */
 typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
+  bool one_output;               /* an output is read as soon as it is made, one in each run */
 } ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
                             ac_storage storage, const ac_nodes *order, const ac_nodes *after);
@@ -392,9 +405,9 @@ ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_seq
                           ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes);
 /* The least bytes of what persists on the device. */
 ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
-/* The bytes of the evaluation's arena, by its sequence. */
-ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch,
-                               ac_sequence *evaluation, uint64_t *bytes);
+/* The bytes of the arena of a sequence without a backward pass. */
+ac_status ac_memory_forward(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                            uint64_t *bytes);
 
 /* Lays down a choice: sequences, cells, addresses, bytes. What the plan held before is freed. A
  * total of UINT64_MAX is not a failure, as above. */

@@ -5,6 +5,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/precision.h"
@@ -65,6 +66,13 @@ ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batc
   return check_nodes(problem, &problem->evaluation, false, micro_batch);
 }
 
+bool ac_problem_supports_prediction(const ac_problem *problem, int64_t micro_batch) {
+  const ac_kept_error kept = ac_error_keep();
+  const bool supports = check_nodes(problem, &problem->prediction, false, micro_batch) == AC_OK;
+  ac_error_restore(&kept);
+  return supports;
+}
+
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Lists the nodes that the target needs, each once, in creation order and phase by phase. `after`
@@ -103,6 +111,7 @@ static ac_status select_nodes(ac_problem *problem, bool *runs) {
     return list_nodes(problem, purpose == AC_EVALUATE ? AC_TARGET_LOSS : AC_TARGET_OUTPUTS, runs,
                       &problem->main, NULL, NULL);
   AC_TRY(list_nodes(problem, AC_TARGET_LOSS, runs, &problem->evaluation, NULL, NULL));
+  AC_TRY(list_nodes(problem, AC_TARGET_OUTPUTS, runs, &problem->prediction, NULL, NULL));
   AC_TRY(list_nodes(problem, AC_TARGET_GRADIENTS, runs, &problem->main, &problem->after,
                     &problem->folds));
   problem->stages = calloc(1, sizeof *problem->stages);
@@ -200,7 +209,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
-    if (!problem->reads[graph->inputs[i]]) continue;
+    if (!problem->fed[i]) continue;
     ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     problem->read_ahead_bytes += ac_align(bytes, AC_LINE_BYTES);
@@ -329,6 +338,28 @@ static ac_status complete_graph(ac_problem *problem) {
   return AC_OK;
 }
 
+bool ac_problem_shares(const ac_problem *problem, int parameter) {
+  const ac_graph *graph = problem->graph;
+  return ac_patterns_match(problem->desc.shared,
+                           ac_tensor_at(graph, graph->parameters[parameter])->name);
+}
+
+/* Each pattern names at least one parameter. */
+static ac_status check_shared(const ac_problem *problem) {
+  const ac_graph *graph = problem->graph;
+  const char *patterns = problem->desc.shared;
+  char pattern[AC_PATTERN_BYTES];
+  while (patterns && ac_pattern_next(&patterns, pattern)) {
+    bool matches = false;
+    for (int i = 0; i < graph->parameter_count; i++)
+      matches |= ac_pattern_matches(pattern, ac_tensor_at(graph, graph->parameters[i])->name);
+    if (!matches)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: no parameter's name matches \"%s\", which is to be shared", pattern);
+  }
+  return AC_OK;
+}
+
 static void find_after_workspace(ac_problem *problem) {
   const ac_backend *backend = problem->device->backend;
   ac_run_state run = {.training = true, .batch = 1};
@@ -341,13 +372,15 @@ static void find_after_workspace(ac_problem *problem) {
 }
 
 static ac_status derive(ac_problem *problem) {
+  AC_TRY(check_shared(problem));
   AC_TRY(complete_graph(problem));
   const ac_graph *graph = problem->graph;
   problem->reads = calloc((size_t)graph->tensor_count + 1, sizeof *problem->reads);
+  problem->fed = calloc((size_t)graph->input_count + 1, sizeof *problem->fed);
   problem->parameters = calloc((size_t)graph->parameter_count + 1, sizeof *problem->parameters);
   bool *runs = calloc((size_t)graph->node_count + 1, sizeof *runs);
   ac_status status = AC_OK;
-  if (!problem->reads || !problem->parameters || !runs)
+  if (!problem->reads || !problem->fed || !problem->parameters || !runs)
     status = ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   if (status == AC_OK) status = select_nodes(problem, runs);
   free(runs);
@@ -357,7 +390,10 @@ static ac_status derive(ac_problem *problem) {
   find_parameters(problem);
   mark_reads(problem, &problem->main);
   mark_reads(problem, &problem->evaluation);
+  for (int i = 0; i < graph->input_count; i++) problem->fed[i] = problem->reads[graph->inputs[i]];
+  mark_reads(problem, &problem->prediction);
   AC_TRY(ac_problem_check_support(problem, 1));
+  AC_TRY(check_nodes(problem, &problem->prediction, false, 1));
   find_after_workspace(problem);
   count_read_ahead(problem);
   AC_TRY(ac_cells_list(problem));
@@ -378,6 +414,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   if (!desc->batch) problem->desc.batch = desc->micro_batch ? desc->micro_batch : 1;
   AC_TRY(keep_text(&problem->desc.optimizer.state_f32, &problem->state_f32));
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
+  AC_TRY(keep_text(&problem->desc.shared, &problem->shared));
   problem->asked = problem->desc;
   problem->way = ac_gradient_way_of(desc->gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
@@ -393,11 +430,15 @@ void ac_problem_free(ac_problem *problem) {
   ac_graph_free(problem->graph);
   free(problem->state_f32);
   free(problem->frozen);
+  free(problem->shared);
   free(problem->main.list);
   free(problem->evaluation.list);
+  free(problem->prediction.list);
   free(problem->after.list);
   free(problem->folds.list);
   free(problem->reads);
+  free(problem->fed);
   free(problem->parameters);
   free(problem->cells);
+  free(problem->cells_by_owner);
 }

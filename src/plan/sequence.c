@@ -337,7 +337,7 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   const bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
                     lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
   if (good) {
-    if (target == AC_TARGET_OUTPUTS) keep_outputs(&b);
+    if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     share_memory(sequence, graph);
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }

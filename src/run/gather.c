@@ -20,7 +20,7 @@ static ac_status match_field(ac_gather *gather, const ac_instance *instance, int
                      "input \"%s\" takes %lld %s a sample, but the dataset's field has %lld %s",
                      input->name, (long long)elements, ac_dtype_name(input->dtype),
                      (long long)field->elements, ac_dtype_name(field->dtype));
-    if (instance->persistent[input->id]) gather->input[f] = i;
+    if (instance->plan->problem.fed[i]) gather->input[f] = i;
     fed[i] = true;
   }
   return AC_OK;
@@ -37,7 +37,7 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
     if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
   }
   for (int i = 0; i < graph->input_count; i++)
-    if (!fed[i] && instance->persistent[graph->inputs[i]])
+    if (!fed[i] && instance->plan->problem.fed[i])
       return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
                      ac_tensor_at(graph, graph->inputs[i])->name);
   if (unused <= instance->unused_bytes) return AC_OK;

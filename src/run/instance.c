@@ -111,8 +111,8 @@ void ac_instance_resize(ac_instance *instance, ac_prepared *prepared) {
   prepared->batch = instance->run.batch;
 }
 
-static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
-                         const ac_sequence *sequence) {
+static ac_status prepare(ac_instance *instance, ac_prepared *prepared, const ac_sequence *sequence,
+                         int64_t batch) {
   prepared->sequence = sequence;
   prepared->args = calloc((size_t)sequence->step_count + 1, sizeof *prepared->args);
   prepared->handles = calloc((size_t)sequence->value_count + 1, sizeof *prepared->handles);
@@ -124,7 +124,7 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared,
       AC_TRY(ac_instance_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
   AC_TRY(ac_transfers_prepare(instance, prepared));
-  instance->run.batch = instance->plan->info.micro_batch;
+  instance->run.batch = batch;
   ac_instance_resize(instance, prepared);
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
     fill_arguments(instance, prepared, i);
@@ -149,8 +149,8 @@ static void view_arena_cells(ac_instance *instance) {
 
 /* What is prepared without handles of memory. A backend may look for its fastest kernels then, with
  * memory of its own: before the plan's is allocated. The backend says what it compiles. */
-static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence) {
-  instance->run.batch = instance->plan->info.micro_batch;
+static ac_status prepare_early(ac_instance *instance, const ac_sequence *sequence, int64_t batch) {
+  instance->run.batch = batch;
   for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_op_args args;
     ac_step_arguments(&sequence->steps[i], instance->plan->graph, &instance->run, &args);
@@ -246,14 +246,16 @@ static ac_status check_count(const ac_tensor *input, int64_t count) {
                  (long long)count, input->name, (unsigned long long)bytes);
 }
 
-ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
-                                  int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]) {
+ac_status ac_instance_match_feeds(const ac_instance *instance, const bool *needs, int64_t count,
+                                  const ac_feed *feeds, int feed_count,
+                                  const void *data[AC_MAX_GRAPH_INPUTS]) {
   const ac_graph *graph = instance->plan->graph;
+  if (!needs) needs = instance->plan->problem.fed;
   if (count < 1) return ac_fail(AC_ERROR_ARGUMENT, "%lld samples were fed", (long long)count);
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     data[i] = NULL;
-    if (!instance->persistent[input->id]) continue; /* nothing reads it */
+    if (!needs[i]) continue;
     for (int f = 0; f < feed_count; f++)
       if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
     if (!data[i]) return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" was not fed", input->name);
@@ -267,7 +269,7 @@ ac_status ac_instance_check(const ac_instance *instance, const void *const *data
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
-    if (!instance->persistent[input->id]) continue;
+    if (!data[i]) continue;
     int64_t elements = ac_shape_count(&input->shape);
     const char *from =
         (const char *)data[i] + first * elements * (int64_t)ac_dtype_bytes(input->dtype);
@@ -281,7 +283,7 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
   const ac_graph *graph = instance->plan->graph;
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
-    if (!instance->persistent[input->id]) continue;
+    if (!data[i]) continue;
     uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
     const char *from = (const char *)data[i] + (uint64_t)first * bytes;
     AC_TRY(instance->device->backend->upload(instance->device->state,
@@ -394,7 +396,21 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
     if (runs) AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
     if (prepared == &instance->main && instance->numerics.counts)
       AC_TRY(ac_numerics_watch(instance, i));
+    if (prepared == &instance->main && instance->watched_count)
+      AC_TRY(ac_watched_after(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
+  }
+  return AC_OK;
+}
+
+ac_status ac_instance_run_needed(ac_instance *instance, ac_prepared *prepared,
+                                 const ac_needed *needed) {
+  instance->run.training = prepared->sequence->training;
+  ac_instance_resize(instance, prepared);
+  AC_TRY(poison_after(instance, prepared, -1));
+  for (int i = 0; i <= needed->last; i++) {
+    if (needed->steps[i]) AC_TRY(ac_instance_run_step(instance, prepared, i, true));
+    if (i < needed->last) AC_TRY(poison_after(instance, prepared, i));
   }
   return AC_OK;
 }
@@ -488,36 +504,47 @@ static ac_status allocate_host(ac_instance *instance) {
   instance->checks = calloc(inputs, sizeof *instance->checks);
   instance->staging = calloc(inputs, sizeof *instance->staging);
   instance->control_copy = calloc(plan->control_bytes + 1, 1);
+  const ac_sequence *outputs = plan->prediction.steps ? &plan->prediction : &plan->main;
+  instance->needed.steps = calloc((size_t)outputs->step_count + 1, 1);
+  instance->needed.values = calloc((size_t)outputs->value_count + 1, 1);
   if (!instance->persistent || !instance->views || !instance->updates || !instance->checks ||
-      !instance->staging || !instance->control_copy)
+      !instance->staging || !instance->control_copy || !instance->needed.steps ||
+      !instance->needed.values)
     return ac_fail(AC_ERROR_MEMORY, "no memory on the host for the plan");
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
     if (cell->space != AC_SPACE_HOST || cell->role != AC_ROLE_INPUT) continue;
+    if (!plan->problem.fed[cell->owner]) continue;
     if (!(instance->staging[cell->owner] = malloc(cell->bytes)))
       return ac_fail(AC_ERROR_MEMORY, "no memory to stage the inputs");
   }
   return AC_OK;
 }
 
-static ac_status bring_to_life(ac_instance *instance) {
+static ac_status bring_to_life(ac_instance *instance, const ac_instance *from) {
   const ac_plan *plan = instance->plan;
   if (plan->graph->input_count > AC_MAX_GRAPH_INPUTS)
     return ac_fail(AC_ERROR_ARGUMENT, "the graph has %d inputs; at most %d are supported",
                    plan->graph->input_count, AC_MAX_GRAPH_INPUTS);
   AC_TRY(allocate_host(instance));
   find_checks(instance);
-  AC_TRY(prepare_early(instance, &plan->main));
-  AC_TRY(prepare_early(instance, &plan->stepping));
-  AC_TRY(prepare_early(instance, &plan->evaluation));
+  const int64_t batch = plan->info.micro_batch;
+  AC_TRY(prepare_early(instance, &plan->main, batch));
+  AC_TRY(prepare_early(instance, &plan->stepping, batch));
+  AC_TRY(prepare_early(instance, &plan->evaluation, batch));
+  AC_TRY(prepare_early(instance, &plan->prediction, plan->predicted));
   AC_TRY(allocate_chunks(instance));
   AC_TRY(ac_transfers_allocate(instance));
   AC_TRY(view_cells(instance));
+  AC_TRY(ac_shared_find(instance, from));
   AC_TRY(clear_cells(instance));
-  AC_TRY(prepare(instance, &instance->main, &plan->main));
+  AC_TRY(prepare(instance, &instance->main, &plan->main, batch));
   view_arena_cells(instance);
-  if (plan->way->passes > 1) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping));
-  if (plan->evaluation.steps) AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation));
+  if (plan->way->passes > 1) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping, batch));
+  if (plan->evaluation.steps)
+    AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation, batch));
+  if (plan->prediction.steps)
+    AC_TRY(prepare(instance, &instance->prediction, &plan->prediction, plan->predicted));
   AC_TRY(ac_together_find(plan, &instance->together));
   AC_TRY(ac_numerics_create(instance));
   return AC_OK;
@@ -526,17 +553,17 @@ static ac_status bring_to_life(ac_instance *instance) {
 ac_wait ac_instance_announce(const ac_plan *plan) {
   return ac_wait_begin(plan->device, "preparing %d ops",
                        plan->main.step_count + plan->stepping.step_count +
-                           plan->evaluation.step_count);
+                           plan->evaluation.step_count + plan->prediction.step_count);
 }
 
-ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan) {
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan, const ac_instance *from) {
   memset(instance, 0, sizeof *instance);
   instance->plan = plan;
   instance->device = plan->device;
   instance->run.loss_scale = 1;
   /* Kernels are compiled for it. */
   instance->run.mark_flushed = ac_plan_cell(plan, AC_ROLE_COUNTER, -1, 0) != NULL;
-  ac_status status = bring_to_life(instance);
+  ac_status status = bring_to_life(instance, from);
   if (status != AC_OK) ac_instance_free(instance);
   return status;
 }
@@ -545,9 +572,11 @@ void ac_instance_free(ac_instance *instance) {
   if (!instance->plan) return;
   const ac_graph *graph = instance->plan->graph;
   ac_numerics_free(instance);
+  ac_watched_free(instance);
   discard(instance, &instance->main);
   discard(instance, &instance->stepping);
   discard(instance, &instance->evaluation);
+  discard(instance, &instance->prediction);
   for (int i = 0; instance->views && i < instance->plan->cell_count; i++)
     ac_instance_drop_view(instance, instance->views[i]);
   ac_instance_drop_view(instance, instance->control);
@@ -555,6 +584,8 @@ void ac_instance_free(ac_instance *instance) {
   if (instance->chunks) release_chunks(instance);
   for (int i = 0; instance->staging && i < graph->input_count; i++) free(instance->staging[i]);
   free(instance->unused);
+  free(instance->needed.steps);
+  free(instance->needed.values);
   free(instance->together);
   free(instance->chunks);
   free(instance->persistent);

@@ -7,12 +7,16 @@
 
 #include <accrue/evaluation.h>
 #include <accrue/model_file.h>
+#include <accrue/results.h>
+#include <accrue/session.h>
 
 #include "ops/update/clip.h"
 #include "ops/description.h"
 #include "ops/update/fold.h"
 #include "ops/update/optimizer.h"
 #include "plan/plan.h"
+
+enum { AC_MAX_GRAPH_INPUTS = 16 };
 
 /* A sequence with its handles in place. `batch` is the micro-batch that the arguments are for now.
  */
@@ -77,6 +81,23 @@ typedef struct ac_hand_over {
   void *user;
 } ac_hand_over;
 
+/* Which steps an output needs, and which inputs they read (predict.c). */
+typedef struct ac_needed {
+  bool *steps, *values;
+  int last; /* the step that makes it */
+  bool inputs[AC_MAX_GRAPH_INPUTS];
+} ac_needed;
+
+/* An output that is handed to a caller in each micro-batch (watched.c). */
+typedef struct ac_watched {
+  const char *name;
+  int tensor, step; /* the step of the main sequence that makes it */
+  const void *handle;
+  ac_tensor_callback callback;
+  void *user;
+  float *copy;
+} ac_watched;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -92,11 +113,15 @@ typedef struct ac_instance {
   void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
   void *unused;   /* host: where a dataset's fields that feed no input are written */
   uint64_t unused_bytes;
-  ac_prepared main, stepping, evaluation;
-  int *together; /* together.c: by step of the main sequence that begins a row */
+  ac_prepared main, stepping, evaluation, prediction;
+  ac_needed needed; /* room, and what was asked for last */
+  int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
+  ac_watched watched[AC_MAX_WATCHED];
+  int watched_count;
+  bool hands_out;              /* a caller is being handed a tensor that it watches */
   ac_numerics_totals numerics; /* empty unless the plan watches numbers */
   /* The run state: all that changes from window to window, so that every step is static. */
   ac_run_state run;
@@ -108,10 +133,17 @@ typedef struct ac_instance {
 ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
 void ac_instance_drop_view(ac_instance *instance, void *handle);
 
-ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan);
+ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan, const ac_instance *from);
 /* Announces that an instance is created, with all that belongs to it. */
 ac_wait ac_instance_announce(const ac_plan *plan);
 void ac_instance_free(ac_instance *instance);
+
+/* Finds the handles of parameters that the plan shares, in `from` (NULL: refuses such a plan). */
+ac_status ac_shared_find(ac_instance *instance, const ac_instance *from);
+
+/* ac_session_create with parameters of another instance. */
+ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                 const ac_instance *from);
 
 /* The host copy's loss sums as doubles. */
 typedef struct ac_loss_sums {
@@ -130,16 +162,44 @@ ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell);
 
 /* ---- feeding and running --------------------------------------------------------------------- */
 
-enum { AC_MAX_GRAPH_INPUTS = 16 };
-
-/* Finds each input's data among the feeds and checks all of it before anything runs. data[i]
- * belongs to input i. */
-ac_status ac_instance_match_feeds(const ac_instance *instance, int64_t count, const ac_feed *feeds,
-                                  int feed_count, const void *data[AC_MAX_GRAPH_INPUTS]);
+/* Finds the data of each input that is needed among the feeds and checks all of it before anything
+ * runs. data[i] belongs to input i; NULL: it is not needed. `needs`, by input; NULL: those that
+ * windows, evaluations and sessions read. */
+ac_status ac_instance_match_feeds(const ac_instance *instance, const bool *needs, int64_t count,
+                                  const ac_feed *feeds, int feed_count,
+                                  const void *data[AC_MAX_GRAPH_INPUTS]);
 
 /* Checks the values of samples [first, first + count) of what was matched: ids, weights. */
 ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
                             int64_t count);
+
+/* ---- outputs: predict.c ---------------------------------------------------------------------- */
+
+/* The index of a named output of the graph; -1: there is none. */
+int ac_instance_find_output(const ac_instance *instance, const char *name);
+/* Elements of an output of so many samples. */
+int64_t ac_instance_output_count(const ac_instance *instance, int tensor, int64_t samples);
+/* The handle of an output's elements, once its step has run. */
+const void *ac_instance_output_handle(const ac_instance *instance, const ac_prepared *prepared,
+                                      int tensor);
+/* Computes an output of samples with a sequence to the graph's outputs, at most `piece` samples at
+ * once, into room for `elements` floats. Messages begin with `caller`. */
+typedef struct ac_prediction {
+  const char *caller, *name;
+  int64_t count, elements;
+  float *data;
+} ac_prediction;
+ac_status ac_instance_predict(ac_instance *instance, ac_prepared *prepared, int64_t piece,
+                              const ac_prediction *wanted, const ac_feed *feeds, int feed_count);
+
+/* ---- outputs of windows: watched.c ----------------------------------------------------------- */
+
+/* As ac_trainer_watch_tensor. */
+ac_status ac_instance_watch(ac_instance *instance, const char *name, ac_tensor_callback callback,
+                            void *user);
+/* Hands out what a step of the main sequence has made. */
+ac_status ac_watched_after(ac_instance *instance, int step);
+void ac_watched_free(ac_instance *instance);
 
 /* ---- losses: losses.c ------------------------------------------------------------------------ */
 
@@ -188,6 +248,9 @@ ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fre
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
+/* Runs the steps that an output needs. `training` is the sequence's. */
+ac_status ac_instance_run_needed(ac_instance *instance, ac_prepared *prepared,
+                                 const ac_needed *needed);
 /* Sets the arguments to run.batch samples. */
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared);
 

@@ -7,6 +7,7 @@
  * of samples of the window, and the update divides by N. If every row has weight one, N / W_k is
  * one divided by the rows of a sample, so nothing has to be known before the window. */
 #include "core/error.h"
+#include "core/integers.h"
 #include "run/instance.h"
 
 #include <math.h>
@@ -27,7 +28,12 @@ double ac_instance_fed_weight(const ac_instance *instance, int loss, const void 
   if (is_plain(rows)) return (double)n;
   const int32_t *targets = rows->ignore ? data[fed->targets] : NULL;
   const float *weights = rows->weights >= 0 ? data[fed->weights] : NULL;
+  const int64_t shared = ac_max(rows->per_weight, 1);
   double sum = 0;
+  if (shared > 1) {
+    for (int64_t i = from / shared; i < (from + n) / shared; i++) sum += (double)weights[i];
+    return sum * (double)shared;
+  }
   for (int64_t i = from; i < from + n; i++)
     if (!targets || targets[i] != rows->ignore_index) sum += weights ? (double)weights[i] : 1;
   return sum;

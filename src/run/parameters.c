@@ -83,6 +83,15 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
 
 /* 16-bit elements come into the second half of the room for floats, and are converted from the
  * first on: none is overwritten before it is read. */
+/* In place. */
+static void read_integers(float *data, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    int32_t n;
+    memcpy(&n, data + i, sizeof n);
+    data[i] = (float)n;
+  }
+}
+
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
@@ -90,7 +99,8 @@ ac_status ac_instance_read_floats(const ac_instance *instance, const void *handl
   char *from = (char *)data + (size_t)count * (sizeof *data - size);
   AC_TRY(instance->device->backend->download(instance->device->state, handle,
                                              (uint64_t)first * size, from, (uint64_t)count * size));
-  if (dtype != AC_F32) ac_floats_read(data, from, dtype, count);
+  if (dtype == AC_I32) read_integers(data, count);
+  else if (dtype != AC_F32) ac_floats_read(data, from, dtype, count);
   return AC_OK;
 }
 
@@ -178,7 +188,8 @@ ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed) {
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to initialise parameters");
   ac_status status = AC_OK;
   for (int i = 0; i < instance->plan->graph->parameter_count && status == AC_OK; i++)
-    status = initialise(instance, i, seed, buffer);
+    if (!ac_problem_shares(&instance->plan->problem, i))
+      status = initialise(instance, i, seed, buffer);
   free(buffer);
   return status;
 }

@@ -154,6 +154,6 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
   if (count > trainer->instance.plan->info.micro_batch)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
                    (long long)count, (long long)trainer->instance.plan->info.micro_batch);
-  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
 }

@@ -63,7 +63,8 @@ static ac_status begin_run(ac_trainer *trainer, const ac_plan *plan) {
 }
 
 static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
-  AC_TRY(ac_instance_create(&trainer->instance, plan));
+  const ac_trainer *share = trainer->desc.share;
+  AC_TRY(ac_instance_create(&trainer->instance, plan, share ? &share->instance : NULL));
   trainer->instance.run.seed = trainer->run.seed;
   trainer->division = ac_instance_division(&trainer->instance);
   set_shares(trainer, 1, NULL);
@@ -128,6 +129,9 @@ void ac_trainer_free(ac_trainer *trainer) {
 /* Refuses calls from a function that the trainer calls during an update or while it reads. */
 static ac_status check_at_work(const ac_trainer *trainer) {
   AC_TRY(ac_instance_check_reading(&trainer->instance, "trainer"));
+  if (trainer->instance.hands_out)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: a window is being computed and hands out a tensor that is watched");
   if (trainer->busy.handing_over)
     return ac_fail(AC_ERROR_STATE, "trainer: its optimizer is at work in an update");
   if (!trainer->busy.deciding) return AC_OK;
@@ -291,7 +295,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   if (count > AC_MOST_COUNT - trainer->run.samples)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples are more than a window counts",
                    (long long)count);
-  AC_TRY(ac_instance_match_feeds(&trainer->instance, count, feeds, feed_count, data));
+  AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
   AC_TRY(check_known(trainer, count));
@@ -349,8 +353,8 @@ int64_t ac_trainer_batch(const ac_trainer *trainer) {
 }
 
 void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->busy.deciding || trainer->busy.handing_over ||
-      trainer->busy.evaluating || trainer->busy.asking ||
+  if (!trainer || trainer->instance.hands_out || trainer->busy.deciding ||
+      trainer->busy.handing_over || trainer->busy.evaluating || trainer->busy.asking ||
       ac_dataset_is_read_for(&trainer->instance))
     return;
   ac_folded_leave(trainer);

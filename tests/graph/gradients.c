@@ -398,7 +398,7 @@ static void refuse(ac_graph *g, ac_tensor *loss) {
 
 static void refused_targets(void **state) {
   (void)state;
-  for (int kind = 0; kind < 6; kind++) {
+  for (int kind = 0; kind < 7; kind++) {
     ac_graph *g = new_graph();
     ac_tensor *h = hidden(g);
     ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6));
@@ -413,6 +413,7 @@ static void refused_targets(void **state) {
               : kind == 2 ? ac_binary_cross_entropy(t, h, NULL)
               : kind == 3 ? ac_binary_cross_entropy(h, t, sample)
               : kind == 4 ? ac_cross_entropy(h, labels, rows, NULL)
+              : kind == 5 ? ac_loss(h, rows)
                           : ac_linear_cross_entropy(h, table, AC_OUT_IN, labels, rows, NULL));
   }
 }

@@ -138,6 +138,9 @@ static inline const int32_t *op_integers(const ac_operand *x) {
   return (const int32_t *)x->data;
 }
 
+/* Which element of an operand is repeated, as NumPy does, to be element e of y. */
+int64_t op_repeated_element(const ac_operand *x, const ac_operand *y, int64_t e);
+
 /* Largest magnitude of an operand, at least 1 so that errors of small values are measured
  * against 1. */
 double op_largest(const ac_operand *x);

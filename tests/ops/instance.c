@@ -18,6 +18,17 @@ const op_reference *op_reference_of(ac_op op) {
   return references[op];
 }
 
+int64_t op_repeated_element(const ac_operand *x, const ac_operand *y, int64_t e) {
+  int64_t at = 0, step = 1;
+  for (int k = 1; k <= y->rank; k++) {
+    const int64_t dim = y->dim[y->rank - k], own = k <= x->rank ? x->dim[x->rank - k] : 1;
+    if (own != 1) at += e % dim * step;
+    step *= own;
+    e /= dim;
+  }
+  return at;
+}
+
 double op_largest(const ac_operand *x) {
   double largest = 1;
   for (int64_t i = 0; i < x->count; i++)

@@ -159,14 +159,17 @@ static void forward(tape *t, int64_t sample) {
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Adds what reached one view of a tensor to its storage; repeated operands get the sum. */
-static void add_gradient(tape *t, int tensor, const double *values, int64_t count) {
+/* Adds what reached one view of a tensor to its storage; operands that were repeated to the shape
+ * of `values`, as NumPy does, get the sum. */
+static void add_gradient(tape *t, int tensor, const ac_operand *values) {
+  const ac_operand x = ac_operand_of(ac_tensor_at(t->g->graph, tensor), t->state.batch);
   int storage = ac_tensor_at(t->g->graph, tensor)->storage;
   int64_t n = elements(t, storage);
   bool again = t->gradient[storage];
   if (!again) t->gradient[storage] = reals(n);
   double *to = t->gradient[storage];
-  for (int64_t e = 0; e < count; e++) to[e % n] += values[e];
+  for (int64_t e = 0; e < values->count; e++)
+    to[x.count == values->count ? e : op_repeated_element(&x, values, e)] += op_reals(values)[e];
   bool leaf = t->g->leaf[storage] >= 0;
   if (again) store(t, to, n, leaf ? 'f' : 's', true);
 }
@@ -194,7 +197,7 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
     double *values = op_reals(&args.out[j]);
     if (gradient->of[j] != OP_AGAIN) {
       store(t, values, args.out[j].count, ac_op_output_kind(gradient->op, j), true);
-      add_gradient(t, node->in[gradient->of[j]], values, args.out[j].count);
+      add_gradient(t, node->in[gradient->of[j]], &args.out[j]);
     }
     free(values);
   }

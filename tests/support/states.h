@@ -83,7 +83,7 @@ void assert_same(const char *where, const snapshot *a, const snapshot *b);
 
 /* ---- updates as numbers, to be compared bit by bit ------------------------------------------- */
 
-enum { FACTS = 48 };
+enum { FACTS = 128 };
 
 typedef struct facts {
   double of[FACTS];

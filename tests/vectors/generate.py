@@ -322,6 +322,21 @@ def binary_cross_entropy(f):
             f.tensor("in2", weights)
         f.tensor("out0", sums(loss.item(), w.sum().item(), right.item()))
         f.tensor("grad0", logits.grad)
+def row_loss(f):
+    for name, shape in (("none", None), ("rows", (5, 3)), ("samples", (5,))):
+        f.case(name)
+        losses = f.draw(5, 3)
+        w = None if shape is None else f.draw(*shape, low=0, high=2).detach()
+        each = torch.ones(5, 3) if w is None else w.reshape(5, -1).expand(5, 3)
+        loss = (each * losses).sum()
+        loss.backward()
+        f.tensor("in0", losses)
+        if w is not None:
+            f.tensor("in1", w)
+        f.tensor("out0", sums(loss.item(), each.sum().item(), 0))
+        f.tensor("grad0", losses.grad)
+
+
 def conv2d(f):
     cases = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
         "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
@@ -854,7 +869,8 @@ def main():
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
-                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, conv2d=conv2d,
+                   linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
+                   conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

@@ -23,7 +23,7 @@ ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_ten
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1, NULL));
   ac_graph *graph = d->graph;
   ac_tensor *operands[] = {ac_tensor_at(graph, node->in[0]), ac_tensor_at(graph, node->in[1]),
                            ac_tensor_at(graph, node->in[2])};

@@ -46,7 +46,7 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1, NULL));
   ac_graph *graph = d->graph;
   ac_tensor *weights = ac_tensor_at(graph, node->in[2]);
   ac_tensor *operands[] = {ac_tensor_at(graph, node->in[0]), ac_tensor_at(graph, node->in[1]),

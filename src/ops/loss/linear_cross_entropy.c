@@ -48,7 +48,7 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
 /* The node that is emitted takes the forward node's place while training (ac_select_nodes): its
  * output 2 is the loss. */
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  AC_TRY(ac_loss_refuse_gradient(d, node, 2));
+  AC_TRY(ac_loss_refuse_gradient(d, node, 2, NULL));
   ac_graph *graph = d->graph;
   ac_tensor *operands[4];
   for (int i = 0; i < 4; i++) operands[i] = ac_tensor_at(graph, node->in[i]);

@@ -4,7 +4,10 @@
 
 ac_loss_rows ac_cross_entropy_rows(const ac_cross_entropy_attributes *attributes,
                                    const ac_operand *targets, int weights) {
-  return (ac_loss_rows){weights, targets->count, attributes->ignore, attributes->ignore_index};
+  return (ac_loss_rows){.weights = weights,
+                        .per_sample = targets->count,
+                        .ignore = attributes->ignore,
+                        .ignore_index = attributes->ignore_index};
 }
 
 void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *attributes) {
@@ -50,10 +53,14 @@ bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows) {
   return !weights || (weights->dtype == AC_F32 && ac_shape_equal(&weights->shape, rows));
 }
 
-ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first) {
+ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first,
+                                  const char *instead) {
+  char text[128];
   for (int i = first; i < AC_MAX_INPUTS; i++)
     if (ac_gradient_wanted(d, node->in[i]))
-      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: operand %d must not depend on trainable parameters",
-                     ac_op_name(node->op), i);
+      return ac_fail(AC_ERROR_UNSUPPORTED,
+                     "%s: operand %d must not depend on trainable parameters; %s",
+                     ac_node_text(text, sizeof text, d->graph, node), i,
+                     instead ? instead : "a loss where it may is made of other ops and ac_loss");
   return AC_OK;
 }

@@ -27,8 +27,10 @@ bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                                ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes);
 
-/* Fails if an operand from index `first` on depends on trainable parameters: losses differentiate
- * with respect to their prediction alone. */
-ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first);
+/* Fails if an operand from index `first` on depends on trainable parameters: losses with kernels of
+ * their own differentiate with respect to their prediction alone. The sentence ends with what to do
+ * `instead`; NULL: to make the loss of other ops. */
+ac_status ac_loss_refuse_gradient(ac_differentiation *d, const ac_node *node, int first,
+                                  const char *instead);
 
 #endif

@@ -21,7 +21,7 @@ ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target, ac_te
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  AC_TRY(ac_loss_refuse_gradient(d, node, 1));
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1, NULL));
   ac_tensor *operands[] = {ac_tensor_at(graph, node->in[0]), ac_tensor_at(graph, node->in[1]),
                            ac_tensor_at(graph, node->in[2])};
   return ac_gradient_emit(d, AC_OP_mean_squared_error_gradient, NULL, 0, 3, operands, 1,

@@ -1,6 +1,7 @@
 #include "ops/pointwise/elementwise.h"
 
 #include "graph/builder.h"
+#include "ops/reduction/reduction.h"
 
 #include <string.h>
 
@@ -39,8 +40,5 @@ ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b) {
 }
 
 ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gradient) {
-  if (!gradient || !ac_gradient_wanted(d, target)) return d->graph->status;
-  if (gradient->shape.rank == ac_tensor_at(d->graph, target)->shape.rank)
-    return ac_gradient_pass(d, target, gradient);
-  return ac_gradient_emit(d, AC_OP_sum_leading, NULL, 0, 1, &gradient, 1, &target);
+  return ac_gradient_sum_to(d, target, gradient);
 }

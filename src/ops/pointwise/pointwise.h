@@ -8,6 +8,9 @@
  * that are absent. */
 typedef struct ac_pointwise_attributes {
   ac_program program;
+  /* Bit i: operand i has another shape than the results in the graph, though they may be equal for
+   * a batch of 1. */
+  uint32_t repeated;
 } ac_pointwise_attributes;
 
 #endif

@@ -24,9 +24,10 @@ enum {
   AC_FIRST_STEP = AC_FIRST_CONSTANT + AC_PROGRAM_CONSTANTS,
   /* Of a function of the user's, and of what is fused: with its gradient come the result's gradient
    * and the result itself. */
-  AC_FORMULA_OPERANDS = AC_PROGRAM_OPERANDS - 2,
+  AC_FORMULA_OPERANDS = AC_MAX_FORMULA_OPERANDS,
   AC_FORMULA_STEPS = 24
 };
+_Static_assert(AC_FORMULA_OPERANDS + 2 <= AC_PROGRAM_OPERANDS, "gradients have two operands more");
 
 typedef struct ac_program_step {
   uint8_t function; /* of functions.h */
@@ -45,8 +46,8 @@ typedef struct ac_program {
 
 void ac_program_begin(ac_program *program, int operands);
 int ac_program_constant(ac_program *program, double value);
-/* Applies a function; folds constants, leaves out what changes nothing (x * 1, x + 0 but for the
- * sign of zero) and finds an equal step that is there already. */
+/* Applies a function; folds constants (in double precision, rounded once), leaves out what changes
+ * nothing (x * 1, x + 0 but for the sign of zero) and finds an equal step that is there already. */
 int ac_program_apply(ac_program *program, int function, int a, int b, int c);
 /* Appends `other` with its operand i being value operand[i]; gives the values of its results. False
  * if there is no room. */
@@ -60,10 +61,9 @@ void ac_program_end(ac_program *program, int results, const int *result, unsigne
 
 enum { AC_FORMULA_MESSAGE = 256 };
 
-/* Parses a formula over `operands` operands: names a, b, ..., numbers, + - * / ^ (right to left,
- * binds closer than a sign before it), < > <= >= == != (1 or 0), parentheses, functions of the
- * table. No recursion deeper than the formula is nested, at most 64. False with a sentence that has
- * the position of the fault, counted from 1. */
+/* Parses a formula (accrue/pointwise.h has the grammar) over `operands` operands, each of which it
+ * must name. False with a sentence that begins with the position of the fault, `column 5: `; bytes
+ * count from 1. */
 bool ac_program_parse(ac_program *program, const char *formula, int operands,
                       char message[AC_FORMULA_MESSAGE]);
 /* As a formula again; cut off where the room ends. */
@@ -74,11 +74,15 @@ void ac_program_text(const ac_program *program, int result, char *text, size_t s
 /* What an operand of a gradient's program is. */
 enum { AC_OF_RESULT_GRADIENT = -1, AC_OF_RESULT = -2 }; /* else the operand of the function */
 
-/* For a program of one result: makes one in which result j is the gradient with respect to operand
- * wanted[j]. Its operand i is `of[i]`: only what it needs, the result's gradient first. It reads
- * the function's result instead of its operands where that suffices. False if there is no room. */
+/* For a program of one result and at most AC_FORMULA_OPERANDS operands: makes one in which result j
+ * is the gradient with respect to operand wanted[j]. Its operand i is `of[i]`: the result's
+ * gradient first, and else only what it needs. It reads the function's result instead of its
+ * operands where that suffices. False if there is no room. */
 bool ac_program_differentiate(const ac_program *program, int count, const int *wanted,
                               ac_program *gradient, int of[AC_PROGRAM_OPERANDS]);
+/* Whether an operand gets a gradient from the result: not through comparisons, and not as the
+ * condition of a choice. */
+bool ac_program_reaches(const ac_program *program, int operand);
 
 /* ---- running one ----------------------------------------------------------------------------- */
 
@@ -87,5 +91,7 @@ void ac_program_evaluate(const ac_program *program, const double *operand, doubl
 /* For each step the last step that reads its value (its own index: a result), so that backends
  * share few buffers. */
 void ac_program_lifetimes(const ac_program *program, int last[AC_PROGRAM_STEPS]);
+/* For one element. */
+double ac_program_flops(const ac_program *program);
 
 #endif

@@ -76,7 +76,7 @@ static int close_all(void **state) {
 /* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
 static bool is_pointer(const char *parameter) {
   static const char *const functions[] = {"ac_bench_run ", "ac_stop_callback ", "ac_model_source ",
-                                          "ac_read_sample "};
+                                          "ac_read_sample ", "ac_tensor_callback "};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
   return strchr(parameter, '*') || strchr(parameter, '[');
@@ -592,6 +592,43 @@ static void trainer_files(void) {
            ac_trainer_load(trainer, "there/is/none", NULL) == AC_ERROR_IO);
 }
 
+static void trainer_results(void) {
+  float h[6];
+  REFUSED(ac_trainer_predict, trainer, ac_trainer_predict(NULL, "hidden", 2, feeds, 2, 6, h));
+  REFUSED(ac_trainer_predict, name, ac_trainer_predict(trainer, NULL, 2, feeds, 2, 6, h));
+  REFUSED(ac_trainer_predict, feeds, ac_trainer_predict(trainer, "hidden", 2, NULL, 2, 6, h));
+  REFUSED(ac_trainer_predict, data, ac_trainer_predict(trainer, "hidden", 2, feeds, 2, 6, NULL));
+  REFUSED(ac_session_predict, session, ac_session_predict(NULL, "hidden", 2, feeds, 2, 6, h));
+  REFUSED(ac_session_predict, name, ac_session_predict(session, NULL, 2, feeds, 2, 6, h));
+  REFUSED(ac_session_predict, feeds, ac_session_predict(session, "hidden", 2, NULL, 2, 6, h));
+  REFUSED(ac_session_predict, data, ac_session_predict(session, "hidden", 2, feeds, 2, 6, NULL));
+  REFUSED(ac_trainer_watch_tensor, trainer,
+          ac_trainer_watch_tensor(NULL, "hidden", ac_keep_tensor, NULL));
+  REFUSED(ac_trainer_watch_tensor, name,
+          ac_trainer_watch_tensor(trainer, NULL, ac_keep_tensor, NULL));
+  HARMLESS(ac_trainer_watch_tensor, user,
+           ac_trainer_watch_tensor(trainer, "hidden", ac_keep_tensor, NULL) == AC_OK);
+  HARMLESS(ac_trainer_watch_tensor, callback,
+           ac_trainer_watch_tensor(trainer, "hidden", NULL, NULL) == AC_OK);
+  REFUSED(ac_trainer_copy_weights, to, ac_trainer_copy_weights(NULL, "", trainer, "", 1));
+  REFUSED(ac_trainer_copy_weights, from, ac_trainer_copy_weights(trainer, "", NULL, "", 1));
+  HARMLESS(ac_trainer_copy_weights, to_prefix,
+           ac_trainer_copy_weights(trainer, NULL, trainer, "", 1) == AC_OK);
+  HARMLESS(ac_trainer_copy_weights, from_prefix,
+           ac_trainer_copy_weights(trainer, "", trainer, NULL, 1) == AC_OK);
+  NOT_MADE(ac_session_create_shared, plan, ac_session, made,
+           ac_session_create_shared(&made, NULL, 0, trainer));
+  REFUSED(ac_session_create_shared, session,
+          ac_session_create_shared(NULL, predicting, 0, trainer));
+  ac_session *alone;
+  HARMLESS(ac_session_create_shared, trainer,
+           ac_session_create_shared(&alone, predicting, 0, NULL) == AC_OK);
+  ac_session_free(alone);
+  const ac_tensor_view view = {.count = 1, .elements = 1, .data = h};
+  HARMLESS(ac_keep_tensor, buffer, (ac_keep_tensor(NULL, &view), true));
+  HARMLESS(ac_keep_tensor, view, (ac_keep_tensor(h, NULL), true));
+}
+
 static void trainer_evaluations(void) {
   ac_evaluation evaluation;
   REFUSED(ac_trainer_evaluate, trainer, ac_trainer_evaluate(NULL, dataset, 0, &evaluation));
@@ -786,6 +823,10 @@ static void only_operands(void) {
   PASSES(ac_sigmoid, x, ac_sigmoid(NULL));
   PASSES(ac_tanh, x, ac_tanh(NULL));
   PASSES(ac_softmax, x, ac_softmax(NULL));
+  PASSES(ac_sum, x, ac_sum(NULL, AC_AXES(1), false));
+  STICKS(ac_sum, axes, "sum: 1 axes at NULL", ac_sum(x, 1, NULL, false));
+  PASSES(ac_mean, x, ac_mean(NULL, AC_AXES(1), false));
+  STICKS(ac_mean, axes, "mean: 1 axes at NULL", ac_mean(x, 1, NULL, false));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
@@ -867,6 +908,8 @@ static void losses(void) {
   STICKS(ac_binary_cross_entropy, targets, "targets is missing",
          ac_binary_cross_entropy(x, NULL, NULL));
   BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
+  STICKS(ac_loss, per_row, "per_row is missing", ac_loss(NULL, x));
+  BUILDS(ac_loss, weights, ac_loss(x, NULL));
 }
 
 static void null_is_a_default_or_refused(void **state) {
@@ -886,6 +929,7 @@ static void null_is_a_default_or_refused(void **state) {
   trainer_files();
   states();
   trainer_evaluations();
+  trainer_results();
   fits();
   sessions();
   layers();

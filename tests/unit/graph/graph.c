@@ -47,6 +47,21 @@ static void shapes_follow_the_ops(void **state) {
   ac_graph_free(g);
 }
 
+static void shapes_of_reductions(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(4, 3), NULL);
+  assert_shape(ac_sum(x, AC_AXES(2), false), SHAPE(AC_BATCH_TIMES(2), 6, 12));
+  assert_shape(ac_sum(x, AC_AXES(-1, 1), true), SHAPE(AC_BATCH_TIMES(2), 1, 9, 1));
+  assert_shape(ac_sum(x, AC_ALL_AXES, false), SHAPE(AC_BATCH_TIMES(2)));
+  assert_shape(ac_mean(w, AC_AXES(0), false), SHAPE(3));
+  assert_shape(ac_mean(w, AC_ALL_AXES, false), SHAPE(1));
+  assert_shape(ac_mean(w, AC_ALL_AXES, true), SHAPE(1, 1));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  ac_graph_free(g);
+}
+
 static void shapes_of_images(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -219,6 +234,21 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("residual", "the layer has no name", X, ac_residual(g, NULL, x, x));
 }
 
+static void wrong_reductions_are_named(void **state) {
+  (void)state;
+  MISBUILT("sum", "it takes x f32", IDS("x"), ac_sum(ids, AC_AXES(1), false));
+  MISBUILT("sum", "axis 0 is the batch", X, ac_sum(x, AC_AXES(1, 0), false));
+  MISBUILT("sum", "axis -3 is the batch", X, ac_sum(x, AC_AXES(-3), false));
+  MISBUILT("sum", "axis 3 is none of x", X, ac_sum(x, AC_AXES(3), false));
+  MISBUILT("sum", "axis -4 is none of x", X, ac_sum(x, AC_AXES(-4), false));
+  MISBUILT("sum", "axis -1 comes twice", X, ac_sum(x, AC_AXES(2, -1), false));
+  MISBUILT("sum", "2 axes at NULL", X, ac_sum(x, 2, NULL, false));
+  MISBUILT("sum", "-1 axes at", X, ac_sum(x, -1, NULL, false));
+  MISBUILT("sum", "the batch is the only dimension", "x is the result of reduce",
+           ac_sum(ac_sum(x, AC_ALL_AXES, false), AC_ALL_AXES, false));
+  MISBUILT("mean", "it takes x f32", IDS("x"), ac_mean(ids, AC_AXES(1), false));
+}
+
 static void wrong_losses_are_named(void **state) {
   (void)state;
   MISBUILT("cross_entropy", "weights f32 [...] or NULL", B("weights"),
@@ -244,6 +274,15 @@ static void wrong_losses_are_named(void **state) {
   MISBUILT("mean_squared_error", "it takes prediction f32 [B, ...]", IDS("target"),
            ac_mean_squared_error(x, ids, NULL));
   MISBUILT("mean_squared_error", "it takes", IDS("weights"), ac_mean_squared_error(x, x, ids));
+  MISBUILT("loss", "it takes per_row f32 [B, ...]", W("per_row"), ac_loss(w, NULL));
+  MISBUILT("loss", "it takes per_row f32 [B, ...]", IDS("per_row"), ac_loss(ids, NULL));
+  MISBUILT("loss", "weights f32 [B, ...] like per_row or its first dimensions or NULL",
+           IDS("weights"), ac_loss(x, ids));
+  MISBUILT("loss", "first dimensions", B("weights"), ac_loss(x, b));
+  MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 1, 4]",
+           ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 1, 4))));
+  MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 6, 4, 1]",
+           ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 6, 4, 1))));
 }
 
 static void wrong_images_are_named(void **state) {
@@ -427,7 +466,8 @@ static void graphs_do_not_mix(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
-      cmocka_unit_test(the_first_failure_sticks), cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(shapes_of_reductions),     cmocka_unit_test(the_first_failure_sticks),
+      cmocka_unit_test(wrong_operands_are_named), cmocka_unit_test(wrong_reductions_are_named),
       cmocka_unit_test(wrong_losses_are_named),   cmocka_unit_test(wrong_images_are_named),
       cmocka_unit_test(wrong_parts_are_named),    cmocka_unit_test(wrong_leaves_are_named),
       cmocka_unit_test(every_builder_was_tried),  cmocka_unit_test(hints_on_views_are_for_their_op),

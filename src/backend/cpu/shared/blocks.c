@@ -39,27 +39,12 @@ _Static_assert(MOST_OPERANDS *SHORT_BLOCK <= SCRATCH, "all operands have short b
 
 /* ---- stores past the caches ------------------------------------------------------------------ */
 
-/* With each line that it writes it prefetches one of `input`, some blocks ahead: loads and stores
- * share the buffers to memory best if they take turns. */
-static void stream_bytes(const void *source, void *target, size_t bytes, const char *input) {
-  const char *from = source;
-  char *to = target, *end = to + bytes;
-  size_t head = (size_t)(-(uintptr_t)to & 63);
-  if (head > bytes) head = bytes;
-  memcpy(to, from, head);
-  for (from += head, to += head; end - to >= 64; from += 64, to += 64, input += 64) {
-    ac_cpu_fetch_ahead(input);
-    ac_cpu_stream_line(from, to);
-  }
-  memcpy(to, from, (size_t)(end - to));
-}
-
 static uint64_t operand_bytes(const ac_operand *x) {
   return (uint64_t)x->count * ac_element_bytes(x->dtype);
 }
 
 /* Whether it is an output that no cache holds: what is read too is in one when it is written. */
-static bool is_cold(const ac_op_args *args, int output) {
+bool ac_cpu_is_cold(const ac_op_args *args, int output) {
   const ac_operand *x = &args->out[output];
   if (!x->count || ac_op_output_kind(args->op, output) != 's' || args->add[output]) return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
@@ -68,14 +53,14 @@ static bool is_cold(const ac_op_args *args, int output) {
 }
 
 /* Whether there are outputs to stream. */
-static bool is_streamed(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
+bool ac_cpu_is_streamed(const ac_cpu_context *context, const ac_op_args *args, int64_t weight) {
   if (!context->cache_bytes || weight > BLOCK) return false;
   uint64_t bytes = 0;
   bool cold = false;
   for (int i = 0; i < AC_MAX_INPUTS; i++) bytes += operand_bytes(&args->in[i]);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     bytes += operand_bytes(&args->out[j]);
-    cold = cold || is_cold(args, j);
+    cold = cold || ac_cpu_is_cold(args, j);
   }
   return cold && bytes > context->cache_bytes;
 }
@@ -118,7 +103,8 @@ static void begin(blocks *s, const ac_op_args *args, int64_t elements, bool stre
     enter(s, &s->args.in[i], ac_op_input_kind(args->op, i), (blocked){.load = true}, elements);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     enter(s, &s->args.out[j], ac_op_output_kind(args->op, j),
-          (blocked){.load = args->add[j], .store = true, .streamed = streamed && is_cold(args, j)},
+          (blocked){
+              .load = args->add[j], .store = true, .streamed = streamed && ac_cpu_is_cold(args, j)},
           elements);
   s->block = block_of(s->count);
 }
@@ -156,7 +142,7 @@ static void store(const blocks *s, const blocked *x, int64_t first, int64_t coun
     from = narrowed;
   }
   const char *input = s->input ? ac_element(s->input->data, s->input->dtype, first) : from;
-  stream_bytes(from, home, (size_t)count * ac_element_bytes(s->dtype), input);
+  ac_cpu_stream_bytes(from, home, (size_t)count * ac_element_bytes(s->dtype), input);
 }
 
 /* Elements [first, last), which are whole items. */
@@ -253,7 +239,7 @@ static void run_thread(const ac_cpu_context *context, const ac_op_args *args, in
 
 void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range) {
-  bool streamed = is_streamed(context, args, weight);
+  bool streamed = ac_cpu_is_streamed(context, args, weight);
   if (ac_op_storage(args) == AC_F32 && !streamed) {
     ac_cpu_for(context, args, count, weight, range);
     return;
@@ -272,7 +258,7 @@ void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, in
 void ac_cpu_for_elements(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range,
                          ac_cpu_range streamed) {
   bool streams = ac_op_storage(args) == AC_F32 && (uintptr_t)args->out[0].data % 64 == 0 &&
-                 is_cold(args, 0) && is_streamed(context, args, 1);
+                 ac_cpu_is_cold(args, 0) && ac_cpu_is_streamed(context, args, 1);
   if (streams) ac_cpu_for(context, args, args->out[0].count, 1, streamed);
   else ac_cpu_for_floats(context, args, args->out[0].count, 1, range);
 }

@@ -138,12 +138,20 @@ static inline void ac_cpu_for(const ac_cpu_context *context, const ac_op_args *a
 #define ac_cpu_for_elements AC_CPU_NAME(ac_cpu_for_elements)
 #define ac_cpu_scratch AC_CPU_NAME(ac_cpu_scratch)
 #define ac_cpu_column_sums AC_CPU_NAME(ac_cpu_column_sums)
+#define ac_cpu_is_cold AC_CPU_NAME(ac_cpu_is_cold)
+#define ac_cpu_is_streamed AC_CPU_NAME(ac_cpu_is_streamed)
 
 /* ac_cpu_for with a range function that knows only floats and fills its outputs in their order: it
  * gets operands of kind s as floats, whatever they are stored in, and outputs that are too large
  * for the caches are written past them (blocks.c). */
 void ac_cpu_for_floats(const ac_cpu_context *context, const ac_op_args *args, int64_t count,
                        int64_t weight, ac_cpu_range range);
+
+/* Whether the output is one that no cache holds: what is read too is in one when it is written. And
+ * whether there are such, with operands too large for the caches, so that they are written past
+ * them. */
+bool ac_cpu_is_cold(const ac_op_args *args, int output);
+bool ac_cpu_is_streamed(const ac_cpu_context *context, const ac_op_args *args, int64_t weight);
 
 /* ac_cpu_for_floats with the elements of the first output for items. Where that is written past the
  * caches and all operands are f32, `streamed` does it. AC_CPU_ELEMENTWISE (stream.h) makes one of a

@@ -6,9 +6,8 @@
 
 #ifdef __SSE2__
 #include <immintrin.h>
-#else
-#include <string.h>
 #endif
+#include <string.h>
 
 /* Bytes that inputs are asked for before they are needed: between such stores the hardware alone
  * asks too late. */
@@ -40,6 +39,23 @@ static inline void ac_cpu_stream_fence(void) {
 #ifdef __SSE2__
   _mm_sfence();
 #endif
+}
+
+/* Copies a block from a cache past the caches. With each line that it writes it prefetches one of
+ * `input`, some blocks ahead: loads and stores share the buffers to memory best if they take turns.
+ */
+static inline void ac_cpu_stream_bytes(const void *source, void *target, size_t bytes,
+                                       const char *input) {
+  const char *from = source;
+  char *to = target, *end = to + bytes;
+  size_t head = (size_t)(-(uintptr_t)to & 63);
+  if (head > bytes) head = bytes;
+  memcpy(to, from, head);
+  for (from += head, to += head; end - to >= 64; from += 64, to += 64, input += 64) {
+    ac_cpu_fetch_ahead(input);
+    ac_cpu_stream_line(from, to);
+  }
+  memcpy(to, from, (size_t)(end - to));
 }
 
 /* Elements [first, last) of a range function for single elements, a cache line at a time; the first

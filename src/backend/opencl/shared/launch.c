@@ -19,7 +19,7 @@ static ac_status launch_fail(const ac_opencl *cl, cl_int error, const char *kern
 }
 
 static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wanted,
-                            cl_kernel *kernel) {
+                            const ac_cl_writer *writer, cl_kernel *kernel) {
   if (cl->kernel_count == cl->kernel_capacity) {
     int capacity = cl->kernel_capacity ? 2 * cl->kernel_capacity : 64;
     ac_cl_compiled *grown = realloc(cl->kernels, (size_t)capacity * sizeof *grown);
@@ -28,22 +28,24 @@ static ac_status add_kernel(ac_opencl *cl, uint64_t key, const ac_cl_kernel *wan
     cl->kernel_capacity = capacity;
   }
   cl_int error;
-  AC_TRY(ac_cl_kernel_create(cl, wanted->file, wanted->options, wanted->name, kernel, &error));
+  AC_TRY(
+      ac_cl_kernel_create(cl, wanted->file, wanted->options, writer, wanted->name, kernel, &error));
   if (error != CL_SUCCESS) return launch_fail(cl, error, wanted->name);
   cl->kernels[cl->kernel_count++] = (ac_cl_compiled){key, *kernel};
   return AC_OK;
 }
 
-static ac_status find_kernel(ac_opencl *cl, const ac_cl_kernel *wanted, cl_kernel *kernel) {
+static ac_status find_kernel(ac_opencl *cl, const ac_cl_kernel *wanted, const ac_cl_writer *writer,
+                             cl_kernel *kernel) {
   uint64_t key = ac_hash(0, wanted->file, strlen(wanted->file) + 1);
   key = ac_hash(key, wanted->options, strlen(wanted->options) + 1);
-  key = ac_hash(key, wanted->name, strlen(wanted->name));
+  key = ac_hash(key + (writer ? writer->key : 0), wanted->name, strlen(wanted->name));
   for (int i = 0; i < cl->kernel_count; i++)
     if (cl->kernels[i].key == key) {
       *kernel = cl->kernels[i].kernel;
       return AC_OK;
     }
-  return add_kernel(cl, key, wanted, kernel);
+  return add_kernel(cl, key, wanted, writer, kernel);
 }
 
 /* A kernel that needs many registers may run in smaller groups than the device allows in general.
@@ -85,6 +87,11 @@ static const char *storage_options(const ac_opencl *cl) {
 
 ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
                        const ac_cl_argument *arguments, int count) {
+  return ac_cl_launch_written(cl, kernel, NULL, grid, arguments, count);
+}
+
+ac_status ac_cl_launch_written(ac_opencl *cl, ac_cl_kernel kernel, const ac_cl_writer *writer,
+                               ac_cl_grid grid, const ac_cl_argument *arguments, int count) {
   cl_kernel compiled = NULL;
   char options[AC_CL_MAX_OPTIONS];
   const char *own = kernel.options ? kernel.options : "";
@@ -92,7 +99,7 @@ ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
   if (length < 0 || (size_t)length >= sizeof options)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of kernel %s are too long", kernel.name);
   kernel.options = options;
-  AC_TRY(find_kernel(cl, &kernel, &compiled));
+  AC_TRY(find_kernel(cl, &kernel, writer, &compiled));
   AC_TRY(check_items(cl, &kernel, &grid));
   if (cl->preparing) return check_group(cl, compiled, &kernel, &grid);
   if (grid.global[0] == 0) return AC_OK;

@@ -118,11 +118,22 @@ void ac_cl_release_transfers(ac_opencl *cl);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* A kernel of FILE.cl in cl/ with these options. Its program is in memory, or in the disk cache, or
- * is compiled now. A program from the disk that does not have this kernel is compiled. If the
- * kernel itself cannot be made, *error says why. */
+/* Source that follows a file of cl/, written when it is compiled: by key, the same text. It is cut
+ * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. */
+typedef struct ac_cl_writer {
+  uint64_t key;
+  void (*write)(const void *of, char *text, size_t size);
+  const void *of;
+} ac_cl_writer;
+enum { AC_CL_MAX_WRITTEN = 1 << 16 };
+
+/* A kernel of FILE.cl in cl/, and of what is written for it unless `writer` is NULL, with these
+ * options. Its program is in memory, or in the disk cache, or is compiled now. A program from the
+ * disk that does not have this kernel is compiled. If the kernel itself cannot be made, *error says
+ * why. */
 ac_status ac_cl_kernel_create(ac_opencl *cl, const char *file, const char *options,
-                              const char *name, cl_kernel *kernel, cl_int *error);
+                              const ac_cl_writer *writer, const char *name, cl_kernel *kernel,
+                              cl_int *error);
 /* Hash of all that a binary compiled from FILE.cl in cl/ with this text as options depends on. */
 uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *options);
 /* Whether to keep a platform's programs on disk. */
@@ -177,6 +188,9 @@ typedef struct ac_cl_argument {
  * nothing. */
 ac_status ac_cl_launch(ac_opencl *cl, ac_cl_kernel kernel, ac_cl_grid grid,
                        const ac_cl_argument *arguments, int count);
+/* The same of a kernel that is written for what it has to do. */
+ac_status ac_cl_launch_written(ac_opencl *cl, ac_cl_kernel kernel, const ac_cl_writer *writer,
+                               ac_cl_grid grid, const ac_cl_argument *arguments, int count);
 #define AC_CL_LAUNCH(cl, kernel, grid, ...)                             \
   ac_cl_launch(cl, kernel, grid, (const ac_cl_argument[]){__VA_ARGS__}, \
                (int)(sizeof((const ac_cl_argument[]){__VA_ARGS__}) / sizeof(ac_cl_argument)))

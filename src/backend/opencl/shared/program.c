@@ -136,17 +136,19 @@ static ac_status build_failure(ac_opencl *cl, cl_program program, const char *fi
   return status;
 }
 
-static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *options,
-                         cl_program *program) {
-  const char *text[AC_CL_MAX_PARTS];
-  size_t length[AC_CL_MAX_PARTS];
-  for (int i = 0; i < source->part_count; i++) {
-    text[i] = (const char *)source->parts[i]->bytes;
-    length[i] = source->parts[i]->length;
+static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *written,
+                         const char *options, cl_program *program) {
+  const char *text[AC_CL_MAX_PARTS + 1];
+  size_t length[AC_CL_MAX_PARTS + 1];
+  int parts = 0;
+  for (; parts < source->part_count; parts++) {
+    text[parts] = (const char *)source->parts[parts]->bytes;
+    length[parts] = source->parts[parts]->length;
   }
+  text[parts] = written;
+  length[parts++] = strlen(written);
   cl_int error;
-  *program =
-      clCreateProgramWithSource(cl->context, (cl_uint)source->part_count, text, length, &error);
+  *program = clCreateProgramWithSource(cl->context, (cl_uint)parts, text, length, &error);
   if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateProgramWithSource");
   error = clBuildProgram(*program, 1, &cl->device, options, NULL, NULL);
   if (error == CL_SUCCESS) return AC_OK;
@@ -171,8 +173,8 @@ uint64_t ac_cl_program_key(const ac_opencl *cl, const char *file, const char *op
 }
 
 /* From source, if `anew`, whatever is on disk. */
-static ac_status make_program(ac_opencl *cl, const char *file, const char *options, bool anew,
-                              ac_cl_program *made) {
+static ac_status make_program(ac_opencl *cl, const char *file, const char *options,
+                              const char *written, bool anew, ac_cl_program *made) {
   const ac_cl_source *source = find_source(file);
   if (!source) return ac_fail(AC_ERROR_DEVICE, "opencl: cl/%s.cl is not part of this build", file);
   char all[AC_CL_MAX_OPTIONS + 96], prefix[64];
@@ -181,7 +183,7 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
       cl->rounds_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "", options);
   if (length < 0 || (size_t)length >= sizeof all)
     return ac_fail(AC_ERROR_ARGUMENT, "opencl: the options of cl/%s.cl are too long", file);
-  const uint64_t key = ac_cl_program_key(cl, file, all);
+  const uint64_t key = ac_hash(ac_cl_program_key(cl, file, all), written, strlen(written));
   snprintf(prefix, sizeof prefix, "%s-", file);
   ac_cache_file cache = {""};
   if (cl->cache_programs) cache = ac_cache_file_of("programs", prefix, key, ".bin");
@@ -189,13 +191,14 @@ static ac_status make_program(ac_opencl *cl, const char *file, const char *optio
   made->from_disk = made->program;
   if (made->program) return AC_OK;
   ac_cl_announce(cl, "compiling", file);
-  AC_TRY(compile(cl, source, all, &made->program));
+  AC_TRY(compile(cl, source, written, all, &made->program));
   if (cache.path[0]) save_program(made->program, &cache, key);
   return AC_OK;
 }
 
-static uint64_t name_key(const char *file, const char *options) {
-  return ac_hash(ac_hash(0, file, strlen(file) + 1), options, strlen(options));
+static uint64_t name_key(const char *file, const char *options, const ac_cl_writer *writer) {
+  return ac_hash(ac_hash(writer ? writer->key : 0, file, strlen(file) + 1), options,
+                 strlen(options));
 }
 
 static ac_cl_program *find_program(ac_opencl *cl, uint64_t key) {
@@ -214,24 +217,37 @@ static ac_status make_room(ac_opencl *cl) {
   return AC_OK;
 }
 
+/* From source, if `anew`, as make_program does. */
+static ac_status write_and_make(ac_opencl *cl, const char *file, const char *options,
+                                const ac_cl_writer *writer, bool anew, ac_cl_program *made) {
+  if (!writer) return make_program(cl, file, options, "", anew, made);
+  char *text = calloc(1, AC_CL_MAX_WRITTEN);
+  if (!text) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the source of a kernel");
+  writer->write(writer->of, text, AC_CL_MAX_WRITTEN);
+  const ac_status status = make_program(cl, file, options, text, anew, made);
+  free(text);
+  return status;
+}
+
 static ac_status get_program(ac_opencl *cl, const char *file, const char *options,
-                             ac_cl_program **program) {
-  ac_cl_program made = {.key = name_key(file, options)};
+                             const ac_cl_writer *writer, ac_cl_program **program) {
+  ac_cl_program made = {.key = name_key(file, options, writer)};
   if ((*program = find_program(cl, made.key))) return AC_OK;
   AC_TRY(make_room(cl));
-  AC_TRY(make_program(cl, file, options, false, &made));
+  AC_TRY(write_and_make(cl, file, options, writer, false, &made));
   *program = &cl->programs[cl->program_count++];
   **program = made;
   return AC_OK;
 }
 
 ac_status ac_cl_kernel_create(ac_opencl *cl, const char *file, const char *options,
-                              const char *name, cl_kernel *kernel, cl_int *error) {
+                              const ac_cl_writer *writer, const char *name, cl_kernel *kernel,
+                              cl_int *error) {
   ac_cl_program *program, made;
-  AC_TRY(get_program(cl, file, options, &program));
+  AC_TRY(get_program(cl, file, options, writer, &program));
   *kernel = clCreateKernel(program->program, name, error);
   if (*error == CL_SUCCESS || !program->from_disk) return AC_OK;
-  AC_TRY(make_program(cl, file, options, true, &made));
+  AC_TRY(write_and_make(cl, file, options, writer, true, &made));
   clReleaseProgram(program->program);
   program->program = made.program;
   program->from_disk = false;

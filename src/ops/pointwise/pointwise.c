@@ -1,0 +1,177 @@
+/* y_j[i] = f_j(a[i], b[i], ...), operands repeated as NumPy does. With dy, for each operand x that
+ * has a gradient: dx = sum of dy df/dx over what x is repeated along. The program of all dy df/dx
+ * is one node for up to AC_MAX_OUTPUTS operands. Those of operands that are repeated are summed by
+ * nodes of their own; where dy df/dx is dy, that itself is passed on or summed. */
+#include "ops/pointwise/pointwise.h"
+
+#include "graph/differentiate.h"
+#include "ops/pointwise/elementwise.h"
+#include "ops/pointwise/functions.h"
+#include "ops/reduction/reduction.h"
+#include "ops/words.h"
+
+#include <string.h>
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+int ac_append_pointwise(ac_graph *graph, const ac_program *program, ac_tensor *const *operands,
+                        const ac_shape *shape) {
+  ac_pointwise_attributes attributes;
+  memset(&attributes, 0, sizeof attributes);
+  attributes.program = *program;
+  for (int i = 0; i < program->operands; i++)
+    if (operands[i] && !ac_shape_equal(&operands[i]->shape, shape)) attributes.repeated |= 1u << i;
+  return ac_graph_append(graph, AC_OP_pointwise, &attributes, sizeof attributes, program->operands,
+                         operands);
+}
+
+/* Says which dimension of which operands does not fit. */
+static ac_tensor *fail_shapes(ac_graph *graph, const ac_builder *builder,
+                              ac_tensor *const *operands) {
+  return ac_builder_fail(graph, builder, operands,
+                         "the shapes cannot be broadcast: from the last dimension backwards they "
+                         "must be equal, or 1, or absent, and a batch goes with the same batch");
+}
+
+ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
+                        const ac_program *program) {
+  ac_graph *graph = ac_builder_graph(builder, operands);
+  if (!graph) return NULL;
+  ac_shape shape;
+  for (int i = 0; i < builder->count; i++)
+    if (operands[i]->dtype != AC_F32) return ac_builder_fail(graph, builder, operands, NULL);
+  if (!ac_broadcast_shapes(&shape, builder->count, operands))
+    return fail_shapes(graph, builder, operands);
+  const int result = program->result[0];
+  if (result < AC_PROGRAM_OPERANDS && ac_shape_equal(&operands[result]->shape, &shape))
+    return ac_graph_view(graph, operands[result], &shape);
+  const int node = ac_append_pointwise(graph, program, operands, &shape);
+  return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &shape);
+}
+
+/* ---- gradient -------------------------------------------------------------------------------- */
+
+/* The gradients of some operands of a node, as results of one program. */
+typedef struct gradients {
+  ac_differentiation *d;
+  const ac_node *node;
+  ac_shape shape; /* of the node's result */
+  ac_program program;
+  ac_tensor *in[AC_PROGRAM_OPERANDS]; /* of the program, the result's gradient first */
+  int count, of[AC_PROGRAM_RESULTS];  /* operands of the node */
+} gradients;
+
+static bool is_repeated(const gradients *g, int operand) {
+  const ac_tensor *x = ac_tensor_at(g->d->graph, g->node->in[operand]);
+  return !ac_shape_equal(&x->shape, &g->shape);
+}
+
+/* Whether the gradient of operand `of[j]` is that of the result, but for repetition. */
+static bool is_passed(const gradients *g, int j) {
+  return g->program.result[j] == 0;
+}
+
+static ac_status pass(gradients *g, int operand, ac_tensor *gradient) {
+  const int target = g->node->in[operand];
+  if (!gradient) return g->d->graph->status;
+  return ac_gradient_sum_to(g->d, target, gradient);
+}
+
+/* Emits what has to be computed: gradients in the result's shape, the first of which are those that
+ * differentiation places. */
+static ac_status compute(gradients *g) {
+  ac_graph *graph = g->d->graph;
+  ac_program program = g->program;
+  int target[AC_PROGRAM_RESULTS], operand[AC_PROGRAM_RESULTS], placed = 0, count = 0;
+  for (int pass = 0; pass < 2; pass++)
+    for (int j = 0; j < g->count; j++) {
+      if (is_passed(g, j) || is_repeated(g, g->of[j]) != (pass == 1)) continue;
+      program.result[count] = g->program.result[j];
+      target[count] = g->node->in[g->of[j]];
+      operand[count++] = g->of[j];
+      placed += pass == 0;
+    }
+  if (!count) return graph->status;
+  program.results = (uint8_t)count;
+  memset(program.result + count, 0, sizeof program.result - (size_t)count);
+  const int index = graph->node_count;
+  if (placed) {
+    ac_pointwise_attributes attributes;
+    memset(&attributes, 0, sizeof attributes);
+    attributes.program = program;
+    for (int i = 0; i < program.operands; i++)
+      if (!ac_shape_equal(&g->in[i]->shape, &g->shape)) attributes.repeated |= 1u << i;
+    AC_TRY(ac_gradient_emit(g->d, AC_OP_pointwise, &attributes, sizeof attributes, program.operands,
+                            g->in, placed, target));
+  } else if (ac_append_pointwise(graph, &program, g->in, &g->shape) < 0) {
+    return graph->status;
+  }
+  for (int k = placed; k < count; k++) {
+    ac_tensor *whole = ac_graph_new_tensor(graph, AC_ROLE_ACTIVATION, AC_F32, &g->shape);
+    if (!whole) return graph->status;
+    whole->producer = index;
+    ac_node_at(graph, index)->out[k] = whole->id;
+  }
+  for (int k = placed; k < count; k++)
+    AC_TRY(pass(g, operand[k], ac_tensor_at(graph, ac_node_at(graph, index)->out[k])));
+  return graph->status;
+}
+
+/* The program of as many of the operands as it has room for. */
+static bool differentiate(gradients *g, const int *wanted, int count) {
+  const ac_pointwise_attributes *attributes = (const void *)g->node->attributes;
+  ac_graph *graph = g->d->graph;
+  int of[AC_PROGRAM_OPERANDS];
+  for (g->count = count; g->count; g->count--)
+    if (ac_program_differentiate(&attributes->program, g->count, wanted, &g->program, of)) break;
+  for (int j = 0; j < g->count; j++) g->of[j] = wanted[j];
+  for (int i = 0; g->count && i < g->program.operands; i++)
+    g->in[i] = of[i] == AC_OF_RESULT_GRADIENT ? ac_gradient_of(g->d, g->node->out[0])
+               : of[i] == AC_OF_RESULT        ? ac_tensor_at(graph, g->node->out[0])
+                                              : ac_tensor_at(graph, g->node->in[of[i]]);
+  return g->count > 0;
+}
+
+static ac_status gradient(ac_differentiation *d, const ac_node *node) {
+  const ac_pointwise_attributes *attributes = (const void *)node->attributes;
+  ac_graph *graph = d->graph;
+  int wanted[AC_PROGRAM_OPERANDS], count = 0;
+  for (int i = 0; i < attributes->program.operands; i++)
+    if (ac_gradient_wanted(d, node->in[i]) && ac_program_reaches(&attributes->program, i))
+      wanted[count++] = i;
+  for (int first = 0; first < count;) {
+    gradients g = {.d = d, .node = node, .shape = ac_tensor_at(graph, node->out[0])->shape};
+    char text[128];
+    if (!differentiate(&g, wanted + first,
+                       count - first < AC_MAX_OUTPUTS ? count - first : AC_MAX_OUTPUTS))
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: its gradient is too long",
+                     ac_node_text(text, sizeof text, graph, node));
+    AC_TRY(compute(&g));
+    for (int j = 0; j < g.count; j++)
+      if (is_passed(&g, j)) AC_TRY(pass(&g, g.of[j], g.in[0]));
+    first += g.count;
+  }
+  return graph->status;
+}
+
+/* ---- description ----------------------------------------------------------------------------- */
+
+static double flops(const ac_op_args *args) {
+  const ac_pointwise_attributes *attributes = args->attributes;
+  return ac_program_flops(&attributes->program) * (double)args->out[0].count;
+}
+
+static const ac_pointwise_attributes sampled = {.program = {.operands = 1,
+                                                            .steps = 1,
+                                                            .results = 1,
+                                                            .result = {AC_FIRST_STEP},
+                                                            .step = {{AC_FUNCTION_exp, {0}}}}};
+
+const ac_op_desc ac_op_desc_pointwise = {
+    .in_place = (1u << AC_PROGRAM_OPERANDS) - 1,
+    .can_add = (1u << AC_PROGRAM_RESULTS) - 1,
+    .by_element = false,
+    .gradient = gradient,
+    .flops = flops,
+    .sample = {{"n"}, {"n"}, &sampled},
+};

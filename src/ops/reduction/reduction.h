@@ -1,0 +1,29 @@
+/* What ops over axes share, and the sum that takes a tensor back to a shape that was repeated. */
+#ifndef AC_OPS_REDUCTION_H
+#define AC_OPS_REDUCTION_H
+
+#include "graph/differentiate.h"
+#include "ops/reduction/reduce.h"
+
+/* Axes as a caller gives them: each once, negative ones counted from the end, the batch not among
+ * them; none at all are all but the batch. False if they are not like that, or if there are none.
+ */
+bool ac_axes_parse(const ac_shape *shape, int count, const int *axes, uint32_t *bits);
+/* Says in the graph's sentence what is wrong with them. */
+void ac_axes_fail(ac_graph *graph, const ac_builder *builder, ac_tensor *x, int count,
+                  const int *axes);
+/* The shape without these axes or, if they are kept, with 1 in their places. One without dimensions
+ * is [1]. */
+ac_shape ac_shape_reduced(const ac_shape *shape, uint32_t axes, bool keep);
+
+/* The axes along which NumPy's broadcasting repeats a tensor of shape `from` to get `to`. */
+uint32_t ac_repeated_axes(const ac_shape *from, const ac_shape *to);
+
+/* Passes a gradient on to `target`, summed over the axes along which the target was repeated to
+ * give what the gradient is of. */
+ac_status ac_gradient_sum_to(ac_differentiation *d, int target, ac_tensor *gradient);
+/* Appends the sum of x over the axes along which a tensor of this shape was repeated to x's: a
+ * tensor of this shape, or x if nothing was repeated. */
+ac_tensor *ac_append_sum_to(ac_graph *graph, ac_tensor *x, const ac_shape *shape);
+
+#endif

@@ -1,0 +1,60 @@
+/* Parameters of another instance: the cells of one are used by both. A parameter is found by its
+ * name. What changes it also writes its copy in 16 bits. So an instance that trains it must have
+ * all cells of it that the other one has. */
+#include "run/instance.h"
+
+#include "core/error.h"
+
+#include <string.h>
+
+static ac_status refuse(const ac_tensor *parameter, const char *why) {
+  return ac_fail(AC_ERROR_ARGUMENT, "share: parameter \"%s\" %s", parameter->name, why);
+}
+
+/* The other's tensor in the place of this one; NULL: it has none. */
+static const ac_tensor *tensor_of(const ac_instance *from, ac_role role, int parameter) {
+  const ac_parameter_tensors *own = &from->plan->problem.parameters[parameter];
+  const int id = role == AC_ROLE_WORKING ? own->working : own->tensor;
+  return id >= 0 && from->persistent[id] ? ac_tensor_at(from->plan->graph, id) : NULL;
+}
+
+static ac_status find_cell(ac_instance *instance, const ac_cell *cell, const ac_instance *from) {
+  const ac_graph *graph = instance->plan->graph;
+  const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[cell->owner]);
+  const int other = ac_instance_find_parameter(from, parameter->name);
+  if (other < 0) return refuse(parameter, "is to be shared, but the other trainer has none");
+  const ac_tensor *theirs = tensor_of(from, cell->role, other);
+  if (!theirs || theirs->dtype != cell->dtype)
+    return refuse(parameter,
+                  "is to be shared, but the other trainer stores it otherwise; give both "
+                  "plans the same precision, weights and working copies");
+  if (!ac_shape_equal(&theirs->shape, &cell->shape))
+    return refuse(parameter, "is to be shared, but has another shape in the other trainer");
+  const ac_problem *problem = &instance->plan->problem;
+  const bool copied = tensor_of(from, AC_ROLE_WORKING, other) != NULL,
+             copies = problem->parameters[cell->owner].working >= 0;
+  if (problem->parameters[cell->owner].gradient >= 0 && copied && !copies)
+    return refuse(parameter,
+                  "is shared and trained, but the other trainer has a copy of it in 16 "
+                  "bits that would stay as it was; freeze it, or give both plans copies");
+  instance->persistent[cell->tensor] = from->persistent[theirs->id];
+  return AC_OK;
+}
+
+ac_status ac_shared_find(ac_instance *instance, const ac_instance *from) {
+  const ac_plan *plan = instance->plan;
+  for (int i = 0; i < plan->cell_count; i++) {
+    if (plan->cells[i].space != AC_SPACE_SHARED) continue;
+    if (!from)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "share: the plan shares parameters (ac_plan_desc.shared), but no trainer that "
+                     "has them was given");
+    if (from->device != instance->device)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "share: parameters can be shared on one device, but the plans are for %s and "
+                     "%s, opened one by one",
+                     instance->device->info.id, from->device->info.id);
+    AC_TRY(find_cell(instance, &plan->cells[i], from));
+  }
+  return AC_OK;
+}

@@ -1,0 +1,95 @@
+/* Weights that go from one trainer to another, or to a session: copied or averaged, as a target
+ * network or a teacher follows a network. All passes through a piece of host memory. */
+#include "window/trainer.h"
+
+#include "core/error.h"
+
+#include <accrue/results.h>
+#include <accrue/session.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 1 << 16 }; /* elements */
+
+static const ac_tensor *parameter_of(const ac_trainer *trainer, int index) {
+  const ac_graph *graph = trainer->instance.plan->graph;
+  return ac_tensor_at(graph, graph->parameters[index]);
+}
+
+/* The parameter of `from` that parameter `index` of `to` follows; -1: none. */
+static int source_of(const ac_trainer *to, int index, const char *prefix, const ac_trainer *from,
+                     const char *from_prefix) {
+  const char *name = parameter_of(to, index)->name;
+  const size_t length = strlen(prefix), other = strlen(from_prefix);
+  if (strncmp(name, prefix, length) != 0) return -1;
+  for (int i = 0; i < ac_trainer_parameter_count(from); i++) {
+    const char *theirs = parameter_of(from, i)->name;
+    if (!strncmp(theirs, from_prefix, other) && !strcmp(theirs + other, name + length)) return i;
+  }
+  return -1;
+}
+
+/* `pieces`: room for two. */
+static ac_status blend(ac_trainer *to, int index, ac_trainer *from, int source, float rate,
+                       float *pieces) {
+  const int64_t count = ac_shape_count(&parameter_of(to, index)->shape);
+  float *other = pieces + PIECE;
+  for (int64_t first = 0; first < count; first += PIECE) {
+    const int64_t size = count - first < PIECE ? count - first : PIECE;
+    AC_TRY(ac_instance_read_parameter(&from->instance, source, first, size, other));
+    if (rate < 1) {
+      AC_TRY(ac_instance_read_parameter(&to->instance, index, first, size, pieces));
+      for (int64_t i = 0; i < size; i++) other[i] = pieces[i] + rate * (other[i] - pieces[i]);
+    }
+    AC_TRY(ac_instance_write_parameter(&to->instance, index, first, size, other));
+  }
+  return AC_OK;
+}
+
+static ac_status check(const ac_trainer *to, const char *prefix, const ac_trainer *from,
+                       const char *from_prefix, double rate) {
+  int matches = 0;
+  if (!(rate >= 0 && rate <= 1))
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: weights are copied at a rate from 0 to 1, not %g",
+                   rate);
+  for (int i = 0; i < ac_trainer_parameter_count(to); i++) {
+    const int source = source_of(to, i, prefix, from, from_prefix);
+    if (source < 0) continue;
+    const ac_tensor *a = parameter_of(to, i), *b = parameter_of(from, source);
+    char ours[AC_SHAPE_TEXT], theirs[AC_SHAPE_TEXT];
+    if (!ac_shape_equal(&a->shape, &b->shape))
+      return ac_fail(AC_ERROR_ARGUMENT, "trainer: \"%s\" %s cannot follow \"%s\" %s", a->name,
+                     ac_shape_text(ours, &a->shape), b->name, ac_shape_text(theirs, &b->shape));
+    matches++;
+  }
+  if (matches) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: no parameter \"%s...\" has one with the name \"%s...\" to follow",
+                 prefix, from_prefix);
+}
+
+ac_status ac_trainer_copy_weights(ac_trainer *to, const char *to_prefix, ac_trainer *from,
+                                  const char *from_prefix, double rate) {
+  AC_REQUIRE(to, from);
+  const char *prefix = to_prefix ? to_prefix : "", *other = from_prefix ? from_prefix : "";
+  AC_TRY(ac_trainer_check_writable(to));
+  AC_TRY(ac_instance_check_usable(&from->instance, "trainer"));
+  AC_TRY(check(to, prefix, from, other, rate));
+  float *pieces = malloc(2 * PIECE * sizeof *pieces);
+  if (!pieces) return ac_fail(AC_ERROR_MEMORY, "trainer: no memory to copy weights");
+  ac_status status = AC_OK;
+  for (int i = 0; i < ac_trainer_parameter_count(to) && status == AC_OK; i++) {
+    const int source = source_of(to, i, prefix, from, other);
+    if (source >= 0) status = blend(to, i, from, source, (float)rate, pieces);
+  }
+  free(pieces);
+  return status;
+}
+
+ac_status ac_session_create_shared(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                   const ac_trainer *trainer) {
+  AC_CREATES(session);
+  AC_REQUIRE(plan);
+  return ac_session_create_from(session, plan, seed, trainer ? &trainer->instance : NULL);
+}
