@@ -19,7 +19,7 @@ int ac_works_kind(const ac_works *works, int node);
 
 /* The work of a step (ac_op_work) with `batch` samples in training. */
 ac_cost ac_works_cost(ac_works *works, const ac_step *step, int64_t batch);
-/* And of a node, of which nothing is added to what is there already. */
+/* And of a node that adds nothing to what is there already. */
 ac_cost ac_works_node_cost(ac_works *works, int node, int64_t batch);
 /* The workspace that the device asks for. */
 uint64_t ac_works_workspace(ac_works *works, const ac_step *step, int64_t batch, bool training);
