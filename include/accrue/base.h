@@ -140,12 +140,13 @@ typedef enum ac_dtype {
   AC_BF16,       /**< 16-bit floats: the upper half of an f32. */
   AC_I32,        /**< 32-bit signed integers. */
   AC_U8,         /**< Bytes. */
+  AC_I64,        /**< 64-bit signed integers: what is fed or given may be. */
   AC_DTYPE_COUNT /**< How many types there are. Where a type is shown, it means «none». */
 } ac_dtype;
 
 /** Bytes of one element. 0 if there is no such type. */
 AC_API size_t ac_dtype_bytes(ac_dtype dtype);
-/** The name of a type: "f32", "f16", "bf16", "i32", "u8". */
+/** The name of a type: "f32", "f16", "bf16", "i32", "u8", "i64". */
 AC_API const char *ac_dtype_name(ac_dtype dtype);
 
 /** Where a CPU device takes the memory of tensors from. */

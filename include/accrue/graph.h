@@ -21,7 +21,7 @@ extern "C" {
 
 /** The description of a model. */
 typedef struct ac_graph ac_graph;
-/** A handle of a tensor in a graph: an input, a parameter or the result of an op. */
+/** A handle of a tensor in a graph: an input, a constant, a parameter or the result of an op. */
 typedef struct ac_tensor ac_tensor;
 
 /** Most dimensions of a tensor. */
@@ -32,8 +32,9 @@ typedef struct ac_tensor ac_tensor;
 #define AC_BATCH_TIMES(k) (-(int64_t)(k))
 
 /** @def AC_SHAPE
- * The two arguments `rank, shape` of ac_input, ac_parameter and ac_reshape, in C and C++:
- * `ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 784))`. The array lives as long as the call. */
+ * The two arguments `rank, shape` of ac_input, ac_parameter, ac_constant and ac_reshape, in C and
+ * C++: `ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 784))`. The array lives as long as the
+ * call. */
 #ifdef __cplusplus
 extern "C++" { /* also where a caller's extern "C" is around this header */
 template <int rank> struct ac_dimensions {
@@ -76,7 +77,10 @@ AC_API void ac_graph_scope(ac_graph *graph, const char *scope);
  * Fans are as in PyTorch: for a shape [out, in, ...], fan_in = in * rest and fan_out = out * rest.
  * Set `in_out` if a matrix is stored as [in, out]. */
 typedef enum ac_init_kind {
-  AC_INIT_ZERO = 0,        /**< Zeros. */
+  /** Without an initialiser: a tensor of rank 2 and more is uniform in +-1 / sqrt(fan_in), as the
+   * weights of PyTorch's linear and convolutional layers are; a vector is zeros. */
+  AC_INIT_DEFAULT = 0,
+  AC_INIT_ZERO,            /**< Zeros. */
   AC_INIT_CONSTANT,        /**< `value`. */
   AC_INIT_NORMAL,          /**< Normal, with `mean` and standard deviation `deviation`. */
   AC_INIT_UNIFORM,         /**< Uniform in [low, high). */
@@ -84,21 +88,34 @@ typedef enum ac_init_kind {
   AC_INIT_KAIMING_UNIFORM, /**< Uniform in +-gain * sqrt(3 / fan_in). */
   /** Normal, deviation gain * sqrt(2 / (fan_in + fan_out)); Glorot and Bengio 2010. */
   AC_INIT_XAVIER_NORMAL,
-  AC_INIT_XAVIER_UNIFORM /**< Uniform in +-gain * sqrt(6 / (fan_in + fan_out)). */
+  AC_INIT_XAVIER_UNIFORM, /**< Uniform in +-gain * sqrt(6 / (fan_in + fan_out)). */
+  /** Normal, with `mean` and `deviation`, given that the value is in [low, high]. low = high = 0:
+   * within two deviations of the mean. */
+  AC_INIT_TRUNCATED_NORMAL,
+  /** gain * a random matrix with orthonormal rows or, if it has more rows than columns, columns. A
+   * shape [out, in, ...] is a matrix [out, in * rest]; rank at least 2; arXiv 1312.6120. It takes
+   * rows * columns * min(rows, columns) multiplications and host memory for a copy in double. */
+  AC_INIT_ORTHOGONAL,
+  AC_INIT_IDENTITY, /**< gain * ones on the diagonal of a matrix (rank 2), zeros elsewhere. */
+  AC_INIT_ARRAY     /**< `values`. */
 } ac_init_kind;
 
 /** Initial values of a parameter. Refused are numbers that are not finite, a negative deviation or
- * gain, a normal distribution with deviation 0, a uniform one with `low` not below `high`, and any
- * number other than 0 that the kind does not use. */
+ * gain, a normal distribution with deviation 0, a uniform or truncated one with `low` not below
+ * `high`, one truncated to less than a millionth of its values, and any number other than 0 that
+ * the kind does not use. */
 typedef struct ac_init {
   ac_init_kind kind; /**< How they are made. */
   float value;       /**< For AC_INIT_CONSTANT. */
-  float mean;        /**< For AC_INIT_NORMAL. */
-  float deviation;   /**< For AC_INIT_NORMAL. */
-  float low;         /**< For AC_INIT_UNIFORM. */
-  float high;        /**< For AC_INIT_UNIFORM. */
-  float gain;        /**< 0: for Kaiming sqrt(2), which suits ReLU; for Xavier 1. */
+  float mean;        /**< For AC_INIT_NORMAL and AC_INIT_TRUNCATED_NORMAL. */
+  float deviation;   /**< For AC_INIT_NORMAL and AC_INIT_TRUNCATED_NORMAL. */
+  float low;         /**< For AC_INIT_UNIFORM and AC_INIT_TRUNCATED_NORMAL. */
+  float high;        /**< For AC_INIT_UNIFORM and AC_INIT_TRUNCATED_NORMAL. */
+  float gain;        /**< 0: for Kaiming sqrt(2), which suits ReLU; for the others 1. */
   bool in_out;       /**< The matrix is stored as [in, out]. */
+  /** For AC_INIT_ARRAY: as many finite numbers as the parameter has elements, row-major. They are
+   * copied. */
+  const float *values;
 } ac_init;
 
 /** What a parameter is like. */
@@ -112,8 +129,17 @@ typedef struct ac_parameter_desc {
   bool first_rows;
 } ac_parameter_desc;
 
-/** A value that is fed with every micro-batch. `shape[0]` must be AC_BATCH or AC_BATCH_TIMES. Names
- * are unique. */
+/** A value that is fed. If `shape[0]` is AC_BATCH or AC_BATCH_TIMES, samples feed it. Without the
+ * batch it is one value for all samples, such as a temperature or a mask: it is fed like the
+ * others, but `data` has one tensor. It then keeps its value until it is fed again, and
+ * ac_trainer_set_input and ac_session_set_input also set it. Datasets do not feed it. Names are
+ * unique.
+ *
+ * `dtype` is what is fed: f32 or i32; u8, f16 or bf16, which the device converts to f32; or i64,
+ * which it converts to i32, and which must be in the range of i32. The result has the dtype after
+ * the conversion, and is what ops take; ac_graph_input reports the dtype that is fed. Host memory,
+ * batches read ahead and transfers have the bytes of what is fed. Bytes of images are often scaled:
+ * `ac_scale(ac_input(graph, "images", AC_U8, ...), 1.0f / 255)`. */
 AC_API ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
                            const int64_t *shape);
 
@@ -121,12 +147,24 @@ AC_API ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, in
 #define AC_MAX_NAME 1000
 
 /** A trainable float tensor of fixed shape. Names are unique. If several ops use one handle they
- * share the weights. `desc` may be NULL: zeros.
+ * share the weights. `desc` may be NULL: AC_INIT_DEFAULT, and nothing else.
  *
  * Files store parameters under their names. So a name is UTF-8, has at most AC_MAX_NAME bytes, is
  * not "__metadata__", and does not begin with "accrue/". */
 AC_API ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                                const ac_parameter_desc *desc);
+
+/** Values that are part of the graph and of the plans made of it: masks, tables of positions,
+ * filters. They are copied out of `data` (row-major, `dtype`), and go to the device when a trainer
+ * or session is created. f32, f16, bf16 and u8 become an f32 tensor; i32 and i64 become an i32
+ * tensor. NaNs are refused, and integers beyond 32 bits. Ids are checked, when a plan is made,
+ * against the tables that they index. Names are unique among constants.
+ *
+ * A constant is not a parameter. It has no gradient, and no model or state file has it. If a plan
+ * stores in 16 bits, the ops that read it get it in 16 bits. A plan counts its bytes among those of
+ * the parameters; ac_plan_info.constant_bytes is the part of the constants. */
+AC_API ac_tensor *ac_constant(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
+                              const int64_t *shape, const void *data);
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
@@ -220,6 +258,13 @@ AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *d
  * update, sample in the effective batch), so it does not depend on how the batch is split. The
  * leading dimension must be the batch. 0 <= p < 1, in steps of 2^-16. */
 AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
+
+/** For samples of unequal length, padded to the longest: mask[..., t] is 1 where t < length, else
+ * 0. `lengths` is i32 [B] or [..., n], with values in [0, positions], which are checked when they
+ * are fed; the mask is f32 [..., positions]. One plan then serves all lengths up to its largest. As
+ * weights of a loss the mask leaves out the padding: sums, weights and gradients are those of the
+ * real positions alone. If `lengths` is an input, the loss's weight is known before a window. */
+AC_API ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions);
 
 /** The same elements with another shape. Nothing is copied. One dimension may be 0: it is computed
  * from the others. Only the leading dimension may be symbolic. */
@@ -317,7 +362,8 @@ AC_API int ac_graph_parameter_count(const ac_graph *graph);
 AC_API ac_status ac_graph_parameter(const ac_graph *graph, int index, ac_tensor_info *info);
 /** How many inputs a graph has. */
 AC_API int ac_graph_input_count(const ac_graph *graph);
-/** Describes an input. Indices are in the order in which they were built. */
+/** Describes an input, with the dtype that is fed. Indices are in the order in which they were
+ * built. */
 AC_API ac_status ac_graph_input(const ac_graph *graph, int index, ac_tensor_info *info);
 /** Describes a tensor. */
 AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);

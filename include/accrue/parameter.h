@@ -41,7 +41,8 @@ AC_API ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac
 
 /** Loads all parameters. The file must have each one with its exact shape (but see
  * ac_parameter_desc.first_rows), under its own name or its name without `optional_prefix` (NULL:
- * none). Other tensors in the file are ignored. This is checked before the first parameter changes.
+ * none). Other tensors in the file, of any dtype, are ignored:
+ * PyTorch's `num_batches_tracked`, for example. This is checked before the first parameter changes.
  * If reading fails afterwards, the trainer cannot be used until all parameters or a state are
  * loaded. */
 AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
@@ -52,11 +53,15 @@ AC_API ac_status ac_trainer_load(ac_trainer *trainer, const char *path,
 #ifndef AC_STABLE_ONLY
 
 /** Like ac_trainer_save, but only parameters with names that match `pattern`, as in a shell: `*`
- * any characters, `?` one, `[...]` one of these. AC_ERROR_ARGUMENT if none matches. */
+ * any characters, `?` one, `[...]` one of these. Several patterns may be given, with commas between
+ * them. One that begins with `!` leaves out what it matches: "!head.*" is all but the head.
+ * AC_ERROR_ARGUMENT if no parameter is left. */
 AC_API ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
                                       const ac_metadata *metadata, int metadata_count);
 
-/** Like ac_trainer_load, but only parameters with names that match `pattern`. */
+/** Like ac_trainer_load, but only parameters with names that match `pattern`, which is as for
+ * ac_trainer_save_part: "!*.running_mean,!*.running_variance" leaves the running statistics of
+ * batch norms as they are, so that the file need not have them. */
 AC_API ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char *pattern,
                                       const char *optional_prefix);
 

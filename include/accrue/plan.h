@@ -48,8 +48,8 @@ typedef enum ac_loss_means {
 
 /** What a plan should be. */
 typedef struct ac_plan_desc {
-  ac_purpose purpose;  /**< What it is for. */
-  int64_t batch;       /**< Effective batch in samples. 0: 1. */
+  ac_purpose purpose; /**< What it is for. */
+  int64_t batch; /**< Effective batch in samples. AC_TRAIN needs it; else 0: micro_batch, or 1. */
   int64_t micro_batch; /**< 0: the largest that fits the budget, at most `batch`, evenly split. */
   /** Budget in bytes for everything below. 0: what the device has; on a CPU three quarters of it.
    * More than the device has is AC_ERROR_BUDGET. */
@@ -128,7 +128,7 @@ AC_API void ac_plan_free(ac_plan *plan);
 
 /** Bytes on the device, by class. Gaps for alignment count in the class that they follow. */
 typedef struct ac_plan_bytes {
-  uint64_t parameters; /**< Weights and their working copies. */
+  uint64_t parameters; /**< Weights, their working copies, and constants of the graph. */
   /** Gradients. If they are in the arena (whole_windows, fused, folded): what they add to the most
    * that is alive at once. */
   uint64_t gradients;
@@ -151,10 +151,11 @@ typedef struct ac_plan_info {
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
    * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
   int64_t steps;
-  uint64_t budget_bytes;  /**< The budget. 0: none was given. */
-  ac_plan_bytes bytes;    /**< Bytes on the device. */
-  uint64_t working_bytes; /**< The part of the parameters' bytes that working copies take. */
-  int read_ahead;         /**< Batches: as in the description, or as many as there is room for. */
+  uint64_t budget_bytes;   /**< The budget. 0: none was given. */
+  ac_plan_bytes bytes;     /**< Bytes on the device. */
+  uint64_t working_bytes;  /**< The part of the parameters' bytes that working copies take. */
+  uint64_t constant_bytes; /**< The part of the parameters' bytes that constants take. */
+  int read_ahead;          /**< Batches: as in the description, or as many as there is room for. */
   /** Host memory for the batches of `read_ahead` and the current one. On a CPU it is part of the
    * budget. Not counted: for each thread one sample of the fields that nothing reads. */
   uint64_t read_ahead_bytes;

@@ -157,16 +157,17 @@ enum {
  *     value       a number such as 2, 0.5, .5 or 1e-3, a name, function(formula, ...), or (formula)
  *
  * Blanks and new lines may be between them. The functions are those of this header, without `ac_`:
- * add, subtract, multiply, divide, maximum, minimum, power, square, sqrt, rsqrt, reciprocal, abs,
- * sign, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid, softplus, log_sigmoid, relu,
- * relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF), gelu_tanh, silu, mish, hard_sigmoid,
- * hard_swish, softsign, less, less_equal, greater, greater_equal, equal, not_equal, not and where.
- * What is a number there may be any formula here: leaky_relu(a, b) is a PReLU.
+ * add, subtract, multiply, divide, negate, maximum, minimum, power, square, sqrt, rsqrt,
+ * reciprocal, abs, sign, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid, softplus,
+ * log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF), gelu_tanh, silu, mish,
+ * hard_sigmoid, hard_swish, softsign, less, less_equal, greater, greater_equal, equal, not_equal,
+ * not and where. What is a number there may be any formula here: leaky_relu(a, b) is a PReLU.
  *
  * The formula is parsed at once. A fault is refused with its position: `formula: column 5: ...`.
- * Its gradient is derived from the formula, by the same rules as for the functions. Refused are a
- * formula that is too long (AC_MAX_FORMULA_BYTES, or more than 24 different steps), one whose
- * gradient is, and parentheses more than 64 deep. The text is not needed afterwards. */
+ * Its gradient is derived from the formula, by the same rules as for the functions. Refused are
+ * parentheses more than 64 deep, and a formula that is too long: more than AC_MAX_FORMULA_BYTES, 24
+ * different steps, 24 numbers, or a gradient of more than 96 steps. The text is not needed
+ * afterwards. */
 AC_API ac_tensor *ac_formula(ac_graph *graph, const char *formula, ac_tensor *const *operands,
                              int count);
 

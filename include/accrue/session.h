@@ -32,13 +32,21 @@ AC_API ac_status ac_session_load(ac_session *session, const char *path,
 AC_API ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                           int64_t count, const float *data);
 
+/** Like ac_session_load, but only parameters with names that match `pattern`, like
+ * ac_trainer_load_part. */
+AC_API ac_status ac_session_load_part(ac_session *session, const char *path, const char *pattern,
+                                      const char *optional_prefix);
+/** Sets an input without the batch, like ac_trainer_set_input. */
+AC_API ac_status ac_session_set_input(ac_session *session, const char *name, const void *data);
+
 /** Runs `count` samples through an AC_PREDICT plan. Any number is accepted. It is split into
  * micro-batches of the plan's size; then all outputs are kept in host memory, as f32, until the
  * next run. */
 AC_API ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds,
                                 int feed_count);
 
-/** Copies elements [first, first + count) of a named output of the last run to `data`, as f32. */
+/** Copies elements [first, first + count) of a named output of the last run to `data`, as f32.
+ * Ids are exact up to 2^24. */
 AC_API ac_status ac_session_output(ac_session *session, const char *name, int64_t first,
                                    int64_t count, float *data);
 

@@ -30,8 +30,14 @@ typedef struct ac_trainer ac_trainer;
 /** Data on the host for one input of the graph. */
 typedef struct ac_feed {
   const char *name; /**< Name of the input. */
-  const void *data; /**< The samples, one after another. */
+  const void
+      *data; /**< The samples, one after another; of an input without the batch one tensor. */
 } ac_feed;
+
+/** Sets an input without the batch: the value for all samples until it is set or fed again. It is
+ * part of no state: set it again after one is loaded. AC_ERROR_STATE in a window in which
+ * parameters could not be written either (ac_trainer_set_parameter). */
+AC_API ac_status ac_trainer_set_input(ac_trainer *trainer, const char *name, const void *data);
 
 /** Tells how many samples the next window will have, and the weight of each loss over all of them,
  * in the order of ac_graph_add_loss. It is called before the first samples of the window, if the
@@ -46,10 +52,11 @@ AC_API ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples,
  * windows: then all samples come at once. They are split into micro-batches of the plan's size; the
  * last one may be smaller.
  *
- * Every input needs a feed. Feeds with other names are ignored. Integer ids are checked against the
- * tables and classes that they index. If the weights of losses are counted beforehand
- * (ac_loss_means; also with AC_GRADIENTS_FOLDED) the whole window comes at once, unless
- * ac_trainer_begin_window gave the weights. */
+ * Every input needs a feed, except for inputs without the batch that have a value already. Feeds
+ * with other names are ignored. Integer ids are checked against the tables and classes that they
+ * index. If the weights of losses are counted beforehand (ac_loss_means; also with
+ * AC_GRADIENTS_FOLDED) the whole window comes at once, unless ac_trainer_begin_window gave the
+ * weights. */
 AC_API ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_feed *feeds,
                                        int feed_count);
 

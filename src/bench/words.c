@@ -15,7 +15,8 @@ static void put_operand(ac_words *w, const ac_operand *x, char kind, bool add) {
   if (add) ac_words_put(w, "+");
   if (!x->rank) ac_words_put(w, "1");
   for (int i = 0; i < x->rank; i++) ac_words_put(w, "%s%" PRId64, i ? "x" : "", x->dim[i]);
-  if (kind == 'a' || x->dtype == AC_U8) ac_words_put(w, ":%s", ac_dtype_name(x->dtype));
+  if (kind == 'a' || kind == 'e' || x->dtype == AC_U8)
+    ac_words_put(w, ":%s", ac_dtype_name(x->dtype));
 }
 
 static int present(const ac_operand *list, int most) {

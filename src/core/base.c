@@ -12,7 +12,7 @@ static const struct {
   size_t bytes;
 } dtypes[AC_DTYPE_COUNT] = {
     [AC_F32] = {"f32", 4}, [AC_F16] = {"f16", 2}, [AC_BF16] = {"bf16", 2},
-    [AC_I32] = {"i32", 4}, [AC_U8] = {"u8", 1},
+    [AC_I32] = {"i32", 4}, [AC_U8] = {"u8", 1},   [AC_I64] = {"i64", 8},
 };
 
 size_t ac_dtype_bytes(ac_dtype dtype) {

@@ -5,8 +5,6 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "graph/builder.h"
-#include "graph/init.h"
-#include "graph/names.h"
 
 #include <float.h>
 #include <stdarg.h>
@@ -26,7 +24,7 @@ static void *grow(void *array, int count, size_t size) {
 #define GROW(array, count)                             \
   do {                                                 \
     void *grown = grow(array, count, sizeof *(array)); \
-    if (!grown) return out_of_memory(graph);           \
+    if (!grown) return ac_graph_out_of_memory(graph);  \
     (array) = grown;                                   \
   } while (0)
 
@@ -36,17 +34,17 @@ static void *grow(void *array, int count, size_t size) {
     if ((count) % AC_GRAPH_CHUNK) break;                      \
     GROW(chunks, (count) / AC_GRAPH_CHUNK);                   \
     void *chunk = malloc(AC_GRAPH_CHUNK * sizeof **(chunks)); \
-    if (!chunk) return out_of_memory(graph);                  \
+    if (!chunk) return ac_graph_out_of_memory(graph);         \
     (chunks)[(count) / AC_GRAPH_CHUNK] = chunk;               \
   } while (0)
+
+void *ac_graph_out_of_memory(ac_graph *graph) {
+  return ac_graph_fail(graph, AC_ERROR_MEMORY, "no memory for the graph");
+}
 
 void ac_graph_free_chunks(void **chunks, int count) {
   for (int i = 0; i < (count + AC_GRAPH_CHUNK - 1) / AC_GRAPH_CHUNK; i++) free(chunks[i]);
   free(chunks);
-}
-
-static void *out_of_memory(ac_graph *graph) {
-  return ac_graph_fail(graph, AC_ERROR_MEMORY, "no memory for the graph");
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -65,7 +63,10 @@ ac_status ac_graph_create(ac_graph **graph) {
 
 void ac_graph_free(ac_graph *graph) {
   if (!graph) return;
-  for (int i = 0; i < graph->tensor_count; i++) free(ac_tensor_at(graph, i)->name);
+  for (int i = 0; i < graph->tensor_count; i++) {
+    free(ac_tensor_at(graph, i)->name);
+    ac_block_free(ac_tensor_at(graph, i)->values);
+  }
   for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
@@ -100,7 +101,7 @@ ac_tensor *ac_graph_fail(ac_graph *graph, ac_status status, const char *format, 
 static void *add_scope(ac_graph *graph, const char *scope) {
   GROW(graph->scopes, graph->scope_count);
   char *text = strdup(scope);
-  if (!text) return out_of_memory(graph);
+  if (!text) return ac_graph_out_of_memory(graph);
   graph->scopes[graph->scope_count] = text;
   graph->scope = graph->scope_count++;
   return text;
@@ -135,7 +136,8 @@ ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                         .dtype = dtype,
                         .shape = *shape,
                         .producer = -1,
-                        .parameter = -1};
+                        .parameter = -1,
+                        .fed = -1};
   return tensor;
 }
 
@@ -149,80 +151,10 @@ ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shap
   return view;
 }
 
-static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role role,
-                           const char *name, ac_dtype dtype, int rank, const int64_t *dim) {
-  if (!ac_builder_begin(graph, builder, NULL)) return NULL;
-  if (!name || !*name) return ac_builder_fail(graph, builder, NULL, "it has no name");
-  int other;
-  if (!ac_graph_find_leaf(graph, role, name, &other)) return out_of_memory(graph);
-  if (other >= 0) return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
-  ac_shape shape;
-  if (!ac_shape_parse(&shape, rank, dim) || shape.batched != (role == AC_ROLE_INPUT))
-    return ac_builder_fail(graph, builder, NULL,
-                           "the shape of \"%s\" must have 1 to %d positive dimensions, %s, and at "
-                           "most 2^%d elements%s",
-                           name, AC_MAX_RANK,
-                           role == AC_ROLE_INPUT ? "begin with the batch" : "not contain the batch",
-                           AC_MAX_ELEMENTS_LOG2, role == AC_ROLE_INPUT ? " a sample" : "");
-  ac_tensor *tensor = ac_graph_new_tensor(graph, role, dtype, &shape);
-  if (!tensor) return NULL;
-  tensor->name = strdup(name);
-  return tensor->name ? tensor : out_of_memory(graph);
-}
-
-/* Names that model and state files use themselves: for their metadata, and for all that states hold
- * in addition to parameters. */
-static const char metadata_name[] = "__metadata__", state_prefix[] = "accrue/";
-
-/* Files hold parameters under their names, so a name that cannot be in a file is refused here. */
-static bool check_parameter_name(ac_graph *graph, const ac_builder *builder, const char *name) {
-  const int index = graph->parameter_count;
-  if (!name) return true; /* refused as one that is missing */
-  if (!ac_is_utf8(name))
-    ac_builder_fail(graph, builder, NULL,
-                    "the name of parameter %d is not UTF-8, and no file could hold it", index);
-  else if (strlen(name) > AC_MAX_NAME)
-    ac_builder_fail(graph, builder, NULL, "the name of parameter %d has %zu bytes, more than %d",
-                    index, strlen(name), AC_MAX_NAME);
-  else if (!strcmp(name, metadata_name) || !strncmp(name, state_prefix, strlen(state_prefix)))
-    ac_builder_fail(graph, builder, NULL,
-                    "\"%s\" is a name that model and state files have for themselves; take one "
-                    "that is not %s and does not begin with %s",
-                    name, metadata_name, state_prefix);
-  return graph->status == AC_OK;
-}
-
-ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
-                    const int64_t *shape) {
-  if (!AC_GIVEN(graph)) return NULL;
-  static const ac_builder builder = {.name = "input"};
-  if (dtype != AC_F32 && dtype != AC_I32)
-    return ac_builder_fail(graph, &builder, NULL, "\"%s\" is %s; inputs are f32 or i32",
-                           name ? name : "", ac_dtype_name(dtype));
-  ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_INPUT, name, dtype, rank, shape);
-  if (!tensor) return NULL;
-  GROW(graph->inputs, graph->input_count);
-  graph->inputs[graph->input_count++] = tensor->id;
-  return tensor;
-}
-
-ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
-                        const ac_parameter_desc *desc) {
-  if (!AC_GIVEN(graph)) return NULL;
-  static const ac_builder builder = {.name = "parameter"};
-  ac_parameter_desc described = AC_DESCRIBED(ac_parameter_desc, desc);
-  char reason[160];
-  if (!ac_init_resolve(&described.init, reason, sizeof reason))
-    return ac_builder_fail(graph, &builder, NULL, "\"%s\": %s", name ? name : "", reason);
-  if (graph->status == AC_OK && !check_parameter_name(graph, &builder, name)) return NULL;
-  ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
-  if (!tensor) return NULL;
-  tensor->desc = described;
-  tensor->requires_gradient = !tensor->desc.frozen;
-  tensor->parameter = graph->parameter_count;
-  GROW(graph->parameters, graph->parameter_count);
-  graph->parameters[graph->parameter_count++] = tensor->id;
-  return tensor;
+void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor) {
+  GROW(*list, *count);
+  (*list)[(*count)++] = tensor;
+  return graph;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -232,6 +164,29 @@ static void *append_node(ac_graph *graph) {
   ac_node *node = ac_node_at(graph, graph->node_count++);
   memset(node, 0, sizeof *node);
   return node;
+}
+
+/* Ids that are fed are checked then; those that an op makes are in range by its own bound, or
+ * refused. */
+static bool ids_fit(ac_graph *graph, const ac_node *node) {
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
+  const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
+  if (ids->producer < 0) return true;
+  const ac_node *maker = ac_node_at(graph, ids->producer);
+  ac_op_args args = {.op = node->op, .attributes = node->attributes},
+             made = {.op = maker->op, .attributes = maker->attributes};
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    if (node->in[i] >= 0) args.in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), 1);
+    if (maker->in[i] >= 0) made.in[i] = ac_operand_of(ac_tensor_at(graph, maker->in[i]), 1);
+  }
+  int64_t (*bound)(const ac_op_args *) = ac_op_describe(maker->op)->id_bound;
+  const int64_t limit = desc->id_limit(&args), most = bound ? bound(&made) : INT64_MAX;
+  if (most <= limit) return true;
+  ac_builder_fail(graph, &graph->builder, graph->operands,
+                  "ids of %s may be up to %lld, and have to be below %lld", ac_op_name(maker->op),
+                  (long long)most - 1, (long long)limit);
+  return false;
 }
 
 int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
@@ -247,7 +202,7 @@ int ac_graph_append(ac_graph *graph, ac_op op, const void *attributes, size_t si
   for (int i = 0; i < AC_MAX_INPUTS; i++) node->in[i] = i < count && in[i] ? in[i]->id : -1;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++) node->out[i] = -1;
   if (size) memcpy(node->attributes, attributes, size);
-  return graph->node_count - 1;
+  return ids_fit(graph, node) ? graph->node_count - 1 : -1;
 }
 
 ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtype dtype,
@@ -282,14 +237,25 @@ int ac_graph_loss_index(const ac_graph *graph, int tensor) {
 
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand) {
   const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
-  for (int i = 0; tensor && i < graph->input_count; i++)
-    if (tensor->storage == graph->inputs[i]) return i;
+  if (!tensor) return -1;
+  const int fed = ac_tensor_at(graph, tensor->storage)->fed;
+  for (int i = 0; i < graph->input_count; i++)
+    if ((fed >= 0 ? fed : tensor->storage) == graph->inputs[i]) return i;
   return -1;
+}
+
+int ac_node_lengths(const ac_graph *graph, const ac_node *node, int operand, int64_t *columns) {
+  const ac_tensor *tensor = operand < 0 ? NULL : ac_tensor_at(graph, node->in[operand]);
+  const ac_tensor *mask = tensor ? ac_tensor_at(graph, tensor->storage) : NULL;
+  const ac_node *made = mask ? ac_node_at(graph, mask->producer) : NULL;
+  if (!made || !ac_op_describe(made->op)->masks) return -1;
+  *columns = ac_shape_last(&mask->shape);
+  return ac_node_input(graph, made, 0);
 }
 
 static void *add_loss(ac_graph *graph, const char *name, int tensor, double factor) {
   char *copy = strdup(name);
-  if (!copy) return out_of_memory(graph);
+  if (!copy) return ac_graph_out_of_memory(graph);
   graph->losses[graph->loss_count++] = (ac_graph_loss){copy, tensor, factor};
   return copy;
 }
@@ -341,7 +307,7 @@ void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, doubl
 static void *add_output(ac_graph *graph, const char *name, int tensor) {
   GROW(graph->outputs, graph->output_count);
   char *copy = strdup(name);
-  if (!copy) return out_of_memory(graph);
+  if (!copy) return ac_graph_out_of_memory(graph);
   graph->outputs[graph->output_count++] = (ac_named_output){copy, tensor};
   return copy;
 }
@@ -430,22 +396,20 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
     if (!tensor) return NULL;
     *tensor = *old;
     tensor->graph = graph;
+    tensor->values = ac_block_share(old->values);
     tensor->name = old->name ? strdup(old->name) : NULL;
-    if (old->name && !tensor->name) return out_of_memory(graph);
+    if (old->name && !tensor->name) return ac_graph_out_of_memory(graph);
   }
   for (int i = 0; i < from->node_count; i++) {
     ac_node *node = append_node(graph);
     if (!node) return NULL;
     *node = *ac_node_at(from, i);
   }
-  for (int i = 0; i < from->input_count; i++) {
-    GROW(graph->inputs, graph->input_count);
-    graph->inputs[graph->input_count++] = from->inputs[i];
-  }
-  for (int i = 0; i < from->parameter_count; i++) {
-    GROW(graph->parameters, graph->parameter_count);
-    graph->parameters[graph->parameter_count++] = from->parameters[i];
-  }
+  for (int i = 0; i < from->input_count; i++)
+    if (!ac_graph_list(graph, &graph->inputs, &graph->input_count, from->inputs[i])) return NULL;
+  for (int i = 0; i < from->parameter_count; i++)
+    if (!ac_graph_list(graph, &graph->parameters, &graph->parameter_count, from->parameters[i]))
+      return NULL;
   for (int i = 0; i < from->output_count; i++)
     if (!add_output(graph, from->outputs[i].name, from->outputs[i].tensor)) return NULL;
   graph->scope = from->scope;

@@ -4,12 +4,13 @@
  *   tensors  [0 x] [1 w] [2 b] [3 y] [4 y as [B*T,C]] ...     a view (4) shares the storage of 3
  *   nodes    [0 linear: in 0 1 2 -> out 3] ...                creation order is a topological order
  *
- * Tensors are leaves (inputs, parameters), activations (written by one node), or sums that stay
- * over micro-batches and that several nodes may add to (gradients of parameters, loss sums). Index
- * -1 means that an operand is absent. */
+ * Tensors are leaves (inputs, constants, parameters), activations (written by one node), or sums
+ * that stay over micro-batches and that several nodes may add to (gradients of parameters, loss
+ * sums). Index -1 means that an operand is absent. */
 #ifndef AC_GRAPH_GRAPH_H
 #define AC_GRAPH_GRAPH_H
 
+#include "graph/block.h"
 #include "ops/description.h"
 
 /* dim[0] is multiplied by the micro-batch if `batched`. */
@@ -21,6 +22,7 @@ typedef struct ac_shape {
 
 typedef enum ac_role {
   AC_ROLE_INPUT,
+  AC_ROLE_CONSTANT, /* its values are the graph's own */
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
   AC_ROLE_WORKING,    /* a parameter's copy in 16 bits (precision.h) */
@@ -61,7 +63,9 @@ struct ac_tensor {
   int state;              /* AC_ROLE_STATE: which of its parameter's; else 0 */
   bool folded;            /* AC_ROLE_GRADIENT: not kept, but folded into its parameter's state */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
-  char *name;             /* leaves; NULL otherwise */
+  ac_block *values;       /* constants, in f32 or i32; parameters from an array; else NULL */
+  int fed;                /* the input that it is in the type that ops take; -1: none */
+  char *name;             /* leaves, and inputs in the type that ops take; NULL otherwise */
 };
 
 struct ac_node {
@@ -139,8 +143,12 @@ static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
 
 /* Which of the graph's losses a tensor is; -1: none. */
 int ac_graph_loss_index(const ac_graph *graph, int tensor);
-/* The index of the input that a node's operand holds the elements of; -1: none. */
+/* The index of the input that a node's operand holds the elements of, as they are fed or converted;
+ * -1: none. */
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);
+/* The index of the input with integers that say how many ones, before zeros, each row of the
+ * operand has; *columns is the length of a row. -1: none. */
+int ac_node_lengths(const ac_graph *graph, const ac_node *node, int operand, int64_t *columns);
 
 void ac_graph_free_chunks(void **chunks, int count);
 
@@ -188,6 +196,10 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 /* A view of `tensor` with another shape of as many elements, or the same one: the result of an op
  * that has nothing to do. */
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
+/* Appends a tensor to a list of the graph's. NULL with the failure recorded. */
+void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor);
+/* Records that memory is short and returns NULL. */
+void *ac_graph_out_of_memory(ac_graph *graph);
 /* A new tensor without a producer. NULL with the failure recorded. */
 ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                                const ac_shape *shape);

@@ -4,7 +4,8 @@
 
 #include <accrue/graph.h>
 
-/* Fills in the default gain. False, with the reason in `reason`, if the description is refused. */
-bool ac_init_resolve(ac_init *init, char *reason, size_t size);
+/* Fills in what is left open, for a tensor of this rank. False, with the reason in `reason`, if the
+ * description is refused. */
+bool ac_init_resolve(ac_init *init, int rank, char *reason, size_t size);
 
 #endif

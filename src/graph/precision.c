@@ -119,11 +119,40 @@ static bool reads_master(const rewrite *r, const ac_node *reader, int input) {
          r->working[tensor->parameter] == CAST_ANEW && (r->rounds[reader->op] >> input & 1);
 }
 
+/* A constant has a copy of its own in 16 bits: the same values, rounded once, when they go to the
+ * device. */
+static ac_tensor *stored_constant(rewrite *r, const ac_tensor *constant) {
+  ac_graph *graph = r->graph;
+  const ac_tensor *whole = ac_tensor_at(graph, constant->storage);
+  int *cast = &r->cast[whole->id];
+  if (*cast < 0) {
+    ac_tensor *copy = ac_graph_new_tensor(graph, AC_ROLE_CONSTANT, r->storage, &whole->shape);
+    if (!copy) return NULL;
+    copy->values = ac_block_share(whole->values);
+    *cast = copy->id;
+  }
+  return in_shape_of(graph, ac_tensor_at(graph, *cast), constant);
+}
+
+/* An input in the type that ops take: what is converted is what is fed, unless that is what the
+ * reader wants; between two types of 16 bits there is no conversion. */
+static ac_tensor *cast_fed(rewrite *r, const ac_tensor *taken, ac_dtype dtype,
+                           const ac_node *reader) {
+  ac_graph *graph = r->graph;
+  ac_tensor *whole = ac_tensor_at(graph, taken->storage), *fed = ac_tensor_at(graph, whole->fed);
+  if (fed->dtype != AC_U8 && fed->dtype != dtype) fed = whole;
+  if (fed->dtype != dtype) fed = cast_for(r, fed, dtype, reader);
+  return fed ? in_shape_of(graph, fed, taken) : NULL;
+}
+
 /* What the reader gets for a tensor that it wants as `dtype`. */
 static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader) {
   ac_tensor *tensor = id < 0 ? NULL : ac_tensor_at(r->graph, id);
   if (!tensor || tensor->dtype == dtype) return id;
-  if (tensor->role != AC_ROLE_PARAMETER) tensor = cast_for(r, tensor, dtype, reader);
+  if (tensor->role == AC_ROLE_CONSTANT) tensor = stored_constant(r, tensor);
+  else if (ac_tensor_at(r->graph, tensor->storage)->fed >= 0)
+    tensor = cast_fed(r, tensor, dtype, reader);
+  else if (tensor->role != AC_ROLE_PARAMETER) tensor = cast_for(r, tensor, dtype, reader);
   else if (r->working[tensor->parameter] == CAST_ANEW) tensor = cast_anew(r, tensor, dtype, reader);
   else tensor = working_copy(r, tensor);
   return tensor ? tensor->id : -1;

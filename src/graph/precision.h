@@ -3,10 +3,11 @@
  * The letters of AC_OP_LIST decide. An activation is stored as its producer's letter says. If a
  * letter says `s` for a parameter, it is read from a working copy in 16 bits (AC_ROLE_WORKING); all
  * code that changes the parameter also writes the copy. If the parameter is trained and the plan
- * has no copies, there is a cast node before each node that does not round it itself. If an op
- * wants another dtype than a tensor has (for example than an f32 input of the graph), there is a
- * cast node before the op, one for each such tensor. Parameters, their gradients and loss sums stay
- * f32, unless the caller asks for weights, or also gradients, in 16 bits. */
+ * has no copies, there is a cast node before each node that does not round it itself. A constant
+ * that is read in 16 bits has a copy in them. If an op wants another dtype than a tensor has (for
+ * example than an f32 input of the graph), there is a cast node before the op, one for each such
+ * tensor. Parameters, their gradients and loss sums stay f32, unless the caller asks for weights,
+ * or also gradients, in 16 bits. */
 #ifndef AC_GRAPH_PRECISION_H
 #define AC_GRAPH_PRECISION_H
 

@@ -44,7 +44,7 @@ static ac_tensor *parameter(const layer *l, const char *part, int rank, const in
 static bool is_zero(const ac_init *init) {
   static const ac_init zero = AC_DEFAULTS;
   return init->kind == zero.kind && init->value == 0 && init->mean == 0 && init->deviation == 0 &&
-         init->low == 0 && init->high == 0 && init->gain == 0 && !init->in_out;
+         init->low == 0 && init->high == 0 && init->gain == 0 && !init->in_out && !init->values;
 }
 
 /* `init`, or what PyTorch's layers with this fan have: uniform in +-1 / sqrt(fan_in). */

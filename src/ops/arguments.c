@@ -58,6 +58,7 @@ bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded) {
     if (!x->count || (i < AC_MAX_INPUTS && rounded >> i & 1 && x->dtype == AC_F32)) continue;
     bool good = kind == 's'   ? is_float(x->dtype) && x->dtype == storage
                 : kind == 'a' ? is_float(x->dtype)
+                : kind == 'e' ? (unsigned)x->dtype < AC_DTYPE_COUNT
                 : kind == 'b' ? x->dtype == AC_F32 || x->dtype == AC_U8
                 : kind == 'p' ? x->dtype == AC_F32 || x->dtype == AC_BF16
                 : kind == 'f' ? x->dtype == AC_F32

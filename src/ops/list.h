@@ -10,6 +10,7 @@
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
  *   - a: any float type
+ *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
  * All operands of kind s have the same dtype, the op's storage type.
@@ -27,10 +28,6 @@
     X(linear_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
-  F(pointwise, add) X(add, "ss", "s")                 /* a b -> c, b repeated along a */                               \
-    X(sum_leading, "s", "f")                          /* x[m,n] -> y[n]+ */                                            \
-  F(pointwise, multiply) X(multiply, "ss", "s")       /* a b -> c+, b repeated along a */                              \
-  F(pointwise, scale) X(scale, "s", "s")              /* x -> y+ */                                                    \
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
     X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
@@ -50,21 +47,13 @@
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
   F(norm, weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */\
     X(weight_standardisation_gradient, "sff", "f")    /* dy w statistics -> dw+ */                                     \
-  F(pointwise, gelu) X(gelu, "s", "s")                /* x -> y */                                                     \
-    X(gelu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(pointwise, relu) X(relu, "s", "s")                /* x -> y */                                                     \
-    X(relu_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(pointwise, silu) X(silu, "s", "s")                /* x -> y */                                                     \
-    X(silu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(pointwise, leaky_relu) X(leaky_relu, "s", "s")    /* x -> y */                                                     \
-    X(leaky_relu_gradient, "ss", "s")                 /* dy y -> dx */                                                 \
-  F(pointwise, sigmoid) X(sigmoid, "s", "s")          /* x -> y */                                                     \
-    X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
-    X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(reduction, reduce) X(reduce, "a", "f")            /* x -> y+, over axes */                                         \
-    X(reduce_gradient, "f", "s")                      /* dy -> dx+ */                                                  \
-  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over the last dimension */                            \
+  F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \
+    X(reduce_gradient, "faff", "s")                   /* dy x? y? kept? -> dx+ */                                      \
+  F(reduction, argmax) X(argmax, "a", "i")            /* x -> ids, over an axis */                                     \
+  F(reduction, top_k) X(top_k, "s", "si")             /* x[n,C] -> y[n,k] ids[n,k] */                                  \
+    X(top_k_gradient, "si", "s")                      /* dy ids -> dx+ */                                              \
+  F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
+  F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
@@ -92,7 +81,8 @@
     X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
   F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
-  F(movement, cast) X(cast, "a", "a")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
+  F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
   F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \

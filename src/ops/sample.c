@@ -58,6 +58,7 @@ void ac_op_sample_arguments(ac_op_args *args, ac_op op, ac_dtype storage, int si
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     char kind = ac_op_output_kind(op, j);
-    args->out[j] = operand(sample->out[j], size, kind == 's' || kind == 'a' ? storage : AC_F32);
+    args->out[j] =
+        operand(sample->out[j], size, kind == 's' || kind == 'a' || kind == 'e' ? storage : AC_F32);
   }
 }

@@ -2,8 +2,9 @@
  * device. Placing them for a micro-batch sets the sizes of those that grow with it, and the
  * addresses.
  *
- *   parameters, working copies | gradients, pooled statistics | optimizer state, averages |
- *   control: loss sums, gradients' statistics | counts | inputs       and inputs again, on the host
+ *   parameters, working copies, constants | gradients, pooled statistics | optimizer state,
+ * averages | control: loss sums, gradients' statistics | counts | inputs       and inputs again, on
+ * the host
  *
  * Optimizer state that is transferred is on the host instead. Parameters that another trainer has
  * take no bytes.
@@ -24,6 +25,7 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
       tensor->parameter < 0 ? NULL : &problem->parameters[tensor->parameter];
   switch (tensor->role) {
   case AC_ROLE_INPUT:
+  case AC_ROLE_CONSTANT:
     return read;
   case AC_ROLE_WORKING:
     return own->gradient >= 0 || read;
@@ -36,6 +38,11 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   default:
     return true;
   }
+}
+
+/* Samples are gathered on the host; an input without the batch is not. */
+static bool has_space(const ac_tensor *tensor, ac_space space) {
+  return tensor->role != AC_ROLE_INPUT || space != AC_SPACE_HOST || tensor->shape.batched;
 }
 
 static ac_cell cell_of(const ac_tensor *tensor, ac_space space) {
@@ -52,7 +59,9 @@ static void add_role(ac_problem *problem, ac_role role, ac_space space) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
-    if (tensor->role != role || tensor->storage != i || !is_wanted(problem, tensor)) continue;
+    if (tensor->role != role || tensor->storage != i || !has_space(tensor, space) ||
+        !is_wanted(problem, tensor))
+      continue;
     ac_cell *cell = &problem->cells[problem->cell_count++];
     *cell = cell_of(tensor, space);
     const bool weights = role == AC_ROLE_PARAMETER || role == AC_ROLE_WORKING;
@@ -111,9 +120,9 @@ static ac_status sort_cells(ac_problem *problem) {
 }
 
 ac_status ac_cells_list(ac_problem *problem) {
-  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING,   AC_ROLE_GRADIENT,
-                                   AC_ROLE_POOLED,    AC_ROLE_STATE,     AC_ROLE_AVERAGE,
-                                   AC_ROLE_LOSS,      AC_ROLE_STATISTICS};
+  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_CONSTANT,
+                                   AC_ROLE_GRADIENT,  AC_ROLE_POOLED,  AC_ROLE_STATE,
+                                   AC_ROLE_AVERAGE,   AC_ROLE_LOSS,    AC_ROLE_STATISTICS};
   const ac_graph *graph = problem->graph;
   size_t most = (size_t)graph->tensor_count + (size_t)graph->input_count + 1;
   problem->cells = calloc(most, sizeof *problem->cells);
@@ -130,6 +139,7 @@ ac_status ac_cells_list(ac_problem *problem) {
 
 static uint64_t *class_of(ac_plan_bytes *bytes, ac_role role) {
   switch (role) {
+  case AC_ROLE_CONSTANT:
   case AC_ROLE_PARAMETER:
   case AC_ROLE_WORKING:
     return &bytes->parameters;

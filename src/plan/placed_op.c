@@ -40,8 +40,10 @@ static int64_t id_limit(const ac_op_args *args) {
 
 static void set_ids(ac_timing_pattern *pattern, int64_t limit) {
   int32_t *ids = pattern->data[AC_I32];
+  int64_t *long_ids = pattern->data[AC_I64];
   if (pattern->id_limit == limit) return;
-  for (int i = 0; i < PATTERN; i++) ids[i] = (int32_t)(scattered(i) % (uint32_t)limit);
+  for (int i = 0; i < PATTERN; i++)
+    long_ids[i] = ids[i] = (int32_t)(scattered(i) % (uint32_t)limit);
   pattern->id_limit = limit;
 }
 

@@ -178,6 +178,7 @@ static void fill_info(ac_plan *plan) {
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++) {
     if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
+    if (plan->cells[i].role == AC_ROLE_CONSTANT) info->constant_bytes += plan->cells[i].bytes;
     if (plan->cells[i].role == AC_ROLE_AVERAGE) info->average_bytes += plan->cells[i].bytes;
   }
   for (int i = 0; i < plan->graph->parameter_count; i++) {
@@ -191,6 +192,13 @@ static void fill_info(ac_plan *plan) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;
     info->recomputed_ops += plan->main.steps[i].recomputed;
   }
+}
+
+/* One sample an update is never meant where nothing is said. */
+static ac_status check_batch(const ac_plan_desc *desc) {
+  if (desc->purpose != AC_TRAIN || desc->batch) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "plan: the batch of a training plan is 0; give the samples of an update");
 }
 
 static ac_status check_budget(const ac_plan_desc *desc, const ac_device *device) {
@@ -277,6 +285,7 @@ ac_status ac_plan_create(ac_plan **plan, const ac_graph *graph, ac_device *devic
   const ac_kept_error kept = ac_error_keep();
   attempt made;
   AC_TRY(ac_plan_check_desc(&described));
+  if (graph->status == AC_OK) AC_TRY(check_batch(&described)); /* else the graph's failure */
   AC_TRY(check_budget(&described, device));
   try_to_make(&made, graph, device, &described, described.working_copies != AC_WORKING_COPIES_NONE);
   if (ac_plan_copies_are_open(&described) && copies_cost(&made))
@@ -343,7 +352,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
   const ac_step *step = &sequence->steps[at];
   const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
-  *result = (ac_plan_step){.op = ac_op_name(node->op),
+  *result = (ac_plan_step){.op = ac_op_title(node->op, node->attributes),
                            .scope = plan->graph->scopes[node->scope],
                            .phase = phase_of(plan, index, node),
                            .backward = node->backward,

@@ -8,6 +8,7 @@
 #include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
+#include "graph/fuse.h"
 #include "graph/precision.h"
 #include "optimizer/nodes.h"
 
@@ -209,8 +210,9 @@ static ac_status settle_micro_batch(ac_problem *problem) {
 static void count_read_ahead(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->input_count && problem->desc.purpose == AC_TRAIN; i++) {
-    if (!problem->fed[i]) continue;
-    ac_operand x = ac_operand_of(ac_tensor_at(graph, graph->inputs[i]), problem->desc.batch);
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
+    if (!problem->fed[i] || !input->shape.batched) continue;
+    ac_operand x = ac_operand_of(input, problem->desc.batch);
     uint64_t bytes = (uint64_t)x.count * ac_dtype_bytes(x.dtype);
     problem->read_ahead_bytes += ac_align(bytes, AC_LINE_BYTES);
   }
@@ -278,6 +280,35 @@ static void find_parameters(ac_problem *problem) {
   }
 }
 
+/* Ids that are constants must be in the table that they index. */
+static ac_status check_constant_ids(const ac_graph *graph, int index) {
+  const ac_node *node = ac_node_at(graph, index);
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  const ac_tensor *ids =
+      desc->id_limit && !node->backward ? ac_tensor_at(graph, node->in[desc->ids]) : NULL;
+  if (!ids || ac_tensor_at(graph, ids->storage)->role != AC_ROLE_CONSTANT) return AC_OK;
+  const ac_tensor *constant = ac_tensor_at(graph, ids->storage);
+  const int32_t *values = (const int32_t *)(const void *)constant->values->data;
+  const ac_run_state one = {.batch = 1};
+  ac_op_args args;
+  ac_node_arguments(index, graph, &one, &args);
+  const int64_t limit = desc->id_limit(&args);
+  for (int64_t i = 0; i < ac_shape_count(&constant->shape); i++) {
+    char text[128];
+    if (values[i] < 0 || values[i] >= limit)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: %s: constant \"%s\" holds %d at position %lld, outside [0, %lld)",
+                     ac_node_text(text, sizeof text, graph, node), constant->name, (int)values[i],
+                     (long long)i, (long long)limit);
+  }
+  return AC_OK;
+}
+
+static ac_status check_constants(const ac_graph *graph) {
+  for (int n = 0; n < graph->node_count; n++) AC_TRY(check_constant_ids(graph, n));
+  return AC_OK;
+}
+
 /* What several losses weigh must be known before a window, and of a single one if the way of
  * gradients needs it. */
 static ac_status check_losses(const ac_problem *problem) {
@@ -293,7 +324,9 @@ static ac_status check_losses(const ac_problem *problem) {
     ac_op_args args;
     ac_node_arguments(ac_tensor_at(graph, graph->losses[k].tensor)->producer, graph, &run, &args);
     const ac_loss_rows rows = desc->loss_rows(&args);
-    bool known = (rows.weights < 0 || ac_node_input(graph, node, rows.weights) >= 0) &&
+    int64_t columns;
+    bool known = (rows.weights < 0 || ac_node_input(graph, node, rows.weights) >= 0 ||
+                  ac_node_lengths(graph, node, rows.weights, &columns) >= 0) &&
                  (!rows.ignore || ac_node_input(graph, node, desc->ids) >= 0);
     if (!known)
       return ac_fail(AC_ERROR_UNSUPPORTED,
@@ -318,7 +351,9 @@ static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
+  AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
+  AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);

@@ -14,6 +14,12 @@ static ac_status match_field(ac_gather *gather, const ac_instance *instance, int
   for (int i = 0; i < graph->input_count; i++) {
     const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
     if (strcmp(input->name, field->name) != 0) continue;
+    if (!input->shape.batched)
+      return ac_fail(
+          AC_ERROR_ARGUMENT,
+          "input \"%s\" has no batch, so the dataset's field of this name cannot feed it; "
+          "set it (ac_trainer_set_input, ac_session_set_input)",
+          input->name);
     int64_t elements = ac_shape_count(&input->shape);
     if (input->dtype != field->dtype || elements != field->elements)
       return ac_fail(AC_ERROR_ARGUMENT,
@@ -36,10 +42,17 @@ ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *d
     AC_TRY(match_field(gather, instance, f, ac_dataset_field(dataset, f), fed));
     if (gather->input[f] < 0 && gather->bytes[f] > unused) unused = gather->bytes[f];
   }
-  for (int i = 0; i < graph->input_count; i++)
-    if (!fed[i] && instance->plan->problem.fed[i])
-      return ac_fail(AC_ERROR_ARGUMENT, "the dataset has no field for input \"%s\"",
-                     ac_tensor_at(graph, graph->inputs[i])->name);
+  for (int i = 0; i < graph->input_count; i++) {
+    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
+    if (fed[i] || instance->given[i] || !instance->plan->problem.fed[i]) continue;
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        input->shape.batched
+            ? "the dataset has no field for input \"%s\""
+            : "input \"%s\" has no batch and no value yet, and a dataset cannot feed it; "
+              "set it (ac_trainer_set_input, ac_session_set_input)",
+        input->name);
+  }
   if (unused <= instance->unused_bytes) return AC_OK;
   void *grown = realloc(instance->unused, unused);
   if (!grown) return ac_fail(AC_ERROR_MEMORY, "no memory to read samples");

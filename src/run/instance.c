@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,6 +66,19 @@ static ac_status clear_cells(ac_instance *instance) {
   }
   if (!instance->control) return AC_OK;
   return backend->zero(instance->device->state, instance->control, plan->control_bytes);
+}
+
+static ac_status upload_constants(ac_instance *instance) {
+  const ac_plan *plan = instance->plan;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_CONSTANT || !instance->views[i]) continue;
+    const void *values = ac_tensor_at(plan->graph, cell->tensor)->values->data;
+    AC_TRY(cell->dtype == AC_I32
+               ? ac_instance_write_cell(instance, cell, 0, values, cell->bytes)
+               : ac_instance_write_floats(instance, cell->tensor, 0, cell->count, values));
+  }
+  return AC_OK;
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
@@ -165,132 +177,6 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
   ac_transfers_discard(instance, prepared);
   free(prepared->handles);
   free(prepared->args);
-}
-
-/* ---- inputs ---------------------------------------------------------------------------------- */
-
-/* For one sample, without handles. */
-static ac_op_args arguments_of(const ac_graph *graph, int index) {
-  static const ac_run_state one = {.batch = 1};
-  ac_op_args args;
-  ac_node_arguments(index, graph, &one, &args);
-  return args;
-}
-
-/* The integers of an input must be below `limit`; `loss`: or be what it ignores, if all that read
- * the input do. */
-static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_loss_rows *loss) {
-  if (input < 0) return;
-  ac_input_check *check = &instance->checks[input];
-  bool first = !check->limit, ignore = loss && loss->ignore;
-  if (first || limit < check->limit) check->limit = limit;
-  if (first && ignore) check->ignore_index = loss->ignore_index;
-  check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
-}
-
-static void check_loss(ac_instance *instance, int index) {
-  const ac_graph *graph = instance->plan->graph;
-  const ac_node *node = ac_node_at(graph, index);
-  const ac_op_desc *desc = ac_op_describe(node->op);
-  int loss = ac_graph_loss_index(graph, node->out[0]);
-  if (!desc->loss_rows || loss < 0) return; /* others do not run */
-  ac_op_args args = arguments_of(graph, index);
-  ac_loss_rows rows = desc->loss_rows(&args);
-  int targets = desc->id_limit ? ac_node_input(graph, node, desc->ids) : -1;
-  int weights = ac_node_input(graph, node, rows.weights);
-  if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
-  if (weights >= 0) instance->checks[weights].weights = true;
-  instance->losses[loss] = (ac_fed_loss){rows, targets, weights};
-}
-
-static void check_ids(ac_instance *instance, int index) {
-  const ac_graph *graph = instance->plan->graph;
-  const ac_node *node = ac_node_at(graph, index);
-  const ac_op_desc *desc = ac_op_describe(node->op);
-  if (!desc->id_limit || desc->loss_rows || node->backward) return;
-  ac_op_args args = arguments_of(graph, index);
-  limit_ids(instance, ac_node_input(graph, node, desc->ids), desc->id_limit(&args), NULL);
-}
-
-/* What a loss ignores another op may not be fed: losses come first. */
-static void find_checks(ac_instance *instance) {
-  const ac_graph *graph = instance->plan->graph;
-  for (int n = 0; n < graph->node_count; n++) check_loss(instance, n);
-  for (int n = 0; n < graph->node_count; n++) check_ids(instance, n);
-}
-
-static ac_status check_data(const ac_input_check *check, const char *name, const void *data,
-                            int64_t count) {
-  const int32_t *ids = data;
-  const float *weights = data;
-  for (int64_t i = 0; check->limit && i < count; i++)
-    if ((uint64_t)(int64_t)ids[i] >= (uint64_t)check->limit &&
-        !(check->ignore && ids[i] == check->ignore_index))
-      return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" holds %d at position %lld, outside [0, %lld)",
-                     name, (int)ids[i], (long long)i, (long long)check->limit);
-  for (int64_t i = 0; check->weights && i < count; i++)
-    if (!(weights[i] >= 0) || isinf(weights[i]))
-      return ac_fail(AC_ERROR_ARGUMENT,
-                     "input \"%s\" holds the weight %g at position %lld; weights are finite and "
-                     "not negative",
-                     name, (double)weights[i], (long long)i);
-  return AC_OK;
-}
-
-/* Samples that are in memory take fewer bytes than there are addresses. */
-static ac_status check_count(const ac_tensor *input, int64_t count) {
-  const uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
-  if ((uint64_t)count <= PTRDIFF_MAX / bytes) return AC_OK;
-  return ac_fail(AC_ERROR_ARGUMENT,
-                 "%lld samples of input \"%s\", %llu bytes each, are more than memory can hold",
-                 (long long)count, input->name, (unsigned long long)bytes);
-}
-
-ac_status ac_instance_match_feeds(const ac_instance *instance, const bool *needs, int64_t count,
-                                  const ac_feed *feeds, int feed_count,
-                                  const void *data[AC_MAX_GRAPH_INPUTS]) {
-  const ac_graph *graph = instance->plan->graph;
-  if (!needs) needs = instance->plan->problem.fed;
-  if (count < 1) return ac_fail(AC_ERROR_ARGUMENT, "%lld samples were fed", (long long)count);
-  for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
-    data[i] = NULL;
-    if (!needs[i]) continue;
-    for (int f = 0; f < feed_count; f++)
-      if (feeds[f].name && !strcmp(feeds[f].name, input->name)) data[i] = feeds[f].data;
-    if (!data[i]) return ac_fail(AC_ERROR_ARGUMENT, "input \"%s\" was not fed", input->name);
-    AC_TRY(check_count(input, count));
-  }
-  return ac_instance_check(instance, data, 0, count);
-}
-
-ac_status ac_instance_check(const ac_instance *instance, const void *const *data, int64_t first,
-                            int64_t count) {
-  const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
-    if (!data[i]) continue;
-    int64_t elements = ac_shape_count(&input->shape);
-    const char *from =
-        (const char *)data[i] + first * elements * (int64_t)ac_dtype_bytes(input->dtype);
-    AC_TRY(check_data(&instance->checks[i], input->name, from, count * elements));
-  }
-  return AC_OK;
-}
-
-ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
-                             int64_t count) {
-  const ac_graph *graph = instance->plan->graph;
-  for (int i = 0; i < graph->input_count; i++) {
-    const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
-    if (!data[i]) continue;
-    uint64_t bytes = (uint64_t)ac_shape_count(&input->shape) * ac_dtype_bytes(input->dtype);
-    const char *from = (const char *)data[i] + (uint64_t)first * bytes;
-    AC_TRY(instance->device->backend->upload(instance->device->state,
-                                             instance->persistent[input->id], 0, from,
-                                             (uint64_t)count * bytes));
-  }
-  return AC_OK;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -502,14 +388,15 @@ static ac_status allocate_host(ac_instance *instance) {
   instance->views = calloc((size_t)plan->cell_count + 1, sizeof *instance->views);
   instance->updates = calloc(parameters, sizeof *instance->updates);
   instance->checks = calloc(inputs, sizeof *instance->checks);
+  instance->given = calloc(inputs, sizeof *instance->given);
   instance->staging = calloc(inputs, sizeof *instance->staging);
   instance->control_copy = calloc(plan->control_bytes + 1, 1);
   const ac_sequence *outputs = plan->prediction.steps ? &plan->prediction : &plan->main;
   instance->needed.steps = calloc((size_t)outputs->step_count + 1, 1);
   instance->needed.values = calloc((size_t)outputs->value_count + 1, 1);
   if (!instance->persistent || !instance->views || !instance->updates || !instance->checks ||
-      !instance->staging || !instance->control_copy || !instance->needed.steps ||
-      !instance->needed.values)
+      !instance->given || !instance->staging || !instance->control_copy ||
+      !instance->needed.steps || !instance->needed.values)
     return ac_fail(AC_ERROR_MEMORY, "no memory on the host for the plan");
   for (int i = 0; i < plan->cell_count; i++) {
     const ac_cell *cell = &plan->cells[i];
@@ -527,7 +414,7 @@ static ac_status bring_to_life(ac_instance *instance, const ac_instance *from) {
     return ac_fail(AC_ERROR_ARGUMENT, "the graph has %d inputs; at most %d are supported",
                    plan->graph->input_count, AC_MAX_GRAPH_INPUTS);
   AC_TRY(allocate_host(instance));
-  find_checks(instance);
+  ac_instance_find_checks(instance);
   const int64_t batch = plan->info.micro_batch;
   AC_TRY(prepare_early(instance, &plan->main, batch));
   AC_TRY(prepare_early(instance, &plan->stepping, batch));
@@ -538,6 +425,7 @@ static ac_status bring_to_life(ac_instance *instance, const ac_instance *from) {
   AC_TRY(view_cells(instance));
   AC_TRY(ac_shared_find(instance, from));
   AC_TRY(clear_cells(instance));
+  AC_TRY(upload_constants(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main, batch));
   view_arena_cells(instance);
   if (plan->way->passes > 1) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping, batch));
@@ -592,6 +480,7 @@ void ac_instance_free(ac_instance *instance) {
   free(instance->views);
   free(instance->updates);
   free(instance->checks);
+  free(instance->given);
   free(instance->staging);
   free(instance->control_copy);
   memset(instance, 0, sizeof *instance);

@@ -64,6 +64,8 @@ typedef struct ac_numerics_totals {
 typedef struct ac_fed_loss {
   ac_loss_rows rows;
   int targets, weights; /* inputs; -1: none */
+  int lengths;          /* the input of lengths, if the weights are a mask of it; else -1 */
+  int64_t columns;      /* of that mask */
 } ac_fed_loss;
 
 /* Called before each step of an update that is among a micro-batch's steps, to ask whether it runs.
@@ -109,6 +111,7 @@ typedef struct ac_instance {
   void *control;
   float *control_copy;               /* host, control_bytes */
   ac_input_check *checks;            /* by input */
+  bool *given;                       /* by input without the batch: it has a value */
   ac_fed_loss losses[AC_MAX_LOSSES]; /* the graph's */
   void **staging; /* host, by input: a micro-batch of samples gathered from a dataset */
   void *unused;   /* host: where a dataset's fields that feed no input are written */
@@ -160,11 +163,14 @@ ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_su
 ac_status ac_instance_fetch_control(ac_instance *instance);
 ac_status ac_instance_fetch_cell(ac_instance *instance, const ac_cell *cell);
 
-/* ---- feeding and running --------------------------------------------------------------------- */
+/* ---- feeding (inputs.c) and running ---------------------------------------------------------- */
+
+/* Finds what ops and losses ask of the integers and weights that are fed. */
+void ac_instance_find_checks(ac_instance *instance);
 
 /* Finds the data of each input that is needed among the feeds and checks all of it before anything
- * runs. data[i] belongs to input i; NULL: it is not needed. `needs`, by input; NULL: those that
- * windows, evaluations and sessions read. */
+ * runs. data[i] belongs to input i; NULL: it is not needed, or keeps its value. `needs`, by input;
+ * NULL: those that windows, evaluations and sessions read. */
 ac_status ac_instance_match_feeds(const ac_instance *instance, const bool *needs, int64_t count,
                                   const ac_feed *feeds, int feed_count,
                                   const void *data[AC_MAX_GRAPH_INPUTS]);
@@ -236,6 +242,10 @@ ac_loss_division ac_instance_division(const ac_instance *instance);
 void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const double *weights,
                              double shares[AC_MAX_LOSSES]);
 
+/* Checks and uploads the value of an input without the batch. Messages begin with `caller`. */
+ac_status ac_instance_set_input(ac_instance *instance, const char *name, const void *data,
+                                const char *caller);
+
 /* Uploads samples [first, first + count) of what was matched. */
 ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int64_t first,
                              int64_t count);
@@ -294,7 +304,7 @@ ac_status ac_numerics_watch(ac_instance *instance, int step);
 /* Adds a window's counts to the totals. */
 ac_status ac_numerics_collect(ac_instance *instance);
 
-/* ---- parameters: parameters.c ---------------------------------------------------------------- */
+/* ---- parameters: initial_values.c, parameters.c ---------------------------------------------- */
 
 ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed);
 /* Fails if parameters cannot be used; the message names the function `who`. */

@@ -6,6 +6,7 @@
  * so the gradient of loss k joins the others with the share factor_k N / W_k, where N is the number
  * of samples of the window, and the update divides by N. If every row has weight one, N / W_k is
  * one divided by the rows of a sample, so nothing has to be known before the window. */
+#include "core/elements.h"
 #include "core/error.h"
 #include "core/integers.h"
 #include "run/instance.h"
@@ -18,24 +19,42 @@ static bool is_plain(const ac_loss_rows *rows) {
   return rows->weights < 0 && !rows->ignore;
 }
 
+static ac_dtype input_dtype(const ac_instance *instance, int input) {
+  const ac_graph *graph = instance->plan->graph;
+  return ac_tensor_at(graph, graph->inputs[input])->dtype;
+}
+
+/* Of row i, if it is not ignored. */
+static double row_weight(const ac_instance *instance, const ac_fed_loss *fed,
+                         const void *const *data, int64_t i) {
+  if (fed->weights >= 0)
+    return (double)ac_number_at(input_dtype(instance, fed->weights), data[fed->weights], i);
+  if (fed->lengths < 0) return 1;
+  const int64_t length =
+      ac_integer_at(input_dtype(instance, fed->lengths), data[fed->lengths], i / fed->columns);
+  return i % fed->columns < length;
+}
+
 double ac_instance_fed_weight(const ac_instance *instance, int loss, const void *const *data,
                               int64_t first, int64_t count) {
   const ac_fed_loss *fed = &instance->losses[loss];
   const ac_loss_rows *rows = &fed->rows;
   int64_t from = first * rows->per_sample, n = count * rows->per_sample;
   if (rows->ignore && fed->targets < 0) return (double)NAN;
-  if (rows->weights >= 0 && fed->weights < 0) return (double)NAN;
+  if (rows->weights >= 0 && fed->weights < 0 && fed->lengths < 0) return (double)NAN;
   if (is_plain(rows)) return (double)n;
-  const int32_t *targets = rows->ignore ? data[fed->targets] : NULL;
-  const float *weights = rows->weights >= 0 ? data[fed->weights] : NULL;
+  const void *targets = rows->ignore ? data[fed->targets] : NULL;
+  const ac_dtype dtype = targets ? input_dtype(instance, fed->targets) : AC_I32;
   const int64_t shared = ac_max(rows->per_weight, 1);
   double sum = 0;
   if (shared > 1) {
-    for (int64_t i = from / shared; i < (from + n) / shared; i++) sum += (double)weights[i];
+    for (int64_t i = from / shared; i < (from + n) / shared; i++)
+      sum += row_weight(instance, fed, data, i);
     return sum * (double)shared;
   }
   for (int64_t i = from; i < from + n; i++)
-    if (!targets || targets[i] != rows->ignore_index) sum += weights ? (double)weights[i] : 1;
+    if (!targets || ac_integer_at(dtype, targets, i) != rows->ignore_index)
+      sum += row_weight(instance, fed, data, i);
   return sum;
 }
 

@@ -1,14 +1,11 @@
-/* Parameters of an instance: initial values, reading, writing, model files. All of it passes
+/* Parameters of an instance: reading, writing, model files. All of it passes
  * through a bounded buffer, so no second copy of a model is ever held. */
 #include "core/error.h"
 #include "core/half.h"
-#include "core/hash.h"
 #include "core/platform/patterns.h"
-#include "core/random.h"
 #include "io/safetensors.h"
 #include "run/instance.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,87 +110,6 @@ ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t f
                                  data);
 }
 
-/* ---- initial values -------------------------------------------------------------------------- */
-
-/* What an initialiser comes down to: uniform on [low, high), or normal. */
-typedef struct distribution {
-  bool normal;
-  double a, b; /* mean and deviation, or low and high */
-} distribution;
-
-static distribution resolve(const ac_tensor *tensor) {
-  const ac_init *init = &tensor->desc.init;
-  const ac_shape *shape = &tensor->shape;
-  double rest = 1;
-  for (int i = 2; i < shape->rank; i++) rest *= (double)shape->dim[i];
-  int in = shape->rank > 1 && !init->in_out ? 1 : 0;
-  int out = shape->rank > 1 ? 1 - in : 0;
-  double fan_in = (double)shape->dim[in] * rest, fan_out = (double)shape->dim[out] * rest;
-  double gain = (double)init->gain, bound = 0;
-  switch (init->kind) {
-  case AC_INIT_ZERO:
-    break;
-  case AC_INIT_CONSTANT:
-    return (distribution){false, (double)init->value, (double)init->value};
-  case AC_INIT_NORMAL:
-    return (distribution){true, (double)init->mean, (double)init->deviation};
-  case AC_INIT_UNIFORM:
-    return (distribution){false, (double)init->low, (double)init->high};
-  case AC_INIT_KAIMING_NORMAL:
-    return (distribution){true, 0, gain / sqrt(fan_in)};
-  case AC_INIT_XAVIER_NORMAL:
-    return (distribution){true, 0, gain * sqrt(2 / (fan_in + fan_out))};
-  case AC_INIT_KAIMING_UNIFORM:
-    bound = gain * sqrt(3 / fan_in);
-    break;
-  case AC_INIT_XAVIER_UNIFORM:
-    bound = gain * sqrt(6 / (fan_in + fan_out));
-    break;
-  }
-  return (distribution){false, -bound, bound};
-}
-
-/* Element e comes from word e % 4 of block e / 4; normals by Box and Muller from the words (0, 1)
- * and (2, 3). */
-static double draw(const distribution *d, const ac_philox_block *block, int word) {
-  const double pi = 3.14159265358979323846;
-  if (!d->normal) return d->a + (d->b - d->a) * ((double)block->v[word] * 0x1p-32);
-  double u = ((double)block->v[word & 2] + 1) * 0x1p-32; /* in (0, 1] */
-  double angle = 2 * pi * ((double)block->v[(word & 2) + 1] * 0x1p-32);
-  double radius = sqrt(-2 * log(u));
-  return d->a + d->b * radius * (word & 1 ? sin(angle) : cos(angle));
-}
-
-static ac_status initialise(ac_instance *instance, int index, uint64_t seed, float *buffer) {
-  const ac_tensor *tensor = parameter_tensor(instance, index);
-  int64_t elements = ac_shape_count(&tensor->shape);
-  uint64_t key = seed ^ ac_hash_text(tensor->name);
-  distribution d = resolve(tensor);
-  for (int64_t first = 0; first < elements; first += PIECE) {
-    int64_t count = elements - first < PIECE ? elements - first : PIECE;
-    ac_philox_block block = {{0}};
-    for (int64_t i = 0; i < count; i++) {
-      uint64_t number = (uint64_t)(first + i);
-      if (number % 4 == 0)
-        block = ac_philox(key, (uint32_t)(number / 4), (uint32_t)(number / 4 >> 32), 0, 0);
-      buffer[i] = (float)draw(&d, &block, (int)(number % 4));
-    }
-    AC_TRY(ac_instance_write_parameter(instance, index, first, count, buffer));
-  }
-  return AC_OK;
-}
-
-ac_status ac_instance_initialise(ac_instance *instance, uint64_t seed) {
-  float *buffer = malloc(PIECE * sizeof *buffer);
-  if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to initialise parameters");
-  ac_status status = AC_OK;
-  for (int i = 0; i < instance->plan->graph->parameter_count && status == AC_OK; i++)
-    if (!ac_problem_shares(&instance->plan->problem, i))
-      status = initialise(instance, i, seed, buffer);
-  free(buffer);
-  return status;
-}
-
 /* ---- model files ----------------------------------------------------------------------------- */
 
 static int find_in_file(const ac_model_file *file, const char *name, const char *prefix) {
@@ -223,6 +139,21 @@ static ac_status check_in_file(const ac_model_file *file, int found, const ac_te
                  tensor->name, ac_shape_text(text, &tensor->shape));
 }
 
+/* Whether a list of patterns takes a name: one of them matches it, or there are none but those with
+ * a `!`, and none of these does. */
+static bool takes_name(const char *patterns, const char *name) {
+  char pattern[AC_PATTERN_BYTES];
+  bool taken = false, any = false;
+  while (ac_pattern_next(&patterns, pattern)) {
+    const bool out = pattern[0] == '!';
+    const bool matches = ac_pattern_matches(pattern + out, name);
+    if (out && matches) return false;
+    any |= !out;
+    taken |= !out && matches;
+  }
+  return taken || !any;
+}
+
 /* The parameters that a file is to hold; free `index`. */
 typedef struct part {
   ac_instance *instance;
@@ -234,7 +165,7 @@ static ac_status take_part(part *p, ac_instance *instance, const char *pattern) 
   *p = (part){.instance = instance, .index = malloc(((size_t)parameters + 1) * sizeof *p->index)};
   if (!p->index) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   for (int i = 0; i < parameters; i++)
-    if (!pattern || ac_pattern_matches(pattern, parameter_tensor(instance, i)->name))
+    if (!pattern || takes_name(pattern, parameter_tensor(instance, i)->name))
       p->index[p->count++] = i;
   if (p->count || !pattern) return AC_OK;
   free(p->index);

@@ -70,6 +70,19 @@ ac_status ac_session_load(ac_session *session, const char *path, const char *opt
   return ac_instance_load(&session->instance, path, NULL, optional_prefix);
 }
 
+ac_status ac_session_load_part(ac_session *session, const char *path, const char *pattern,
+                               const char *optional_prefix) {
+  AC_REQUIRE(session, path, pattern);
+  AC_TRY(check_at_work(session));
+  return ac_instance_load(&session->instance, path, pattern, optional_prefix);
+}
+
+ac_status ac_session_set_input(ac_session *session, const char *name, const void *data) {
+  AC_REQUIRE(session, name, data);
+  AC_TRY(check_at_work(session));
+  return ac_instance_set_input(&session->instance, name, data, "session");
+}
+
 ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_t first,
                                    int64_t count, const float *data) {
   AC_REQUIRE(session, name);

@@ -35,6 +35,12 @@ ac_status ac_trainer_set_parameter(ac_trainer *trainer, int index, int64_t first
   return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
+ac_status ac_trainer_set_input(ac_trainer *trainer, const char *name, const void *data) {
+  AC_REQUIRE(trainer, name, data);
+  AC_TRY(ac_trainer_check_writable(trainer));
+  return ac_instance_set_input(&trainer->instance, name, data, "trainer");
+}
+
 ac_status ac_trainer_set_group(ac_trainer *trainer, int group, const ac_group_settings *settings) {
   AC_REQUIRE(trainer, settings);
   AC_TRY(ac_trainer_check_deciding(trainer));

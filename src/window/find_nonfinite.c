@@ -14,7 +14,7 @@ enum { PIECE = 1 << 16 };
 static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *buffer,
                             bool *finite) {
   *finite = true;
-  if (x->dtype == AC_I32) return AC_OK;
+  if (x->dtype == AC_I32 || x->dtype == AC_I64 || x->dtype == AC_U8) return AC_OK;
   for (int64_t first = 0; first < x->count && *finite; first += PIECE) {
     int64_t count = x->count - first < PIECE ? x->count - first : PIECE;
     AC_TRY(ac_instance_read_floats(instance, x->data, x->dtype, first, count, buffer));

@@ -497,7 +497,7 @@ static void fused_equals_separate(void **state) {
 }
 
 static ac_tensor *kernel(ac_graph *g, const char *name, int64_t out, int64_t in, int64_t size) {
-  return ac_parameter(g, name, SHAPE(out, in, size, size), NULL);
+  return ac_parameter(g, name, SHAPE(out, in, size, size), ZEROS);
 }
 
 /* Two ways from one image that meet again: strided and dilated convolutions, depthwise and grouped

@@ -331,7 +331,7 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
 /* The families with kernels that address memory otherwise in 16 bits; one with kernels that load
  * and store single elements as all others do; and the one that alone writes copies in 16 bits. */
 static const char *const addressed_otherwise[] = {
-    "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "gelu", "optimizer"};
+    "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "pointwise", "optimizer"};
 
 /* What is left of 16 bits where only accesses to memory are looked at: one type, and where matrix
  * units multiply, bf16 alone, which is multiplied by them in every op that has them. */
@@ -493,7 +493,7 @@ static void load(ac_operand *x, const op_vector *vector, const char *kind, int i
   snprintf(name, sizeof name, "%s%d", kind, index);
   const op_vector_tensor *t = op_vector_find(vector, name);
   for (int64_t e = 0; t && e < x->count; e++)
-    if (x->dtype == AC_I32) ((int32_t *)x->data)[e] = (int32_t)t->data[e];
+    if (x->dtype == AC_I32 && !strcmp(kind, "in")) ((int32_t *)x->data)[e] = (int32_t)t->data[e];
     else op_reals(x)[e] = t->data[e];
 }
 

@@ -112,16 +112,60 @@ ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count) {
   return new_parameter(d, low, high, 1, &count, true);
 }
 
-op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,
-                             double high) {
+static op_drawn_leaf *add_input(op_draw *d, ac_dtype fed, const ac_shape *shape, double low,
+                                double high) {
   int most = d->loss ? OP_DRAW_INPUTS : OP_DRAW_INPUTS - 2;
   int64_t dim[AC_MAX_RANK];
   char name[32];
   if (d->graph->input_count >= most || d->leaf_count == OP_DRAW_LEAVES) return NULL;
   for (int i = 0; i < shape->rank; i++)
     dim[i] = i == 0 && shape->batched ? AC_BATCH_TIMES(shape->dim[0]) : shape->dim[i];
-  return add_leaf(d, ac_input(d->graph, leaf_name(d, name, 'i'), dtype, shape->rank, dim), low,
-                  high);
+  return add_leaf(d, ac_input(d->graph, leaf_name(d, name, 'i'), fed, shape->rank, dim), low, high);
+}
+
+op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,
+                             double high) {
+  const ac_dtype floats[] = {AC_F32, AC_F32, AC_F32, AC_F16, AC_BF16};
+  const ac_dtype fed = dtype == AC_F32        ? floats[op_draw_below(d, 5)]
+                       : op_draw_one_in(d, 3) ? AC_I64
+                                              : AC_I32;
+  return add_input(d, fed, shape, low, high);
+}
+
+op_drawn_leaf *op_draw_numbers(op_draw *d, const ac_shape *shape) {
+  if (op_draw_one_in(d, 5)) return add_input(d, AC_U8, shape, 0, 3);
+  return op_draw_input(d, AC_F32, shape, -1.5, 1.5);
+}
+
+ac_dtype op_fed_dtype(const ac_tensor *tensor) {
+  const ac_tensor *storage = ac_tensor_at(tensor->graph, tensor->storage);
+  return storage->fed < 0 ? storage->dtype : ac_tensor_at(tensor->graph, storage->fed)->dtype;
+}
+
+static ac_tensor *new_constant(op_draw *d, double low, double high, int rank, const int64_t *dim) {
+  char name[32];
+  float values[OP_DRAW_ELEMENTS];
+  int64_t count = 1;
+  for (int i = 0; i < rank; i++) count *= dim[i];
+  if (count > OP_DRAW_ELEMENTS || d->leaf_count == OP_DRAW_LEAVES) return NULL;
+  for (int64_t i = 0; i < count; i++) values[i] = (float)op_draw_between(d, low, high);
+  ac_tensor *c = ac_constant(d->graph, leaf_name(d, name, 'c'), AC_F32, rank, dim, values);
+  add_leaf(d, c, low, high);
+  return c;
+}
+
+ac_tensor *op_draw_unbatched(op_draw *d, double low, double high, int rank, const int64_t *dim) {
+  const int kind = op_draw_below(d, 5);
+  ac_shape shape;
+  if (kind == 0) {
+    ac_tensor *constant = new_constant(d, low, high, rank, dim);
+    if (constant) return constant;
+  }
+  if (kind == 1 && ac_shape_parse(&shape, rank, dim)) {
+    const op_drawn_leaf *leaf = op_draw_input(d, AC_F32, &shape, low, high);
+    if (leaf) return leaf->tensor;
+  }
+  return op_draw_parameter(d, low, high, rank, dim);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -168,7 +212,7 @@ ac_tensor *op_draw_broadcast(op_draw *d, ac_tensor *x, double low, double high) 
   if (other || (x->shape.batched && x->shape.rank < 2)) return other ? other : x;
   ac_shape shape = suffix(d, &x->shape);
   if (kind == 2) other = op_draw_result(d, &shape);
-  return other ? other : op_draw_parameter(d, low, high, shape.rank, shape.dim);
+  return other ? other : op_draw_unbatched(d, low, high, shape.rank, shape.dim);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */

@@ -13,8 +13,8 @@
 
 enum { OP_DRAW_RESULTS = 64, OP_DRAW_LEAVES = 96, OP_DRAW_INPUTS = 8, OP_DRAW_ELEMENTS = 600 };
 
-/* An input or a parameter with the values it is given: uniform in [low, high), in a share of
- * 1 / `rare` of the places `special` instead (rare 0: nowhere). */
+/* An input (as ops take it), a constant or a parameter with the values it is given: uniform in
+ * [low, high), in a share of 1 / `rare` of the places `special` instead (rare 0: nowhere). */
 typedef struct op_drawn_leaf {
   ac_tensor *tensor;
   double low, high, special;
@@ -106,9 +106,17 @@ ac_tensor *op_draw_vector(op_draw *d, double low, double high, int64_t count);
 ac_tensor *op_draw_maybe_vector(op_draw *d, double low, double high, int64_t count);
 /* A frozen one. */
 ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count);
-/* Adds an input and returns its leaf; NULL if the graph has no room for more. */
+/* Adds an input and returns its leaf; NULL if the graph has no room for more. It may be fed in
+ * another type that has such values, so these are rounded to it. */
 op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,
                              double high);
+
+/* The same of numbers that may be fed as bytes. */
+op_drawn_leaf *op_draw_numbers(op_draw *d, const ac_shape *shape);
+/* A constant, an input without the batch or a parameter, with values in [low, high). */
+ac_tensor *op_draw_unbatched(op_draw *d, double low, double high, int rank, const int64_t *dim);
+/* The type in which an input is fed; else its own. */
+ac_dtype op_fed_dtype(const ac_tensor *tensor);
 
 /* A result of as many elements, seen in this shape; NULL if there is none. */
 ac_tensor *op_draw_result(op_draw *d, const ac_shape *shape);

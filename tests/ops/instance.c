@@ -170,6 +170,9 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
     copy_operand(&instance->args.in[i], from,
                  source->from == OP_FROM_GRADIENT ? dy : op_reals(from),
                  ac_op_input_kind(gradient->op, i), forward->storage);
+    if (source->from == OP_FROM_OUTPUT && from->dtype == AC_I32) /* a result is in double */
+      for (int64_t e = 0; e < from->count; e++)
+        ((int32_t *)instance->args.in[i].data)[e] = (int32_t)op_reals(from)[e];
   }
   uint64_t state = op_seed(forward->family_case) + 1;
   for (int j = 0; j < gradient->outputs; j++) {

@@ -5,6 +5,8 @@
  * common shape and summed, and the loss is taken of that. */
 #include "random.h"
 
+#include "core/half.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,13 +185,13 @@ static void begin_graph(op_draw *d, uint64_t key) {
     const bool flat = op_draw_one_in(d, 4); /* one row, one column, one channel, one sequence */
     for (int k = 1; flat && k < shape.rank; k++)
       if (op_draw_one_in(d, 2)) shape.dim[k] = 1;
-    op_drawn_leaf *leaf = op_draw_input(d, AC_F32, &shape, -1.5, 1.5);
+    op_drawn_leaf *leaf = op_draw_numbers(d, &shape);
     add_result(d, leaf->tensor, op_draw_hash(key, 3 + (uint64_t)i));
     if (op_draw_one_in(d, 3)) break;
   }
   if (op_draw_one_in(d, 2)) { /* something without the batch */
     int64_t dim[] = {1 + op_draw_below(d, 5), 1 + op_draw_below(d, 7)};
-    add_result(d, op_draw_parameter(d, -1, 1, 2, dim), op_draw_hash(key, 5));
+    add_result(d, op_draw_unbatched(d, -1, 1, 2, dim), op_draw_hash(key, 5));
   }
 }
 
@@ -237,7 +239,11 @@ static bool index_leaves(random_graph *g) {
   g->leaf = malloc(((size_t)g->graph->tensor_count + 1) * sizeof *g->leaf);
   if (!g->leaf) return false;
   for (int i = 0; i < g->graph->tensor_count; i++) g->leaf[i] = -1;
-  for (int i = 0; i < g->draw.leaf_count; i++) g->leaf[g->draw.leaves[i].tensor->id] = i;
+  for (int i = 0; i < g->draw.leaf_count; i++) {
+    const ac_tensor *tensor = g->draw.leaves[i].tensor;
+    g->leaf[tensor->id] = i;
+    if (tensor->fed >= 0) g->leaf[tensor->fed] = i;
+  }
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
   for (int i = 0; i < g->graph->node_count; i++)
@@ -263,18 +269,34 @@ bool random_build(random_graph *g, const random_recipe *recipe, bool hints) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* The values as they are fed, and what they are then: rounded. */
+static void feed_as(random_values *v, ac_dtype dtype, int64_t all) {
+  if (dtype == AC_F32 || dtype == AC_I32) return;
+  v->fed = calloc((size_t)all, ac_dtype_bytes(dtype));
+  for (int64_t e = 0; e < all; e++) {
+    if (dtype == AC_I64) ((int64_t *)v->fed)[e] = v->integers[e];
+    else if (dtype == AC_U8) v->reals[e] = ((uint8_t *)v->fed)[e] = (uint8_t)v->reals[e];
+    else ac_float_write(dtype, v->fed, e, v->reals[e]);
+    if (dtype == AC_F16 || dtype == AC_BF16) v->reals[e] = ac_float_read(dtype, v->fed, e);
+  }
+}
+
+static void free_values(random_values *v) {
+  free(v->reals), free(v->integers), free(v->fed);
+  v->reals = NULL, v->integers = NULL, v->fed = NULL;
+}
+
 void random_fill(random_graph *g, int attempt) {
   for (int i = 0; i < g->draw.leaf_count; i++) {
     const op_drawn_leaf *leaf = &g->draw.leaves[i];
+    const ac_tensor *tensor = leaf->tensor;
     random_values *v = &g->values[i];
-    bool input = leaf->tensor->role == AC_ROLE_INPUT;
-    v->count = ac_shape_count(&leaf->tensor->shape);
-    int64_t all = v->count * (input ? RANDOM_WINDOWS * g->recipe.batch : 1);
-    op_draw d = {.state = op_draw_hash(op_draw_hash(g->recipe.key, op_seed(leaf->tensor->name)),
+    v->count = ac_shape_count(&tensor->shape);
+    int64_t all = v->count * (tensor->shape.batched ? RANDOM_WINDOWS * g->recipe.batch : 1);
+    op_draw d = {.state = op_draw_hash(op_draw_hash(g->recipe.key, op_seed(tensor->name)),
                                        (uint64_t)attempt)};
-    free(v->reals), free(v->integers);
-    v->reals = NULL, v->integers = NULL;
-    if (leaf->tensor->dtype == AC_I32) v->integers = calloc((size_t)all, sizeof *v->integers);
+    free_values(v);
+    if (tensor->dtype == AC_I32) v->integers = calloc((size_t)all, sizeof *v->integers);
     else v->reals = calloc((size_t)all, sizeof *v->reals);
     for (int64_t e = 0; e < all; e++) {
       double value = op_draw_between(&d, leaf->low, leaf->high);
@@ -282,12 +304,14 @@ void random_fill(random_graph *g, int attempt) {
       if (v->integers) v->integers[e] = (int32_t)floor(value);
       else v->reals[e] = (float)value;
     }
+    if (tensor->role == AC_ROLE_CONSTANT)
+      memcpy(v->reals, tensor->values->data, (size_t)all * sizeof *v->reals);
+    feed_as(v, op_fed_dtype(tensor), all);
   }
 }
 
 void random_free(random_graph *g) {
-  for (int i = 0; i < g->draw.leaf_count; i++)
-    free(g->values[i].reals), free(g->values[i].integers);
+  for (int i = 0; i < g->draw.leaf_count; i++) free_values(&g->values[i]);
   free(g->leaf);
   ac_graph_free(g->graph);
   memset(g, 0, sizeof *g);

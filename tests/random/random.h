@@ -46,6 +46,7 @@ random_recipe random_draw(uint64_t seed, int64_t index, const bool *wanted);
 typedef struct random_values { /* of a leaf */
   float *reals;
   int32_t *integers; /* one of the two is NULL */
+  void *fed;         /* the same in the type that is fed; NULL: that is theirs */
   int64_t count;     /* of an input, in one sample */
 } random_values;
 

@@ -81,11 +81,11 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
   const ac_tensor *tensor = t->g->draw.leaves[leaf].tensor;
   const random_values *v = &t->g->values[leaf];
   if (!v->reals) return;
-  bool input = tensor->role == AC_ROLE_INPUT;
-  int64_t count = elements(t, tensor->id), first = input ? sample * v->count : 0;
+  const bool given = tensor->role != AC_ROLE_PARAMETER;
+  int64_t count = elements(t, tensor->id), first = tensor->shape.batched ? sample * v->count : 0;
   const float *from = v->reals;
-  if (!input && t->parameters) from = t->parameters[tensor->parameter];
-  const double *along = input || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
+  if (!given && t->parameters) from = t->parameters[tensor->parameter];
+  const double *along = given || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
   t->data[tensor->id] = reals(count);
   t->leaf_s[tensor->id] = reals(count);
   for (int64_t e = 0; e < count; e++) {
@@ -139,6 +139,7 @@ static void forward(tape *t, int64_t sample) {
   for (int i = 0; i < t->g->draw.leaf_count; i++) set_leaf(t, i, sample);
   for (int n = 0; n < graph->node_count; n++) {
     const ac_node *node = ac_node_at(graph, n);
+    if (ac_tensor_at(graph, node->out[0])->fed >= 0) continue; /* the leaf's values are converted */
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (node->out[j] >= 0) t->data[node->out[j]] = reals(elements(t, node->out[j]));
     ac_op_args args;

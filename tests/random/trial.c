@@ -212,9 +212,25 @@ static void free_arrays(float **all, int count) {
   free(all);
 }
 
+/* Of an input without the batch the one value. */
 static const void *samples_of(const random_graph *g, int leaf, int64_t first) {
   const random_values *v = &g->values[leaf];
-  return v->integers ? (const void *)(v->integers + first * v->count) : v->reals + first * v->count;
+  const ac_tensor *tensor = g->draw.leaves[leaf].tensor;
+  const int64_t at = tensor->shape.batched ? first * v->count : 0;
+  if (v->fed) return (char *)v->fed + at * (int64_t)ac_dtype_bytes(op_fed_dtype(tensor));
+  return v->integers ? (const void *)(v->integers + at) : v->reals + at;
+}
+
+/* The inputs without the batch, which no dataset feeds. */
+static ac_status set_inputs(const random_graph *g, ac_trainer *trainer, ac_session *session) {
+  for (int i = 0; i < g->graph->input_count; i++) {
+    const ac_tensor *input = ac_tensor_at(g->graph, g->graph->inputs[i]);
+    const void *value = samples_of(g, g->leaf[input->id], 0);
+    if (input->shape.batched) continue;
+    if (trainer) AC_TRY(ac_trainer_set_input(trainer, input->name, value));
+    if (session) AC_TRY(ac_session_set_input(session, input->name, value));
+  }
+  return AC_OK;
 }
 
 static int feeds_of(const random_graph *g, int64_t first, ac_feed *feeds) {
@@ -229,14 +245,15 @@ static ac_status make_dataset(training *t) {
   const random_graph *g = t->g;
   ac_field fields[AC_MAX_FIELDS];
   const void *data[AC_MAX_FIELDS];
+  int count = 0;
   for (int i = 0; i < g->graph->input_count; i++) {
     int leaf = g->leaf[g->graph->inputs[i]];
-    const ac_tensor *x = g->draw.leaves[leaf].tensor;
-    fields[i] = (ac_field){x->name, x->dtype, g->values[leaf].count};
-    data[i] = samples_of(g, leaf, 0);
+    const ac_tensor *x = ac_tensor_at(g->graph, g->graph->inputs[i]);
+    if (!x->shape.batched) continue;
+    fields[count] = (ac_field){x->name, x->dtype, g->values[leaf].count};
+    data[count++] = samples_of(g, leaf, 0);
   }
-  return ac_dataset_from_memory(&t->dataset, RANDOM_WINDOWS * g->recipe.batch,
-                                g->graph->input_count, fields, data);
+  return ac_dataset_from_memory(&t->dataset, RANDOM_WINDOWS * g->recipe.batch, count, fields, data);
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -246,7 +263,7 @@ static ac_status make_trainer(training *t) {
   for (int p = 0; p < t->trial->parameters; p++)
     AC_TRY(ac_trainer_set_parameter(t->trainer, p, 0, t->trial->count[p],
                                     t->g->values[t->g->parameter_leaf[p]].reals));
-  return AC_OK;
+  return set_inputs(t->g, t->trainer, NULL);
 }
 
 /* Of a window, the samples of the first of two calls; 0: there is one call. */
@@ -301,6 +318,7 @@ static ac_status evaluate_in_session(const training *t) {
     status = ac_session_set_parameter(
         session, ac_tensor_at(t->g->graph, t->g->graph->parameters[p])->name, 0, t->trial->count[p],
         t->trial->windows[RANDOM_WINDOWS - 1].weights[p]);
+  if (status == AC_OK) status = set_inputs(t->g, NULL, session);
   if (status == AC_OK) status = ac_session_evaluate(session, t->dataset, 0, &t->trial->evaluation);
   ac_session_free(session);
   ac_plan_free(plan);

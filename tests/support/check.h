@@ -34,5 +34,7 @@
   } while (0)
 
 #define SHAPE(...) AC_SHAPE(__VA_ARGS__)
+/* A matrix of zeros, which a test then writes. */
+#define ZEROS (&(ac_parameter_desc){.init = {.kind = AC_INIT_ZERO}})
 
 #endif

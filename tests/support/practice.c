@@ -7,13 +7,13 @@ ac_graph *practice_graph(void) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2, 3, 3)),
             *y = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 4));
-  ac_tensor *conv = ac_parameter(g, "conv.weight", SHAPE(3, 2, 3, 3), NULL);
+  ac_tensor *conv = ac_parameter(g, "conv.weight", SHAPE(3, 2, 3, 3), ZEROS);
   x = ac_conv2d(x, conv, ac_parameter(g, "conv.bias", SHAPE(3), NULL),
                 &(ac_conv2d_desc){.padding = {1, 1}});
   x = ac_reshape(ac_tanh(x), SHAPE(AC_BATCH, 27));
-  ac_tensor *mid = ac_parameter(g, "mid.weight", SHAPE(5, 27), NULL);
+  ac_tensor *mid = ac_parameter(g, "mid.weight", SHAPE(5, 27), ZEROS);
   x = ac_tanh(ac_linear(x, mid, ac_parameter(g, "mid.bias", SHAPE(5), NULL), AC_OUT_IN));
-  ac_tensor *head = ac_parameter(g, "head.weight", SHAPE(5, 4), NULL);
+  ac_tensor *head = ac_parameter(g, "head.weight", SHAPE(5, 4), ZEROS);
   x = ac_linear(x, head, ac_parameter(g, "head.bias", SHAPE(4), NULL), AC_IN_OUT);
   ac_graph_set_loss(g, ac_mean_squared_error(x, y, NULL));
   assert_ok(ac_graph_status(g));

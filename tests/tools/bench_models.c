@@ -24,7 +24,7 @@ static void build(ac_graph *graph, int64_t context) {
   (void)context;
   ac_tensor *x = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, 3));
   ac_tensor *t = ac_input(graph, "t", AC_F32, SHAPE(AC_BATCH, 2));
-  ac_tensor *y = ac_linear(x, ac_parameter(graph, "w", SHAPE(2, 3), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(graph, "w", SHAPE(2, 3), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(graph, ac_mean_squared_error(ac_scale(y, factor), t, NULL));
 }
 

@@ -103,30 +103,69 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def add(f):
-    for shape in ((3, 5, 7), (5, 7), (7,)):
-        f.case(f"repeated_rank_{len(shape)}")
-        a, b = f.draw(3, 5, 7), f.draw(*shape)
-        f.record([a, b], a + b)
-
-
-def multiply(f):
-    for shape in ((3, 5, 7), (5, 7), (7,)):
-        f.case(f"repeated_rank_{len(shape)}")
-        a, b = f.draw(3, 5, 7), f.draw(*shape)
-        f.record([a, b], a * b)
-
-
-def scale(f):
-    f.case("quarter", factor=0.25)
-    x = f.draw(3, 13)
-    f.record([x], 0.25 * x)
-
-
 def embedding(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+
+
+def pointwise(f):
+    """Every function of the table, wide and at points where a derivative does not exist or something ends."""
+    def wide(name, count, result, low=-4, high=4, **numbers):
+        f.case(name, **numbers)
+        x = [f.draw(5, 24, low=low, high=high) for _ in range(count)]
+        f.record(x, result(*x))
+
+    elementary = dict(
+        add=(2, torch.add), subtract=(2, torch.sub), multiply=(2, torch.mul), maximum=(2, torch.maximum),
+        minimum=(2, torch.minimum), negate=(1, torch.neg), square=(1, torch.square), abs=(1, torch.abs),
+        exp=(1, torch.exp), expm1=(1, torch.expm1), sin=(1, torch.sin), cos=(1, torch.cos), erf=(1, torch.erf),
+        tanh=(1, torch.tanh), sigmoid=(1, torch.sigmoid), softplus=(1, F.softplus), log_sigmoid=(1, F.logsigmoid),
+        relu=(1, F.relu), relu6=(1, F.relu6), selu=(1, F.selu), gelu=(1, F.gelu), silu=(1, F.silu), mish=(1, F.mish),
+        gelu_tanh=(1, lambda x: F.gelu(x, approximate="tanh")), hard_sigmoid=(1, F.hardsigmoid),
+        hard_swish=(1, F.hardswish), softsign=(1, F.softsign))
+    for name, (count, function) in elementary.items():
+        wide(name, count, function, -8, 8)
+    wide("divide", 2, torch.div, 0.25, 4)
+    wide("power", 2, torch.pow, 0.25, 3)
+    wide("sqrt", 1, torch.sqrt, 0.01, 9)
+    wide("rsqrt", 1, torch.rsqrt, 0.1, 9)
+    wide("reciprocal", 1, torch.reciprocal, 0.25, 4)
+    wide("log", 1, torch.log, 0.1, 9)
+    wide("log1p", 1, torch.log1p, -0.8, 9)
+    wide("clamp", 1, lambda x: torch.clamp(x, -1, 2), b=-1, c=2)
+    wide("leaky_relu", 1, lambda x: F.leaky_relu(x, 0.25), b=0.25)
+    wide("elu", 1, lambda x: F.elu(x, 0.5), b=0.5)
+
+    def at(name, function, *values, **numbers):
+        f.case(f"{name}_points", **numbers)
+        x = torch.tensor(np.array(values, np.float32).astype(np.float64), requires_grad=True)
+        f.record([x], function(x))
+
+    at("abs", torch.abs, 0, -0.0, 1, -1)
+    at("relu", F.relu, 0, 1, -1, np.inf)
+    at("relu6", F.relu6, 0, 6, 3, 7)
+    at("leaky_relu", lambda x: F.leaky_relu(x, 0.25), 0, 1, -1, b=0.25)
+    at("elu", lambda x: F.elu(x, 0.5), 0, 1, -1, -100, b=0.5)
+    at("selu", F.selu, 0, 1, -1, -100)
+    at("hard_sigmoid", F.hardsigmoid, -3, 3, 0, 4)
+    at("hard_swish", F.hardswish, -3, 3, 0, 4)
+    at("clamp", lambda x: torch.clamp(x, -1, 2), -1, 2, 0, 3, b=-1, c=2)
+    at("sqrt", torch.sqrt, 0, 1)
+    at("softplus", F.softplus, -80, 0, 15)
+    at("log_sigmoid", F.logsigmoid, -80, 0, 15)
+    for name, function in (("maximum", torch.maximum), ("minimum", torch.minimum)):
+        f.case(f"{name}_points")
+        a, b = (torch.tensor([1.0, 0, -1], requires_grad=True), torch.tensor([1.0, 2, -1], requires_grad=True))
+        f.record([a, b], function(a, b))
+    f.case("power_points")
+    a = torch.tensor([0.0, 0, 2, 0, -2, -2], requires_grad=True)
+    b = torch.tensor([0.0, 2, 0, 3, 2, 3], requires_grad=True).detach()
+    f.record([a, b], torch.pow(a, b))
+    f.case("where_points")
+    condition = torch.tensor([1.0, 0, -2, 0])
+    a, b = torch.tensor([1.0, 2, 3, 4], requires_grad=True), torch.tensor([5.0, 6, 7, 8], requires_grad=True)
+    f.record([condition, a, b], torch.where(condition != 0, a, b))
 
 
 def layer_norm(f):
@@ -187,26 +226,43 @@ def weight_standardisation(f):
         f.record([w], y, [torch.cat((mean, 1 / torch.sqrt(variance + 1e-5)), -1)])
 
 
-def elementwise(function):
-    def write(f):
-        f.case("wide")
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], function(x))
-    return write
+# Names of the table of functions; what is not here is what torch has by that name.
+FUNCTIONS = dict(
+    add=torch.add, subtract=torch.sub, multiply=torch.mul, divide=torch.div, negate=torch.neg, power=torch.pow,
+    softplus=F.softplus, log_sigmoid=F.logsigmoid, relu6=F.relu6, gelu=F.gelu,
+    gelu_tanh=lambda x: F.gelu(x, approximate="tanh"), silu=F.silu, mish=F.mish, hard_sigmoid=F.hardsigmoid,
+    hard_swish=F.hardswish, softsign=F.softsign, selu=F.selu,
+    leaky_relu=lambda a, b: torch.where(a > 0, a, b * a), elu=lambda a, b: torch.where(a > 0, a, b * torch.expm1(a)),
+    where=lambda a, b, c: torch.where(a != 0, b, c))
+# Operands, lowest and highest.
+OPERANDS = dict(
+    add=(2, -4, 4), subtract=(2, -4, 4), multiply=(2, -4, 4), divide=(2, 0.25, 4), negate=(1, -4, 4),
+    maximum=(2, -4, 4), minimum=(2, -4, 4), power=(2, 0.25, 3), square=(1, -4, 4), sqrt=(1, 0.01, 9),
+    rsqrt=(1, 0.1, 9), reciprocal=(1, 0.25, 4), abs=(1, -4, 4), clamp=(3, -4, 4), exp=(1, -6, 3), expm1=(1, -6, 3),
+    log=(1, 0.1, 9), log1p=(1, -0.8, 9), sin=(1, -8, 8), cos=(1, -8, 8), erf=(1, -3, 3), tanh=(1, -4, 4),
+    sigmoid=(1, -6, 6), softplus=(1, -6, 6), log_sigmoid=(1, -6, 6), relu=(1, -4, 4), relu6=(1, -4, 9),
+    leaky_relu=(2, -4, 4), elu=(2, -4, 4), selu=(1, -4, 4), gelu=(1, -4, 4), gelu_tanh=(1, -4, 4), silu=(1, -6, 6),
+    mish=(1, -6, 6), hard_sigmoid=(1, -6, 6), hard_swish=(1, -6, 6), softsign=(1, -4, 4), where=(3, -4, 4))
+FORMULAS = {
+    "a * tanh(softplus(b))": lambda a, b: a * torch.tanh(F.softplus(b)),
+    "exp(-((a - b) / c)^2)": lambda a, b, c: torch.exp(-((a - b) / c) ** 2),
+    "0.5 * (exp(b) + a^2 - 1 - b)": lambda a, b: 0.5 * (torch.exp(b) + a ** 2 - 1 - b),
+    "where(a < b, a * c, sin(b) / 2)": lambda a, b, c: torch.where(a < b, a * c, torch.sin(b) / 2),
+    "log(1 + a^2)^3": lambda a: torch.log(1 + a ** 2) ** 3,
+}
 
 
-def gelu(f):
-    for kind, name in enumerate(("tanh", "none")):
-        f.case("erf" if kind else "tanh", kind=kind)
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], F.gelu(x, approximate=name))
-
-
-def leaky_relu(f):
-    for slope in (0.01, 0.5):
-        f.case(f"slope_{slope:g}", slope=float(np.float32(slope)))
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], F.leaky_relu(x, float(np.float32(slope))))
+def functions(f):
+    for name, (count, low, high) in OPERANDS.items():
+        f.case(name)
+        operands = [f.draw(16, low=low, high=high) for _ in range(count)]
+        if name == "where":
+            operands[0] = operands[0].detach()
+        f.record(operands, FUNCTIONS.get(name, getattr(torch, name, None))(*operands))
+    for formula, function in FORMULAS.items():
+        f.case(formula.replace("/", ":"))
+        operands = [f.draw(16, low=0.5, high=2) for _ in range(function.__code__.co_argcount)]
+        f.record(operands, function(*operands))
 
 
 def softmax(f):
@@ -216,6 +272,65 @@ def softmax(f):
     f.case("large")
     x = f.draw(3, 33, low=-500, high=500)
     f.record([x], F.softmax(x, -1))
+    for name, function, logarithm in (("softmax", F.softmax, 0), ("logarithm", F.log_softmax, 1)):
+        for axis in (1, 2):
+            f.case(f"{name}_over_{axis}", axis=axis, logarithm=logarithm)
+            x = f.draw(3, 7, 9, low=-5, high=5)
+            f.record([x], function(x, axis))
+
+
+def reduce(f):
+    """Kinds as in src/ops/reduction/reduce.h."""
+    def share(x, y, axes):
+        return 1 / (x == y).sum(axes, keepdim=True).double()
+
+    shape = (2, 4, 5, 3)
+    for axes in ((3,), (1,), (1, 2), (1, 3), (1, 2, 3)):
+        n = int(np.prod([shape[axis] for axis in axes]))
+        for name, kind, function, divisor, power in (
+                ("sum", 0, lambda x, **how: x.sum(**how), 1, 0),
+                ("mean", 0, lambda x, **how: x.mean(**how), n, 0),
+                ("norm_1", 1, lambda x, **how: torch.linalg.vector_norm(x, 1, **how), 1, 0),
+                ("norm_2", 2, lambda x, **how: torch.linalg.vector_norm(x, 2, **how), 1, 0),
+                ("norm_3", 3, lambda x, **how: torch.linalg.vector_norm(x, 3, **how), 1, 3),
+                ("max", 4, lambda x, **how: x.amax(**how), 1, 0),
+                ("min", 5, lambda x, **how: x.amin(**how), 1, 0),
+                ("norm_infinity", 6, lambda x, **how: torch.linalg.vector_norm(x, np.inf, **how), 1, 0),
+                ("logsumexp", 7, lambda x, **how: x.logsumexp(**how), 1, 0),
+                ("variance", 8, lambda x, **how: x.var(correction=0, **how), n, 0),
+                ("unbiased", 8, lambda x, **how: x.var(correction=1, **how), n - 1, 0)):
+            f.case(f"{name}_{'_'.join(map(str, axes))}", kind=kind, axes=sum(1 << axis for axis in axes), divisor=divisor,
+                   power=power)
+            x = f.draw(*shape, low=-2, high=2)
+            if kind == 4:  # two of the largest
+                x.data[:, 0], x.data[:, 1] = 3, 3
+            y = function(x, dim=axes, keepdim=True)
+            kept = [share(x, y, axes)] if kind in (4, 5) else [share(x.abs(), y, axes)] if kind == 6 else \
+                [x.mean(axes, keepdim=True)] if kind == 8 else []
+            f.record([x], y, kept)
+
+
+def cumulative_sum(f):
+    for axis in (1, 2):
+        f.case(f"along_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.record([x], x.cumsum(axis))
+
+
+def argmax(f):
+    for axis in (1, 2):
+        f.case(f"over_{axis}", axis=axis)
+        x = f.draw(3, 7, 9)
+        f.tensor("in0", x)
+        f.tensor("out0", x.argmax(axis))
+
+
+def top_k(f):
+    for k in (1, 4, 33):
+        f.case(f"{k}_of_33")
+        x = f.draw(3, 33)
+        y, ids = x.topk(k)
+        f.record([x], y, [ids])
 
 
 def attention(f):
@@ -863,12 +978,12 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
-                   layer_norm=layer_norm, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+                   layer_norm=layer_norm, functions=functions, pointwise=pointwise, 
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
-                   leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
-                   softmax=softmax, attention=attention, transpose=transpose, cross_entropy=cross_entropy,
+                   softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
+                   attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,

@@ -45,7 +45,7 @@ static void build_elementwise(ac_graph *graph, int64_t context) {
   ac_tensor *targets = ac_input(graph, "targets", AC_F32, 3, (int64_t[]){AC_BATCH, context, WIDTH});
   ac_tensor *gamma = ac_parameter(graph, "gamma", 1, width, &ones);
   ac_tensor *beta =
-      ac_parameter(graph, "beta", 1, width, &(ac_parameter_desc){.init = {AC_INIT_ZERO}});
+      ac_parameter(graph, "beta", 1, width, &(ac_parameter_desc){.init = {.kind = AC_INIT_ZERO}});
   ac_tensor *x = ac_embedding(ac_parameter(graph, "table", 2, table, &drawn), tokens);
   ac_tensor *y = ac_gelu(ac_layer_norm(x, gamma, beta, 0), AC_GELU_TANH);
   ac_graph_set_loss(graph, ac_mean_squared_error(ac_add(x, ac_dropout(y, 0.1f)), targets, NULL));

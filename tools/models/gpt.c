@@ -38,14 +38,14 @@ static ac_init normal(double deviation) {
 static ac_tensor *norm(const builder *b, const char *name, ac_tensor *x) {
   int64_t C = b->config->width;
   ac_tensor *gamma = parameter(b, name, "weight", 0, C, (ac_init){AC_INIT_CONSTANT, .value = 1});
-  ac_tensor *beta = parameter(b, name, "bias", 0, C, (ac_init){AC_INIT_ZERO});
+  ac_tensor *beta = parameter(b, name, "bias", 0, C, (ac_init){.kind = AC_INIT_ZERO});
   return ac_layer_norm(x, gamma, beta, 1e-5f);
 }
 
 static ac_tensor *linear(const builder *b, const char *name, ac_tensor *x, int64_t in, int64_t out,
                          double deviation) {
   ac_tensor *weight = parameter(b, name, "weight", in, out, normal(deviation));
-  ac_tensor *bias = parameter(b, name, "bias", 0, out, (ac_init){AC_INIT_ZERO});
+  ac_tensor *bias = parameter(b, name, "bias", 0, out, (ac_init){.kind = AC_INIT_ZERO});
   return ac_linear(x, weight, bias, AC_IN_OUT);
 }
 

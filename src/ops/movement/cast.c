@@ -1,5 +1,8 @@
-/* y = x in another float type: inserted where a tensor's dtype is not the one that an op wants
- * (graph/precision.c), after differentiation, so it needs no gradient rule. */
+/* y = x in another type: f32 and the types of 16 bits into each other, bytes and 32-bit integers
+ * into floats, 64-bit integers into 32-bit ones. Inputs of a graph that are fed in another type
+ * begin with it (graph/leaves.c), and it is where a tensor's dtype is not the one that an op wants
+ * (graph/precision.c). No input has a gradient, and precision comes after differentiation, so it
+ * needs no gradient rule. */
 #include "ops/description.h"
 
 const ac_op_desc ac_op_desc_cast = {

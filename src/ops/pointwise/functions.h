@@ -57,7 +57,7 @@
     "-0.5 * g * (y * y * y)", NULL, NULL, 2, 0.1, 9, (0), 0)                                                           \
   X(reciprocal, 1, "1 / a", 1.0f / a, "return 1 / a;", 1 / a,                                                          \
     "-g * square(y)", NULL, NULL, 1, 0.25, 4, (0), 0)                                                                  \
-  X(abs, 1, "|a|", fabsf(a), "return fabs(a);", fabs(a),                                                               \
+  X(abs, 1, "a if a >= 0, else -a", fabsf(a), "return fabs(a);", fabs(a),                                              \
     "g * sign(a)", NULL, NULL, 1, -4, 4, (0), 0)                                                                       \
   X(sign, 1, "1 if a > 0, -1 if a < 0, else 0", (a > 0.0f ? 1.0f : 0.0f) - (a < 0.0f ? 1.0f : 0.0f),                   \
     "return (a > 0) - (a < 0);", (a > 0) - (a < 0),                                                                    \
@@ -142,7 +142,7 @@
     "const float s = a + 3 < 0 ? 0 : a + 3; return a * ((s > 6 ? 6 : s) * 0.16666667f);",                              \
     a * smaller_of(larger_of(a + 3, 0), 6) / 6,                                                                        \
     "where(a <= -3, 0, where(a < 3, g * (a / 3 + 0.5), g))", NULL, NULL, 5, -6, 6, (-3, 3), 0)                      \
-  X(softsign, 1, "a / (1 + |a|)", a / (1.0f + fabsf(a)), "return a / (1 + fabs(a));", a / (1 + fabs(a)),               \
+  X(softsign, 1, "a / (1 + abs(a))", a / (1.0f + fabsf(a)), "return a / (1 + fabs(a));", a / (1 + fabs(a)),            \
     "g / square(1 + abs(a))", NULL, NULL, 3, -4, 4, (0), 0)                                                            \
   X(less, 2, "1 if a < b, else 0", a < b ? 1.0f : 0.0f, "return a < b;", a < b,                                        \
     NULL, NULL, NULL, 1, -4, 4, (0), 0)                                                                                \

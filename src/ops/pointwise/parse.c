@@ -279,7 +279,7 @@ static int whole(parser *p) {
   if (*p->at == ',') return fail(p, p->at, "a comma outside of a function");
   if (is_letter(*p->at) || is_digit(*p->at) || *p->at == '.' || *p->at == '(')
     return fail(p, p->at, "an operator is missing before %s", shown(p, word));
-  return fail(p, p->at, "%s is no part of a formula", shown(p, word));
+  return fail(p, p->at, "%s cannot be in a formula", shown(p, word));
 }
 
 int ac_formula_append(ac_program *program, const char *text, const ac_formula_names *names,

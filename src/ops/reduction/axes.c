@@ -63,41 +63,33 @@ ac_reduced_axes ac_reduction_results(const ac_operand *x, uint32_t axes) {
   return results;
 }
 
-bool ac_axes_parse(const ac_shape *shape, int count, const int *axes, uint32_t *bits) {
-  const int first = shape->batched ? 1 : 0;
-  *bits = 0;
-  if (count < 0 || (count > 0 && !axes)) return false;
-  if (count == 0)
-    for (int d = first; d < shape->rank; d++) *bits |= 1u << d;
-  for (int i = 0; i < count; i++) {
-    const int axis = axes[i] < 0 ? axes[i] + shape->rank : axes[i];
-    if (axis < first || axis >= shape->rank || *bits >> axis & 1) return false;
-    *bits |= 1u << axis;
-  }
-  return *bits != 0;
+/* What is wrong with axis number i; NULL: nothing. */
+static const char *wrong_axis(const ac_shape *shape, const int *axes, int i, uint32_t *bits) {
+  const int axis = axes[i] < 0 ? axes[i] + shape->rank : axes[i];
+  if (axis < 0 || axis >= shape->rank) return "is none of x";
+  if (axis == 0 && shape->batched) return "is the batch; only a loss adds up samples";
+  if (*bits >> axis & 1) return "comes twice";
+  *bits |= 1u << axis;
+  return NULL;
 }
 
-void ac_axes_fail(ac_graph *graph, const ac_builder *builder, ac_tensor *x, int count,
-                  const int *axes) {
-  const int rank = x->shape.rank;
-  uint32_t seen = 0;
-  if (count < 0 || (count > 0 && !axes)) {
+ac_graph *ac_axes_begin(const ac_builder *builder, ac_tensor *x, int count, const int *axes,
+                        uint32_t *bits) {
+  ac_graph *graph = ac_builder_graph(builder, &x);
+  if (!graph) return NULL;
+  const char *wrong = NULL;
+  const int first = x->shape.batched ? 1 : 0;
+  *bits = 0;
+  if (x->dtype != AC_F32) ac_builder_fail(graph, builder, &x, NULL);
+  else if (x->shape.rank == first)
+    ac_builder_fail(graph, builder, &x, "the batch is the only dimension of x");
+  else if (count < 0 || (count > 0 && !axes))
     ac_builder_fail(graph, builder, &x, "%d axes at %s", count, axes ? "an address" : "NULL");
-    return;
-  }
-  for (int i = 0; i < count; i++) {
-    const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    const char *wrong = axis < 0 || axis >= rank ? "is none of x"
-                        : axis == 0 && x->shape.batched
-                            ? "is the batch, whose samples only a loss adds up"
-                        : seen >> axis & 1 ? "comes twice"
-                                           : NULL;
-    if (wrong) {
+  else if (count == 0) *bits = ((1u << x->shape.rank) - 1) >> first << first;
+  for (int i = 0; i < count && graph->status == AC_OK; i++)
+    if ((wrong = wrong_axis(&x->shape, axes, i, bits)))
       ac_builder_fail(graph, builder, &x, "axis %d %s", axes[i], wrong);
-      return;
-    }
-    seen |= 1u << axis;
-  }
+  return graph->status == AC_OK ? graph : NULL;
 }
 
 ac_shape ac_shape_reduced(const ac_shape *shape, uint32_t axes, bool keep) {

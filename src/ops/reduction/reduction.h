@@ -5,13 +5,12 @@
 #include "graph/differentiate.h"
 #include "ops/reduction/reduce.h"
 
-/* Axes as a caller gives them: each once, negative ones counted from the end, the batch not among
- * them; none at all are all but the batch. False if they are not like that, or if there are none.
+/* The graph of x, if x is f32 and the axes are good: each once, negative ones counted from the end,
+ * the batch not among them; none at all are all but the batch. Else NULL, with the failure
+ * recorded.
  */
-bool ac_axes_parse(const ac_shape *shape, int count, const int *axes, uint32_t *bits);
-/* Says in the graph's sentence what is wrong with them. */
-void ac_axes_fail(ac_graph *graph, const ac_builder *builder, ac_tensor *x, int count,
-                  const int *axes);
+ac_graph *ac_axes_begin(const ac_builder *builder, ac_tensor *x, int count, const int *axes,
+                        uint32_t *bits);
 /* The shape without these axes or, if they are kept, with 1 in their places. One without dimensions
  * is [1]. */
 ac_shape ac_shape_reduced(const ac_shape *shape, uint32_t axes, bool keep);

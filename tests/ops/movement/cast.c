@@ -2,7 +2,7 @@
 #include "ops/driver.h"
 #include "ops/generator.h"
 
-#include "core/half.h"
+#include "core/elements.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,8 +132,51 @@ static void check_limits(ac_device *device) {
     }
 }
 
+/* Bytes and integers into floats, rounded to nearest even; long integers into short ones. */
+static void check_integers(ac_device *device, ac_dtype from, ac_dtype to, const void *in,
+                           int64_t count) {
+  const ac_run_state run = {.batch = 1};
+  const ac_operand shape = {.rank = 1, .dim = {count}, .count = count};
+  ac_op_args args = {.op = AC_OP_cast, .in = {shape}, .out = {shape}, .run = &run};
+  args.in[0].dtype = from, args.out[0].dtype = to;
+  void *out = calloc((size_t)count, ac_dtype_bytes(to));
+  OP_EXPECT("integers of cast", device->backend->supports(device->state, &args), "%s -> %s",
+            ac_dtype_name(from), ac_dtype_name(to));
+  if (op_run_bits(device, &args, in, out))
+    for (int64_t i = 0; i < count; i++) {
+      const bool integers = from != AC_U8;
+      const int64_t value = integers ? ac_integer_at(from, in, i) : ((const uint8_t *)in)[i];
+      float want = (float)value;
+      if (to == AC_BF16) want = ac_bf16_to_float(ac_bf16_from_float(want));
+      const bool good =
+          to == AC_I32 ? ((int32_t *)out)[i] == (int32_t)value : ac_float_read(to, out, i) == want;
+      OP_EXPECT("integers of cast", good, "%s: element %lld, %lld, %s -> %s", device->info.id,
+                (long long)i, (long long)value, ac_dtype_name(from), ac_dtype_name(to));
+    }
+  free(out);
+}
+
+static void check_all_integers(ac_device *device) {
+  enum { COUNT = 5000 };
+  uint8_t bytes[COUNT];
+  int32_t shorts[COUNT];
+  int64_t longs[COUNT];
+  uint64_t state = op_seed("integers");
+  for (int i = 0; i < COUNT; i++) {
+    bytes[i] = (uint8_t)i;
+    shorts[i] = (int32_t)(op_random(&state, 0, 0x1p32) - 0x1p31) ^ i;
+    longs[i] = i == 0 ? INT32_MIN : i == 1 ? INT32_MAX : shorts[i];
+  }
+  check_integers(device, AC_U8, AC_F32, bytes, COUNT);
+  check_integers(device, AC_U8, AC_BF16, bytes, 300);
+  check_integers(device, AC_U8, AC_F16, bytes, 300);
+  check_integers(device, AC_I32, AC_F32, shorts, COUNT);
+  check_integers(device, AC_I64, AC_I32, longs, COUNT);
+}
+
 static void special(ac_device *device) {
   check_limits(device);
+  check_all_integers(device);
   enum { MOST = 4 * 0x10000 + 512 * 64 };
   uint16_t *halves = malloc(0x10000 * sizeof *halves);
   uint32_t *floats = malloc(MOST * sizeof *floats);

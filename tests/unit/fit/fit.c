@@ -54,7 +54,7 @@ static void start(setting *s, int64_t count, ac_plan_desc plan) {
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
   ac_input(g, "idle", AC_F32, SHAPE(AC_BATCH, 5));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(y, t, NULL));
   plan.optimizer.kind = AC_SGD;
   plan.optimizer.sgd_no_momentum = true;

@@ -27,7 +27,7 @@ static void start_known(known *k, double bad) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g,
                     ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
   k->bad = bad;

@@ -57,7 +57,15 @@ static void shapes_of_reductions(void **state) {
   assert_shape(ac_sum(x, AC_ALL_AXES, false), SHAPE(AC_BATCH_TIMES(2)));
   assert_shape(ac_mean(w, AC_AXES(0), false), SHAPE(3));
   assert_shape(ac_mean(w, AC_ALL_AXES, false), SHAPE(1));
-  assert_shape(ac_mean(w, AC_ALL_AXES, true), SHAPE(1, 1));
+  assert_shape(ac_softmax_over(x, 1), SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  assert_shape(ac_cumulative_sum(x, -2), SHAPE(AC_BATCH_TIMES(2), 6, 9, 12));
+  ac_tensor *ids = NULL;
+  assert_shape(ac_top_k(x, 5, &ids), SHAPE(AC_BATCH_TIMES(2), 6, 9, 5));
+  assert_shape(ids, SHAPE(AC_BATCH_TIMES(2), 6, 9, 5));
+  ids = ac_argmax(x, -1, false);
+  assert_int_equal(ids->dtype, AC_I32);
+  assert_shape(ac_embedding(ac_parameter(g, "t", SHAPE(12, 4), NULL), ids),
+               SHAPE(AC_BATCH_TIMES(2), 6, 9, 4));
   assert_int_equal(ac_graph_status(g), AC_OK);
   ac_graph_free(g);
 }
@@ -167,8 +175,8 @@ static void wrong_operands_are_named(void **state) {
            ac_matmul(x, w, false, false));
   MISBUILT("matmul", "a f32 [..., K, M], b f32 [..., N, K]", "a is input \"x\"",
            ac_matmul(x, x, true, true));
-  MISBUILT("add", "it takes a f32 [..., X], b f32 [X]", IDS("b"), ac_add(x, ids));
-  MISBUILT("multiply", "it takes", "b is parameter \"c\" f32 [6]",
+  MISBUILT("add", "it takes a f32, b f32", IDS("b"), ac_add(x, ids));
+  MISBUILT("multiply", "the shapes cannot be broadcast", "b is parameter \"c\" f32 [6]",
            ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
   MISBUILT("embedding", "it takes table f32 [V, C], ids i32", B("table"), ac_embedding(b, ids));
   MISBUILT("embedding", "it takes", "ids is input \"x\" f32", ac_embedding(w, x));
@@ -194,6 +202,16 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
   MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
   MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
+  MISBUILT("add_scalar", "the value nan is not finite", X, ac_add_scalar(x, NAN));
+  MISBUILT("elu", "the alpha is -1", X, ac_elu(x, -1));
+  MISBUILT("clamp", "the low bound 2 is above the high bound 1", X, ac_clamp(x, 2, 1));
+  MISBUILT("clamp", "the high bound inf is not finite", X, ac_clamp(x, 2, INFINITY));
+  MISBUILT("where", "it takes condition f32, a f32, b f32", IDS("condition"), ac_where(ids, x, x));
+  MISBUILT("power", "the shapes cannot be broadcast", "b is input \"rows\" f32 [B*2, 6, 4]",
+           ac_power(x, ac_input(g, "rows", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 4))));
+  MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
+           ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
+  MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
   MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
   MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
@@ -240,13 +258,27 @@ static void wrong_reductions_are_named(void **state) {
   MISBUILT("sum", "axis 0 is the batch", X, ac_sum(x, AC_AXES(1, 0), false));
   MISBUILT("sum", "axis -3 is the batch", X, ac_sum(x, AC_AXES(-3), false));
   MISBUILT("sum", "axis 3 is none of x", X, ac_sum(x, AC_AXES(3), false));
-  MISBUILT("sum", "axis -4 is none of x", X, ac_sum(x, AC_AXES(-4), false));
   MISBUILT("sum", "axis -1 comes twice", X, ac_sum(x, AC_AXES(2, -1), false));
   MISBUILT("sum", "2 axes at NULL", X, ac_sum(x, 2, NULL, false));
   MISBUILT("sum", "-1 axes at", X, ac_sum(x, -1, NULL, false));
   MISBUILT("sum", "the batch is the only dimension", "x is the result of reduce",
            ac_sum(ac_sum(x, AC_ALL_AXES, false), AC_ALL_AXES, false));
   MISBUILT("mean", "it takes x f32", IDS("x"), ac_mean(ids, AC_AXES(1), false));
+  MISBUILT("max", "axis 5 is none of x", X, ac_max(x, AC_AXES(5), false));
+  MISBUILT("min", "axis 5 is none of x", X, ac_min(x, AC_AXES(5), false));
+  MISBUILT("logsumexp", "axis 0 is the batch", X, ac_logsumexp(x, AC_AXES(0), false));
+  MISBUILT("softmax_over", "axis 0 is the batch", X, ac_softmax_over(x, 0));
+  MISBUILT("log_softmax", "axis 3 is none of x", X, ac_log_softmax(x, 3));
+  MISBUILT("cumulative_sum", "axis -4 is none of x", X, ac_cumulative_sum(x, -4));
+  MISBUILT("argmax", "axis -3 is the batch", X, ac_argmax(x, -3, false));
+  MISBUILT("top_k", "cannot take the 5 largest of 4", X, ac_top_k(x, 5, NULL));
+  MISBUILT("embedding", "ids of argmax may be up to 5, and have to be below 5",
+           "table is parameter",
+           ac_embedding(ac_parameter(g, "t", SHAPE(5, 2), NULL), ac_argmax(x, 1, false)));
+  MISBUILT("norm", "p is 0.5, not 1 or more", X, ac_norm(x, 0.5f, AC_AXES(1), false));
+  MISBUILT("norm", "p is nan, not 1 or more", X, ac_norm(x, NAN, AC_AXES(1), false));
+  MISBUILT("variance", "one element has no unbiased variance", "x is the result of reduce",
+           ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
 }
 
 static void wrong_losses_are_named(void **state) {
@@ -361,17 +393,29 @@ static void wrong_leaves_are_named(void **state) {
            ac_upsample_nearest2d(ac_input(g, "i", AC_F32, SHAPE(AC_BATCH, 1, 9, 9)), 1 << 25));
   REFUSED("input (the.scope): \"x\" exists already", ac_input(g, "x", AC_F32, SHAPE(AC_BATCH)));
   REFUSED("parameter (the.scope): \"w\" exists already", ac_parameter(g, "w", SHAPE(1), NULL));
-  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, begin",
-          ac_input(g, "y", AC_F32, SHAPE(3)));
+  REFUSED("input (the.scope): the shape of \"y\" must have 1 to 6 positive dimensions, the first "
+          "may be the batch",
+          ac_input(g, "y", AC_F32, SHAPE(3, AC_BATCH)));
   REFUSED("parameter (the.scope): the shape of \"y\" must have",
           ac_parameter(g, "y", SHAPE(AC_BATCH), NULL));
   REFUSED("not contain the batch, and at most 2^48 elements",
           ac_parameter(g, "y", SHAPE(1LL << 40, 1LL << 40), NULL));
-  REFUSED("begin with the batch, and at most 2^48 elements a sample",
+  REFUSED("first may be the batch, and at most 2^48 elements a sample",
           ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1LL << 40, 1LL << 40)));
   REFUSED("parameter (the.scope): it has no name", ac_parameter(g, "", SHAPE(1), NULL));
-  REFUSED("input (the.scope): \"y\" is bf16; inputs are f32 or i32",
-          ac_input(g, "y", AC_BF16, SHAPE(AC_BATCH)));
+  REFUSED("input (the.scope): \"y\" has the unknown dtype 17",
+          ac_input(g, "y", (ac_dtype)17, SHAPE(AC_BATCH)));
+  REFUSED("constant (the.scope): \"c\" exists already", {
+    const float one = 1;
+    assert_non_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+    assert_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
+  });
+  MISBUILT("length_mask", "it takes lengths i32 [...]", "lengths is input \"x\" f32 [B, 6, 4]",
+           ac_length_mask(x, 3));
+  MISBUILT("length_mask", "a mask of 0 positions; it can have 1 to 2^31 - 2", IDS("lengths"),
+           ac_length_mask(ids, 0));
+  MISBUILT("length_mask", "a mask of 2147483647 positions", IDS("lengths"),
+           ac_length_mask(ids, INT32_MAX));
   REFUSED("parameter (the.scope): \"y\": unknown initialiser 99",
           ac_parameter(g, "y", SHAPE(1), &(ac_parameter_desc){.init = {(ac_init_kind)99}}));
   MISBUILT("set_loss", "not a result of a loss op", "loss is input \"x\" f32 [B, 6, 4]",

@@ -55,6 +55,16 @@ static void initialisers_have_their_moments(void **state) {
       {{.kind = AC_INIT_XAVIER_UNIFORM}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
       {{AC_INIT_XAVIER_NORMAL, .gain = 1}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
       {{AC_INIT_XAVIER_UNIFORM, .gain = 1, .in_out = true}, 0, sqrt(2.0 / (ROWS + COLUMNS))},
+      /* PyTorch's Linear: uniform in +-1 / sqrt(fan_in). */
+      {{.kind = AC_INIT_DEFAULT}, 0, 1 / sqrt(3.0 * COLUMNS)},
+      {{AC_INIT_DEFAULT, .in_out = true}, 0, 1 / sqrt(3.0 * ROWS)},
+      /* The deviation of a normal distribution within 2, and within 0.5 and 3. */
+      {{AC_INIT_TRUNCATED_NORMAL, .deviation = 1}, 0, 0.8796256610},
+      {{AC_INIT_TRUNCATED_NORMAL, .mean = 3, .deviation = 2}, 3, 1.7592513221},
+      {{AC_INIT_TRUNCATED_NORMAL, .deviation = 1, .low = 0.5f, .high = 3}, 1.1316649, 0.4990982},
+      {{AC_INIT_TRUNCATED_NORMAL, .deviation = 1, .low = -3, .high = -0.5f}, -1.1316649, 0.4990982},
+      {{.kind = AC_INIT_ORTHOGONAL}, 0, 1 / sqrt(COLUMNS)},
+      {{AC_INIT_ORTHOGONAL, .gain = 3}, 0, 3 / sqrt(COLUMNS)},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     ac_graph *g;
@@ -111,7 +121,21 @@ static void what_cannot_be_meant_is_refused(void **state) {
       {{AC_INIT_CONSTANT, .value = NAN}, "the constant initialiser's value is nan"},
       {{AC_INIT_CONSTANT, .low = 1}, "the constant initialiser has no low"},
       {{AC_INIT_ZERO, .value = 1}, "the zero initialiser has no value"},
-      {{.kind = (ac_init_kind)8}, "unknown initialiser 8"},
+      {{AC_INIT_DEFAULT, .gain = 1}, "the default initialiser has no gain, which is 1"},
+      {{AC_INIT_TRUNCATED_NORMAL, .low = -1, .high = 1},
+       "the truncated normal initialiser's deviation is 0; it must be above 0"},
+      {{AC_INIT_TRUNCATED_NORMAL, .deviation = 1, .low = 2, .high = 1},
+       "the truncated normal initialiser's low, 2, is not below its high, 1"},
+      {{AC_INIT_TRUNCATED_NORMAL, .deviation = 1, .low = 5, .high = 6},
+       "the truncated normal initialiser has less than a millionth of its values between low, 5, "
+       "and high, 6"},
+      {{AC_INIT_ORTHOGONAL, .deviation = 1}, "the orthogonal initialiser has no deviation"},
+      {{AC_INIT_IDENTITY, .gain = -1}, "the identity initialiser's gain is -1"},
+      {{.kind = AC_INIT_ARRAY}, "the array initialiser has no values"},
+      {{AC_INIT_ARRAY, .values = (const float[]){1, 2, NAN, 4}}, "element 2 of its values is nan"},
+      {{AC_INIT_ZERO, .values = (const float[]){1, 2, 3, 4}},
+       "the zero initialiser has no use for values"},
+      {{.kind = (ac_init_kind)13}, "unknown initialiser 13"},
   };
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     ac_graph *g;
@@ -122,6 +146,103 @@ static void what_cannot_be_meant_is_refused(void **state) {
     assert_contains(ac_graph_message(g), cases[k].text);
     ac_graph_free(g);
   }
+}
+
+/* ---- values of a matrix ---------------------------------------------------------------------- */
+
+enum { MOST = 600 };
+
+/* The initial values of a parameter of this shape. The caller's array is overwritten before. */
+static void values_of(ac_init init, int rank, const int64_t *dim, uint64_t seed, float *values) {
+  ac_graph *g;
+  ac_device *device;
+  ac_plan *plan;
+  ac_session *session;
+  int64_t count = 1;
+  float given[MOST];
+  for (int i = 0; i < rank; i++) count *= dim[i];
+  if (init.values) {
+    memcpy(given, init.values, (size_t)count * sizeof *given);
+    init.values = given;
+  }
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *w = ac_parameter(g, "w", rank, dim, &(ac_parameter_desc){.init = init});
+  memset(given, 0xff, sizeof given);
+  ac_graph_set_output(g, "w", ac_scale(w, 1));
+  assert_ok(ac_graph_status(g));
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.purpose = AC_PREDICT}));
+  ac_graph_free(g);
+  assert_ok(ac_session_create(&session, plan, seed));
+  assert_ok(ac_session_run(session, 1, NULL, 0));
+  assert_ok(ac_session_output(session, "w", 0, count, values));
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_device_close(device);
+}
+
+/* Vectors of the short side, of length `gain`, are at right angles. */
+static void orthogonal_is_orthogonal(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{7, 20}, {20, 7}, {24, 24}, {5, 3, 2, 4}, {1, 9}, {9, 1}};
+  for (int s = 0; s < 6; s++) {
+    const int rank = s == 3 ? 4 : 2;
+    const int64_t rows = shapes[s][0], columns = s == 3 ? 24 : shapes[s][1];
+    float w[MOST], again[MOST], other[MOST];
+    const ac_init init = {.kind = AC_INIT_ORTHOGONAL, .gain = 2};
+    values_of(init, rank, shapes[s], 5, w);
+    values_of(init, rank, shapes[s], 5, again);
+    values_of(init, rank, shapes[s], 6, other);
+    assert_memory_equal(w, again, (size_t)(rows * columns) * sizeof *w);
+    assert_memory_not_equal(w, other, (size_t)(rows * columns) * sizeof *w);
+    const bool wide = rows < columns;
+    const int64_t count = wide ? rows : columns, length = wide ? columns : rows;
+    for (int64_t a = 0; a < count; a++)
+      for (int64_t b = 0; b < count; b++) {
+        double sum = 0;
+        for (int64_t i = 0; i < length; i++)
+          sum += (double)w[wide ? a * columns + i : i * columns + a] *
+                 (double)w[wide ? b * columns + i : i * columns + b];
+        assert_true(fabs(sum - (a == b ? 4 : 0)) <= 2e-6);
+      }
+  }
+}
+
+static void matrices_are_as_given(void **state) {
+  (void)state;
+  float w[12];
+  const float values[12] = {1, -2, 0.5f, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  values_of((ac_init){.kind = AC_INIT_ARRAY, .values = values}, SHAPE(2, 3, 2), 1, w);
+  assert_memory_equal(w, values, sizeof w);
+  values_of((ac_init){.kind = AC_INIT_IDENTITY}, SHAPE(3, 4), 1, w);
+  for (int i = 0; i < 12; i++) assert_true(w[i] == (i / 4 == i % 4 ? 1 : 0));
+  values_of((ac_init){.kind = AC_INIT_IDENTITY, .gain = 0.5f}, SHAPE(4, 3), 1, w);
+  for (int i = 0; i < 12; i++) assert_true(w[i] == (i / 3 == i % 3 ? 0.5f : 0));
+  values_of((ac_init){.kind = AC_INIT_TRUNCATED_NORMAL, .deviation = 1, .low = 4, .high = 4.5f},
+            SHAPE(12), 1, w);
+  for (int i = 0; i < 12; i++) assert_true(w[i] >= 4 && w[i] <= 4.5f);
+  values_of((ac_init){.kind = AC_INIT_DEFAULT}, SHAPE(12), 1, w);
+  for (int i = 0; i < 12; i++) assert_true(w[i] == 0);
+  values_of((ac_init){.kind = AC_INIT_DEFAULT}, SHAPE(3, 4), 1, w);
+  for (int i = 0; i < 12; i++) assert_true(w[i] != 0 && fabsf(w[i]) <= 0.5f);
+}
+
+#define SHAPED(text, kind_, ...)                                  \
+  do {                                                            \
+    ac_graph *g;                                                  \
+    assert_ok(ac_graph_create(&g));                               \
+    const ac_parameter_desc desc = {.init = {.kind = kind_}};     \
+    assert_null(ac_parameter(g, "w", SHAPE(__VA_ARGS__), &desc)); \
+    assert_contains(ac_graph_message(g), text);                   \
+    ac_graph_free(g);                                             \
+  } while (0)
+
+static void shapes_that_a_kind_cannot_fill_are_refused(void **state) {
+  (void)state;
+  SHAPED("parameter: \"w\": the orthogonal initialiser needs a shape of rank 2 or more",
+         AC_INIT_ORTHOGONAL, 4);
+  SHAPED("parameter: \"w\": the identity initialiser needs a shape of rank 2", AC_INIT_IDENTITY, 2,
+         2, 2);
 }
 
 /* ---- training with defaults ------------------------------------------------------------------ */
@@ -187,6 +308,9 @@ int main(void) {
       cmocka_unit_test(initial_values_go_by_name),
       cmocka_unit_test(initialisers_have_their_moments),
       cmocka_unit_test(what_cannot_be_meant_is_refused),
+      cmocka_unit_test(orthogonal_is_orthogonal),
+      cmocka_unit_test(matrices_are_as_given),
+      cmocka_unit_test(shapes_that_a_kind_cannot_fill_are_refused),
       cmocka_unit_test(a_model_without_settings_trains),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,11 +115,11 @@ static void names_faults(void **state) {
       {"exp(a + 2 b)", "column 11: a ) is missing; the ( is at column 4", 2},
       {"a + 2)", "column 6: a ( is missing for this )", 1},
       {"a, 2", "column 2: a comma outside of a function", 1},
-      {"a % 2", "column 3: \"%\" is no part of a formula", 1},
-      {"a = 2", "column 3: \"=\" is no part of a formula", 1},
-      {"a \xc3\x97 2", "column 3: the byte 0xc3 is no part of a formula", 1},
+      {"a % 2", "column 3: \"%\" cannot be in a formula", 1},
+      {"a = 2", "column 3: \"=\" cannot be in a formula", 1},
+      {"a \xc3\x97 2", "column 3: the byte 0xc3 cannot be in a formula", 1},
       {"\xce\xb1", "column 1: a number, a name or ( should be here, not the byte 0xce", 1},
-      {"a\x01", "column 2: the byte 0x01 is no part of a formula", 1},
+      {"a\x01", "column 2: the byte 0x01 cannot be in a formula", 1},
       {"foo(a)", "column 1: there is no function \"foo\"", 1},
       {"a + Tanh(a)", "column 5: there is no function \"Tanh\"", 1},
       {"A", "column 1: there is no function \"A\"", 1},
@@ -189,7 +189,7 @@ static void knows_limits(void **state) {
   assert_string_equal(message, "column 1: a number of more than 60 characters");
 }
 
-/* Steps and numbers, of which programs hold few. */
+/* A program holds few steps and few numbers. */
 static void knows_room(void **state) {
   (void)state;
   char formula[4000], message[AC_FORMULA_MESSAGE];
@@ -216,7 +216,7 @@ static void knows_room(void **state) {
   }
 }
 
-/* A locale whose decimal point is a comma changes nothing. */
+/* A decimal comma of the locale changes nothing. */
 static void ignores_the_locale(void **state) {
   (void)state;
   static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8"};

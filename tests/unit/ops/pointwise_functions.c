@@ -6,8 +6,11 @@
 #include "backend/cpu/shared/vector_functions.h"
 #include "ops/pointwise/functions.h"
 #include "ops/pointwise/program.h"
+#include "ops/vector.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int find(const char *name) {
@@ -207,6 +210,52 @@ static void has_pytorchs_special_values(void **state) {
   }
 }
 
+/* Values and gradients of random operands, and of formulas. */
+static void is_as_pytorch(void **state) {
+  (void)state;
+  int count, functions = 0;
+  op_vector *vectors = op_vectors_read("functions", &count);
+  assert_non_null(vectors);
+  for (int i = 0; i < count; i++) {
+    char formula[64], message[AC_FORMULA_MESSAGE];
+    ac_program program;
+    const op_vector_tensor *in[3], *dy = op_vector_find(&vectors[i], "dy");
+    int operands = 0;
+    for (char name[] = "in0"; operands < 3; operands++, name[2]++)
+      if (!(in[operands] = op_vector_find(&vectors[i], name))) break;
+    strcpy(formula, vectors[i].name);
+    for (char *slash; (slash = strchr(formula, ':'));) *slash = '/';
+    functions += !strchr(formula, '(');
+    if (strchr(formula, '(')) {
+      if (!ac_program_parse(&program, formula, operands, message)) fail_msg("%s", message);
+    } else {
+      program_of(&program, find(formula));
+    }
+    for (int e = 0; e < dy->count; e++) {
+      double x[3], y;
+      for (int k = 0; k < operands; k++) x[k] = in[k]->data[e];
+      ac_program_evaluate(&program, x, &y);
+      double expected = op_vector_find(&vectors[i], "out0")->data[e];
+      if (!(fabs(y - expected) <= 1e-6 * fabs(expected) + 1e-7))
+        fail_msg("%s is %.9g, not %.9g", formula, y, expected);
+      char name[] = "grad0";
+      for (int k = 0; k < operands; k++, name[4]++) {
+        const op_vector_tensor *gradient = op_vector_find(&vectors[i], name);
+        double slope = derivative(&program, k, x, y) * dy->data[e];
+        expected = gradient ? gradient->data[e] : 0;
+        if (!(fabs(slope - expected) <= 1e-6 * fabs(expected) + 1e-7))
+          fail_msg("the gradient of %s by %c is %.9g, not %.9g", formula, 'a' + k, slope, expected);
+      }
+    }
+  }
+  op_vectors_free(vectors, count);
+  for (int f = 0; f < AC_FUNCTION_COUNT; f++) {
+    const ac_function *row = &ac_functions[f];
+    functions -= !row->hidden && (row->gradient[0] || row->gradient[1]);
+  }
+  assert_int_equal(functions, 0); /* each one that has a gradient is there */
+}
+
 /* ---- on the CPU ------------------------------------------------------------------------------ */
 
 enum { BLOCK = 1024 };
@@ -341,12 +390,51 @@ static void is_special_on_the_cpu(void **state) {
   }
 }
 
+/* ---- what is written about them -------------------------------------------------------------- */
+
+static char *text_of_file(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) fail_msg("%s cannot be read", path);
+  char *text = calloc(1, 1 << 16);
+  assert_true(fread(text, 1, (1 << 16) - 1, file) > 0);
+  fclose(file);
+  return text;
+}
+
+/* Each function has its row in docs/guide/own-functions.md, and is in the text of ac_formula. */
+static void is_documented(void **state) {
+  (void)state;
+  static const char *const operands[] = {"", "a", "a, b", "a, b, c"};
+  char *page = text_of_file(AC_TEST_HEADERS "/../../docs/guide/own-functions.md");
+  char *header = text_of_file(AC_TEST_HEADERS "/pointwise.h");
+  const char *listed = strstr(header, "The functions are those of this header");
+  assert_non_null(listed);
+  for (int f = 0; f < AC_FUNCTION_COUNT; f++) {
+    const ac_function *row = &ac_functions[f];
+    char line[1000], word[50];
+    int length = snprintf(line, sizeof line, "\n| `%s(%s)` | %s |", row->name,
+                          operands[row->operands], row->text);
+    const char *comma = "";
+    for (int k = 0; k < row->operands; k++) {
+      if (!row->gradient[k]) continue;
+      length += snprintf(line + length, sizeof line - (size_t)length, "%s %c: `%s`", comma, 'a' + k,
+                         row->gradient[k]);
+      comma = ",";
+    }
+    snprintf(line + length, sizeof line - (size_t)length, "%s |\n", *comma ? "" : " none");
+    if (!row->hidden && !strstr(page, line)) fail_msg("the page lacks the line%s", line);
+    snprintf(word, sizeof word, " %s", row->name);
+    if (!row->hidden && !strstr(listed, word)) fail_msg("the header does not list%s", word);
+  }
+  free(header);
+  free(page);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(has_true_derivatives),
-      cmocka_unit_test(has_pytorchs_special_values),
-      cmocka_unit_test(is_exact_on_the_cpu),
-      cmocka_unit_test(is_special_on_the_cpu),
+      cmocka_unit_test(has_true_derivatives),  cmocka_unit_test(has_pytorchs_special_values),
+      cmocka_unit_test(is_as_pytorch),         cmocka_unit_test(is_exact_on_the_cpu),
+      cmocka_unit_test(is_special_on_the_cpu), cmocka_unit_test(is_documented),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -198,7 +198,7 @@ static void knows_its_room(void **state) {
   assert_int_equal(ac_program_apply(program, AC_FUNCTION_add, 0, -1, 0), -1);
   assert_int_equal(ac_program_apply(program, AC_FUNCTION_exp, 0, -1, -1), -1); /* full */
   for (size_t i = 0; i < sizeof guarded.after; i++) assert_int_equal(guarded.after[i], 0x5a);
-  /* A program of the same kind no longer fits behind it. */
+  /* Another program no longer fits. */
   ac_program other;
   int result[AC_PROGRAM_RESULTS];
   parse(&other, "sin(cos(a))", 1);
@@ -418,7 +418,7 @@ static void blocks_gradients(void **state) {
   assert_true(slope == 3);
 }
 
-/* A function whose gradient is too long is refused, and nothing beyond the program is written. */
+/* If a gradient is too long, that is said, and nothing beyond the program is written. */
 static void refuses_long_gradients(void **state) {
   (void)state;
   char formula[1000] = "a", message[AC_FORMULA_MESSAGE];

@@ -119,7 +119,7 @@ static void bytes(void **state) {
   ac_device *device = open_device("cpu");
   ac_graph *graph = practice_graph();
   ac_plan *without, *with;
-  ac_plan_desc desc = {.micro_batch = 1, .frozen = "conv.*"};
+  ac_plan_desc desc = {.batch = 1, .micro_batch = 1, .frozen = "conv.*"};
   assert_ok(ac_plan_create(&without, graph, device, &desc));
   desc.average = true;
   assert_ok(ac_plan_create(&with, graph, device, &desc));

@@ -13,7 +13,7 @@ static ac_graph *far_away(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN));
-  ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), ZEROS);
   ac_graph_set_loss(g, ac_mean_squared_error(ac_linear(x, w, NULL, AC_OUT_IN),
                                              ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, OUT)), NULL));
   return g;

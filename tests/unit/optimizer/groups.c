@@ -163,9 +163,9 @@ static void refusals(void **state) {
   ac_graph *graph = practice_graph();
   ac_plan *plan, *folded;
   ac_trainer *trainer;
-  assert_ok(ac_plan_create(&plan, graph, device, NULL));
-  assert_ok(
-      ac_plan_create(&folded, graph, device, &(ac_plan_desc){.gradients = AC_GRADIENTS_FOLDED}));
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 1}));
+  assert_ok(ac_plan_create(&folded, graph, device,
+                           &(ac_plan_desc){.batch = 1, .gradients = AC_GRADIENTS_FOLDED}));
   ac_graph_free(graph);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     assert_refused(ac_trainer_create(&trainer, plan, &cases[i].desc), AC_ERROR_ARGUMENT,

@@ -323,7 +323,7 @@ static run start_layer(const op_vector *v) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 3));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(2, 3), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(2, 3), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g,
                     ac_mean_squared_error(y, ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 2)), NULL));
   const bool adamw = op_vector_attribute(v, "adamw", 0) != 0;
@@ -559,7 +559,7 @@ static void a_range_test_asks_nobody(void **state) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *in = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4)),
             *target = ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 4));
-  in = ac_linear(in, ac_parameter(g, "w", SHAPE(4, 4), NULL), NULL, AC_OUT_IN);
+  in = ac_linear(in, ac_parameter(g, "w", SHAPE(4, 4), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(in, target, NULL));
   run r = {.device = open_device("cpu")};
   assert_ok(ac_plan_create(&r.plan, g, r.device,

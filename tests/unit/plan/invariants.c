@@ -326,10 +326,10 @@ static ac_tensor *views(ac_graph *g, int kind) {
     return ac_causal_attention(qkv, &(ac_attention_desc){.heads = 2});
   }
   case 6:
-    return ac_conv2d(image, ac_parameter(g, "kernel", SHAPE(4, 4, 3, 3), NULL), NULL,
+    return ac_conv2d(image, ac_parameter(g, "kernel", SHAPE(4, 4, 3, 3), ZEROS), NULL,
                      &(ac_conv2d_desc){.padding = {1, 1}});
   default: {
-    ac_tensor *kernel = ac_parameter(g, "kernel", SHAPE(4, 4, 3, 3), NULL);
+    ac_tensor *kernel = ac_parameter(g, "kernel", SHAPE(4, 4, 3, 3), ZEROS);
     kernel = ac_weight_standardisation(ac_reshape(kernel, SHAPE(4, 36)), 0);
     return ac_conv2d(image, ac_reshape(kernel, SHAPE(4, 4, 3, 3)), NULL,
                      &(ac_conv2d_desc){.padding = {1, 1}});

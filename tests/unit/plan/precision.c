@@ -403,8 +403,8 @@ static void what_nothing_reads_is_kept(const char *name, ac_precision precision)
   assert_ok(ac_graph_create(&graph));
   ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 4));
   ac_tensor *t = ac_input(graph, "t", AC_F32, AC_SHAPE(AC_BATCH, 4));
-  ac_linear(x, ac_parameter(graph, "left out", AC_SHAPE(6, 4), NULL), NULL, AC_OUT_IN);
-  ac_tensor *y = ac_linear(x, ac_parameter(graph, "w", AC_SHAPE(4, 4), NULL), NULL, AC_OUT_IN);
+  ac_linear(x, ac_parameter(graph, "left out", AC_SHAPE(6, 4), ZEROS), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(graph, "w", AC_SHAPE(4, 4), ZEROS), NULL, AC_OUT_IN);
   ac_graph_add_loss(graph, "loss", ac_mean_squared_error(y, t, NULL), 1);
   assert_ok(ac_graph_status(graph));
   ac_device *device = open_device(name);

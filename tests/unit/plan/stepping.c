@@ -43,11 +43,11 @@ static ac_graph *image_model(void) {
             *targets = ac_input(g, "targets", AC_I32, AC_SHAPE(AC_BATCH)),
             *pixels = ac_input(g, "pixels", AC_F32, AC_SHAPE(AC_BATCH, 8, 8, 2));
   const ac_conv2d_desc same = {.padding = {1, 1}};
-  x = ac_conv2d(x, ac_parameter(g, "filters", AC_SHAPE(CHANNELS, 3, 3, 3), NULL), NULL, &same);
-  ac_tensor *w = ac_parameter(g, "standard", AC_SHAPE(CHANNELS, CHANNELS, 3, 3), NULL);
+  x = ac_conv2d(x, ac_parameter(g, "filters", AC_SHAPE(CHANNELS, 3, 3, 3), ZEROS), NULL, &same);
+  ac_tensor *w = ac_parameter(g, "standard", AC_SHAPE(CHANNELS, CHANNELS, 3, 3), ZEROS);
   x = ac_relu(ac_conv2d(x, ac_weight_standardisation(w, 0), NULL, &same));
   ac_tensor *map =
-      ac_conv2d(x, ac_parameter(g, "map", AC_SHAPE(2, CHANNELS, 1, 1), NULL), NULL, NULL);
+      ac_conv2d(x, ac_parameter(g, "map", AC_SHAPE(2, CHANNELS, 1, 1), ZEROS), NULL, NULL);
   map = ac_transpose(ac_transpose(map, 1, 2), 2, 3);
   ac_tensor *flat = ac_reshape(x, AC_SHAPE(AC_BATCH, CHANNELS * 64));
   ac_tensor *logits = ac_linear(flat, parameter(g, "head", CLASSES, CHANNELS * 64),

@@ -289,7 +289,7 @@ static ac_graph *of_vectors(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)),
-                           ac_parameter(g, "w", SHAPE(3, 2), NULL), NULL, AC_OUT_IN);
+                           ac_parameter(g, "w", SHAPE(3, 2), ZEROS), NULL, AC_OUT_IN);
   x = ac_batch_norm(x, NULL, NULL, vector_of(g, "mean", 0, true), vector_of(g, "variance", 1, true),
                     NULL);
   ac_graph_set_loss(g,

@@ -427,7 +427,7 @@ static ac_graph *weighing_graph(void) {
   ac_tensor *x = ac_input(g, "x", AC_F32, AC_SHAPE(AC_BATCH, 1));
   ac_tensor *t = ac_input(g, "t", AC_F32, AC_SHAPE(AC_BATCH, 1));
   ac_tensor *s = ac_relu(ac_input(g, "s", AC_F32, AC_SHAPE(AC_BATCH)));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", AC_SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", AC_SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_graph_add_loss(g, "one", ac_mean_squared_error(y, t, s), 1);
   ac_graph_add_loss(g, "other", ac_mean_squared_error(y, t, s), 2);
   assert_ok(ac_graph_status(g));

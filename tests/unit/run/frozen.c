@@ -126,7 +126,8 @@ static void refuses_what_is_not_there(void **state) {
                {"h0.*,", "no parameter's name matches \"\""},
                {"*", "the loss depends on no trainable parameter"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_refused(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.frozen = cases[i].frozen}),
+    assert_refused(ac_plan_create(&plan, graph, device,
+                                  &(ac_plan_desc){.batch = 1, .frozen = cases[i].frozen}),
                    AC_ERROR_ARGUMENT, cases[i].sentence);
   ac_graph_free(graph);
   ac_device_close(device);

@@ -52,7 +52,7 @@ static void weights_read_as_floats_stay_f32(void **state) {
   assert_ok(ac_graph_create(&graph));
   ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 3, 8, 8)),
             *y = ac_input(graph, "y", AC_F32, AC_SHAPE(AC_BATCH, 4, 6, 6)),
-            *w = ac_parameter(graph, "w", AC_SHAPE(4, 3, 3, 3), NULL);
+            *w = ac_parameter(graph, "w", AC_SHAPE(4, 3, 3, 3), ZEROS);
   x = ac_conv2d(x, ac_weight_standardisation(w, 0), NULL, NULL);
   ac_graph_set_loss(graph, ac_mean_squared_error(x, y, NULL));
   ac_plan_desc desc = weights;

@@ -335,7 +335,7 @@ static void an_input_beyond_16_bits_is_located(const char *device) {
     const ac_feed feeds[] = {{"x", &cases[i].x}, {"y", &y}};
     assert_ok(ac_graph_create(&g));
     ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
-                             ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+                             ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
     ac_graph_set_loss(g,
                       ac_mean_squared_error(z, ac_input(g, "y", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
     assert_ok(ac_device_open(&r.device, &(ac_device_desc){.name = device}));

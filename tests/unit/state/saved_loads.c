@@ -38,7 +38,7 @@ static ac_graph *graph_with(const char *parameter, const char *loss) {
   assert_ok(ac_graph_create(&graph));
   ac_tensor *x = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, 2)),
             *y = ac_input(graph, "y", AC_F32, SHAPE(AC_BATCH, 2));
-  ac_tensor *w = ac_parameter(graph, parameter, SHAPE(2, 2), NULL);
+  ac_tensor *w = ac_parameter(graph, parameter, SHAPE(2, 2), ZEROS);
   x = ac_linear(x, w, ac_parameter(graph, "w", SHAPE(2), NULL), AC_OUT_IN);
   ac_graph_add_loss(graph, loss, ac_mean_squared_error(x, y, NULL), 1);
   if (ac_graph_status(graph) == AC_OK) return graph;

@@ -76,7 +76,7 @@ static run begin_with(ac_device *device, ac_plan_desc plan, ac_trainer_desc desc
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)),
-                           ac_parameter(g, "w", SHAPE(1, 2), NULL), NULL, AC_OUT_IN);
+                           ac_parameter(g, "w", SHAPE(1, 2), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g,
                     ac_binary_cross_entropy(z, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)), NULL));
   plan.batch = 1;

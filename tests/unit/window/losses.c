@@ -126,7 +126,7 @@ static void the_first_of_them_is_weighted(const char *device) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *targets = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *y = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
-                           ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+                           ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_tensor *of_samples = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH));
   ac_graph_add_loss(g, "weighted", ac_mean_squared_error(y, targets, of_samples), 1);
   ac_graph_add_loss(g, "even", ac_mean_squared_error(y, targets, NULL), 1);

@@ -103,7 +103,7 @@ static void the_largest_factor_trains(const char *device) {
   float w;
   assert_ok(ac_graph_create(&g));
   ac_tensor *z = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
-                           ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+                           ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_tensor *loss = ac_binary_cross_entropy(z, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)),
                                             ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH)));
   ac_graph_add_loss(g, "largest", loss, (double)FLT_MAX);
@@ -153,7 +153,7 @@ static void fit_names_a_weight_that_is_too_small(void **state) {
   static const ac_field fields[] = {{"x", AC_F32, 1}, {"t", AC_F32, 1}, {"weights", AC_F32, 1}};
   assert_ok(ac_graph_create(&g));
   ac_tensor *y = ac_linear(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)),
-                           ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+                           ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_graph_set_loss(g, ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1)),
                                              ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH))));
   /* With a scale that low even normal weights are too small, which no device flushes. */

@@ -172,7 +172,7 @@ static ac_graph *weighing_graph(void) {
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *s = ac_sigmoid(ac_input(g, "s", AC_F32, SHAPE(AC_BATCH)));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   ac_graph_add_loss(g, "even", ac_mean_squared_error(y, t, NULL), 1);
   ac_graph_add_loss(g, "weighed", ac_mean_squared_error(y, t, s), 2);
   assert_ok(ac_graph_status(g));
@@ -333,7 +333,7 @@ static void eight_losses_train(const char *device) {
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1));
   ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 1));
-  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), NULL), NULL, AC_OUT_IN);
+  ac_tensor *y = ac_linear(x, ac_parameter(g, "w", SHAPE(1, 1), ZEROS), NULL, AC_OUT_IN);
   for (int i = 0; i < AC_MAX_LOSSES; i++) {
     char name[16];
     snprintf(name, sizeof name, "l%d", i);

@@ -28,7 +28,7 @@ static ac_graph *two_ways(void) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
   ac_tensor *x = ac_tanh(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, IN)));
-  ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), NULL);
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(OUT, IN), ZEROS);
   ac_tensor *b = ac_parameter(g, "b", SHAPE(OUT), NULL);
   ac_tensor *exempt =
       ac_parameter(g, "exempt", SHAPE(IN, OUT), &(ac_parameter_desc){.no_weight_decay = true});

@@ -277,8 +277,8 @@ static void all_elements_are_written(const char *name) {
   in = ac_linear(in, test_matrix(graph, "w", "w", 1, COUNT), NULL, AC_OUT_IN);
   ac_graph_set_loss(graph, ac_mean_squared_error(in, y, NULL));
   run r = {.device = open_device(name)};
-  assert_ok(
-      ac_plan_create(&r.plan, graph, r.device, &(ac_plan_desc){.optimizer = {.kind = AC_SGD}}));
+  assert_ok(ac_plan_create(&r.plan, graph, r.device,
+                           &(ac_plan_desc){.batch = 1, .optimizer = {.kind = AC_SGD}}));
   assert_ok(ac_trainer_create(&r.trainer, r.plan, NULL));
   assert_ok(ac_trainer_accumulate(r.trainer, 1, (ac_feed[]){{"x", x}, {"y", x}}, 2));
   for (int i = 0; i < COUNT; i++) values[i] = (float)i;

@@ -1,48 +1,213 @@
 /* Blocks of elements that are reduced in the first cache, and how what came out of them is joined.
  *
- * A state is what the elements of one result make so far. Blocks are reduced in floats, at most
- * AC_CPU_BLOCK elements for each result, and joined in doubles in the order of the elements, so
- * that rounding does not grow with their number. */
+ * A state is what the elements of one result make so far: a sum; the largest and how often it
+ * comes; the largest and the sum of e^(x - largest); mean and sum of squared differences from it.
+ * Blocks are reduced in floats and joined in doubles, in the order of the elements, so that
+ * rounding does not grow with their number. A strip has the states of neighbouring results.
+ *
+ * What is summed, or compared, may be a function of x: blocks are mapped first. */
 #ifndef AC_BACKEND_CPU_BLOCKS_H
 #define AC_BACKEND_CPU_BLOCKS_H
 
 #include "backend/cpu/shared/reduce.h"
+#include "backend/cpu/shared/vector_math.h"
 #include "ops/reduction/reduce.h"
 
 enum { STRIP = 512, ROWS = 16, BLOCK = STRIP * ROWS };
 
+typedef enum form { SUM, LARGEST, EXPONENTIALS, SQUARED_DIFFERENCES } form;
+
 typedef struct state {
-  double a; /* sum */
+  double a, b;
+  double n; /* elements */
 } state;
 
-/* Of neighbouring results. */
 typedef struct strip {
-  double a[STRIP];
+  double a[STRIP], b[STRIP], n;
 } strip;
 
-static inline void state_begin(state *s) {
-  s->a = 0;
+static inline form form_of(const ac_reduce_attributes *a) {
+  switch (a->kind) {
+  case AC_REDUCE_MAX:
+  case AC_REDUCE_MIN:
+  case AC_REDUCE_LARGEST:
+    return LARGEST;
+  case AC_REDUCE_LOGSUMEXP:
+    return EXPONENTIALS;
+  case AC_REDUCE_VARIANCE:
+    return SQUARED_DIFFERENCES;
+  default:
+    return SUM;
+  }
 }
 
-static inline void strip_begin(strip *s, int64_t width) {
-  for (int64_t j = 0; j < width; j++) s->a[j] = 0;
+/* ---- functions of elements ------------------------------------------------------------------- */
+
+static inline bool is_mapped(const ac_reduce_attributes *a) {
+  return a->kind == AC_REDUCE_ABSOLUTES || a->kind == AC_REDUCE_SQUARES ||
+         a->kind == AC_REDUCE_POWERS || a->kind == AC_REDUCE_MIN || a->kind == AC_REDUCE_LARGEST;
 }
 
-static inline void state_join(state *s, state other) {
-  s->a += other.a;
-}
-
-static inline void strip_join(strip *s, const strip *other, int64_t width) {
+/* In place. */
+static inline void map(const ac_reduce_attributes *a, float *x, int64_t count) {
+  switch (a->kind) {
+  case AC_REDUCE_ABSOLUTES:
+  case AC_REDUCE_LARGEST:
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) s->a[j] += other->a[j];
+    for (int64_t j = 0; j < count; j++) x[j] = fabsf(x[j]);
+    break;
+  case AC_REDUCE_SQUARES:
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) x[j] *= x[j];
+    break;
+  case AC_REDUCE_POWERS:
+    for (int64_t j = 0; j < count; j++) x[j] = powf(fabsf(x[j]), a->power);
+    break;
+  case AC_REDUCE_MIN:
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++) x[j] = -x[j];
+    break;
+  default:
+    break;
+  }
 }
 
-/* Neighbouring elements of one result. */
-static inline void state_add(state *s, const float *x, int64_t count) {
-  s->a += (double)row_sum(x, count);
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static inline double beginning(form f) {
+  return f == LARGEST || f == EXPONENTIALS ? -(double)INFINITY : 0;
 }
 
-/* sum[j] = the sum of rows of elements of neighbouring results, eight rows at a time. */
+/* A NaN is the largest. */
+static inline void join_largest(double *a, double *b, double other_a, double other_b) {
+  const bool above = other_a > *a || other_a != other_a;
+  *b = above ? other_b : *b + (other_a == *a ? other_b : 0);
+  *a = above ? other_a : *a;
+}
+
+static inline void join_exponentials(double *a, double *b, double other_a, double other_b) {
+  const bool above = other_a > *a;
+  const double high = above ? other_a : *a, low = above ? *a : other_a;
+  const float shrink = high == low ? 1.0f : exponential((float)(low - high));
+  *b = above ? *b * (double)shrink + other_b : *b + other_b * (double)shrink;
+  *a = high;
+}
+
+/* Chan, Golub and LeVeque 1979. `share` is of the other's elements in all, `weight` n m / (n + m).
+ */
+static inline void join_squares(double *a, double *b, double other_a, double other_b, double share,
+                                double weight) {
+  const double apart = other_a - *a;
+  *a += apart * share;
+  *b += other_b + apart * apart * weight;
+}
+
+static inline void state_join(form f, state *s, state other) {
+  const double n = s->n + other.n;
+  if (f == SUM) s->a += other.a;
+  else if (f == LARGEST) join_largest(&s->a, &s->b, other.a, other.b);
+  else if (f == EXPONENTIALS) join_exponentials(&s->a, &s->b, other.a, other.b);
+  else join_squares(&s->a, &s->b, other.a, other.b, other.n / n, s->n * other.n / n);
+  s->n = n;
+}
+
+static inline void strip_join(form f, strip *s, const strip *other, int64_t width) {
+  const double n = s->n + other->n, share = other->n / n, weight = s->n * share;
+  double *a = s->a, *b = s->b;
+  const double *c = other->a, *d = other->b;
+  s->n = n;
+  switch (f) {
+  case SUM:
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) a[j] += c[j];
+    break;
+  case LARGEST:
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) join_largest(&a[j], &b[j], c[j], d[j]);
+    break;
+  case EXPONENTIALS:
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) join_exponentials(&a[j], &b[j], c[j], d[j]);
+    break;
+  case SQUARED_DIFFERENCES:
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) join_squares(&a[j], &b[j], c[j], d[j], share, weight);
+    break;
+  }
+}
+
+static inline state state_begin(form f) {
+  return (state){beginning(f), 0, 0};
+}
+
+static inline void strip_begin(form f, strip *s, int64_t width) {
+  for (int64_t j = 0; j < width; j++) s->a[j] = beginning(f), s->b[j] = 0;
+  s->n = 0;
+}
+
+/* ---- neighbouring elements of one result ----------------------------------------------------- */
+
+static inline float larger_or_nan(float a, float b) {
+  return b > a || b != b ? b : a;
+}
+
+/* What differences from the largest are taken from: none are infinite. */
+static inline float finite_or_zero(float x) {
+  return x > -INFINITY && x < INFINITY ? x : 0;
+}
+
+/* e^(x - top). Only infinite elements are above it, and then any number will do. */
+static inline float below(float x, float top) {
+  const float d = x - top;
+  return exponential(d > 0 ? 0 : d);
+}
+
+static inline state largest_of(const float *x, int64_t count) {
+  lanes most, times = {{0}};
+  for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = -INFINITY;
+  int64_t j = 0;
+  for (; j + AC_CPU_LANES <= count; j += AC_CPU_LANES) {
+#pragma omp simd
+    for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = larger_or_nan(most.v[l], x[j + l]);
+  }
+  for (; j < count; j++) most.v[0] = larger_or_nan(most.v[0], x[j]);
+  for (int l = 1; l < AC_CPU_LANES; l++) most.v[0] = larger_or_nan(most.v[0], most.v[l]);
+  const float top = most.v[0];
+  for (j = 0; j + AC_CPU_LANES <= count; j += AC_CPU_LANES) {
+#pragma omp simd
+    for (int l = 0; l < AC_CPU_LANES; l++) times.v[l] += x[j + l] == top ? 1.0f : 0.0f;
+  }
+  for (; j < count; j++) times.v[0] += x[j] == top ? 1.0f : 0.0f;
+  return (state){(double)top, (double)lanes_sum(times), (double)count};
+}
+
+static inline state exponentials_of(const float *x, int64_t count) {
+  const float most = row_max(x, count), top = finite_or_zero(most);
+  lanes sum = {{0}};
+  int64_t j = 0;
+  for (; j + AC_CPU_LANES <= count; j += AC_CPU_LANES) {
+#pragma omp simd
+    for (int l = 0; l < AC_CPU_LANES; l++) sum.v[l] += below(x[j + l], top);
+  }
+  for (int l = 0; j < count; j++, l++) sum.v[l] += below(x[j], top);
+  return (state){(double)most, (double)lanes_sum(sum), (double)count};
+}
+
+static inline state squares_of(const float *x, int64_t count) {
+  const float mean = row_sum(x, count) / (float)count;
+  return (state){(double)mean, (double)row_centred_squares(x, mean, count), (double)count};
+}
+
+static inline void state_add(form f, state *s, const float *x, int64_t count) {
+  if (f == SUM) s->a += (double)row_sum(x, count);
+  else if (f == LARGEST) state_join(f, s, largest_of(x, count));
+  else if (f == EXPONENTIALS) state_join(f, s, exponentials_of(x, count));
+  else state_join(f, s, squares_of(x, count));
+}
+
+/* ---- rows of elements of neighbouring results ------------------------------------------------ */
+
+/* sum[j] = the sum of rows, eight at a time. */
 static inline void sum_rows(const float *const *row, int64_t rows, int64_t width, float *sum) {
   int64_t i = 0;
 #pragma omp simd
@@ -62,15 +227,92 @@ static inline void sum_rows(const float *const *row, int64_t rows, int64_t width
   }
 }
 
-static inline void strip_add(strip *s, const float *const *row, int64_t rows, int64_t width) {
-  float sum[STRIP];
-  sum_rows(row, rows, width, sum);
+static inline void largest_rows(const float *const *row, int64_t rows, int64_t width, float *most,
+                                float *times) {
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) s->a[j] += (double)sum[j];
+  for (int64_t j = 0; j < width; j++) most[j] = -INFINITY, times[j] = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    const float *x = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) most[j] = larger_or_nan(most[j], x[j]);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    const float *x = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) times[j] += x[j] == most[j] ? 1.0f : 0.0f;
+  }
 }
 
+static inline void exponential_rows(const float *const *row, int64_t rows, int64_t width,
+                                    float *most, float *sum) {
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) most[j] = row[0][j], sum[j] = 0;
+  for (int64_t i = 1; i < rows; i++) {
+    const float *x = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) most[j] = larger(most[j], x[j]);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    const float *x = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) sum[j] += below(x[j], finite_or_zero(most[j]));
+  }
+}
+
+static inline void square_rows(const float *const *row, int64_t rows, int64_t width, float *mean,
+                               float *squares) {
+  sum_rows(row, rows, width, mean);
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) mean[j] /= (float)rows, squares[j] = 0;
+  for (int64_t i = 0; i < rows; i++) {
+    const float *x = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) squares[j] += (x[j] - mean[j]) * (x[j] - mean[j]);
+  }
+}
+
+static inline void strip_add(form f, strip *s, const float *const *row, int64_t rows,
+                             int64_t width) {
+  float first[STRIP], second[STRIP];
+  strip block = {.n = (double)rows};
+  if (f == SUM) sum_rows(row, rows, width, first);
+  else if (f == LARGEST) largest_rows(row, rows, width, first, second);
+  else if (f == EXPONENTIALS) exponential_rows(row, rows, width, first, second);
+  else square_rows(row, rows, width, first, second);
+  if (f == SUM) {
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) s->a[j] += (double)first[j];
+    return;
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) block.a[j] = (double)first[j], block.b[j] = (double)second[j];
+  strip_join(f, s, &block, width);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
 static inline float state_result(const state *s, const ac_reduce_attributes *a) {
-  return (float)(s->a / (double)a->divisor);
+  switch (a->kind) {
+  case AC_REDUCE_SUM:
+    return (float)(s->a / (double)a->divisor);
+  case AC_REDUCE_SQUARES:
+    return (float)sqrt(s->a);
+  case AC_REDUCE_POWERS:
+    return (float)pow(s->a, 1 / (double)a->power);
+  case AC_REDUCE_MIN:
+    return (float)-s->a;
+  case AC_REDUCE_LOGSUMEXP:
+    return (float)(s->a + log(s->b));
+  case AC_REDUCE_VARIANCE:
+    return (float)(s->b / (double)a->divisor);
+  default:
+    return (float)s->a;
+  }
+}
+
+/* What the gradient needs: the share of one of the largest, or the mean. */
+static inline float state_kept(form f, const state *s) {
+  return (float)(f == SQUARED_DIFFERENCES ? s->a : s->b > 0 ? 1 / s->b : 0);
 }
 
 #endif

@@ -212,7 +212,7 @@ static inline float power_of_two(double y) {
                      (uint32_t)double_bits(shifted));
 }
 
-/* A select by bits, of which the compiler cannot make a branch. */
+/* A select by bits, so that the compiler makes no branch of it. */
 static inline float chosen(bool condition, float a, float b) {
   uint32_t mask = 0u - (uint32_t)condition;
   return ac_float_from_bits((ac_float_bits(a) & mask) | (ac_float_bits(b) & ~mask));
