@@ -54,7 +54,7 @@ static int64_t misses(int steps, ac_recompute recompute, uint64_t memory) {
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   const int64_t count = ac_works_misses(plan->problem.works);
-  assert_true(ac_plan_get_info(plan)->steps >= 30 * (int64_t)steps);
+  assert_true(ac_plan_get_info(plan)->steps >= 15 * (int64_t)steps);
   ac_plan_free(plan);
   ac_graph_free(graph);
   ac_device_close(device);
@@ -67,7 +67,7 @@ static void answers_grow_with_the_graph(void **state) {
     const int64_t few = misses(50, (ac_recompute)recompute, 0),
                   many = misses(400, (ac_recompute)recompute, 0);
     assert_true(many <= 9 * few);
-    assert_true(many <= 100 * (int64_t)400); /* of some 15,000 steps at 4 sizes */
+    assert_true(many <= 100 * (int64_t)400);
   }
 }
 
