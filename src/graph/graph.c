@@ -72,6 +72,7 @@ void ac_graph_free(ac_graph *graph) {
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
+  free(graph->names.at);
   free(graph->inputs);
   free(graph->parameters);
   free(graph->outputs);

@@ -31,7 +31,8 @@ static ac_status arena_bound(const ac_problem *problem, int64_t micro_batch, ac_
                              uint64_t after, uint64_t *bytes) {
   const ac_address_space space = new_space(problem);
   ac_layout_sums sums;
-  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->works, problem->device->info.alignment,
+                          micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &sums));
   *bytes = sums.all;
   return ac_layout_check(&space, sequence);
@@ -43,25 +44,9 @@ static ac_status unlimited(ac_status status, uint64_t *bytes) {
   return AC_OK;
 }
 
-static ac_status forward_bound(const ac_problem *problem, int64_t micro_batch, ac_target target,
-                               const ac_nodes *nodes, uint64_t *bytes) {
-  const ac_storage one = {.one_output = true};
-  ac_sequence sequence = {0};
-  ac_status status = ac_sequence_build(&sequence, problem->graph, target, one, nodes, NULL);
-  if (status == AC_OK) status = arena_bound(problem, micro_batch, &sequence, 0, bytes);
-  ac_sequence_free(&sequence);
-  return unlimited(status, bytes);
-}
-
-ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
-  uint64_t prediction = 0;
-  *bytes = 0;
-  if (problem->desc.purpose != AC_TRAIN) return AC_OK;
-  AC_TRY(forward_bound(problem, micro_batch, AC_TARGET_LOSS, &problem->evaluation, bytes));
-  if (problem->prediction.count)
-    AC_TRY(forward_bound(problem, 1, AC_TARGET_OUTPUTS, &problem->prediction, &prediction));
-  *bytes = ac_max_bytes(*bytes, prediction);
-  return AC_OK;
+ac_status ac_memory_forward(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                            uint64_t *bytes) {
+  return unlimited(arena_bound(problem, micro_batch, sequence, 0, bytes), bytes);
 }
 
 static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
@@ -109,7 +94,8 @@ typedef struct arena {
 static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
                            const ac_address_space *space, ac_sequence *sequence, uint64_t after,
                            uint64_t limit, arena *a) {
-  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->works, problem->device->info.alignment,
+                          micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &a->sums));
   return ac_layout_arena(space, sequence, space->end, a->sums.all, limit, &a->end);
 }
