@@ -289,7 +289,7 @@ static ac_status add_sizes(ac_candidates *s, const int64_t *micro_batches, int c
   for (int i = first; i < s->size_count; i++) {
     ac_candidate_size *size = &s->sizes[i];
     AC_TRY(ac_memory_forward(s->problem, size->micro_batch, &s->evaluation, &size->evaluation));
-    size->evaluation = ac_max_bytes(size->evaluation, s->prediction);
+    size->evaluation = ac_larger_bytes(size->evaluation, s->prediction);
     AC_TRY(list_size(s, i));
   }
   for (int i = 0; i < s->count; i++)

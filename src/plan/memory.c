@@ -59,7 +59,7 @@ static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_
   AC_TRY(ac_cells_place(problem, &how, &space, NULL, &control, &classes));
   AC_TRY(arena_bound(problem, micro_batch, main, after_workspace(problem, main), &arena));
   AC_TRY(arena_bound(problem, micro_batch, stepping, 0, &second));
-  arena = ac_max_bytes(ac_max_bytes(arena, second), evaluation);
+  arena = ac_larger_bytes(ac_larger_bytes(arena, second), evaluation);
   *bytes = arena == UINT64_MAX ? arena : space.end + arena;
   return AC_OK;
 }
@@ -155,19 +155,20 @@ static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, limit, &evaluation));
   AC_TRY(find_in_arena(plan));
-  const uint64_t end = ac_max_bytes(ac_max_bytes(main.end, stepping.end), evaluation.end);
+  const uint64_t end = ac_larger_bytes(ac_larger_bytes(main.end, stepping.end), evaluation.end);
   AC_TRY(lay_prediction(plan, &space, end, limit, &prediction));
-  const ac_layout_sums window = {ac_max_bytes(main.sums.all, stepping.sums.all),
-                                 ac_max_bytes(main.sums.tensors, stepping.sums.tensors),
-                                 ac_max_bytes(main.sums.activations, stepping.sums.activations)};
+  const ac_layout_sums window = {ac_larger_bytes(main.sums.all, stepping.sums.all),
+                                 ac_larger_bytes(main.sums.tensors, stepping.sums.tensors),
+                                 ac_larger_bytes(main.sums.activations, stepping.sums.activations)};
   if (prediction.end <= end) prediction.sums = (ac_layout_sums){0};
-  const uint64_t tensors =
-      ac_max_bytes(window.tensors, ac_max_bytes(evaluation.sums.tensors, prediction.sums.tensors));
+  const uint64_t tensors = ac_larger_bytes(
+      window.tensors, ac_larger_bytes(evaluation.sums.tensors, prediction.sums.tensors));
   plan->info.live_bytes = window.all;
-  bytes->activations = ac_max_bytes(
-      window.activations, ac_max_bytes(evaluation.sums.activations, prediction.sums.activations));
+  bytes->activations =
+      ac_larger_bytes(window.activations,
+                      ac_larger_bytes(evaluation.sums.activations, prediction.sums.activations));
   bytes->gradients += tensors - bytes->activations;
-  bytes->total = ac_max_bytes(end, prediction.end);
+  bytes->total = ac_larger_bytes(end, prediction.end);
   bytes->workspace = bytes->total - space.end - tensors;
   plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
   return AC_OK;

@@ -1119,9 +1119,6 @@ def main():
                    attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
-                   conv2d=conv2d,
-
-
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
