@@ -29,8 +29,8 @@ typedef struct ac_learner_desc {
   ac_trainer_desc trainer; /**< As for ac_trainer_create. */
 } ac_learner_desc;
 
-/** Opens the device, makes the plan and creates the trainer. It needs `plan.batch`. The graph may be
- * freed afterwards. Fails as these three do, and with AC_ERROR_ARGUMENT if the plan's purpose is
+/** Opens the device, makes the plan and creates the trainer. It needs `plan.batch`. The graph may
+ * be freed afterwards. Fails as these three do, and with AC_ERROR_ARGUMENT if the plan's purpose is
  * another one; then nothing is left open. */
 AC_API ac_status ac_learner_create(ac_learner **learner, const ac_graph *graph,
                                    const ac_learner_desc *desc);

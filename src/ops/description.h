@@ -94,6 +94,8 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
+  /* Other inputs of integers are in [0, this); 0: input i is none of them. NULL: there are none. */
+  int64_t (*limit)(const ac_op_args *args, int input);
   /* Its integer results are in [0, id_bound). NULL: it has none that are ids. */
   int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */

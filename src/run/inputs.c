@@ -25,11 +25,19 @@ static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_
   check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
 }
 
+static void check_others(ac_instance *instance, const ac_node *node, const ac_op_args *args) {
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  for (int i = 0; desc->limit && i < AC_MAX_INPUTS; i++) {
+    const int64_t limit = node->in[i] < 0 ? 0 : desc->limit(args, i);
+    if (limit) limit_ids(instance, ac_node_input(instance->plan->graph, node, i), limit, NULL);
+  }
+}
+
 static void check_loss(ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, index);
   const ac_op_desc *desc = ac_op_describe(node->op);
-  int loss = ac_graph_loss_index(graph, node->out[0]);
+  const int loss = ac_graph_sum_index(graph, node->out[0]);
   if (!desc->loss_rows || loss < 0) return; /* others do not run */
   ac_op_args args = arguments_of(graph, index);
   ac_loss_rows rows = desc->loss_rows(&args);
@@ -38,8 +46,10 @@ static void check_loss(ac_instance *instance, int index) {
   int64_t columns = 0;
   const int lengths = ac_node_lengths(graph, node, rows.weights, &columns);
   if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
+  check_others(instance, node, &args);
   if (weights >= 0) instance->checks[weights].weights = true;
-  instance->losses[loss] = (ac_fed_loss){rows, targets, weights, lengths, columns};
+  if (loss < AC_MAX_LOSSES)
+    instance->losses[loss] = (ac_fed_loss){rows, targets, weights, lengths, columns};
 }
 
 static void check_ids(ac_instance *instance, int index) {

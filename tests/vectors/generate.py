@@ -452,6 +452,139 @@ def row_loss(f):
         f.tensor("grad0", losses.grad)
 
 
+def class_hits(f):
+    for name, kind, number, weighted in (("top_2", 0, 2, False), ("precision", 1, 1, True),
+                                         ("recall", 2, 1, False), ("iou", 3, 3, True)):
+        f.case(name, kind=kind, number=number)
+        logits, targets = f.draw(40, 5).detach(), f.ids(5, 40)
+        w = f.draw(40, low=0, high=2).detach() if weighted else torch.ones(40)
+        if kind == 0:
+            hit = (logits.topk(number, 1).indices == targets[:, None]).any(1)
+            counts = torch.ones(40, dtype=torch.bool)
+        else:
+            said, true = logits.argmax(1) == number, targets == number
+            hit, counts = said & true, (None, said, true, said | true)[kind]
+        f.tensor("in0", logits)
+        f.tensor("in1", targets)
+        if weighted:
+            f.tensor("in2", w)
+        f.tensor("out0", sums((w * hit).sum().item(), (w * counts).sum().item(), 0))
+
+
+def ctc_loss(f):
+    """Of samples that a path exists for; of some that are too short for their targets, infinite or left out."""
+    plain = dict(T=9, targets=[[1, 2, 2], [3, 3, 3], [4, 1, 2]], lengths=None, counts=None)
+    ragged = dict(T=9, targets=[[1, 2, 2], [3, 3, 4], [4, 1, 2]], lengths=[9, 6, 4], counts=[3, 2, 0])
+    short = dict(T=5, targets=[[1, 2, 2], [3, 3, 3], [4, 1, 2]], lengths=[5, 4, 2], counts=[3, 3, 3])
+    for name, case, weighted, zero in (("plain", plain, False, 0), ("ragged", ragged, True, 0),
+                                       ("infinite", short, False, 0), ("zero", short, True, 1)):
+        for blank in (0, 5) if name == "ragged" else (0,):
+            f.case(f"{name}_blank_{blank}" if blank else name, blank=blank, zero_infinity=zero)
+            logits = f.draw(3, case["T"], 6, low=-3, high=3)
+            targets = torch.tensor(case["targets"])
+            lengths = torch.tensor(case["lengths"] or [case["T"]] * 3)
+            counts = torch.tensor(case["counts"] or [3] * 3)
+            w = f.draw(3, low=0.5, high=2).detach() if weighted else torch.ones(3)
+            losses = F.ctc_loss(F.log_softmax(logits, -1).transpose(0, 1), targets, lengths, counts, blank=blank,
+                                reduction="none", zero_infinity=bool(zero))
+            loss = (losses * w).sum()
+            loss.backward()
+            f.tensor("in0", logits)
+            f.tensor("in1", targets)
+            if case["lengths"]:
+                f.tensor("in2", lengths)
+                f.tensor("in3", counts)
+            if weighted:
+                f.tensor("in4", w)
+            f.tensor("out0", sums(loss.item(), w.sum().item(), 0))
+            largest = logits.amax(-1)
+            f.tensor("out1", torch.stack([largest, torch.logsumexp(logits - largest[..., None], -1)], -1))
+            f.tensor("grad0", logits.grad)
+
+
+def losses(f):
+    """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
+
+    def case(name, operands, rows, weights=None, **numbers):
+        f.case(name, **numbers)
+        operands = [f.draw(*shape, low=low, high=high) if isinstance(shape, tuple) else shape
+                    for shape, low, high in operands]
+        w = None if weights is None else f.draw(*weights, low=0, high=2).detach()
+        each = rows(*operands)
+        while w is not None and w.dim() < each.dim():
+            w = w[..., None]
+        loss = each.mean() if w is None else (each * w).sum() / w.expand_as(each).sum()
+        loss.backward()
+        for i, x in enumerate(operands):
+            f.tensor(f"in{i}", x)
+        if w is not None:
+            f.tensor("weights", w)
+        f.doubles("loss", [loss.item()])
+        for i, x in enumerate(operands):
+            if x.grad is not None:
+                f.tensor(f"grad{i}", x.grad)
+
+    def means(function):
+        return lambda *x: function(*x).flatten(1).mean(1)
+
+    def focal(alpha, gamma):  # torchvision.ops.sigmoid_focal_loss
+        def function(z, t):
+            p, ce = torch.sigmoid(z), F.binary_cross_entropy_with_logits(z, t, reduction="none")
+            p_t = p * t + (1 - p) * (1 - t)
+            return ce * (1 - p_t) ** gamma * (alpha * t + (1 - alpha) * (1 - t) if alpha >= 0 else 1)
+        return function
+
+    def signs(*shape):
+        return torch.tensor(np.random.default_rng(7).choice([-1.0, 1.0], shape))
+
+    def divergence(t):
+        def function(x, y):
+            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+        return function
+
+    def contrastive(t):
+        def function(a, b):
+            scores = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT / t
+            ids = torch.arange(scores.shape[1]).expand(scores.shape[:2])
+            return (F.cross_entropy(scores.mT, ids, reduction="none") +
+                    F.cross_entropy(scores, ids, reduction="none")) / 2
+        return function
+
+    two = [((5, 3, 4), -2, 2), ((5, 3, 4), -2, 2)]
+    bits = torch.tensor(np.random.default_rng(8).choice([0.0, 1.0, 0.25], (5, 3, 4)))
+    for weights in (None, (5,)):
+        end = "_weights" if weights else ""
+        case("l1_loss" + end, two, means(lambda p, t: F.l1_loss(p, t, reduction="none")), weights)
+        case("huber_loss" + end, two, means(lambda p, t: F.huber_loss(p, t, reduction="none", delta=0.75)), weights,
+             delta=0.75)
+        case("hinge_loss" + end, [two[0], (signs(5, 3, 4), 0, 0)], means(lambda p, t: F.relu(1.25 - p * t)), weights,
+             margin=1.25)
+        case("focal_loss" + end, [((5, 3, 4), -9, 9), (bits, 0, 0)], means(focal(0.25, 2)), weights, alpha=0.25,
+             gamma=2)
+        case("poisson_nll" + end, [two[0], ((5, 3, 4), 0, 6)],
+             means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
+        case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
+             means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
+    for weights in (None, (5, 3), (5,)):
+        end = f"_weights_{len(weights)}" if weights else ""
+        rows = [((5, 3, 7), -1, 1)] * 3
+        case("triplet_loss" + end, rows, lambda a, p, n: F.triplet_margin_loss(
+            a, p, n, margin=0.5, eps=1e-6, reduction="none"), weights, margin=0.5)
+        case("cosine_embedding_loss" + end, rows[:2] + [(signs(5, 3), 0, 0)],
+             lambda a, b, y: F.cosine_embedding_loss(a.flatten(0, 1), b.flatten(0, 1), y.flatten(), margin=0.1,
+                                                     reduction="none").unflatten(0, (5, 3)), weights, margin=0.1)
+        p = torch.softmax(torch.tensor(np.random.default_rng(9).normal(size=(5, 3, 7)).astype(np.float32)).double(), -1)
+        case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
+             lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
+        case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
+    classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
+    case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
+         lambda x, t: F.cross_entropy(x, t, reduction="none"))
+
+
 def conv2d(f):
     cases = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
         "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
@@ -979,13 +1112,14 @@ def gpt2_frozen(folder):
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     writers = dict(linear=linear, matmul=matmul, embedding=embedding,
-                   layer_norm=layer_norm, functions=functions, pointwise=pointwise, 
+                   layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
                    attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
-                   conv2d=conv2d,
+                   class_hits=class_hits,
+                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

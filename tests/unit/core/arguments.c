@@ -195,6 +195,7 @@ static void graphs(void) {
   NOTHING(ac_graph_scope, graph, ac_graph_scope(NULL, "scope"));
   NOTHING(ac_graph_scope, scope, ac_graph_scope(graph, NULL));
   NOTHING(ac_graph_set_loss, graph, ac_graph_set_loss(NULL, hidden));
+  NOTHING(ac_graph_add_metric, graph, ac_graph_add_metric(NULL, "top", hidden, AC_METRIC_MEAN));
   NOTHING(ac_graph_add_loss, graph, ac_graph_add_loss(NULL, "loss", hidden, 1));
   NOTHING(ac_graph_set_output, graph, ac_graph_set_output(NULL, "y", hidden));
   HARMLESS(ac_graph_parameter_count, graph, ac_graph_parameter_count(NULL) == 0);
@@ -824,6 +825,25 @@ static void leaves(void) {
   BUILDS(ac_parameter, desc, ac_parameter(graph, "y", AC_SHAPE(1), NULL));
   STICKS(ac_reshape, shape, "reshape: the shape's rank", ac_reshape(x, 2, NULL));
   STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
+  STICKS(ac_graph_add_metric, name, "add_metric: metric \"\": it has no name",
+         ac_graph_add_metric(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 0));
+  STICKS(ac_graph_add_metric, sums, "add_metric: metric \"top\": it is not a result",
+         ac_graph_add_metric(graph, "top", NULL, AC_METRIC_MEAN));
+  STICKS(ac_top_k_accuracy, logits, "top_k_accuracy: logits is missing",
+         ac_top_k_accuracy(NULL, labels, 1, NULL));
+  STICKS(ac_top_k_accuracy, targets, "top_k_accuracy: targets is missing",
+         ac_top_k_accuracy(hidden, NULL, 1, NULL));
+  STICKS(ac_class_precision, logits, "class_precision: logits is missing",
+         ac_class_precision(NULL, labels, 1, NULL));
+  STICKS(ac_class_precision, targets, "class_precision: targets is missing",
+         ac_class_precision(hidden, NULL, 1, NULL));
+  STICKS(ac_class_recall, logits, "class_recall: logits is missing",
+         ac_class_recall(NULL, labels, 1, NULL));
+  STICKS(ac_class_recall, targets, "class_recall: targets is missing",
+         ac_class_recall(hidden, NULL, 1, NULL));
+  STICKS(ac_class_iou, logits, "class_iou: logits is missing", ac_class_iou(NULL, labels, 1, NULL));
+  STICKS(ac_class_iou, targets, "class_iou: targets is missing",
+         ac_class_iou(hidden, NULL, 1, NULL));
   STICKS(ac_graph_add_loss, name, "add_loss: loss \"\": it has no name",
          ac_graph_add_loss(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 1));
   STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is not a result",
@@ -975,10 +995,27 @@ static void operands(void) {
   BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
 }
 
+static ac_tensor *steps(void) {
+  return ac_input(graph, "steps", AC_F32, AC_SHAPE(AC_BATCH, 5, FEATURES));
+}
+static ac_tensor *spelt(void) {
+  return ac_input(graph, "spelt", AC_I32, AC_SHAPE(AC_BATCH, 2));
+}
+static ac_tensor *pairs(void) {
+  return ac_reshape(x, AC_SHAPE(AC_BATCH, 2, 2));
+}
+static ac_tensor *ones(void) {
+  return ac_input(graph, "ones", AC_F32, AC_SHAPE(AC_BATCH));
+}
+
 static void losses(void) {
   STICKS(ac_cross_entropy, logits, "logits is missing", ac_cross_entropy(NULL, labels, NULL, NULL));
   STICKS(ac_cross_entropy, targets, "targets is missing", ac_cross_entropy(x, NULL, NULL, NULL));
   BUILDS(ac_cross_entropy, weights, ac_cross_entropy(x, labels, NULL, NULL));
+  BUILDS(ac_top_k_accuracy, desc, ac_top_k_accuracy(x, labels, 1, NULL));
+  BUILDS(ac_class_precision, desc, ac_class_precision(x, labels, 1, NULL));
+  BUILDS(ac_class_recall, desc, ac_class_recall(x, labels, 1, NULL));
+  BUILDS(ac_class_iou, desc, ac_class_iou(x, labels, 1, NULL));
   BUILDS(ac_cross_entropy, desc, ac_cross_entropy(x, labels, NULL, NULL));
   STICKS(ac_linear_cross_entropy, x, "x is missing",
          ac_linear_cross_entropy(NULL, w, AC_OUT_IN, labels, NULL, NULL));
@@ -1001,6 +1038,59 @@ static void losses(void) {
   BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
   STICKS(ac_loss, per_row, "per_row is missing", ac_loss(NULL, x));
   BUILDS(ac_loss, weights, ac_loss(x, NULL));
+  STICKS(ac_ctc_loss, logits, "logits is missing",
+         ac_ctc_loss(NULL, labels, NULL, NULL, NULL, NULL));
+  STICKS(ac_ctc_loss, targets, "targets is missing",
+         ac_ctc_loss(steps(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, input_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, target_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, weights, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, desc, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+}
+
+/* Losses that are made of other ops. */
+static void made_losses(void) {
+  STICKS(ac_l1_loss, prediction, "prediction is missing", ac_l1_loss(NULL, x, NULL));
+  STICKS(ac_l1_loss, target, "target is missing", ac_l1_loss(x, NULL, NULL));
+  BUILDS(ac_l1_loss, weights, ac_l1_loss(x, x, NULL));
+  STICKS(ac_huber_loss, prediction, "prediction is missing", ac_huber_loss(NULL, x, NULL, 1));
+  STICKS(ac_huber_loss, target, "target is missing", ac_huber_loss(x, NULL, NULL, 1));
+  BUILDS(ac_huber_loss, weights, ac_huber_loss(x, x, NULL, 1));
+  STICKS(ac_hinge_loss, prediction, "prediction is missing", ac_hinge_loss(NULL, x, NULL, 1));
+  STICKS(ac_hinge_loss, target, "target is missing", ac_hinge_loss(x, NULL, NULL, 1));
+  BUILDS(ac_hinge_loss, weights, ac_hinge_loss(x, x, NULL, 1));
+  STICKS(ac_focal_loss, logits, "logits is missing", ac_focal_loss(NULL, x, NULL, 0.25f, 2));
+  STICKS(ac_focal_loss, targets, "targets is missing", ac_focal_loss(x, NULL, NULL, 0.25f, 2));
+  BUILDS(ac_focal_loss, weights, ac_focal_loss(x, x, NULL, 0.25f, 2));
+  STICKS(ac_poisson_nll, log_rate, "log_rate is missing", ac_poisson_nll(NULL, x, NULL));
+  STICKS(ac_poisson_nll, target, "target is missing", ac_poisson_nll(x, NULL, NULL));
+  BUILDS(ac_poisson_nll, weights, ac_poisson_nll(x, x, NULL));
+  STICKS(ac_gaussian_nll, mean, "mean is missing", ac_gaussian_nll(NULL, x, x, NULL));
+  STICKS(ac_gaussian_nll, target, "target is missing", ac_gaussian_nll(x, NULL, x, NULL));
+  STICKS(ac_gaussian_nll, variance, "variance is missing", ac_gaussian_nll(x, x, NULL, NULL));
+  BUILDS(ac_gaussian_nll, weights, ac_gaussian_nll(x, x, x, NULL));
+  STICKS(ac_triplet_loss, anchor, "anchor is missing", ac_triplet_loss(NULL, x, x, NULL, 1));
+  STICKS(ac_triplet_loss, positive, "positive is missing", ac_triplet_loss(x, NULL, x, NULL, 1));
+  STICKS(ac_triplet_loss, negative, "negative is missing", ac_triplet_loss(x, x, NULL, NULL, 1));
+  BUILDS(ac_triplet_loss, weights, ac_triplet_loss(x, x, x, NULL, 1));
+  STICKS(ac_cosine_embedding_loss, a, "a is missing",
+         ac_cosine_embedding_loss(NULL, x, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, b, "b is missing",
+         ac_cosine_embedding_loss(x, NULL, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, label, "label is missing",
+         ac_cosine_embedding_loss(x, x, NULL, NULL, 0));
+  BUILDS(ac_cosine_embedding_loss, weights, ac_cosine_embedding_loss(x, x, ones(), NULL, 0));
+  STICKS(ac_soft_cross_entropy, logits, "logits is missing", ac_soft_cross_entropy(NULL, x, NULL));
+  STICKS(ac_soft_cross_entropy, probabilities, "probabilities is missing",
+         ac_soft_cross_entropy(x, NULL, NULL));
+  BUILDS(ac_soft_cross_entropy, weights, ac_soft_cross_entropy(x, x, NULL));
+  STICKS(ac_kl_divergence, logits, "logits is missing", ac_kl_divergence(NULL, x, NULL, 1));
+  STICKS(ac_kl_divergence, target_logits, "target_logits is missing",
+         ac_kl_divergence(x, NULL, NULL, 1));
+  BUILDS(ac_kl_divergence, weights, ac_kl_divergence(x, x, NULL, 1));
+  STICKS(ac_contrastive_loss, a, "a is missing", ac_contrastive_loss(NULL, pairs(), NULL, 1));
+  STICKS(ac_contrastive_loss, b, "b is missing", ac_contrastive_loss(pairs(), NULL, NULL, 1));
+  BUILDS(ac_contrastive_loss, weights, ac_contrastive_loss(pairs(), pairs(), NULL, 1));
 }
 
 static void null_is_a_default_or_refused(void **state) {
@@ -1031,6 +1121,7 @@ static void null_is_a_default_or_refused(void **state) {
   of_elements();
   operands();
   losses();
+  made_losses();
   int missing = 0;
   for (int d = 0; d < declared_count; d++)
     for (int i = 0; i < declarations[d].count; i++) {

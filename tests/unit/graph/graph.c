@@ -156,6 +156,7 @@ static void assert_names(const char *message, const char *builder, const char *g
 #define X "x is input \"x\" f32 [B, 6, 4]"
 #define IDS(name) name " is input \"ids\" i32 [B, 6]"
 #define W(name) name " is parameter \"w\" f32 [4, 4]"
+#define X2(name) name " is input \"x\" f32 [B, 6, 4]"
 #define B(name) name " is parameter \"b\" f32 [4]"
 
 static void wrong_operands_are_named(void **state) {
@@ -344,6 +345,66 @@ static void wrong_losses_are_named(void **state) {
            ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 1, 4))));
   MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 6, 4, 1]",
            ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 6, 4, 1))));
+}
+
+/* x is [B, 6, 4]. */
+static void wrong_losses_of_other_ops_are_named(void **state) {
+  (void)state;
+#define LABELS ac_input(g, "l", AC_F32, SHAPE(AC_BATCH, 6))
+  MISBUILT("cross_entropy", "axis is 3, but the classes are on another axis than the first",
+           X2("logits"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = 3}));
+  MISBUILT("cross_entropy", "axis is -3, but the classes are on another axis than the first",
+           X2("logits"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = -3}));
+  MISBUILT("cross_entropy", "it takes", IDS("targets"),
+           ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = 1}));
+  MISBUILT(
+      "linear_cross_entropy", "axis is 1, but the classes come last", IDS("targets"),
+      ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL, &(ac_cross_entropy_desc){.axis = 1}));
+  MISBUILT("ctc_loss", "it takes logits f32 [B, T, V], targets i32 [B, S]", IDS("logits"),
+           ac_ctc_loss(ids, ids, NULL, NULL, NULL, NULL));
+  MISBUILT("ctc_loss", "input_lengths i32 [B] or NULL", IDS("input_lengths"),
+           ac_ctc_loss(x, ids, ids, NULL, NULL, NULL));
+  MISBUILT("ctc_loss", "target_lengths i32 [B] or NULL", IDS("target_lengths"),
+           ac_ctc_loss(x, ids, NULL, ids, NULL, NULL));
+  MISBUILT("ctc_loss", "blank is 4, but there are 4 classes", IDS("targets"),
+           ac_ctc_loss(x, ids, NULL, NULL, NULL, &(ac_ctc_loss_desc){.blank = 4}));
+  MISBUILT("ctc_loss", "blank is -1, but there are 4 classes", IDS("targets"),
+           ac_ctc_loss(x, ids, NULL, NULL, NULL, &(ac_ctc_loss_desc){.blank = -1}));
+  MISBUILT("l1_loss", "it takes prediction f32 [B, ...], target f32 [B, ...], weights f32 [B]",
+           IDS("target"), ac_l1_loss(x, ids, NULL));
+  MISBUILT("l1_loss", "weights f32 [B] or NULL", IDS("weights"), ac_l1_loss(x, x, ids));
+  MISBUILT("huber_loss", "it takes", B("target"), ac_huber_loss(x, b, NULL, 1));
+  MISBUILT("huber_loss", "delta is 0, but must be finite and positive", X2("target"),
+           ac_huber_loss(x, x, NULL, 0));
+  MISBUILT("huber_loss", "delta is nan", X2("target"), ac_huber_loss(x, x, NULL, NAN));
+  MISBUILT("hinge_loss", "it takes", W("prediction"), ac_hinge_loss(w, w, NULL, 1));
+  MISBUILT("hinge_loss", "margin is -1, but must be finite and at least 0", X2("target"),
+           ac_hinge_loss(x, x, NULL, -1));
+  MISBUILT("focal_loss", "it takes", IDS("targets"), ac_focal_loss(x, ids, NULL, 0.25f, 2));
+  MISBUILT("focal_loss", "alpha is 2, but must be at most 1", X2("targets"),
+           ac_focal_loss(x, x, NULL, 2, 2));
+  MISBUILT("focal_loss", "gamma is inf, but must be finite and at least 0", X2("targets"),
+           ac_focal_loss(x, x, NULL, 0.25f, INFINITY));
+  MISBUILT("gaussian_nll", "variance f32 [B, ...]", B("variance"), ac_gaussian_nll(x, x, b, NULL));
+  MISBUILT("poisson_nll", "log_rate f32 [B, ...]", B("target"), ac_poisson_nll(x, b, NULL));
+  MISBUILT("triplet_loss", "negative f32 [B, ..., D]", B("negative"),
+           ac_triplet_loss(x, x, b, NULL, 1));
+  MISBUILT("triplet_loss", "weights f32 [B, ...] like the rows", B("weights"),
+           ac_triplet_loss(x, x, x, b, 1));
+  MISBUILT("triplet_loss", "margin is nan", X2("negative"), ac_triplet_loss(x, x, x, NULL, NAN));
+  MISBUILT("cosine_embedding_loss", "label f32 [B, ...]", IDS("label"),
+           ac_cosine_embedding_loss(x, x, ids, NULL, 0));
+  MISBUILT("cosine_embedding_loss", "margin is 2, but must be in [-1, 1]", X2("b"),
+           ac_cosine_embedding_loss(x, x, LABELS, NULL, 2));
+  MISBUILT("soft_cross_entropy", "probabilities f32 [B, ..., V]", IDS("probabilities"),
+           ac_soft_cross_entropy(x, ids, NULL));
+  MISBUILT("kl_divergence", "target_logits f32 [B, ..., V]", W("target_logits"),
+           ac_kl_divergence(x, w, NULL, 1));
+  MISBUILT("kl_divergence", "temperature is 0, but must be finite and positive",
+           X2("target_logits"), ac_kl_divergence(x, x, NULL, 0));
+  MISBUILT("contrastive_loss", "a f32 [B, N, D], b f32 [B, N, D]", B("b"),
+           ac_contrastive_loss(x, b, NULL, 1));
+  MISBUILT("contrastive_loss", "temperature is -1", X2("b"), ac_contrastive_loss(x, x, NULL, -1));
 }
 
 static void wrong_images_are_named(void **state) {
@@ -538,12 +599,19 @@ static void graphs_do_not_mix(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
-      cmocka_unit_test(shapes_of_reductions),     cmocka_unit_test(the_first_failure_sticks),
-      cmocka_unit_test(wrong_operands_are_named), cmocka_unit_test(wrong_reductions_are_named),
-      cmocka_unit_test(wrong_losses_are_named),   cmocka_unit_test(wrong_images_are_named),
-      cmocka_unit_test(wrong_parts_are_named),    cmocka_unit_test(wrong_leaves_are_named),
-      cmocka_unit_test(every_builder_was_tried),  cmocka_unit_test(hints_on_views_are_for_their_op),
+      cmocka_unit_test(shapes_follow_the_ops),
+      cmocka_unit_test(shapes_of_images),
+      cmocka_unit_test(shapes_of_reductions),
+      cmocka_unit_test(the_first_failure_sticks),
+      cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(wrong_reductions_are_named),
+      cmocka_unit_test(wrong_losses_are_named),
+      cmocka_unit_test(wrong_losses_of_other_ops_are_named),
+      cmocka_unit_test(wrong_images_are_named),
+      cmocka_unit_test(wrong_parts_are_named),
+      cmocka_unit_test(wrong_leaves_are_named),
+      cmocka_unit_test(every_builder_was_tried),
+      cmocka_unit_test(hints_on_views_are_for_their_op),
       cmocka_unit_test(graphs_do_not_mix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

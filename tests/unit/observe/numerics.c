@@ -2,12 +2,7 @@
 #include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
-/* Public functions have these names as well. */
-#define ac_min ac_min_of_integers
-#define ac_max ac_max_of_integers
 #include "backend/opencl/shared/opencl.h"
-#undef ac_min
-#undef ac_max
 #endif
 
 #include <math.h>

@@ -190,19 +190,23 @@ static void bad_input(const char *device) {
   ac_graph *graph = graph_of(&plain);
   ac_plan *plan;
   ac_trainer *none;
-  assert_refused(ac_plan_create(&plan, graph, a.device, &(ac_plan_desc){.shared = "shared,x*"}),
-                 AC_ERROR_ARGUMENT, "no parameter's name matches \"x*\", which is to be shared");
-  assert_ok(ac_plan_create(&plan, graph, a.device, &(ac_plan_desc){.shared = "shared"}));
+  assert_refused(
+      ac_plan_create(&plan, graph, a.device, &(ac_plan_desc){.batch = 1, .shared = "shared,x*"}),
+      AC_ERROR_ARGUMENT, "no parameter's name matches \"x*\", which is to be shared");
+  assert_ok(
+      ac_plan_create(&plan, graph, a.device, &(ac_plan_desc){.batch = 1, .shared = "shared"}));
   assert_refused(ac_trainer_create(&none, plan, NULL), AC_ERROR_ARGUMENT,
                  "no trainer that has them was given");
-  refused(&a, &wide, &(ac_plan_desc){.shared = "encoder", .precision = AC_PRECISION_F16},
+  refused(&a, &wide,
+          &(ac_plan_desc){.batch = 1, .shared = "encoder", .precision = AC_PRECISION_F16},
           "parameter \"encoder\" is to be shared, but has another shape");
   refused(&a, &norm,
           &(ac_plan_desc){.batch = 2, .shared = "norm.weight", .precision = AC_PRECISION_F16},
           "parameter \"norm.weight\" is to be shared, but the other trainer has none");
-  refused(&a, &plain, &(ac_plan_desc){.shared = "shared", .precision = AC_PRECISION_BF16},
+  refused(&a, &plain,
+          &(ac_plan_desc){.batch = 1, .shared = "shared", .precision = AC_PRECISION_BF16},
           "parameter \"shared\" is to be shared, but the other trainer stores it otherwise");
-  refused(&a, &plain, &(ac_plan_desc){.shared = "shared"},
+  refused(&a, &plain, &(ac_plan_desc){.batch = 1, .shared = "shared"},
           "parameter \"shared\" is shared and trained, but the other trainer has a copy");
   ac_plan_free(plan);
   ac_graph_free(graph);

@@ -147,7 +147,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const job *w, int6
                                                               int64_t last, int64_t end) {
   const int64_t bytes = (int64_t)ac_element_bytes(w->dtype);
   const int64_t ahead = w->streamed ? AC_CPU_AHEAD : BLOCKS_AHEAD * (last - first) * bytes;
-  const int64_t count = ac_min((last - first) * bytes, (end - first) * bytes - ahead);
+  const int64_t count = ac_smaller((last - first) * bytes, (end - first) * bytes - ahead);
   if (!w->streamed && w->dtype == AC_F32) return;
   for (int i = w->streamed ? 1 : 0; i < w->program->operands; i++) {
     if (!w->source[i].whole || !w->args->in[i].count) continue;
@@ -204,7 +204,7 @@ static void run_block(job *w, int64_t first, int64_t count) {
 /* One thread's elements. */
 static void run_share(job *w, int64_t first, int64_t last) {
   for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + w->block);
+    end = ac_smaller(last, at + w->block);
     for (int i = 0; i < w->program->operands; i++) end = source_limit(&w->source[i], at, end);
     fetch_ahead(w, at, end, last);
     run_block(w, at, end - at);
@@ -216,7 +216,7 @@ static void run_share(job *w, int64_t first, int64_t last) {
 static int64_t first_block(const job *w, int64_t count) {
   if (w->streamed) return STREAMED_BLOCK;
   const bool in_place = w->dtype == AC_F32 && w->program->steps == 1 && !w->args->add[0];
-  return in_place ? ac_min(LONG_BLOCK, ac_ceil_div(count, 64) * 64) : BLOCK;
+  return in_place ? ac_smaller(LONG_BLOCK, ac_ceil_div(count, 64) * 64) : BLOCK;
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {

@@ -35,7 +35,7 @@ typedef struct source {
 enum { SOURCE_LONG = 256 };
 
 static inline bool source_is_long(const source *s) {
-  return !s->whole && !s->period && s->run >= ac_min(s->block, SOURCE_LONG);
+  return !s->whole && !s->period && s->run >= ac_smaller(s->block, SOURCE_LONG);
 }
 
 /* Floats of buffer that it takes for blocks of so many elements. */
@@ -103,7 +103,7 @@ static inline void source_reach(source *s, int64_t first) {
 static inline void source_pieces(source *s, int64_t first, int64_t count, float *to) {
   source_reach(s, first);
   while (true) {
-    const int64_t skip = first - s->begin, piece = ac_min(s->run - skip, count);
+    const int64_t skip = first - s->begin, piece = ac_smaller(s->run - skip, count);
     if (!s->step) source_fill(to, source_element(s, s->at), piece);
     else if (piece < 8)
       for (int64_t i = 0; i < piece; i++) to[i] = source_element(s, s->at + skip + i);
@@ -118,14 +118,14 @@ static inline void source_pieces(source *s, int64_t first, int64_t count, float 
 /* Lays out what is short, with a buffer of what source_begin said. */
 static inline void source_lay_out(source *s, float *buffer, int64_t block, int64_t count) {
   s->buffer = buffer;
-  if (s->period) source_pieces(s, 0, ac_min(s->period + block, count), buffer);
+  if (s->period) source_pieces(s, 0, ac_smaller(s->period + block, count), buffer);
 }
 
 /* Where a block that begins here must end so that it lies in one run, if runs are long. */
 static inline int64_t source_limit(source *s, int64_t first, int64_t last) {
   if (!source_is_long(s)) return last;
   source_reach(s, first);
-  return ac_min(last, s->begin + s->run);
+  return ac_smaller(last, s->begin + s->run);
 }
 
 /* `count` floats for the results from `first` on. */
