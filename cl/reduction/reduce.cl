@@ -199,7 +199,7 @@ kernel WORK_GROUP(GROUP, 1) void reduce_join(PARAMETERS, long slices) {
 }
 
 float signed_one(float x) {
-  return x > 0 ? 1 : x < 0 ? -1 : 0;
+  return (float)(x > 0) - (float)(x < 0);
 }
 
 float derived(how h, float x, float dy, float y, float kept) {

@@ -167,8 +167,8 @@ static void *append_node(ac_graph *graph) {
   return node;
 }
 
-/* Ids that are fed are checked then; those that an op makes are in range by its own bound, or
- * refused. */
+/* Ids that are fed, and may be converted, are checked then; those that an op finds are in range by
+ * its own bound, or refused. */
 static bool ids_fit(ac_graph *graph, const ac_node *node) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
@@ -182,7 +182,8 @@ static bool ids_fit(ac_graph *graph, const ac_node *node) {
     if (maker->in[i] >= 0) made.in[i] = ac_operand_of(ac_tensor_at(graph, maker->in[i]), 1);
   }
   int64_t (*bound)(const ac_op_args *) = ac_op_describe(maker->op)->id_bound;
-  const int64_t limit = desc->id_limit(&args), most = bound ? bound(&made) : INT64_MAX;
+  if (!bound) return true;
+  const int64_t limit = desc->id_limit(&args), most = bound(&made);
   if (most <= limit) return true;
   ac_builder_fail(graph, &graph->builder, graph->operands,
                   "ids of %s may be up to %lld, and have to be below %lld", ac_op_name(maker->op),
