@@ -26,6 +26,9 @@ typedef struct ac_evaluation {
   /** Each loss. */
   AC_UNSTABLE(ac_loss_mean) AC_UNSTABLE(losses)[AC_MAX_LOSSES];
   int AC_UNSTABLE(loss_count); /**< How many losses there are. */
+  /** Each metric (ac_graph_add_metric). */
+  ac_metric AC_UNSTABLE(metrics)[AC_MAX_METRICS];
+  int AC_UNSTABLE(metric_count); /**< How many metrics there are. */
 } ac_evaluation;
 
 /** Evaluates at most `limit` samples (0: all), from the first on. It runs forward only, without

@@ -34,27 +34,33 @@ typedef enum ac_fit_event_kind {
   /** No more windows follow. Only the final evaluation remains: time to save. */
   AC_UNSTABLE(AC_FIT_TRAINED),
   /** Before a window's update, after ac_decide. ac_fit_desc.decisions asks for it. */
-  AC_UNSTABLE(AC_FIT_DECISION)
+  AC_UNSTABLE(AC_FIT_DECISION),
+  /** An epoch has ended, right after the step that ended it. ac_fit_desc.epochs_end asks for it. */
+  AC_UNSTABLE(AC_FIT_EPOCH)
 } ac_fit_event_kind;
 
 /** What a callback of ac_fit is told. */
 typedef struct ac_fit_event {
   ac_fit_event_kind kind; /**< What it is about. */
   int64_t step;           /**< Updates so far, this one and skipped ones included. */
-  int64_t epoch;          /**< The epoch, from 0 on. */
+  int64_t epoch;          /**< The epoch, from 0 on. AC_FIT_EPOCH: the one that has ended. */
   /** The window was skipped and begins again. Another event with the same `step` follows. */
   bool replayed;
-  int64_t samples; /**< Samples in this window. */
+  int64_t samples; /**< Samples in this window. AC_FIT_EPOCH: in the windows of the epoch. */
   /** Seconds since the previous window ended, without evaluation and callbacks. */
   double seconds;
   double data_wait_seconds; /**< How many of these it waited for samples. */
   ac_update update;         /**< AC_FIT_STEP: the update. */
-  ac_evaluation evaluation; /**< AC_FIT_EVALUATION: the result. */
+  /** AC_FIT_EVALUATION: the result. AC_FIT_EPOCH: the same over the windows of the epoch, as they
+   * were trained, without those that were not finite. A window that ends in the next epoch is part
+   * of that. After ac_fit has gone on within an epoch: over the windows since. */
+  ac_evaluation evaluation;
 
   /* ---- may still change ---- */
 
   /** AC_FIT_STEP: the batch that follows, if the batch has grown; else 0. */
   int64_t AC_UNSTABLE(grown);
+  bool AC_UNSTABLE(epoch_ended); /**< AC_FIT_STEP: with this window the epoch before has ended. */
   /** With AC_SPIKE_BACK: this window was a spike. After it the trainer is as it was after update
    * `back_to`, except for its rate. */
   bool AC_UNSTABLE(went_back);
@@ -167,6 +173,8 @@ typedef struct ac_fit_desc {
    * callback may then do what ac_decide may do, such as reading gradients. AC_ERROR_ARGUMENT with
    * AC_GRADIENTS_FUSED_LOCAL. */
   bool AC_UNSTABLE(decisions);
+  /** Send AC_FIT_EPOCH at the end of each epoch. */
+  bool AC_UNSTABLE(epochs_end);
   /** Asked before each micro-batch, of training and of evaluations, in the thread that called
    * ac_fit. If it returns true the fit returns AC_OK with `stopped`, and the parameters are those
    * of the last update: a window or evaluation in progress is discarded. It may look at the

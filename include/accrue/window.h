@@ -15,6 +15,7 @@
 #define ACCRUE_WINDOW_H
 
 #include <accrue/graph.h>
+#include <accrue/metric.h>
 #include <accrue/parameter_group.h>
 #include <accrue/spike.h>
 
@@ -98,7 +99,10 @@ typedef struct ac_update {
   int AC_UNSTABLE(loss_count); /**< How many losses there are. */
   /** As ac_trainer_desc.spikes asks. */
   AC_UNSTABLE(ac_spike) AC_UNSTABLE(spike);
-  bool AC_UNSTABLE(layers); /**< Layers were measured (ac_trainer_desc.layers_every). */
+  /** Each metric (ac_graph_add_metric). */
+  ac_metric AC_UNSTABLE(metrics)[AC_MAX_METRICS];
+  int AC_UNSTABLE(metric_count); /**< How many metrics there are. */
+  bool AC_UNSTABLE(layers);      /**< Layers were measured (ac_trainer_desc.layers_every). */
 } ac_update;
 
 /** Ends the window: checks, unscales, clips, divides, and steps. `result` may be NULL. An empty

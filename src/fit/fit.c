@@ -30,6 +30,11 @@ typedef struct fit {
   ac_stop stop;      /* by the caller; also set where the callback says so */
   double resumed;    /* when the clock for the current window was started */
   double began;      /* and that of the whole call */
+  struct {
+    ac_all_sums sums;
+    int64_t samples;
+    double seconds;
+  } epoch; /* what its windows have come to since it, or the fit, began */
 } fit;
 
 /* ---- samples --------------------------------------------------------------------------------- */
@@ -147,7 +152,7 @@ static ac_status explain(fit *f, const ac_update *update) {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 static void report(fit *f, ac_fit_event *event) {
-  event->epoch = f->next.epoch;
+  if (event->kind != AC_FIT_EPOCH) event->epoch = f->next.epoch;
   if (f->desc->callback && !f->desc->callback(f->desc->user, event)) f->stop.stopped = true;
   f->resumed = ac_clock();
 }
@@ -295,6 +300,32 @@ static ac_status grow(fit *f, ac_fit_event *event) {
                        desc->steps ? desc->steps - f->result.steps : 0);
 }
 
+/* Adds what a window has come to. */
+static void count_in_epoch(fit *f, const ac_fit_event *event) {
+  const ac_all_sums sums = ac_instance_all_sums(&f->trainer->instance);
+  f->epoch.seconds += event->seconds;
+  if (event->replayed || !event->update.finite_loss) return;
+  f->epoch.samples += event->samples;
+  for (int k = 0; k < AC_MAX_SUMS; k++) {
+    f->epoch.sums.of[k].loss += sums.of[k].loss;
+    f->epoch.sums.of[k].weight += sums.of[k].weight;
+    f->epoch.sums.of[k].correct += sums.of[k].correct;
+  }
+}
+
+static void report_epoch(fit *f, int64_t epoch) {
+  const ac_instance *instance = &f->trainer->instance;
+  ac_fit_event event = {.kind = AC_FIT_EPOCH,
+                        .step = f->result.steps,
+                        .epoch = epoch,
+                        .samples = f->epoch.samples,
+                        .seconds = f->epoch.seconds,
+                        .evaluation =
+                            ac_instance_means(instance, &f->epoch.sums, f->epoch.samples)};
+  memset(&f->epoch, 0, sizeof f->epoch);
+  if (f->desc->epochs_end && !f->stop.stopped) report(f, &event);
+}
+
 /* After the last window no evaluation follows but the final one. A fit that goes on from there with
  * more windows begins with the one that was due. */
 static ac_status end_window(fit *f) {
@@ -305,6 +336,7 @@ static ac_status end_window(fit *f) {
   f->result.data_wait_seconds += f->waited;
   f->waited = 0;
   count_window(f, &event);
+  count_in_epoch(f, &event);
   const bool wanted = ac_good_state_is_wanted(f->trainer, &event.update),
              spent = wanted && ac_good_state_is_spent(f->trainer);
   if (wanted && !spent) AC_TRY(go_back(f, &event));
@@ -314,7 +346,9 @@ static ac_status end_window(fit *f) {
   const bool due = every && f->desc->validation && !event.replayed && f->result.steps % every == 0;
   keep_position(f, due);
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &event.good_state_failed));
+  event.epoch_ended = !f->again && f->next.epoch > f->batch.window.begin.epoch;
   report(f, &event);
+  if (event.epoch_ended) report_epoch(f, f->next.epoch - 1);
   if (event.update.stuck) return explain(f, &event.update);
   if (spent) return ac_good_state_give_up(f->trainer, f->result.steps, &event.update);
   pause_if_due(f, ac_clock() - f->began);

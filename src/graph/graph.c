@@ -68,9 +68,11 @@ void ac_graph_free(ac_graph *graph) {
     ac_block_free(ac_tensor_at(graph, i)->values);
   }
   for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
+  for (int i = 0; i < graph->metric_count; i++) free(graph->metrics[i].name);
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
+  free(graph->names.at);
   free(graph->inputs);
   free(graph->parameters);
   free(graph->outputs);
@@ -171,7 +173,7 @@ static bool ids_fit(ac_graph *graph, const ac_node *node) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
   const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
-  if (ids->producer < 0) return true;
+  if (ids->producer < 0 || ids->fed >= 0) return true;
   const ac_node *maker = ac_node_at(graph, ids->producer);
   ac_op_args args = {.op = node->op, .attributes = node->attributes},
              made = {.op = maker->op, .attributes = maker->attributes};
@@ -232,6 +234,13 @@ int ac_graph_loss_index(const ac_graph *graph, int tensor) {
   for (int i = 0; i < graph->loss_count; i++)
     if (graph->losses[i].tensor == tensor) return i;
   return -1;
+}
+
+int ac_graph_sum_index(const ac_graph *graph, int tensor) {
+  const int loss = ac_graph_loss_index(graph, tensor);
+  for (int i = 0; i < graph->metric_count && loss < 0; i++)
+    if (graph->metrics[i].tensor == tensor) return AC_MAX_LOSSES + i;
+  return loss;
 }
 
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand) {
@@ -301,6 +310,37 @@ void ac_graph_add_loss(ac_graph *graph, const char *name, ac_tensor *loss, doubl
                     graph->loss_count, AC_MAX_NAME);
   else if (why) ac_builder_fail(graph, &builder, &loss, "loss \"%s\": %s", name ? name : "", why);
   else add_loss(graph, name, loss->id, factor);
+}
+
+static void *add_metric(ac_graph *graph, const char *name, int tensor, ac_metric_kind kind) {
+  char *copy = strdup(name);
+  if (!copy) return ac_graph_out_of_memory(graph);
+  graph->metrics[graph->metric_count++] = (ac_graph_metric){copy, tensor, kind};
+  return copy;
+}
+
+/* Why a metric cannot be added; NULL: it can. */
+static const char *refuse_metric(const ac_graph *graph, const char *name, const ac_tensor *sums,
+                                 ac_metric_kind kind) {
+  if (!is_loss(graph, sums)) return "it is not a result of a loss op of this graph (see ac_loss)";
+  if (graph->metric_count == AC_MAX_METRICS) return "the graph has as many metrics as there can be";
+  if (!name || !*name) return "it has no name";
+  if (!ac_is_utf8(name) || strlen(name) > AC_MAX_NAME) return "its name is too long, or not UTF-8";
+  if ((unsigned)kind > AC_METRIC_RIGHT) return "its kind is unknown";
+  for (int i = 0; i < graph->metric_count; i++)
+    if (!strcmp(graph->metrics[i].name, name)) return "the name exists already";
+  for (int i = 0; i < graph->loss_count; i++)
+    if (!strcmp(graph->losses[i].name, name)) return "a loss has this name";
+  return NULL;
+}
+
+void ac_graph_add_metric(ac_graph *graph, const char *name, ac_tensor *sums, ac_metric_kind kind) {
+  static const ac_builder builder = {"add_metric", 1, {"sums"}};
+  if (!graph || graph->status != AC_OK) return;
+  const char *why = refuse_metric(graph, name, sums, kind);
+  const bool text = name && ac_is_utf8(name) && strlen(name) <= AC_MAX_NAME;
+  if (why) ac_builder_fail(graph, &builder, &sums, "metric \"%s\": %s", text ? name : "", why);
+  else add_metric(graph, name, sums->id, kind);
 }
 
 static void *add_output(ac_graph *graph, const char *name, int tensor) {
@@ -415,6 +455,10 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
   for (int i = 0; i < from->loss_count; i++) {
     const ac_graph_loss *loss = &from->losses[i];
     if (!add_loss(graph, loss->name, loss->tensor, loss->factor)) return NULL;
+  }
+  for (int i = 0; i < from->metric_count; i++) {
+    const ac_graph_metric *metric = &from->metrics[i];
+    if (!add_metric(graph, metric->name, metric->tensor, metric->kind)) return NULL;
   }
   graph->streams = from->streams;
   return graph;

@@ -10,6 +10,8 @@
 #ifndef AC_GRAPH_GRAPH_H
 #define AC_GRAPH_GRAPH_H
 
+#include <accrue/metric.h>
+
 #include "graph/block.h"
 #include "ops/description.h"
 
@@ -95,12 +97,26 @@ typedef struct ac_named_output {
   int tensor;
 } ac_named_output;
 
+/* A hash table of leaves by role and name (names.h). */
+typedef struct ac_leaf_names {
+  int *at;         /* tensor ids; -1: an empty place */
+  size_t capacity; /* a power of two */
+  int count;
+  int tensors; /* that were looked at */
+} ac_leaf_names;
+
 /* A graph's total loss is the sum of factor x mean over these. */
 typedef struct ac_graph_loss {
   char *name; /* "" of the only one, unless it was given another */
   int tensor;
   double factor;
 } ac_graph_loss;
+
+typedef struct ac_graph_metric {
+  char *name;
+  int tensor; /* the sums: those of one of the losses, or of no other use */
+  ac_metric_kind kind;
+} ac_graph_metric;
 
 enum { AC_GRAPH_SENTENCE = 1024 };
 
@@ -112,10 +128,13 @@ struct ac_graph {
   int *inputs, *parameters; /* tensor ids */
   ac_named_output *outputs;
   char **scopes;
+  ac_leaf_names names;
   int tensor_count, node_count, input_count, parameter_count, output_count, scope_count;
   int scope; /* of nodes built now */
   ac_graph_loss losses[AC_MAX_LOSSES];
   int loss_count;
+  ac_graph_metric metrics[AC_MAX_METRICS];
+  int metric_count;
   uint32_t streams; /* random number streams given out */
   /* At work, or the last one, and what it was handed: for the sentence about a failure. */
   ac_builder builder;
@@ -134,6 +153,14 @@ static inline ac_node *ac_node_at(const ac_graph *graph, int index) {
 
 /* Which of the graph's losses a tensor is; -1: none. */
 int ac_graph_loss_index(const ac_graph *graph, int tensor);
+/* Which of its sums: a loss has its index, and what only metrics use has that of its first metric
+ * after AC_MAX_LOSSES; -1: none. */
+enum { AC_MAX_SUMS = AC_MAX_LOSSES + AC_MAX_METRICS };
+int ac_graph_sum_index(const ac_graph *graph, int tensor);
+static inline const char *ac_graph_sum_name(const ac_graph *graph, int index) {
+  const int metric = index - AC_MAX_LOSSES;
+  return metric < 0 ? graph->losses[index].name : graph->metrics[metric].name;
+}
 /* The index of the input that a node's operand holds the elements of, as they are fed or converted;
  * -1: none. */
 int ac_node_input(const ac_graph *graph, const ac_node *node, int operand);

@@ -69,6 +69,7 @@
     X(binary_cross_entropy_gradient, "sff", "s")      /* logits targets weights? -> dlogits */                         \
   F(loss, row_loss) X(row_loss, "sf", "f")            /* losses[n] weights[m]?, m divides n -> sums+ */                \
     X(row_loss_gradient, "f", "s")                    /* weights? -> dlosses */                                        \
+  F(loss, class_hits) X(class_hits, "sif", "f")       /* logits[n,V] targets[n] weights[n]? -> sums+ */                \
   F(loss, ctc_loss) X(ctc_loss, "siiif", "ff") /* logits[B,T,V] targets[B,S] lengths[B]? of targets[B]? weights[B]?    \
                                -> sums?+ extents[B,T,2] */                                                             \
     X(ctc_loss_gradient, "siiiff", "s")               /* the same, extents -> dlogits */                               \

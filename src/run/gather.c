@@ -111,11 +111,7 @@ ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_
   AC_TRY(ac_gather_open(&gather, instance, dataset));
   AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
   if (stop->stopped) return AC_OK;
-  const ac_total_loss total = ac_instance_total_loss(instance, samples);
-  *result = (ac_evaluation){.loss = total.loss,
-                            .accuracy = total.losses[0].accuracy,
-                            .weight = total.weight,
-                            .loss_count = instance->plan->graph->loss_count};
-  memcpy(result->losses, total.losses, sizeof result->losses);
+  const ac_all_sums sums = ac_instance_all_sums(instance);
+  *result = ac_instance_means(instance, &sums, samples);
   return AC_OK;
 }

@@ -37,7 +37,7 @@ static void check_loss(ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, index);
   const ac_op_desc *desc = ac_op_describe(node->op);
-  int loss = ac_graph_loss_index(graph, node->out[0]);
+  const int loss = ac_graph_sum_index(graph, node->out[0]);
   if (!desc->loss_rows || loss < 0) return; /* others do not run */
   ac_op_args args = arguments_of(graph, index);
   ac_loss_rows rows = desc->loss_rows(&args);
@@ -48,7 +48,8 @@ static void check_loss(ac_instance *instance, int index) {
   if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
   check_others(instance, node, &args);
   if (weights >= 0) instance->checks[weights].weights = true;
-  instance->losses[loss] = (ac_fed_loss){rows, targets, weights, lengths, columns};
+  if (loss < AC_MAX_LOSSES)
+    instance->losses[loss] = (ac_fed_loss){rows, targets, weights, lengths, columns};
 }
 
 static void check_ids(ac_instance *instance, int index) {

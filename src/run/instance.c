@@ -357,23 +357,32 @@ ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss) {
                         (double)s[4] + (double)s[5]};
 }
 
-static void *sums_of(const ac_instance *instance, int loss) {
-  return instance->persistent[instance->plan->graph->losses[loss].tensor];
+/* The sums of a loss or a metric; NULL: there are none, or another one has them. */
+static void *sums_of(const ac_instance *instance, int index) {
+  const ac_graph *graph = instance->plan->graph;
+  const int metric = index - AC_MAX_LOSSES;
+  if (metric < 0)
+    return index < graph->loss_count ? instance->persistent[graph->losses[index].tensor] : NULL;
+  if (metric >= graph->metric_count) return NULL;
+  const int tensor = graph->metrics[metric].tensor;
+  return ac_graph_sum_index(graph, tensor) == index ? instance->persistent[tensor] : NULL;
 }
 
 ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept) {
   const ac_device *device = instance->device;
-  for (int k = 0; k < instance->plan->graph->loss_count; k++)
-    AC_TRY(device->backend->download(device->state, sums_of(instance, k), 0, kept->of[k],
-                                     sizeof kept->of[k]));
+  for (int k = 0; k < AC_MAX_SUMS; k++)
+    if (sums_of(instance, k))
+      AC_TRY(device->backend->download(device->state, sums_of(instance, k), 0, kept->of[k],
+                                       sizeof kept->of[k]));
   return AC_OK;
 }
 
 ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept) {
   const ac_device *device = instance->device;
-  for (int k = 0; k < instance->plan->graph->loss_count; k++)
-    AC_TRY(device->backend->upload(device->state, sums_of(instance, k), 0, kept->of[k],
-                                   sizeof kept->of[k]));
+  for (int k = 0; k < AC_MAX_SUMS; k++)
+    if (sums_of(instance, k))
+      AC_TRY(device->backend->upload(device->state, sums_of(instance, k), 0, kept->of[k],
+                                     sizeof kept->of[k]));
   return AC_OK;
 }
 

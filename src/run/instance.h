@@ -155,7 +155,7 @@ typedef struct ac_loss_sums {
 ac_loss_sums ac_instance_loss_sums(const ac_instance *instance, int loss);
 /* All of them on the device, kept while something else is computed. */
 typedef struct ac_kept_sums {
-  float of[AC_MAX_LOSSES][AC_LOSS_SUMS];
+  float of[AC_MAX_SUMS][AC_LOSS_SUMS];
 } ac_kept_sums;
 ac_status ac_instance_keep_sums(const ac_instance *instance, ac_kept_sums *kept);
 ac_status ac_instance_restore_sums(const ac_instance *instance, const ac_kept_sums *kept);
@@ -225,6 +225,16 @@ typedef struct ac_total_loss {
   ac_loss_mean losses[AC_MAX_LOSSES];
 } ac_total_loss;
 ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples);
+/* The host's copy of all sums, and what they come to. */
+typedef struct ac_all_sums {
+  ac_loss_sums of[AC_MAX_SUMS];
+} ac_all_sums;
+ac_all_sums ac_instance_all_sums(const ac_instance *instance);
+ac_evaluation ac_instance_means(const ac_instance *instance, const ac_all_sums *sums,
+                                int64_t samples);
+
+/* Each metric of the host's copy. */
+void ac_instance_metrics(const ac_instance *instance, ac_metric metrics[AC_MAX_METRICS]);
 
 /* Whether some loss weighs its rows by inputs, or ignores some of them. */
 bool ac_instance_weighs_inputs(const ac_instance *instance);

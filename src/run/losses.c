@@ -12,6 +12,7 @@
 #include "run/instance.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ double ac_instance_fed_weight(const ac_instance *instance, int loss, const void 
   if (is_plain(rows)) return (double)n;
   const void *targets = rows->ignore ? data[fed->targets] : NULL;
   const ac_dtype dtype = targets ? input_dtype(instance, fed->targets) : AC_I32;
-  const int64_t shared = ac_max(rows->per_weight, 1);
+  const int64_t shared = ac_larger(rows->per_weight, 1);
   double sum = 0;
   if (shared > 1) {
     for (int64_t i = from / shared; i < (from + n) / shared; i++)
@@ -108,13 +109,25 @@ void ac_instance_loss_shares(const ac_instance *instance, int64_t samples, const
   }
 }
 
-ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples) {
+ac_all_sums ac_instance_all_sums(const ac_instance *instance) {
+  const ac_graph *graph = instance->plan->graph;
+  ac_all_sums all = {0};
+  for (int k = 0; k < graph->loss_count; k++) all.of[k] = ac_instance_loss_sums(instance, k);
+  for (int i = 0; i < graph->metric_count; i++) {
+    const int index = ac_graph_sum_index(graph, graph->metrics[i].tensor);
+    all.of[index] = ac_instance_loss_sums(instance, index);
+  }
+  return all;
+}
+
+static ac_total_loss total_of(const ac_instance *instance, const ac_all_sums *all,
+                              int64_t samples) {
   const ac_plan *plan = instance->plan;
   const bool several = plan->graph->loss_count > 1;
   const bool per_sample = several && plan->problem.desc.loss_means == AC_LOSS_MEANS_PER_SAMPLE;
   ac_total_loss total = {.weight = (double)samples, .finite = true};
   for (int k = 0; k < plan->graph->loss_count; k++) {
-    const ac_loss_sums sums = ac_instance_loss_sums(instance, k);
+    const ac_loss_sums sums = all->of[k];
     ac_loss_mean *mean = &total.losses[k];
     *mean = (ac_loss_mean){.name = plan->graph->losses[k].name,
                            .weight = per_sample ? (double)samples : sums.weight};
@@ -127,4 +140,52 @@ ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t sample
   }
   if (!total.weighs) total.loss = (double)NAN;
   return total;
+}
+
+static double value_of(ac_metric_kind kind, const ac_loss_sums *sums) {
+  if (!(sums->weight > 0)) return (double)NAN;
+  const double mean = sums->loss / sums->weight;
+  switch (kind) {
+  case AC_METRIC_EXP:
+    return exp(mean);
+  case AC_METRIC_ROOT:
+    return mean >= 0 ? sqrt(mean) : (double)NAN;
+  case AC_METRIC_RIGHT:
+    return sums->correct / sums->weight;
+  default:
+    return mean;
+  }
+}
+
+static void metrics_of(const ac_instance *instance, const ac_all_sums *all,
+                       ac_metric metrics[AC_MAX_METRICS]) {
+  const ac_graph *graph = instance->plan->graph;
+  for (int i = 0; i < graph->metric_count; i++) {
+    const ac_graph_metric *metric = &graph->metrics[i];
+    const ac_loss_sums *sums = &all->of[ac_graph_sum_index(graph, metric->tensor)];
+    metrics[i] = (ac_metric){metric->name, value_of(metric->kind, sums), sums->weight};
+  }
+}
+
+void ac_instance_metrics(const ac_instance *instance, ac_metric metrics[AC_MAX_METRICS]) {
+  const ac_all_sums all = ac_instance_all_sums(instance);
+  metrics_of(instance, &all, metrics);
+}
+
+ac_total_loss ac_instance_total_loss(const ac_instance *instance, int64_t samples) {
+  const ac_all_sums all = ac_instance_all_sums(instance);
+  return total_of(instance, &all, samples);
+}
+
+ac_evaluation ac_instance_means(const ac_instance *instance, const ac_all_sums *sums,
+                                int64_t samples) {
+  const ac_total_loss total = total_of(instance, sums, samples);
+  ac_evaluation means = {.loss = total.loss,
+                         .accuracy = total.losses[0].accuracy,
+                         .weight = total.weight,
+                         .loss_count = instance->plan->graph->loss_count,
+                         .metric_count = instance->plan->graph->metric_count};
+  memcpy(means.losses, total.losses, sizeof means.losses);
+  metrics_of(instance, sums, means.metrics);
+  return means;
 }

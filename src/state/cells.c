@@ -35,7 +35,7 @@ static bool name_tensor(const ac_graph *graph, ac_state_contents *c) {
   ac_state_tensor *tensor = &c->tensors[c->count - 1];
   const ac_cell *cell = tensor->cell;
   const char *owner = cell->role == AC_ROLE_LOSS
-                          ? graph->losses[cell->owner].name
+                          ? ac_graph_sum_name(graph, cell->owner)
                           : ac_tensor_at(graph, graph->parameters[cell->owner])->name;
   char role[32] = "";
   if (cell->role == AC_ROLE_STATE)
@@ -44,7 +44,7 @@ static bool name_tensor(const ac_graph *graph, ac_state_contents *c) {
     snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
   else if (cell->role != AC_ROLE_PARAMETER && cell->role != AC_ROLE_WORKING)
     snprintf(role, sizeof role, "accrue/%s/",
-             cell->role == AC_ROLE_LOSS      ? "loss"
+             cell->role == AC_ROLE_LOSS      ? cell->owner < AC_MAX_LOSSES ? "loss" : "metric"
              : cell->role == AC_ROLE_AVERAGE ? "average"
                                              : "gradient");
   const size_t size = strlen(role) + strlen(owner) + 1;

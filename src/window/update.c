@@ -275,7 +275,9 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
                         .finite_loss = total->finite,
                         .finite_gradient = report->finite,
                         .group_count = trainer->run.groups.count,
-                        .loss_count = trainer->instance.plan->graph->loss_count};
+                        .loss_count = trainer->instance.plan->graph->loss_count,
+                        .metric_count = trainer->instance.plan->graph->metric_count};
+  ac_instance_metrics(&trainer->instance, update->metrics);
   memcpy(update->losses, total->losses, sizeof update->losses);
   show(trainer, sum, report, &decision);
   const ac_proposal proposal = ac_watchers_judge(&trainer->window.view);

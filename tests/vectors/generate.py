@@ -452,6 +452,25 @@ def row_loss(f):
         f.tensor("grad0", losses.grad)
 
 
+def class_hits(f):
+    for name, kind, number, weighted in (("top_2", 0, 2, False), ("precision", 1, 1, True),
+                                         ("recall", 2, 1, False), ("iou", 3, 3, True)):
+        f.case(name, kind=kind, number=number)
+        logits, targets = f.draw(40, 5).detach(), f.ids(5, 40)
+        w = f.draw(40, low=0, high=2).detach() if weighted else torch.ones(40)
+        if kind == 0:
+            hit = (logits.topk(number, 1).indices == targets[:, None]).any(1)
+            counts = torch.ones(40, dtype=torch.bool)
+        else:
+            said, true = logits.argmax(1) == number, targets == number
+            hit, counts = said & true, (None, said, true, said | true)[kind]
+        f.tensor("in0", logits)
+        f.tensor("in1", targets)
+        if weighted:
+            f.tensor("in2", w)
+        f.tensor("out0", sums((w * hit).sum().item(), (w * counts).sum().item(), 0))
+
+
 def ctc_loss(f):
     """Of samples that a path exists for; of some that are too short for their targets, infinite or left out."""
     plain = dict(T=9, targets=[[1, 2, 2], [3, 3, 3], [4, 1, 2]], lengths=None, counts=None)
@@ -1099,6 +1118,7 @@ def main():
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
                    attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
+                   class_hits=class_hits,
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,

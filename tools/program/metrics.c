@@ -209,10 +209,22 @@ static json_t *with_losses(json_t *line, const ac_loss_mean *losses, int count) 
   return NULL;
 }
 
+/* Adds metrics, each under its name, to a line. */
+static json_t *with_metrics(json_t *line, const ac_metric *metrics, int count) {
+  if (!line || !count) return line;
+  json_t *values = json_object();
+  for (int k = 0; k < count; k++)
+    json_object_set_new(values, metrics[k].name, number(metrics[k].value));
+  if (json_object_set_new(line, "metrics", values) == 0) return line;
+  json_decref(line);
+  return NULL;
+}
+
 static void write_evaluation(metrics *m, const char *event, int64_t step, const ac_evaluation *e) {
   json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", event, "step", INTEGER(step), "loss",
                            number(e->loss), "accuracy", number(e->accuracy));
-  write_line(m, with_losses(line, e->losses, e->loss_count));
+  line = with_losses(line, e->losses, e->loss_count);
+  write_line(m, with_metrics(line, e->metrics, e->metric_count));
 }
 
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation) {
@@ -261,8 +273,12 @@ void metrics_fit(metrics *m, const ac_fit_event *event) {
       "seconds", number(event->seconds), "data_wait_s", number(event->data_wait_seconds),
       "samples_per_s", number(rate((double)event->samples, event->seconds)), "peak_bytes",
       INTEGER(ac_device_peak_bytes(m->device)));
-  write_line(m, with_groups(with_losses(line, u->losses, u->loss_count), u));
+  line = with_groups(with_losses(line, u->losses, u->loss_count), u);
+  write_line(m, with_metrics(line, u->metrics, u->metric_count));
   if (u->spike.alarm) write_spike(m, event);
+  if (event->epoch_ended)
+    write_line(m, json_pack("{s:s, s:o, s:o}", "event", "epoch", "epoch", INTEGER(event->epoch - 1),
+                            "step", INTEGER(event->step)));
 }
 
 void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer) {

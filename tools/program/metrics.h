@@ -48,7 +48,7 @@ void metrics_abandon(metrics *m);
 /* Brings the lines so far to the disk and says how many bytes they take; -1: there is no file. */
 int64_t metrics_sync(metrics *m);
 void metrics_plan(metrics *m, const ac_device *device, const ac_plan_info *plan);
-void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "eval" */
+void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "epoch", "eval" */
 /* "layers": norms of the update that was measured last, each by the name of its parameter. */
 void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 /* "average": the same as "eval" of averages of weights. */

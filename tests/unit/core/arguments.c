@@ -195,6 +195,7 @@ static void graphs(void) {
   NOTHING(ac_graph_scope, graph, ac_graph_scope(NULL, "scope"));
   NOTHING(ac_graph_scope, scope, ac_graph_scope(graph, NULL));
   NOTHING(ac_graph_set_loss, graph, ac_graph_set_loss(NULL, hidden));
+  NOTHING(ac_graph_add_metric, graph, ac_graph_add_metric(NULL, "top", hidden, AC_METRIC_MEAN));
   NOTHING(ac_graph_add_loss, graph, ac_graph_add_loss(NULL, "loss", hidden, 1));
   NOTHING(ac_graph_set_output, graph, ac_graph_set_output(NULL, "y", hidden));
   HARMLESS(ac_graph_parameter_count, graph, ac_graph_parameter_count(NULL) == 0);
@@ -824,6 +825,25 @@ static void leaves(void) {
   BUILDS(ac_parameter, desc, ac_parameter(graph, "y", AC_SHAPE(1), NULL));
   STICKS(ac_reshape, shape, "reshape: the shape's rank", ac_reshape(x, 2, NULL));
   STICKS(ac_graph_set_loss, loss, "set_loss: the loss", ac_graph_set_loss(graph, NULL));
+  STICKS(ac_graph_add_metric, name, "add_metric: metric \"\": it has no name",
+         ac_graph_add_metric(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 0));
+  STICKS(ac_graph_add_metric, sums, "add_metric: metric \"top\": it is not a result",
+         ac_graph_add_metric(graph, "top", NULL, AC_METRIC_MEAN));
+  STICKS(ac_top_k_accuracy, logits, "top_k_accuracy: logits is missing",
+         ac_top_k_accuracy(NULL, labels, 1, NULL));
+  STICKS(ac_top_k_accuracy, targets, "top_k_accuracy: targets is missing",
+         ac_top_k_accuracy(hidden, NULL, 1, NULL));
+  STICKS(ac_class_precision, logits, "class_precision: logits is missing",
+         ac_class_precision(NULL, labels, 1, NULL));
+  STICKS(ac_class_precision, targets, "class_precision: targets is missing",
+         ac_class_precision(hidden, NULL, 1, NULL));
+  STICKS(ac_class_recall, logits, "class_recall: logits is missing",
+         ac_class_recall(NULL, labels, 1, NULL));
+  STICKS(ac_class_recall, targets, "class_recall: targets is missing",
+         ac_class_recall(hidden, NULL, 1, NULL));
+  STICKS(ac_class_iou, logits, "class_iou: logits is missing", ac_class_iou(NULL, labels, 1, NULL));
+  STICKS(ac_class_iou, targets, "class_iou: targets is missing",
+         ac_class_iou(hidden, NULL, 1, NULL));
   STICKS(ac_graph_add_loss, name, "add_loss: loss \"\": it has no name",
          ac_graph_add_loss(graph, NULL, ac_cross_entropy(hidden, labels, NULL, NULL), 1));
   STICKS(ac_graph_add_loss, loss, "add_loss: loss \"main\": it is not a result",
@@ -992,6 +1012,10 @@ static void losses(void) {
   STICKS(ac_cross_entropy, logits, "logits is missing", ac_cross_entropy(NULL, labels, NULL, NULL));
   STICKS(ac_cross_entropy, targets, "targets is missing", ac_cross_entropy(x, NULL, NULL, NULL));
   BUILDS(ac_cross_entropy, weights, ac_cross_entropy(x, labels, NULL, NULL));
+  BUILDS(ac_top_k_accuracy, desc, ac_top_k_accuracy(x, labels, 1, NULL));
+  BUILDS(ac_class_precision, desc, ac_class_precision(x, labels, 1, NULL));
+  BUILDS(ac_class_recall, desc, ac_class_recall(x, labels, 1, NULL));
+  BUILDS(ac_class_iou, desc, ac_class_iou(x, labels, 1, NULL));
   BUILDS(ac_cross_entropy, desc, ac_cross_entropy(x, labels, NULL, NULL));
   STICKS(ac_linear_cross_entropy, x, "x is missing",
          ac_linear_cross_entropy(NULL, w, AC_OUT_IN, labels, NULL, NULL));

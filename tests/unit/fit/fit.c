@@ -32,6 +32,8 @@ static ac_status read_sample(void *user, const ac_sample_key *key, void *const *
 }
 
 typedef struct setting {
+  int epochs; /* events of these */
+  double epoch_loss[4];
   ac_device *device;
   ac_plan *plan;
   ac_trainer *trainer;
@@ -89,6 +91,14 @@ static bool on_event(void *user, const ac_fit_event *event) {
     s->trained++;
     assert_int_equal(event->step, s->windows);
     return !s->stop_when_trained;
+  }
+  if (event->kind == AC_FIT_EPOCH) {
+    assert_int_equal(event->epoch, s->epochs);
+    assert_int_equal(event->step, s->windows);
+    assert_int_equal(event->samples, 10);
+    assert_true(event->evaluation.weight == 10);
+    s->epoch_loss[s->epochs++] = event->evaluation.loss;
+    return true;
   }
   s->samples[s->windows] = event->samples;
   s->loss[s->windows++] = event->update.loss;
@@ -151,6 +161,22 @@ static void dropped_windows_change_nothing(void **state) {
   start(&s, 3, (ac_plan_desc){.batch = 4});
   ac_fit_desc desc = {.train = s.dataset, .steps = 1, .last_window = AC_LAST_DROP};
   assert_refused(ac_fit(s.trainer, &desc, NULL), AC_ERROR_ARGUMENT, "never fill a batch of 4");
+  stop(&s);
+}
+
+/* The means of an epoch are those of its windows by their samples. */
+static void an_epoch_says_what_its_windows_have_come_to(void **state) {
+  (void)state;
+  setting s;
+  start(&s, 10, (ac_plan_desc){.batch = 4, .micro_batch = 2});
+  fit(&s, (ac_fit_desc){.epochs = 2, .no_shuffle = true, .epochs_end = true});
+  assert_int_equal(s.epochs, 2);
+  assert_int_equal(s.windows, 6);
+  for (int e = 0; e < 2; e++) {
+    double sum = 0;
+    for (int i = 3 * e; i < 3 * e + 3; i++) sum += s.loss[i] * (double)s.samples[i];
+    assert_true(fabs(s.epoch_loss[e] - sum / 10) <= 1e-9 * fabs(sum));
+  }
   stop(&s);
 }
 
@@ -636,6 +662,7 @@ static void schedules_have_their_shape(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(an_epoch_says_what_its_windows_have_come_to),
       cmocka_unit_test(last_windows_divide_by_their_true_count),
       cmocka_unit_test(carried_windows_go_on_in_the_next_epoch),
       cmocka_unit_test(dropped_windows_change_nothing),

@@ -201,9 +201,9 @@ static void sums_of_moved_values_are_counted_everywhere(void **state) {
 
 static void losses_of_numbers_are_counted(const char *device, ac_precision precision) {
   bool f16 = precision == AC_PRECISION_F16;
-  watch(device, precision, 0x1p-26f, 1, f16 ? 42 : 0, 0);
-  watch(device, precision, 1, 0x1p16f, 0, f16 ? 42 : 0);
-  watch(device, precision, 1, 1, 0, 0);
+  watch(device, precision, 0x1p-26f, 0.5f, f16 ? 42 : 0, 0);
+  watch(device, precision, 0.5f, 0x1p17f, 0, f16 ? 42 : 0);
+  watch(device, precision, 0.5f, 2, 0, 0);
 }
 
 static void losses_of_numbers_are_counted_everywhere(void **state) {

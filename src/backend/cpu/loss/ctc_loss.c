@@ -28,7 +28,7 @@ static int64_t pitch_of(const ac_op_args *args) {
 }
 
 static int64_t rows_of_a(const ac_op_args *args) {
-  return args->op == AC_OP_ctc_loss ? 2 : ac_max(args->in[0].dim[1], 1);
+  return args->op == AC_OP_ctc_loss ? 2 : ac_larger(args->in[0].dim[1], 1);
 }
 
 static uint64_t results_bytes(const ac_op_args *args) {
@@ -37,7 +37,7 @@ static uint64_t results_bytes(const ac_op_args *args) {
 
 static int64_t length_of(const ac_operand *lengths, int64_t i, int64_t most) {
   if (!lengths->count) return most;
-  return ac_max(0, ac_min(most, ((const int32_t *)lengths->data)[i]));
+  return ac_larger(0, ac_smaller(most, ((const int32_t *)lengths->data)[i]));
 }
 
 static sample sample_of(const ac_op_args *args, int64_t i) {

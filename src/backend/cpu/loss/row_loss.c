@@ -53,7 +53,7 @@ static double shared_sum(const float *x, const float *w, int64_t per_weight, int
   double total = 0;
   for (int64_t j = 0; j < count;) {
     const int64_t i = (first + j) / per_weight;
-    const int64_t run = ac_min(count - j, (i + 1) * per_weight - (first + j));
+    const int64_t run = ac_smaller(count - j, (i + 1) * per_weight - (first + j));
     if (w[i] != 0.0f) total += (double)w[i] * plain_sum(x + j, run);
     j += run;
   }
@@ -68,8 +68,8 @@ static void forward_range(const ac_op_args *args, int64_t begin, int64_t end) {
   piece *pieces = args->workspace;
   float widened[AC_CPU_CHUNK];
   for (int64_t i = begin; i < end; i++) {
-    const int64_t first = i * AC_CPU_CHUNK, count = ac_min(AC_CPU_CHUNK, n - first);
-    const int64_t weighed = ac_max(0, ac_min(AC_CPU_CHUNK, shape.weights - first));
+    const int64_t first = i * AC_CPU_CHUNK, count = ac_smaller(AC_CPU_CHUNK, n - first);
+    const int64_t weighed = ac_larger(0, ac_smaller(AC_CPU_CHUNK, shape.weights - first));
     const float *x = ac_element(args->in[0].data, dtype, first);
     if (dtype != AC_F32) ac_cpu_widen(dtype, x, widened, count), x = widened;
     pieces[i].weight = weighed ? plain_sum(weights + first, weighed) : 0;
@@ -113,7 +113,7 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
     return;
   }
   for (int64_t begin = first; begin < last;) {
-    const int64_t i = begin / per_weight, end = ac_min(last, (i + 1) * per_weight);
+    const int64_t i = begin / per_weight, end = ac_smaller(last, (i + 1) * per_weight);
     const float own = weights ? scale * weights[i] : scale;
     for (; begin < end; begin++) d[begin] = own;
   }
