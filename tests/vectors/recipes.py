@@ -158,4 +158,4 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
-train("reinforce", [(2, 16), (16, 3)], bandit, reinforce, 200, 1)
+train("reinforce", [(2, 16), (16, 3)], bandit, reinforce, 60, 1)

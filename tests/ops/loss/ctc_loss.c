@@ -213,15 +213,14 @@ const op_family op_family_ctc_loss = {"ctc_loss",  cases, sizeof cases / sizeof 
 
 /* ---- random graphs --------------------------------------------------------------------------- */
 
-static bool takes(const ac_shape *x) {
-  return x->rank == 3 && x->batched && x->dim[1] >= 1 && x->dim[2] >= 2;
-}
-
-/* The last class is blank, and a path has room for each target and a blank before it. */
+/* Whatever the shape, as positions of two or three classes, or a single position. The last class is
+ * blank, and a path has room for each target and a blank before it. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  const int64_t T = x->shape.dim[1], V = x->shape.dim[2], S = T > 1 ? T / 2 : 1;
-  const ac_shape of_targets = {2, true, {x->shape.dim[0], S}},
-                 samples = {1, true, {x->shape.dim[0]}};
+  const int64_t n = ac_shape_count(&x->shape) / x->shape.dim[0];
+  const int64_t V = n % 3 == 0 ? 3 : n % 2 == 0 ? 2 : n, T = n / V, S = T > 1 ? T / 2 : 1;
+  const ac_shape seen = {3, true, {x->shape.dim[0], T, V}};
+  x = op_draw_view(x, &seen);
+  const ac_shape of_targets = {2, true, {seen.dim[0], S}}, samples = {1, true, {seen.dim[0]}};
   const ac_ctc_loss_desc desc = {.blank = (int)V - 1, .zero_infinity = op_draw_one_in(d, 2)};
   op_drawn_leaf *targets = op_draw_input(d, AC_I32, &of_targets, 0, (double)(V - 1));
   op_drawn_leaf *lengths =
@@ -237,4 +236,4 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
 }
 
 const op_generator op_generator_ctc_loss = {
-    .takes = takes, .build = grow, .loss = true, OP_GRADIENTS(gradients)};
+    .takes = op_takes_batched, .build = grow, .loss = true, OP_GRADIENTS(gradients)};
