@@ -20,7 +20,7 @@ static ac_tensor *layer(ac_graph *graph, const char *name, ac_tensor *in, int64_
 
 /* Any tensor of one number a row is a loss. */
 static ac_tensor *pinball_loss(ac_tensor *prediction, ac_tensor *y, float q) {
-  ac_tensor *error = ac_add(y, ac_scale(prediction, -1));
+  ac_tensor *error = ac_subtract(y, prediction);
   ac_tensor *above = ac_relu(error), *below = ac_relu(ac_scale(error, -1));
   return ac_loss(ac_add(ac_scale(above, q), ac_scale(below, 1 - q)), NULL);
 }

@@ -37,7 +37,8 @@ kernel WORK_GROUP(GROUP, 1) void sum_losses(const global float *rows, global flo
     s = two_sum(s, sums[2 * item]);
     s.y += sums[2 * item + 1];
   }
-  const float hi = s.x + s.y;
+  /* What is not finite has no second part. */
+  const float hi = isfinite(s.x) ? s.x + s.y : s.x;
   sums[2 * item] = hi;
-  sums[2 * item + 1] = s.y - (hi - s.x);
+  sums[2 * item + 1] = isfinite(s.x) ? s.y - (hi - s.x) : 0;
 }

@@ -24,6 +24,11 @@ typedef struct ac_cross_entropy_desc {
   /** Label smoothing s in [0, 1). While training the target is (1 - s) onehot + s / V; arXiv
    * 1512.00567. In evaluation it is onehot. */
   float smoothing;
+  /** The axis of the classes. 0: the last one; negative: counted from the end. Another than the
+   * last is brought to the end by a transposition, which is a part of the plan. 1 suits logits of
+   * images, [B, V, H, W] with targets [B, H, W]. ac_linear_cross_entropy has no other than the
+   * last. */
+  int axis;
 } ac_cross_entropy_desc;
 
 /** Softmax cross-entropy in nats. logits are [..., V], targets i32 [...], weights f32 [...]
@@ -52,6 +57,25 @@ AC_API ac_tensor *ac_mean_squared_error(ac_tensor *prediction, ac_tensor *target
 AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
                                           ac_tensor *weights);
 
+/** Settings of ac_ctc_loss. */
+typedef struct ac_ctc_loss_desc {
+  int blank;          /**< The class of the blank. */
+  bool zero_infinity; /**< A target that is too long for its sample has the loss 0, not infinity. */
+} ac_ctc_loss_desc;
+
+/** Connectionist temporal classification: -log of the sum of the probabilities of all paths that
+ * become the target when repetitions and then blanks are left out; Graves et al. 2006, in the log
+ * domain. Logits are [B, T, V] f32 (softmax is a part of the loss), targets i32 [B, S] in [0, V),
+ * without blanks. Of sample b the first input_lengths[b] positions count, i32 [B] in [0, T], and
+ * the first target_lengths[b] targets, in [0, S]; NULL: all. Weights are [B] or NULL. `desc` may be
+ * NULL.
+ *
+ * The loss of a sample is a sum over its positions, PyTorch's with reduction "none". If no path has
+ * the target, it is infinite, and the gradient NaN, or both are 0 (zero_infinity). */
+AC_API ac_tensor *ac_ctc_loss(ac_tensor *logits, ac_tensor *targets, ac_tensor *input_lengths,
+                              ac_tensor *target_lengths, ac_tensor *weights,
+                              const ac_ctc_loss_desc *desc);
+
 /* ---- losses of one's own --------------------------------------------------------------------- */
 
 /** A loss of one's own. `per_row` [B, ...] f32 holds a row's loss in each element, of any sign. Its
@@ -62,6 +86,80 @@ AC_API ac_tensor *ac_binary_cross_entropy(ac_tensor *logits, ac_tensor *targets,
  * classified right. Weights must not depend on trained parameters: multiply `per_row` with such
  * factors. */
 AC_API ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights);
+
+/* ---- losses that are made of other ops --------------------------------------------------------
+ */
+
+/* All that they take may be trained but weights: predictions and targets get a gradient alike. A
+ * sample's loss is the mean over its elements, and weights are [B], or a loss belongs to a row and
+ * weights are like ac_loss's. What a derivative is where there is none follows PyTorch. */
+
+/** The mean of |prediction - target| over each sample's elements. Both are [B, ...] f32. */
+AC_API ac_tensor *ac_l1_loss(ac_tensor *prediction, ac_tensor *target, ac_tensor *weights);
+
+/** The mean over each sample's elements of e^2 / 2 where |e| <= delta, else delta (|e| - delta /
+ * 2), e = prediction - target; Huber 1964. Both are [B, ...] f32. 0 < delta < infinity. */
+AC_API ac_tensor *ac_huber_loss(ac_tensor *prediction, ac_tensor *target, ac_tensor *weights,
+                                float delta);
+
+/** The mean over each sample's elements of alpha_t (1 - p_t)^gamma times the binary cross-entropy,
+ * where p_t is the probability of the target: p t + (1 - p)(1 - t), p = 1 / (1 + exp(-logit)), and
+ * alpha_t = alpha t + (1 - alpha)(1 - t), or 1 if alpha is negative; arXiv 1708.02002, and
+ * torchvision's sigmoid_focal_loss. Both are [B, ...] f32, targets in [0, 1]. alpha <= 1. 0 <=
+ * gamma < infinity; the paper has alpha 0.25 and gamma 2. */
+AC_API ac_tensor *ac_focal_loss(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
+                                float alpha, float gamma);
+
+/** The mean of max(0, margin - target prediction) over each sample's elements, for targets -1
+ * and 1. Both are [B, ...] f32. 0 <= margin < infinity; 1 is usual. */
+AC_API ac_tensor *ac_hinge_loss(ac_tensor *prediction, ac_tensor *target, ac_tensor *weights,
+                                float margin);
+
+/** The mean over each sample's elements of (log v + (mean - target)^2 / v) / 2, v = max(variance,
+ * 1e-6): the negative log-likelihood of a normal distribution, less a constant. All are [B, ...]
+ * f32.
+ */
+AC_API ac_tensor *ac_gaussian_nll(ac_tensor *mean, ac_tensor *target, ac_tensor *variance,
+                                  ac_tensor *weights);
+
+/** The mean over each sample's elements of exp(log_rate) - target log_rate: the negative
+ * log-likelihood of a Poisson distribution, less log(target!). Both are [B, ...] f32. */
+AC_API ac_tensor *ac_poisson_nll(ac_tensor *log_rate, ac_tensor *target, ac_tensor *weights);
+
+/** -sum p log softmax(logits) over the last dimension, for targets that are probabilities p:
+ * distillation, mixup. Both are [B, ..., V] f32, weights like those of ac_loss for rows [B, ...].
+ */
+AC_API ac_tensor *ac_soft_cross_entropy(ac_tensor *logits, ac_tensor *probabilities,
+                                        ac_tensor *weights);
+
+/** temperature^2 sum p (log p - log q) over the last dimension, with p = softmax(target_logits /
+ * temperature) and q = softmax(logits / temperature). The factor keeps the size of gradients;
+ * arXiv 1503.02531. Both are [B, ..., V] f32, weights like those of ac_loss for rows [B, ...].
+ * 0 < temperature < infinity. */
+AC_API ac_tensor *ac_kl_divergence(ac_tensor *logits, ac_tensor *target_logits, ac_tensor *weights,
+                                   float temperature);
+
+/** max(0, |anchor - positive| - |anchor - negative| + margin) with Euclidean distances over the
+ * last dimension; 1e-6 is added to each difference, as in PyTorch. All are [B, ..., D] f32, weights
+ * like those of ac_loss for rows [B, ...]. 0 <= margin < infinity; arXiv 1503.03832. */
+AC_API ac_tensor *ac_triplet_loss(ac_tensor *anchor, ac_tensor *positive, ac_tensor *negative,
+                                  ac_tensor *weights, float margin);
+
+/** 1 - cos(a, b) where label is 1, max(0, cos(a, b) - margin) where it is -1, over the last
+ * dimension. a and b are [B, ..., D] f32, label is [B, ...] f32, weights like those of ac_loss for
+ * rows [B, ...]. -1 <= margin <= 1. */
+AC_API ac_tensor *ac_cosine_embedding_loss(ac_tensor *a, ac_tensor *b, ac_tensor *label,
+                                           ac_tensor *weights, float margin);
+
+/** In-batch contrastive loss (InfoNCE both ways, as in CLIP; arXiv 2103.00020). A sample is a
+ * group: a and b are [B, N, D] f32, N pairs. With unit vectors a and b over D and s[i, j] = a[i]
+ * b[j] / temperature, the loss of pair i is
+ *
+ *     (log sum over j of exp(s[i, j]) + log sum over j of exp(s[j, i])) / 2 - s[i, i]
+ *
+ * Weights are [B], [B, N] or NULL. 0 < temperature < infinity. */
+AC_API ac_tensor *ac_contrastive_loss(ac_tensor *a, ac_tensor *b, ac_tensor *weights,
+                                      float temperature);
 
 /* ---- the losses of a graph ------------------------------------------------------------------- */
 

@@ -192,6 +192,9 @@ typedef struct ac_plan_info {
   /** Weights in 16 bits are rounded from their masters for each op: AC_TRAIN without working
    * copies. */
   bool AC_UNSTABLE(rounds_anew);
+  /** Ops that are not run, nor their results stored, because neighbouring functions of elements are
+   * computed together. */
+  int64_t AC_UNSTABLE(fused_ops);
 } ac_plan_info;
 
 /** What a plan has become. Valid as long as the plan. */

@@ -273,7 +273,7 @@ ac_status ac_bench_get(const ac_bench *bench, int index, ac_bench_op *op) {
   const ac_bench_entry *entry = bench->entries[index];
   ac_cost cost = ac_op_cost(&entry->args);
   uint64_t footprint = copy_count(bench, entry) * ac_placed_bytes(bench->device, &entry->args);
-  *op = (ac_bench_op){.op = ac_op_name(entry->args.op),
+  *op = (ac_bench_op){.op = ac_op_title(entry->args.op, entry->args.attributes),
                       .shapes = entry->shapes,
                       .precision = precision_of(ac_op_storage(&entry->args)),
                       .backward = entry->backward,

@@ -122,8 +122,8 @@ static ac_status measure_beginning(ac_bench_roofs *roofs, ac_device *device,
                                    const ac_bench_desc *desc) {
   static const ac_run_state run = {.training = true, .batch = 1, .loss_scale = 1};
   const ac_operand one = {NULL, AC_F32, 1, {1}, 1};
-  ac_op_args args = {.op = AC_OP_scale,
-                     .attributes = ac_cost_sample_attributes(AC_OP_scale),
+  ac_op_args args = {.op = AC_OP_pointwise,
+                     .attributes = ac_cost_sample_attributes(AC_OP_pointwise),
                      .in = {one},
                      .out = {one},
                      .run = &run};

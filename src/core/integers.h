@@ -4,16 +4,16 @@
 
 #include <stdint.h>
 
-static inline int64_t ac_min(int64_t a, int64_t b) {
+static inline int64_t ac_smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
-static inline int64_t ac_max(int64_t a, int64_t b) {
+static inline int64_t ac_larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
-static inline uint64_t ac_min_bytes(uint64_t a, uint64_t b) {
+static inline uint64_t ac_smaller_bytes(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
-static inline uint64_t ac_max_bytes(uint64_t a, uint64_t b) {
+static inline uint64_t ac_larger_bytes(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 /* a not negative, b positive. */

@@ -150,6 +150,6 @@ bool ac_is_float_vector(const ac_tensor *tensor, int64_t count) {
 
 char *ac_node_text(char *text, size_t size, const ac_graph *graph, const ac_node *node) {
   const char *scope = graph->scopes[node->scope];
-  snprintf(text, size, *scope ? "%s (%s)" : "%s", ac_op_name(node->op), scope);
+  snprintf(text, size, *scope ? "%s (%s)" : "%s", ac_op_title(node->op, node->attributes), scope);
   return text;
 }

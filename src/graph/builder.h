@@ -22,6 +22,7 @@ bool ac_is_float_vector(const ac_tensor *tensor, int64_t count);
 /* What differentiation and storage in 16 bits append, as ac_graph_append does. The files of these
  * ops define it. */
 int ac_append_scale(ac_graph *graph, float factor, ac_tensor *x);
+ac_tensor *ac_emit_sum(ac_graph *graph, ac_tensor *const terms[2]);
 int ac_append_rounded_sum(ac_graph *graph, uint32_t stream, ac_tensor *x);
 
 #endif

@@ -47,7 +47,7 @@ ac_status ac_gradient_pass(ac_differentiation *d, int target, ac_tensor *gradien
   int *held = &d->gradient[forward->storage];
   if (*held >= 0) {
     ac_tensor *terms[] = {ac_gradient_of(d, target), gradient};
-    gradient = ac_graph_emit(graph, AC_OP_add, NULL, 0, 2, terms, &forward->shape);
+    gradient = ac_emit_sum(graph, terms);
     if (!gradient) return graph->status;
   }
   *held = gradient->id;

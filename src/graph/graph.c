@@ -72,6 +72,7 @@ void ac_graph_free(ac_graph *graph) {
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
+  free(graph->names.at);
   free(graph->inputs);
   free(graph->parameters);
   free(graph->outputs);
@@ -172,7 +173,7 @@ static bool ids_fit(ac_graph *graph, const ac_node *node) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
   const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
-  if (ids->producer < 0) return true;
+  if (ids->producer < 0 || ids->fed >= 0) return true;
   const ac_node *maker = ac_node_at(graph, ids->producer);
   ac_op_args args = {.op = node->op, .attributes = node->attributes},
              made = {.op = maker->op, .attributes = maker->attributes};

@@ -97,6 +97,14 @@ typedef struct ac_named_output {
   int tensor;
 } ac_named_output;
 
+/* A hash table of leaves by role and name (names.h). */
+typedef struct ac_leaf_names {
+  int *at;         /* tensor ids; -1: an empty place */
+  size_t capacity; /* a power of two */
+  int count;
+  int tensors; /* that were looked at */
+} ac_leaf_names;
+
 /* A graph's total loss is the sum of factor x mean over these. */
 typedef struct ac_graph_loss {
   char *name; /* "" of the only one, unless it was given another */
@@ -120,6 +128,7 @@ struct ac_graph {
   int *inputs, *parameters; /* tensor ids */
   ac_named_output *outputs;
   char **scopes;
+  ac_leaf_names names;
   int tensor_count, node_count, input_count, parameter_count, output_count, scope_count;
   int scope; /* of nodes built now */
   ac_graph_loss losses[AC_MAX_LOSSES];

@@ -4,6 +4,7 @@
 #include "core/utf8.h"
 #include "graph/builder.h"
 #include "graph/init.h"
+#include "graph/names.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +14,9 @@ static ac_tensor *add_leaf(ac_graph *graph, const ac_builder *builder, ac_role r
                            const char *name, ac_dtype dtype, int rank, const int64_t *dim) {
   if (!ac_builder_begin(graph, builder, NULL)) return NULL;
   if (!name || !*name) return ac_builder_fail(graph, builder, NULL, "it has no name");
-  for (int i = 0; i < graph->tensor_count; i++) {
-    const ac_tensor *other = ac_tensor_at(graph, i);
-    if (other->role == role && other->name && !strcmp(other->name, name))
-      return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
-  }
+  int other;
+  if (!ac_graph_find_leaf(graph, role, name, &other)) return ac_graph_out_of_memory(graph);
+  if (other >= 0) return ac_builder_fail(graph, builder, NULL, "\"%s\" exists already", name);
   ac_shape shape;
   const bool input = role == AC_ROLE_INPUT;
   if (!ac_shape_parse(&shape, rank, dim) || (shape.batched && !input))

@@ -33,7 +33,7 @@ void ac_plateau_observe(ac_plateau *p, double loss) {
   if (better) p->best = loss;
   if (p->bad <= (patience > 0 ? patience : 0)) return;
   p->reductions += can_fall(p);
-  p->cooling = s->cooldown > 0 ? ac_min(s->cooldown, AC_MOST_COUNT) : 0; /* as states hold */
+  p->cooling = s->cooldown > 0 ? ac_smaller(s->cooldown, AC_MOST_COUNT) : 0; /* as states hold */
   p->bad = 0;
 }
 

@@ -14,6 +14,11 @@ const ac_op_desc *ac_op_describe(ac_op op) {
   return descriptions[op];
 }
 
+const char *ac_op_title(ac_op op, const void *attributes) {
+  const ac_op_desc *desc = ac_op_describe(op);
+  return desc->title && attributes ? desc->title(attributes) : ac_op_name(op);
+}
+
 double ac_op_operand_bytes(const ac_op_args *args) {
   double bytes = 0;
   for (int i = 0; i < AC_MAX_INPUTS; i++) bytes += ac_operand_bytes(&args->in[i]);

@@ -94,10 +94,14 @@ typedef struct ac_op_desc {
   /* Input `ids` holds integers in [0, id_limit). NULL: none does. */
   int ids;
   int64_t (*id_limit)(const ac_op_args *args);
+  /* Other inputs of integers are in [0, this); 0: input i is none of them. NULL: there are none. */
+  int64_t (*limit)(const ac_op_args *args, int input);
   /* Its integer results are in [0, id_bound). NULL: it has none that are ids. */
   int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
+  /* What an op with these attributes is called; NULL: as in the list. */
+  const char *(*title)(const void *attributes);
   /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none
    * does. */
   void (*words)(ac_words *words, const ac_op_args *args);
@@ -105,6 +109,8 @@ typedef struct ac_op_desc {
 } ac_op_desc;
 
 const ac_op_desc *ac_op_describe(ac_op op);
+/* What it is called in messages and reports. It lives as long as the attributes. */
+const char *ac_op_title(ac_op op, const void *attributes);
 
 /* Flops and bytes by the op's own counts. */
 ac_cost ac_op_cost(const ac_op_args *args);

@@ -28,10 +28,6 @@
     X(linear_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
-  F(pointwise, add) X(add, "ss", "s")                 /* a b -> c, b repeated along a */                               \
-    X(sum_leading, "s", "f")                          /* x[m,n] -> y[n]+ */                                            \
-  F(pointwise, multiply) X(multiply, "ss", "s")       /* a b -> c+, b repeated along a */                              \
-  F(pointwise, scale) X(scale, "s", "s")              /* x -> y+ */                                                    \
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
     X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
@@ -51,18 +47,6 @@
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
   F(norm, weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */\
     X(weight_standardisation_gradient, "sff", "f")    /* dy w statistics -> dw+ */                                     \
-  F(pointwise, gelu) X(gelu, "s", "s")                /* x -> y */                                                     \
-    X(gelu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(pointwise, relu) X(relu, "s", "s")                /* x -> y */                                                     \
-    X(relu_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
-  F(pointwise, silu) X(silu, "s", "s")                /* x -> y */                                                     \
-    X(silu_gradient, "ss", "s")                       /* dy x -> dx */                                                 \
-  F(pointwise, leaky_relu) X(leaky_relu, "s", "s")    /* x -> y */                                                     \
-    X(leaky_relu_gradient, "ss", "s")                 /* dy y -> dx */                                                 \
-  F(pointwise, sigmoid) X(sigmoid, "s", "s")          /* x -> y */                                                     \
-    X(sigmoid_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(pointwise, tanh) X(tanh, "s", "s")                /* x -> y */                                                     \
-    X(tanh_gradient, "ss", "s")                       /* dy y -> dx */                                                 \
   F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \
     X(reduce_gradient, "faff", "s")                   /* dy x? y? kept? -> dx+ */                                      \
   F(reduction, argmax) X(argmax, "a", "i")            /* x -> ids, over an axis */                                     \
@@ -86,6 +70,9 @@
   F(loss, row_loss) X(row_loss, "sf", "f")            /* losses[n] weights[m]?, m divides n -> sums+ */                \
     X(row_loss_gradient, "f", "s")                    /* weights? -> dlosses */                                        \
   F(loss, class_hits) X(class_hits, "sif", "f")       /* logits[n,V] targets[n] weights[n]? -> sums+ */                \
+  F(loss, ctc_loss) X(ctc_loss, "siiif", "ff") /* logits[B,T,V] targets[B,S] lengths[B]? of targets[B]? weights[B]?    \
+                               -> sums?+ extents[B,T,2] */                                                             \
+    X(ctc_loss_gradient, "siiiff", "s")               /* the same, extents -> dlogits */                               \
   F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
     X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \

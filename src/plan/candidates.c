@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,17 +18,22 @@ static const ac_cost_model *costs_of(const ac_candidates *s) {
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
+static double step_seconds(const ac_candidates *s, const ac_step *step, int64_t batch) {
+  return ac_cost_of_work(costs_of(s), ac_node_at(s->problem->graph, step->node)->op,
+                         ac_works_cost(s->problem->works, step, batch));
+}
+
 static double sequence_seconds(const ac_candidates *s, const ac_sequence *sequence, int64_t batch) {
   double seconds = 0;
   for (int i = 0; i < ac_sequence_end(sequence); i++)
-    seconds += ac_cost_step_seconds(costs_of(s), s->problem->graph, &sequence->steps[i], batch);
+    seconds += step_seconds(s, &sequence->steps[i], batch);
   return seconds;
 }
 
 static double after_seconds(const ac_candidates *s, const ac_sequence *sequence) {
   double seconds = 0;
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
-    seconds += ac_cost_step_seconds(costs_of(s), s->problem->graph, &sequence->steps[i], 1);
+    seconds += step_seconds(s, &sequence->steps[i], 1);
   return seconds;
 }
 
@@ -98,30 +104,47 @@ static ac_choice choice_of(const ac_candidates *s, const ac_candidate *c) {
   return (ac_choice){s->sizes[c->size].micro_batch, &s->order.nodes, c->way, c->host_state, 0};
 }
 
-/* Adds a candidate of the current order. */
-static ac_status add_way(ac_candidates *s, ac_candidate c) {
-  const ac_candidate_size *size = &s->sizes[c.size];
+/* Whether two candidates have the same sequences. These do not depend on the micro-batch, only on
+ * whether it is a whole window. */
+static bool run_alike(const ac_candidates *s, const ac_candidate *a, const ac_candidate *b) {
+  const int64_t x = s->sizes[a->size].micro_batch, y = s->sizes[b->size].micro_batch;
+  return a->order == b->order && a->way == b->way && a->host_state == b->host_state &&
+         ac_problem_whole_window(s->problem, x) == ac_problem_whole_window(s->problem, y);
+}
+
+/* Measures a candidate that has these sequences. */
+static ac_status measure(ac_candidates *s, ac_candidate *c, ac_sequence *main,
+                         ac_sequence *stepping) {
+  const ac_candidate_size *size = &s->sizes[c->size];
+  AC_TRY(
+      ac_memory_bound(s->problem, size->micro_batch, main, stepping, size->evaluation, &c->bound));
+  if (!s->memo) /* where bytes alone are looked for, nobody asks for seconds */
+    c->seconds = window_seconds(s, main, stepping, size->micro_batch);
+  c->measured = true;
+  return AC_OK;
+}
+
+/* Measures the i-th candidate, and with it all that run alike. */
+static ac_status measure_alike(ac_candidates *s, int i) {
   ac_sequence main = {0}, stepping = {0};
-  const ac_choice choice = choice_of(s, &c);
-  ac_status status = ac_passes_build(s->problem, &choice, &main, &stepping);
-  if (status == AC_OK)
-    status = ac_memory_bound(s->problem, size->micro_batch, &main, &stepping, size->evaluation,
-                             &c.bound);
-  if (status == AC_OK && !s->memo) /* where bytes alone are looked for, nobody asks for seconds */
-    c.seconds = window_seconds(s, &main, &stepping, size->micro_batch);
+  ac_status status = lay_order(s, &s->list[i]);
+  const ac_choice choice = choice_of(s, &s->list[i]);
+  if (status == AC_OK) status = ac_passes_build(s->problem, &choice, &main, &stepping);
+  for (int k = i; k < s->count && status == AC_OK; k++)
+    if (!s->list[k].measured && run_alike(s, &s->list[i], &s->list[k]))
+      status = measure(s, &s->list[k], &main, &stepping);
   ac_sequence_free(&main);
   ac_sequence_free(&stepping);
-  if (status == AC_OK) s->list[s->count++] = c;
   return status;
 }
 
 /* Adds candidates with optimizer state on the device and, if it may be there, on the host. */
-static ac_status add_spaces(ac_candidates *s, ac_candidate c, const ac_gradient_way *way) {
+static void add_spaces(ac_candidates *s, ac_candidate c, const ac_gradient_way *way) {
   const ac_problem *problem = s->problem;
   c.way = way;
-  if (problem->desc.state_space != AC_STATE_ON_HOST) AC_TRY(add_way(s, c));
+  if (problem->desc.state_space != AC_STATE_ON_HOST) s->list[s->count++] = c;
   c.host_state = true;
-  return ac_problem_may_transfer(problem) ? add_way(s, c) : AC_OK;
+  if (ac_problem_may_transfer(problem)) s->list[s->count++] = c;
 }
 
 /* Whether the current order, of this hash, is that of a candidate before. */
@@ -139,10 +162,10 @@ static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t 
   const ac_nodes *order = &s->order.nodes;
   c.order = ac_hash(AC_HASH_BEGIN, order->list, (size_t)order->count * sizeof *order->list);
   if (is_known(s, size, c.order)) return AC_OK;
-  if (asked->gradients != AC_GRADIENTS_AUTO) return add_spaces(s, c, asked);
-  for (int i = 0; i < AC_GRADIENT_WAYS; i++) {
+  if (asked->gradients != AC_GRADIENTS_AUTO) add_spaces(s, c, asked);
+  for (int i = 0; asked->gradients == AC_GRADIENTS_AUTO && i < AC_GRADIENT_WAYS; i++) {
     const ac_gradient_way *way = ac_gradient_way_of((ac_gradients)i);
-    if (way->by_auto && (whole || !way->one_micro_batch)) AC_TRY(add_spaces(s, c, way));
+    if (way->by_auto && (whole || !way->one_micro_batch)) add_spaces(s, c, way);
   }
   return AC_OK;
 }
@@ -203,13 +226,22 @@ static ac_status solve_chain(ac_candidates *s, ac_chain_solution **solution, con
   return AC_OK;
 }
 
-static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
+/* The chains of sizes from `first` on. */
+static ac_status make_chains(ac_candidates *s, int first) {
   const ac_problem *problem = s->problem;
-  AC_TRY(ac_stage_chain_create(&size->chain, problem->stages, problem->device, costs_of(s),
-                               size->micro_batch));
-  if (problem->desc.recompute != AC_RECOMPUTE_AUTO) return AC_OK;
-  AC_TRY(ac_stage_chain_create(&size->guessed, problem->stages, problem->device, &s->guess,
-                               size->micro_batch));
+  ac_stage_chain_request requests[2 * AC_SEARCH_SIZES];
+  int count = 0;
+  for (int i = first; i < s->size_count; i++) {
+    ac_candidate_size *size = &s->sizes[i];
+    requests[count++] = (ac_stage_chain_request){size->micro_batch, costs_of(s), &size->chain};
+    if (problem->desc.recompute == AC_RECOMPUTE_AUTO)
+      requests[count++] = (ac_stage_chain_request){size->micro_batch, &s->guess, &size->guessed};
+  }
+  return ac_stage_chains_create(requests, count, problem->stages, problem->works,
+                                problem->device->info.alignment);
+}
+
+static ac_status solve(ac_candidates *s, ac_candidate_size *size) {
   AC_TRY(solve_chain(s, &size->frugal, &size->guessed.chain, GUESSED_SLOTS));
   if (!s->costs) return AC_OK;
   const ac_chain *chain = &size->chain.chain;
@@ -237,19 +269,32 @@ static ac_status add_guesses(ac_candidates *s, int size) {
   return AC_OK;
 }
 
-static ac_status add_size(ac_candidates *s, int64_t micro_batch) {
-  ac_recompute policy = s->problem->desc.recompute;
-  int index = s->size_count++;
-  ac_candidate_size *size = &s->sizes[index];
-  size->micro_batch = micro_batch;
-  AC_TRY(ac_memory_evaluation(s->problem, micro_batch, &size->evaluation));
-  if (policy == AC_RECOMPUTE_NONE) return add_candidate(s, index, KEEP_EVERYTHING, 0);
-  AC_TRY(solve(s, size));
+/* Lists the candidates of a size. */
+static ac_status list_size(ac_candidates *s, int index) {
+  const ac_recompute policy = s->problem->desc.recompute;
   if (policy == AC_RECOMPUTE_ALL) return add_candidate(s, index, RECOMPUTE_EVERYTHING, 0);
   AC_TRY(add_candidate(s, index, KEEP_EVERYTHING, 0));
+  if (policy == AC_RECOMPUTE_NONE) return AC_OK;
+  AC_TRY(solve(s, &s->sizes[index]));
   AC_TRY(add_candidate(s, index, RECOMPUTE_EVERYTHING, 0));
   AC_TRY(add_guesses(s, index));
   return s->costs ? add_choices(s, index) : AC_OK;
+}
+
+/* Adds sizes and their candidates. */
+static ac_status add_sizes(ac_candidates *s, const int64_t *micro_batches, int count) {
+  const int first = s->size_count;
+  for (int i = 0; i < count; i++) s->sizes[s->size_count++].micro_batch = micro_batches[i];
+  if (s->problem->desc.recompute != AC_RECOMPUTE_NONE) AC_TRY(make_chains(s, first));
+  for (int i = first; i < s->size_count; i++) {
+    ac_candidate_size *size = &s->sizes[i];
+    AC_TRY(ac_memory_forward(s->problem, size->micro_batch, &s->evaluation, &size->evaluation));
+    size->evaluation = ac_larger_bytes(size->evaluation, s->prediction);
+    AC_TRY(list_size(s, i));
+  }
+  for (int i = 0; i < s->count; i++)
+    if (!s->list[i].measured) AC_TRY(measure_alike(s, i));
+  return AC_OK;
 }
 
 /* Micro-batches that split the batch evenly. The first and the last are always among them. */
@@ -277,6 +322,21 @@ static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES
   return count;
 }
 
+/* The evaluation, and the bytes of a prediction one sample at a time. */
+static ac_status begin_forward(ac_candidates *s) {
+  const ac_problem *problem = s->problem;
+  const ac_storage one = {.one_output = true};
+  AC_TRY(ac_sequence_build(&s->evaluation, problem->graph, AC_TARGET_LOSS, one,
+                           &problem->evaluation, NULL));
+  if (!problem->prediction.count) return AC_OK;
+  ac_sequence sequence = {0};
+  ac_status status = ac_sequence_build(&sequence, problem->graph, AC_TARGET_OUTPUTS, one,
+                                       &problem->prediction, NULL);
+  if (status == AC_OK) status = ac_memory_forward(problem, 1, &sequence, &s->prediction);
+  ac_sequence_free(&sequence);
+  return status;
+}
+
 /* Sizes that the description leaves open, and room for their candidates. */
 static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *count) {
   const ac_plan_desc *desc = &s->problem->desc;
@@ -285,6 +345,7 @@ static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *co
   s->list = malloc((size_t)*count * 4 * (CHOICES + GUESSES + 2) * sizeof *s->list);
   if (!s->list) return ac_fail(AC_ERROR_MEMORY, "no memory for the search");
   ac_cost_guess(&s->guess);
+  AC_TRY(begin_forward(s));
   return ac_order_create(&s->order, s->problem->stages);
 }
 
@@ -293,7 +354,7 @@ static ac_status begin(ac_candidates *s, int64_t sizes[AC_SEARCH_SIZES], int *co
 ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
                              const ac_cost_model *costs, double per_transferred_byte) {
   int64_t sizes[AC_SEARCH_SIZES];
-  int count;
+  int count, runs = 0;
   *s = (ac_candidates){
       .problem = problem, .costs = costs, .per_transferred_byte = per_transferred_byte};
   AC_TRY(begin(s, sizes, &count));
@@ -301,9 +362,9 @@ ac_status ac_candidates_list(ac_candidates *s, const ac_problem *problem,
     ac_status status = ac_problem_check_support(problem, sizes[i]);
     if (status == AC_ERROR_UNSUPPORTED && i < count - 1) continue;
     AC_TRY(status);
-    AC_TRY(add_size(s, sizes[i]));
+    sizes[runs++] = sizes[i];
   }
-  return AC_OK;
+  return add_sizes(s, sizes, runs);
 }
 
 void ac_candidates_free(ac_candidates *s) {
@@ -314,6 +375,7 @@ void ac_candidates_free(ac_candidates *s) {
     if (!s->memo) ac_chain_free(s->sizes[i].frugal);
   }
   ac_order_free(&s->order);
+  ac_sequence_free(&s->evaluation);
   free(s->list);
 }
 
@@ -357,8 +419,13 @@ static ac_status least_of_size(const ac_problem *problem, int64_t micro_batch, u
   const ac_run_state run = {.training = true, .batch = micro_batch};
   const ac_device *device = problem->device;
   uint64_t most = 0;
+  bool *asked = calloc((size_t)problem->graph->node_count + 1, sizeof *asked);
+  if (!asked) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of nodes");
   for (int i = 0; i < problem->main.count; i++) {
+    bool *known = &asked[ac_works_kind(problem->works, problem->main.list[i])];
     ac_op_args args;
+    if (*known) continue;
+    *known = true;
     ac_node_arguments(problem->main.list[i], problem->graph, &run, &args);
     uint64_t own = device->backend->workspace(device->state, &args);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) args.add[j] = true;
@@ -366,6 +433,7 @@ static ac_status least_of_size(const ac_problem *problem, int64_t micro_batch, u
     if (adding < own) own = adding;
     if (own > most) most = own;
   }
+  free(asked);
   AC_TRY(ac_memory_cells(problem, micro_batch, bytes));
   if (*bytes != UINT64_MAX) *bytes += most;
   return AC_OK;
@@ -411,7 +479,7 @@ ac_status ac_candidates_find_least(const ac_problem *problem, const ac_cost_mode
   if (status == AC_OK) status = bound_sizes(problem, sizes, count, list, &listed);
   for (int i = 0; i < listed && status == AC_OK && list[i].least < *total; i++) {
     s.count = 0;
-    status = add_size(&s, list[i].micro_batch);
+    status = add_sizes(&s, &list[i].micro_batch, 1);
     if (status == AC_OK) status = lay_least(&s, &board, total, micro_batch);
   }
   ac_candidates_free(&s);

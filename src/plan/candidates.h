@@ -23,6 +23,7 @@ typedef struct ac_candidate {
   double seconds; /* of a whole window and its update */
   uint64_t bound; /* bytes on the device in total, at least */
   uint64_t order; /* a hash of it */
+  bool measured;  /* seconds and bound are known */
 } ac_candidate;
 
 /* What candidates of one micro-batch share. */
@@ -60,6 +61,8 @@ typedef struct ac_candidates {
   ac_candidate *list;
   int count;
   ac_order order; /* of the current one */
+  ac_sequence evaluation;
+  uint64_t prediction; /* bytes of its arena */
 } ac_candidates;
 
 static inline int64_t ac_divide_up(int64_t a, int64_t b) {

@@ -84,6 +84,41 @@ static void add_counters(ac_problem *problem) {
                                                     .address = AC_NO_ADDRESS};
 }
 
+/* Which of its owner's states a cell holds. */
+static int state_of(const ac_problem *problem, const ac_cell *cell) {
+  return cell->tensor < 0 ? 0 : ac_tensor_at(problem->graph, cell->tensor)->state;
+}
+
+/* What is sorted to find cells. */
+typedef struct entry {
+  int role, owner, state, cell;
+} entry;
+
+static int by_owner(const void *a, const void *b) {
+  const entry *x = a, *y = b;
+  if (x->role != y->role) return x->role - y->role;
+  if (x->owner != y->owner) return x->owner < y->owner ? -1 : 1;
+  return x->state != y->state ? x->state - y->state : x->cell - y->cell;
+}
+
+static ac_status sort_cells(ac_problem *problem) {
+  const size_t room = (size_t)problem->cell_count + 1;
+  entry *list = malloc(room * sizeof *list);
+  problem->cells_by_owner = malloc(room * sizeof *problem->cells_by_owner);
+  int count = 0;
+  for (int i = 0; list && i < problem->cell_count; i++) {
+    const ac_cell *cell = &problem->cells[i];
+    if (cell->role == AC_ROLE_INPUT && cell->space == AC_SPACE_HOST) continue;
+    list[count++] = (entry){(int)cell->role, cell->owner, state_of(problem, cell), i};
+  }
+  const bool good = list && problem->cells_by_owner;
+  if (good) qsort(list, (size_t)count, sizeof *list, by_owner);
+  for (int i = 0; good && i < count; i++) problem->cells_by_owner[i] = list[i].cell;
+  problem->found_cells = good ? count : 0;
+  free(list);
+  return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a table of cells");
+}
+
 ac_status ac_cells_list(ac_problem *problem) {
   static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_CONSTANT,
                                    AC_ROLE_GRADIENT,  AC_ROLE_POOLED,  AC_ROLE_STATE,
@@ -97,7 +132,7 @@ ac_status ac_cells_list(ac_problem *problem) {
   add_counters(problem);
   add_role(problem, AC_ROLE_INPUT, AC_SPACE_DEVICE);
   add_role(problem, AC_ROLE_INPUT, AC_SPACE_HOST);
-  return AC_OK;
+  return sort_cells(problem);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -191,12 +226,24 @@ ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_ad
 
 /* ---------------------------------------------------------------------------------------------- */
 
+static bool is_before(const ac_problem *problem, const ac_cell *cell, ac_role role, int owner,
+                      int state) {
+  if (cell->role != role) return cell->role < role;
+  return cell->owner != owner ? cell->owner < owner : state_of(problem, cell) < state;
+}
+
 const ac_cell *ac_plan_cell(const ac_plan *plan, ac_role role, int owner, int state) {
-  for (int i = 0; i < plan->cell_count; i++) {
-    const ac_cell *cell = &plan->cells[i];
-    if (cell->role != role || cell->owner != owner) continue;
-    if (role == AC_ROLE_INPUT && cell->space == AC_SPACE_HOST) continue;
-    if (cell->tensor < 0 || ac_tensor_at(plan->graph, cell->tensor)->state == state) return cell;
+  const ac_problem *problem = &plan->problem;
+  int low = 0, high = problem->found_cells;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    const ac_cell *cell = &problem->cells[problem->cells_by_owner[middle]];
+    if (is_before(problem, cell, role, owner, state)) low = middle + 1;
+    else high = middle;
   }
-  return NULL;
+  if (low == problem->found_cells || !plan->cells) return NULL;
+  const int found = problem->cells_by_owner[low];
+  const ac_cell *cell = &problem->cells[found];
+  const bool same = cell->role == role && cell->owner == owner && state_of(problem, cell) == state;
+  return same ? &plan->cells[found] : NULL;
 }

@@ -177,20 +177,21 @@ static int list_moves(const solver *it, int s, int t) {
   for (int k = 0; k < stage->variants; k++) {
     const ac_chain_variant *variant = &stage->variant[k];
     uint64_t saved = variant->saved, kept = variant->drops_output ? saved - stage->output : saved;
-    it->moves[count++] = (move){.variant = k,
-                                .next = s + 1,
-                                .rest = s - 1,
-                                .need = ac_max_bytes(saved + variant->forward_peak + waiting,
-                                                     kept + stage->output + variant->backward_peak),
-                                .held = saved,
-                                .seconds = stage->forward + variant->extra + variant->backward};
+    it->moves[count++] =
+        (move){.variant = k,
+               .next = s + 1,
+               .rest = s - 1,
+               .need = ac_larger_bytes(saved + variant->forward_peak + waiting,
+                                       kept + stage->output + variant->backward_peak),
+               .held = saved,
+               .seconds = stage->forward + variant->extra + variant->backward};
   }
   uint64_t need = 0;
   double seconds = 0;
   for (int r = s + 1; r <= t; r++) {
     const ac_chain_stage *run = stage_at(it, r - 1);
     uint64_t read = r - 1 > s ? boundary(it, r - 2) : 0;
-    need = ac_max_bytes(need, waiting + read + run->output + run->forward_peak);
+    need = ac_larger_bytes(need, waiting + read + run->output + run->forward_peak);
     seconds += run->forward;
     it->moves[count++] = (move){-1, r, r - 1, need, run->output, seconds};
   }
@@ -206,7 +207,8 @@ static int most_frugal(const solver *it, int s, int t, uint64_t *bytes, double *
   for (int i = 0; i < count; i++) {
     const move *m = &it->moves[i];
     size_t next = row_of(m->next, t), rest = row_of(s, m->rest);
-    uint64_t need = ac_max_bytes(m->need, ac_max_bytes(m->held + it->least[next], it->least[rest]));
+    uint64_t need =
+        ac_larger_bytes(m->need, ac_larger_bytes(m->held + it->least[next], it->least[rest]));
     double time = m->seconds + it->least_seconds[next] + it->least_seconds[rest];
     if (best >= 0 && (need > *bytes || (need == *bytes && time >= *seconds))) continue;
     best = i;

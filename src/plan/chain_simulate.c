@@ -84,7 +84,7 @@ static void release_boundary(lifetimes *held, int l) {
 }
 
 static void measure(lifetimes *held, uint64_t transient, double seconds) {
-  held->peak = ac_max_bytes(held->peak, held->bytes + transient);
+  held->peak = ac_larger_bytes(held->peak, held->bytes + transient);
   held->seconds += seconds;
 }
 

@@ -490,9 +490,9 @@ static ac_status check_values(const ac_plan *plan, const ac_sequence *sequence, 
 }
 
 static ac_status check_memory(const ac_plan *plan) {
-  int64_t room = ac_max(plan->main.value_count, plan->evaluation.value_count);
-  room = ac_max(room, plan->prediction.value_count);
-  room = ac_max(plan->cell_count, ac_max(room, plan->stepping.value_count));
+  int64_t room = ac_larger(plan->main.value_count, plan->evaluation.value_count);
+  room = ac_larger(room, plan->prediction.value_count);
+  room = ac_larger(plan->cell_count, ac_larger(room, plan->stepping.value_count));
   span *list = malloc(((size_t)room + 1) * sizeof *list);
   if (!list) return ac_fail(AC_ERROR_MEMORY, "no memory to check a plan");
   uint64_t end;

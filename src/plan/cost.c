@@ -19,18 +19,12 @@
 /* ---- predicting -------------------------------------------------------------------------------
  */
 
-double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
-  ac_cost work = ac_op_work(args);
-  return model->launch[args->op] + work.flops * model->per_flop[args->op] +
-         work.bytes * model->per_byte[args->op];
+double ac_cost_of_work(const ac_cost_model *model, ac_op op, ac_cost work) {
+  return model->launch[op] + work.flops * model->per_flop[op] + work.bytes * model->per_byte[op];
 }
 
-double ac_cost_node_seconds(const ac_cost_model *model, const ac_graph *graph, int node,
-                            int64_t batch) {
-  const ac_run_state run = {.training = true, .batch = batch};
-  ac_op_args args;
-  ac_node_arguments(node, graph, &run, &args);
-  return ac_cost_seconds(model, &args);
+double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args) {
+  return ac_cost_of_work(model, args->op, ac_op_work(args));
 }
 
 double ac_cost_step_seconds(const ac_cost_model *model, const ac_graph *graph, const ac_step *step,

@@ -57,9 +57,8 @@ bool ac_cost_model_recall(ac_cost_model *model, ac_device *device, ac_dtype stor
 
 /* Predicted seconds of one run (handles unset). */
 double ac_cost_seconds(const ac_cost_model *model, const ac_op_args *args);
-/* Seconds of one run of a node of a training graph, and of a step, with `batch` samples. */
-double ac_cost_node_seconds(const ac_cost_model *model, const ac_graph *graph, int node,
-                            int64_t batch);
+double ac_cost_of_work(const ac_cost_model *model, ac_op op, ac_cost work);
+/* Seconds of one run of a step of a training graph with `batch` samples. */
 double ac_cost_step_seconds(const ac_cost_model *model, const ac_graph *graph, const ac_step *step,
                             int64_t batch);
 

@@ -14,8 +14,11 @@
  * the tree from low addresses to high ones. It skips a subtree if none of its values is alive at
  * the same time, or if all are and no gap is large enough. In plans most values are nested in time
  * (what forward keeps) or short (what one step passes to the next), so a walk takes about log n
- * steps, and a layout n log n. It is quadratic only if values that are alive at the same time
- * alternate with values that are not. */
+ * steps, and a layout n log n. It would be quadratic if values that are alive at the same time
+ * alternate with values that are not, as in an unrolled recurrent network. By beginning that cannot
+ * be: what has ended before a value begins is of no use to any value that follows, and is taken out
+ * of the tree, so that all that is left is alive. The other two orders are given up after WALKS
+ * steps and some more for each value, which only graphs of tens of thousands of nodes need. */
 #include "plan/plan.h"
 
 #include "core/align.h"
@@ -79,6 +82,7 @@ typedef struct tree {
   const ac_value *values;
   placed *at; /* by value */
   int root;
+  int64_t walked; /* steps of all walks */
 } tree;
 
 /* Puts what is below `other` into the account of `p`. */
@@ -153,11 +157,32 @@ static int insert(const tree *t, int top, int value) {
   return top;
 }
 
+static int join(const tree *t, int a, int b) {
+  if (a < 0 || b < 0) return a < 0 ? b : a;
+  const bool above = t->at[a].priority > t->at[b].priority;
+  if (above) t->at[a].right = join(t, t->at[a].right, b);
+  else t->at[b].left = join(t, a, t->at[b].left);
+  account(t, above ? a : b);
+  return above ? a : b;
+}
+
+/* Takes a value out of a subtree. Returns what is on its top then. */
+static int take_out(const tree *t, int top, int value) {
+  if (top < 0) return top;
+  placed *p = &t->at[top];
+  if (top == value) return join(t, p->left, p->right);
+  int *side = is_before(&t->values[value], &t->values[top]) ? &p->left : &p->right;
+  *side = take_out(t, *side, value);
+  account(t, top);
+  return top;
+}
+
 /* First fit on its way: whatever lies lower does not fit. */
 typedef struct fit {
   const ac_address_space *space;
   int first, last; /* points */
   uint64_t bytes, address;
+  int64_t *walked; /* steps */
 } fit;
 
 /* Continues after what ends there, if that is higher. */
@@ -169,6 +194,7 @@ static void go_behind(fit *f, uint64_t end) {
 static bool find_place(const tree *t, int top, fit *f) {
   if (top < 0) return false;
   const placed *p = &t->at[top];
+  ++*f->walked;
   if (p->end <= f->address || p->earliest_first > f->last || p->latest_last < f->first)
     return false;
   const bool all = p->latest_first <= f->last && p->earliest_last >= f->first;
@@ -188,44 +214,62 @@ static bool find_place(const tree *t, int top, fit *f) {
 
 static void place(const ac_address_space *space, tree *t, ac_value *value, uint64_t base) {
   const int index = (int)(value - t->values);
-  fit f = {space, value->first, value->last, value->bytes, within_chunk(space, base, value->bytes)};
+  fit f = {
+      space,     value->first, value->last, value->bytes, within_chunk(space, base, value->bytes),
+      &t->walked};
   find_place(t, t->root, &f);
   value->address = f.address;
   t->at[index].priority = (uint32_t)ac_hash(AC_HASH_BEGIN, &index, sizeof index);
   t->root = insert(t, t->root, index);
 }
 
+/* BY_ENDING only says what can be taken out. */
+enum { BY_SIZE, BY_SIZE_AND_LENGTH, BY_BEGINNING, ORDERS, BY_ENDING = ORDERS };
+
 static uint64_t order_key(const ac_value *value, int order) {
   uint64_t length = (uint64_t)(value->last - value->first + 1);
-  if (order == 0) return value->bytes;
-  if (order == 1) return value->bytes / 64 * length;
-  return UINT64_MAX - (uint64_t)value->first;
+  if (order == BY_SIZE) return value->bytes;
+  if (order == BY_SIZE_AND_LENGTH) return value->bytes / 64 * length;
+  return UINT64_MAX - (uint64_t)(order == BY_BEGINNING ? value->first : value->last);
 }
 
-enum { ORDERS = 3 };
-
-/* Returns where the values end. If that is not below `limit`, it stops early and returns
- * `limit`. */
-static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
-                          uint64_t base, uint64_t limit, candidate *list, placed *room) {
-  ac_value *values = sequence->values;
-  tree t = {values, room, -1};
+static int list_values(const ac_sequence *sequence, int order, candidate *list) {
   int count = 0;
   for (int i = 0; i < sequence->value_count; i++)
-    if (values[i].shares == i) list[count++] = (candidate){order_key(&values[i], order), i};
+    if (sequence->values[i].shares == i)
+      list[count++] = (candidate){order_key(&sequence->values[i], order), i};
   qsort(list, (size_t)count, sizeof *list, by_key);
+  return count;
+}
+
+enum { WALKS = 1 << 24, WALKS_OF_VALUE = 32 };
+
+/* Returns where the values end. If that is not below `limit`, or not found in as many steps as
+ * there may be, it stops early and returns `limit`. */
+static uint64_t try_order(const ac_address_space *space, ac_sequence *sequence, int order,
+                          uint64_t base, uint64_t limit, candidate *list, candidate *ending,
+                          placed *room) {
+  ac_value *values = sequence->values;
+  tree t = {values, room, -1, 0};
+  const int count = list_values(sequence, order, list);
+  const int64_t most = WALKS + WALKS_OF_VALUE * (int64_t)count;
+  int ended = order == BY_BEGINNING ? 0 : count;
+  if (order == BY_BEGINNING) list_values(sequence, BY_ENDING, ending);
   uint64_t end = base;
   for (int i = 0; i < count && end < limit; i++) {
     ac_value *value = &values[list[i].value];
+    for (; ended < count && values[ending[ended].value].last < value->first; ended++)
+      t.root = take_out(&t, t.root, ending[ended].value);
     place(space, &t, value, base);
     if (value->address + value->bytes > end) end = value->address + value->bytes;
+    if (order != BY_BEGINNING && t.walked > most) return limit;
   }
   return end < limit ? end : limit;
 }
 
 /* Room for a search. */
 typedef struct room {
-  candidate *list;
+  candidate *list, *ending;
   placed *at;
   uint64_t *best; /* addresses */
 } room;
@@ -233,9 +277,10 @@ typedef struct room {
 static ac_status make_room(room *r, int values) {
   const size_t count = (size_t)values + 1;
   r->list = malloc(count * sizeof *r->list);
+  r->ending = malloc(count * sizeof *r->ending);
   r->at = malloc(count * sizeof *r->at);
   r->best = malloc(count * sizeof *r->best);
-  if (r->list && r->at && r->best) return AC_OK;
+  if (r->list && r->ending && r->at && r->best) return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "no memory to lay out the arena");
 }
 
@@ -248,14 +293,15 @@ ac_status ac_layout_arena(const ac_address_space *space, ac_sequence *sequence, 
   ac_status status = make_room(&r, count);
   int best = -1;
   *end = limit;
-  for (int order = 0; status == AC_OK && order<ORDERS && * end> base + bound; order++) {
-    const uint64_t reached = try_order(space, sequence, order, base, *end, r.list, r.at);
+  for (int order = 0; status == AC_OK && order < ORDERS && base + bound < *end; order++) {
+    const uint64_t reached = try_order(space, sequence, order, base, *end, r.list, r.ending, r.at);
     if (reached >= *end) continue;
     *end = reached, best = order;
     for (int i = 0; i < count; i++) r.best[i] = values[i].address;
   }
   for (int i = 0; i < count && best >= 0; i++) values[i].address = r.best[i];
   free(r.list);
+  free(r.ending);
   free(r.at);
   free(r.best);
   return status;

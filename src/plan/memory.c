@@ -31,7 +31,8 @@ static ac_status arena_bound(const ac_problem *problem, int64_t micro_batch, ac_
                              uint64_t after, uint64_t *bytes) {
   const ac_address_space space = new_space(problem);
   ac_layout_sums sums;
-  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->works, problem->device->info.alignment,
+                          micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &sums));
   *bytes = sums.all;
   return ac_layout_check(&space, sequence);
@@ -43,25 +44,9 @@ static ac_status unlimited(ac_status status, uint64_t *bytes) {
   return AC_OK;
 }
 
-static ac_status forward_bound(const ac_problem *problem, int64_t micro_batch, ac_target target,
-                               const ac_nodes *nodes, uint64_t *bytes) {
-  const ac_storage one = {.one_output = true};
-  ac_sequence sequence = {0};
-  ac_status status = ac_sequence_build(&sequence, problem->graph, target, one, nodes, NULL);
-  if (status == AC_OK) status = arena_bound(problem, micro_batch, &sequence, 0, bytes);
-  ac_sequence_free(&sequence);
-  return unlimited(status, bytes);
-}
-
-ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes) {
-  uint64_t prediction = 0;
-  *bytes = 0;
-  if (problem->desc.purpose != AC_TRAIN) return AC_OK;
-  AC_TRY(forward_bound(problem, micro_batch, AC_TARGET_LOSS, &problem->evaluation, bytes));
-  if (problem->prediction.count)
-    AC_TRY(forward_bound(problem, 1, AC_TARGET_OUTPUTS, &problem->prediction, &prediction));
-  *bytes = ac_max_bytes(*bytes, prediction);
-  return AC_OK;
+ac_status ac_memory_forward(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                            uint64_t *bytes) {
+  return unlimited(arena_bound(problem, micro_batch, sequence, 0, bytes), bytes);
 }
 
 static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_sequence *main,
@@ -74,7 +59,7 @@ static ac_status total_bound(const ac_problem *problem, int64_t micro_batch, ac_
   AC_TRY(ac_cells_place(problem, &how, &space, NULL, &control, &classes));
   AC_TRY(arena_bound(problem, micro_batch, main, after_workspace(problem, main), &arena));
   AC_TRY(arena_bound(problem, micro_batch, stepping, 0, &second));
-  arena = ac_max_bytes(ac_max_bytes(arena, second), evaluation);
+  arena = ac_larger_bytes(ac_larger_bytes(arena, second), evaluation);
   *bytes = arena == UINT64_MAX ? arena : space.end + arena;
   return AC_OK;
 }
@@ -109,7 +94,8 @@ typedef struct arena {
 static ac_status lay_arena(const ac_problem *problem, int64_t micro_batch,
                            const ac_address_space *space, ac_sequence *sequence, uint64_t after,
                            uint64_t limit, arena *a) {
-  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->device, micro_batch, after));
+  AC_TRY(ac_sequence_size(sequence, problem->graph, problem->works, problem->device->info.alignment,
+                          micro_batch, after));
   AC_TRY(ac_layout_bound(sequence, problem->graph, &a->sums));
   return ac_layout_arena(space, sequence, space->end, a->sums.all, limit, &a->end);
 }
@@ -169,19 +155,20 @@ static ac_status lay_memory(ac_plan *plan, uint64_t limit) {
   if (problem->desc.purpose == AC_TRAIN)
     AC_TRY(lay_arena(problem, micro_batch, &space, &plan->evaluation, 0, limit, &evaluation));
   AC_TRY(find_in_arena(plan));
-  const uint64_t end = ac_max_bytes(ac_max_bytes(main.end, stepping.end), evaluation.end);
+  const uint64_t end = ac_larger_bytes(ac_larger_bytes(main.end, stepping.end), evaluation.end);
   AC_TRY(lay_prediction(plan, &space, end, limit, &prediction));
-  const ac_layout_sums window = {ac_max_bytes(main.sums.all, stepping.sums.all),
-                                 ac_max_bytes(main.sums.tensors, stepping.sums.tensors),
-                                 ac_max_bytes(main.sums.activations, stepping.sums.activations)};
+  const ac_layout_sums window = {ac_larger_bytes(main.sums.all, stepping.sums.all),
+                                 ac_larger_bytes(main.sums.tensors, stepping.sums.tensors),
+                                 ac_larger_bytes(main.sums.activations, stepping.sums.activations)};
   if (prediction.end <= end) prediction.sums = (ac_layout_sums){0};
-  const uint64_t tensors =
-      ac_max_bytes(window.tensors, ac_max_bytes(evaluation.sums.tensors, prediction.sums.tensors));
+  const uint64_t tensors = ac_larger_bytes(
+      window.tensors, ac_larger_bytes(evaluation.sums.tensors, prediction.sums.tensors));
   plan->info.live_bytes = window.all;
-  bytes->activations = ac_max_bytes(
-      window.activations, ac_max_bytes(evaluation.sums.activations, prediction.sums.activations));
+  bytes->activations =
+      ac_larger_bytes(window.activations,
+                      ac_larger_bytes(evaluation.sums.activations, prediction.sums.activations));
   bytes->gradients += tensors - bytes->activations;
-  bytes->total = ac_max_bytes(end, prediction.end);
+  bytes->total = ac_larger_bytes(end, prediction.end);
   bytes->workspace = bytes->total - space.end - tensors;
   plan->chunk_bytes = space.chunk_bytes && bytes->total > space.chunk_bytes ? space.chunk_bytes : 0;
   return AC_OK;

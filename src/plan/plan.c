@@ -168,6 +168,7 @@ static void fill_info(ac_plan *plan) {
   info->rounds_anew =
       !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer.state;
+  info->fused_ops = plan->problem.fused;
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
@@ -352,7 +353,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
   const ac_step *step = &sequence->steps[at];
   const ac_node *node = ac_node_at(plan->graph, step->node);
   ac_cost cost = step_cost(plan, step);
-  *result = (ac_plan_step){.op = ac_op_name(node->op),
+  *result = (ac_plan_step){.op = ac_op_title(node->op, node->attributes),
                            .scope = plan->graph->scopes[node->scope],
                            .phase = phase_of(plan, index, node),
                            .backward = node->backward,
@@ -378,17 +379,13 @@ ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_paramete
                                 .trained = trained,
                                 .step = trained ? ac_op_name(own->optimizer->step) : "",
                                 .state = AC_F32};
-  bool original = false;
-  for (int i = 0; i < plan->cell_count; i++) {
-    const ac_cell *cell = &plan->cells[i];
-    if (cell->owner != index) continue;
-    const bool state = cell->role == AC_ROLE_STATE;
-    if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_WORKING)
-      result->bytes += cell->bytes;
-    if (cell->role == AC_ROLE_PARAMETER) original = true, result->tensor.dtype = cell->dtype;
-    if (cell->role == AC_ROLE_WORKING && !original) result->tensor.dtype = cell->dtype;
-    if (state) result->state_bytes += cell->bytes;
-    if (state && cell->dtype == AC_U8) result->state = AC_U8;
+  const ac_cell *original = ac_plan_cell(plan, AC_ROLE_PARAMETER, index, 0),
+                *working = ac_plan_cell(plan, AC_ROLE_WORKING, index, 0), *state;
+  if (original || working) result->tensor.dtype = original ? original->dtype : working->dtype;
+  result->bytes = (original ? original->bytes : 0) + (working ? working->bytes : 0);
+  for (int k = 0; (state = ac_plan_cell(plan, AC_ROLE_STATE, index, k)) != NULL; k++) {
+    result->state_bytes += state->bytes;
+    if (state->dtype == AC_U8) result->state = AC_U8;
   }
   return AC_OK;
 }

@@ -159,8 +159,10 @@ typedef struct ac_problem {
   ac_plan_desc desc;                 /* with what follows from the graph filled in */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
+  int fused;                         /* nodes that fusing spared (graph/fuse.h) */
   char *state_f32, *frozen, *shared; /* those of desc */
   struct ac_stages *stages;          /* of the training graph; NULL otherwise */
+  struct ac_works *works;            /* of the graph's nodes (works.h) */
   /* Each node that runs once. evaluation, prediction: only when training. */
   ac_nodes main, evaluation, prediction;
   ac_nodes after;            /* those of the phases after a micro-batch */
@@ -172,6 +174,8 @@ typedef struct ac_problem {
   ac_parameter_tensors *parameters;
   ac_cell *cells; /* in the order of their addresses, which no choice has given yet */
   int cell_count;
+  int *cells_by_owner; /* by role, owner and state, but for those of inputs on the host */
+  int found_cells;     /* how many these are */
   uint64_t host_bytes; /* of the cells that may be in host memory */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
@@ -289,14 +293,26 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
                             ac_storage storage, const ac_nodes *order, const ac_nodes *after);
 void ac_sequence_free(ac_sequence *sequence);
 
+/* The same in room that is there already, for many short orders of one graph: in time linear in the
+ * order alone. */
+typedef struct ac_sequence_room {
+  int *current;         /* by storage */
+  bool *written, *seen; /* by storage; by node */
+} ac_sequence_room;
+ac_status ac_sequence_room_create(ac_sequence_room *room, const ac_graph *graph);
+void ac_sequence_room_free(ac_sequence_room *room);
+ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, const ac_graph *graph,
+                               ac_target target, ac_storage storage, const ac_nodes *order,
+                               const ac_nodes *after);
+
 /* The value that owns the memory of this one. */
 int ac_sequence_root(const ac_sequence *sequence, int value);
 
 /* Sets every value's size for a micro-batch, and makes values for the workspace that the device
  * asks for: one for each step of the micro-batch, and one of `after` bytes that all steps after it
  * share. */
-ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
-                           int64_t batch, uint64_t after);
+ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, struct ac_works *works,
+                           uint64_t alignment, int64_t batch, uint64_t after);
 
 /* The arguments of a step, or of a node that runs once, without handles. `run` must outlive them;
  * run->batch gives the sizes. */
@@ -390,8 +406,9 @@ ac_status ac_memory_bound(const ac_problem *problem, int64_t micro_batch, ac_seq
                           ac_sequence *stepping, uint64_t evaluation, uint64_t *bytes);
 /* The least bytes of what persists on the device. */
 ac_status ac_memory_cells(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
-/* The bytes of the arena of the evaluation, or of a prediction one sample at a time. */
-ac_status ac_memory_evaluation(const ac_problem *problem, int64_t micro_batch, uint64_t *bytes);
+/* The bytes of the arena of a sequence without a backward pass. */
+ac_status ac_memory_forward(const ac_problem *problem, int64_t micro_batch, ac_sequence *sequence,
+                            uint64_t *bytes);
 
 /* Lays down a choice: sequences, cells, addresses, bytes. What the plan held before is freed. A
  * total of UINT64_MAX is not a failure, as above. */

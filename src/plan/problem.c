@@ -1,12 +1,14 @@
 /* What is asked for: the graph with all nodes of a window, stored as the precision says, which of
  * them run, what persists. All that follows from graph, device and description without a choice. */
 #include "plan/stages.h"
+#include "plan/works.h"
 
 #include "core/align.h"
 #include "core/error.h"
 #include "core/platform/patterns.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
+#include "graph/fuse.h"
 #include "graph/precision.h"
 #include "optimizer/nodes.h"
 
@@ -39,17 +41,25 @@ static ac_status unsupported(const ac_problem *problem, const ac_node *node, int
                    ac_node_at(problem->graph, problem->coupled)));
 }
 
+/* One node of each kind is asked about. */
 static ac_status check_nodes(const ac_problem *problem, const ac_nodes *nodes, bool training,
                              int64_t batch) {
   ac_run_state run = {.training = training, .batch = batch};
   const ac_backend *backend = problem->device->backend;
-  for (int i = 0; i < nodes->count; i++) {
+  bool *asked = calloc((size_t)problem->graph->node_count + 1, sizeof *asked);
+  if (!asked) return ac_fail(AC_ERROR_MEMORY, "no memory for a list of nodes");
+  ac_status status = AC_OK;
+  for (int i = 0; i < nodes->count && status == AC_OK; i++) {
+    bool *known = &asked[ac_works_kind(problem->works, nodes->list[i])];
     ac_op_args args;
+    if (*known) continue;
+    *known = true;
     ac_node_arguments(nodes->list[i], problem->graph, &run, &args);
     if (!backend->supports(problem->device->state, &args))
-      return unsupported(problem, ac_node_at(problem->graph, nodes->list[i]), batch);
+      status = unsupported(problem, ac_node_at(problem->graph, nodes->list[i]), batch);
   }
-  return AC_OK;
+  free(asked);
+  return status;
 }
 
 ac_status ac_problem_check_support(const ac_problem *problem, int64_t micro_batch) {
@@ -152,9 +162,10 @@ static ac_status check_least(ac_problem *problem) {
   problem->least = 1;
   for (int i = 0; i < problem->main.count && desc->purpose == AC_TRAIN; i++) {
     ac_op_args args;
+    const ac_op_desc *op = ac_op_describe(ac_node_at(problem->graph, problem->main.list[i])->op);
+    if (!op->least_samples) continue;
     ac_node_arguments(problem->main.list[i], problem->graph, &one, &args);
-    const ac_op_desc *op = ac_op_describe(args.op);
-    const int64_t least = op->least_samples ? op->least_samples(&args) : 1;
+    const int64_t least = op->least_samples(&args);
     if (least > problem->least) problem->least = least, node = problem->main.list[i];
   }
   const int64_t size = desc->micro_batch ? desc->micro_batch : desc->batch;
@@ -342,6 +353,7 @@ static ac_status complete_graph(ac_problem *problem) {
   bool training = problem->desc.purpose == AC_TRAIN;
   AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
+  AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);
@@ -408,6 +420,8 @@ static ac_status derive(ac_problem *problem) {
   if (status == AC_OK) status = select_nodes(problem, runs);
   free(runs);
   AC_TRY(status);
+  problem->works = ac_works_create(graph, problem->device);
+  if (!problem->works) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
   find_parameters(problem);
   mark_reads(problem, &problem->main);
   mark_reads(problem, &problem->evaluation);
@@ -446,6 +460,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
 void ac_problem_free(ac_problem *problem) {
   if (problem->stages) ac_stages_free(problem->stages);
   free(problem->stages);
+  ac_works_free(problem->works);
   ac_graph_free(problem->source);
   ac_graph_free(problem->graph);
   free(problem->state_f32);
@@ -460,4 +475,5 @@ void ac_problem_free(ac_problem *problem) {
   free(problem->fed);
   free(problem->parameters);
   free(problem->cells);
+  free(problem->cells_by_owner);
 }

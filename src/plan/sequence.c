@@ -1,6 +1,6 @@
 /* From a graph to an order of execution: which nodes run, the values they read and write, how long
  * each lives, and which may be computed in place of another. Linear in the number of nodes. */
-#include "plan/plan.h"
+#include "plan/works.h"
 
 #include "core/align.h"
 #include "core/error.h"
@@ -292,32 +292,72 @@ static void set_phases(ac_sequence *sequence, const ac_graph *graph, const ac_no
   sequence->step_count = sequence->begin[AC_PHASE_COUNT];
 }
 
-ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
-                            ac_storage storage, const ac_nodes *order, const ac_nodes *after) {
+ac_status ac_sequence_room_create(ac_sequence_room *room, const ac_graph *graph) {
+  const size_t tensors = (size_t)graph->tensor_count + 1;
+  *room = (ac_sequence_room){malloc(tensors * sizeof *room->current),
+                             calloc(tensors, sizeof *room->written),
+                             calloc((size_t)graph->node_count + 1, sizeof *room->seen)};
+  if (!room->current || !room->written || !room->seen)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+  for (size_t i = 0; i < tensors; i++) room->current[i] = -1;
+  return AC_OK;
+}
+
+void ac_sequence_room_free(ac_sequence_room *room) {
+  free(room->current);
+  free(room->written);
+  free(room->seen);
+}
+
+static void forget(ac_sequence_room *room, const ac_graph *graph, int tensor) {
+  if (tensor < 0) return;
+  const int storage = ac_tensor_at(graph, tensor)->storage;
+  room->current[storage] = -1;
+  room->written[storage] = false;
+}
+
+/* Leaves the room as it was. */
+static void forget_nodes(ac_sequence_room *room, const ac_graph *graph, const ac_nodes *nodes) {
+  for (int i = 0; nodes && i < nodes->count; i++) {
+    const ac_node *node = ac_node_at(graph, nodes->list[i]);
+    for (int k = 0; k < AC_MAX_INPUTS; k++) forget(room, graph, node->in[k]);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) forget(room, graph, node->out[j]);
+    forget(room, graph, node->accumulate);
+    room->seen[nodes->list[i]] = false;
+  }
+}
+
+ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, const ac_graph *graph,
+                               ac_target target, ac_storage storage, const ac_nodes *order,
+                               const ac_nodes *after) {
   memset(sequence, 0, sizeof *sequence);
   sequence->training = target == AC_TARGET_GRADIENTS;
   sequence->whole_window = storage.whole_window;
   sequence->host_state = storage.host_state;
   set_phases(sequence, graph, order, after);
-  size_t tensors = (size_t)graph->tensor_count + 1;
-  builder b = {.sequence = sequence, .graph = graph};
-  bool *seen = calloc((size_t)graph->node_count + 1, sizeof *seen);
-  b.current = malloc(tensors * sizeof *b.current);
-  b.written = calloc(tensors, sizeof *b.written);
-  sequence->steps = calloc((size_t)sequence->step_count + 1, sizeof *sequence->steps);
-  bool good = seen && b.current && b.written && sequence->steps;
-  for (size_t i = 0; good && i < tensors; i++) b.current[i] = -1;
-  if (good)
-    good = lay_steps(&b, order, 0, seen) && lay_steps(&b, after, ac_sequence_end(sequence), seen);
+  builder b = {sequence, graph, room->current, room->written};
+  sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);
+  const bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
+                    lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     share_memory(sequence, graph);
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
-  free(seen);
-  free(b.current);
-  free(b.written);
+  forget_nodes(room, graph, order);
+  forget_nodes(room, graph, after);
   return good ? AC_OK : ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
+}
+
+ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
+                            ac_storage storage, const ac_nodes *order, const ac_nodes *after) {
+  ac_sequence_room room;
+  memset(sequence, 0, sizeof *sequence);
+  ac_status status = ac_sequence_room_create(&room, graph);
+  if (status == AC_OK)
+    status = ac_sequence_build_in(&room, sequence, graph, target, storage, order, after);
+  ac_sequence_room_free(&room);
+  return status;
 }
 
 void ac_sequence_free(ac_sequence *sequence) {
@@ -377,43 +417,45 @@ void ac_node_arguments(int index, const ac_graph *graph, const ac_run_state *run
   args->name_hash = name_hash(node, graph);
 }
 
-static ac_status add_workspace(ac_sequence *sequence, const ac_device *device, uint64_t bytes,
-                               int step, int *value) {
+static ac_status add_workspace(ac_sequence *sequence, uint64_t alignment, uint64_t bytes, int step,
+                               int *value) {
   *value = -1;
   if (!bytes) return AC_OK;
   *value = add_value(sequence, -1, step);
   if (*value < 0) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
-  sequence->values[*value].bytes = ac_align(bytes, device->info.alignment);
+  sequence->values[*value].bytes = ac_align(bytes, alignment);
   return AC_OK;
 }
 
 /* The steps after the micro-batch follow one another, so they share it. */
-static ac_status add_after_workspace(ac_sequence *sequence, const ac_device *device,
-                                     uint64_t bytes) {
+static ac_status add_after_workspace(ac_sequence *sequence, uint64_t alignment, uint64_t bytes) {
   int value, end = ac_sequence_end(sequence);
-  AC_TRY(add_workspace(sequence, device, bytes, end, &value));
+  AC_TRY(add_workspace(sequence, alignment, bytes, end, &value));
   if (value >= 0) sequence->values[value].last = ac_sequence_last_point(sequence);
   for (int i = end; i < sequence->step_count; i++) sequence->steps[i].workspace = value;
   return AC_OK;
 }
 
-ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_device *device,
-                           int64_t batch, uint64_t after) {
-  int own = 0;
-  for (int i = 0; i < sequence->value_count; i++) own += sequence->values[i].tensor >= 0;
-  sequence->value_count = own; /* workspace of an earlier size comes after all others */
+static uint64_t bytes_of(const ac_value *value, const ac_graph *graph, int64_t batch) {
+  const ac_tensor *tensor = ac_tensor_at(graph, value->tensor);
+  int64_t count = value->count;
+  if (!count) count = ac_shape_count(&tensor->shape) * (tensor->shape.batched ? batch : 1);
+  return (uint64_t)count * ac_dtype_bytes(tensor->dtype);
+}
+
+ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_works *works,
+                           uint64_t alignment, int64_t batch, uint64_t after) {
+  int own = sequence->value_count; /* workspace of an earlier size comes after all others */
+  while (own > 0 && sequence->values[own - 1].tensor < 0) own--;
+  sequence->value_count = own;
   for (int i = 0; i < own; i++) {
     ac_value *value = &sequence->values[i];
-    ac_operand x = ac_operand_of(ac_tensor_at(graph, value->tensor), batch);
-    uint64_t bytes = (uint64_t)(value->count ? value->count : x.count) * ac_dtype_bytes(x.dtype);
-    value->bytes = value->shares == i ? ac_align(bytes, device->info.alignment) : 0;
+    value->bytes = value->shares == i ? ac_align(bytes_of(value, graph, batch), alignment) : 0;
   }
-  ac_run_state run = {.training = sequence->training, .batch = batch};
   for (int i = 0; i < ac_sequence_end(sequence); i++) {
-    ac_op_args args;
-    ac_step_arguments(&sequence->steps[i], graph, &run, &args);
-    AC_TRY(add_workspace(sequence, device, device->backend->workspace(device->state, &args), i,
-                         &sequence->steps[i].workspace));
+    ac_step *step = &sequence->steps[i];
+    const uint64_t bytes = ac_works_workspace(works, step, batch, sequence->training);
+    AC_TRY(add_workspace(sequence, alignment, bytes, i, &step->workspace));
   }
-  return add_after_workspace(sequence, device, after);
+  return add_after_workspace(sequence, alignment, after);
 }

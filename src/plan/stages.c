@@ -316,15 +316,48 @@ static ac_status lay_variant(const layer *l, int s, const ac_stage_variants *var
                      : lay_forward(l, s, variants->droppable, variants->drops[variant]);
 }
 
-/* Computes an activation of the stage anew if it is not there, and first what that takes. */
+/* A node that will run once its inputs are there, and the next of these to look at. */
+typedef struct pending {
+  int node, input;
+} pending;
+
+static ac_status push(ac_order *order, int *depth, int node) {
+  if (*depth == order->pending_capacity) {
+    int capacity = order->pending_capacity ? 2 * order->pending_capacity : 64;
+    pending *grown = realloc(order->pending, (size_t)capacity * sizeof *grown);
+    if (!grown) return no_memory();
+    order->pending = grown;
+    order->pending_capacity = capacity;
+  }
+  ((pending *)order->pending)[(*depth)++] = (pending){node, 0};
+  return AC_OK;
+}
+
+/* The storage that has to be computed anew for a tensor; -1: it is there, or not the stage's. */
+static int missing(const layer *l, int s, int tensor) {
+  int storage = activation(l->stages->graph, tensor);
+  if (storage < 0 || l->stages->stage_of[storage] != s || l->order->available[storage]) return -1;
+  return storage;
+}
+
+/* Computes an activation of the stage anew if it is not there, and first what that takes. On a
+ * stack of its own: a stage may be as deep as the graph is long. */
 static ac_status ensure(const layer *l, int s, int tensor) {
   const ac_stages *stages = l->stages;
-  int storage = activation(stages->graph, tensor);
-  if (storage < 0 || stages->stage_of[storage] != s || l->order->available[storage]) return AC_OK;
-  int index = stages->producer[storage];
-  const ac_node *node = ac_node_at(stages->graph, index);
-  for (int i = 0; i < AC_MAX_INPUTS; i++) AC_TRY(ensure(l, s, node->in[i]));
-  return run_forward(l, index);
+  const int wanted = missing(l, s, tensor);
+  int depth = 0;
+  if (wanted >= 0) AC_TRY(push(l->order, &depth, stages->producer[wanted]));
+  while (depth) {
+    pending *top = &((pending *)l->order->pending)[depth - 1];
+    if (top->input == AC_MAX_INPUTS) {
+      depth--;
+      AC_TRY(run_forward(l, top->node));
+      continue;
+    }
+    const int next = missing(l, s, ac_node_at(stages->graph, top->node)->in[top->input++]);
+    if (next >= 0) AC_TRY(push(l->order, &depth, stages->producer[next]));
+  }
+  return AC_OK;
 }
 
 static ac_status lay_backward(const layer *l, int s) {
@@ -345,6 +378,18 @@ static layer begin_order(ac_order *order, const ac_stages *stages) {
   return (layer){order, stages};
 }
 
+/* Only what the stage fills is asked about, so that this is linear in the stage. */
+static layer begin_stage(ac_order *order, const ac_stages *stages, int s) {
+  const ac_stage *stage = &stages->stage[s];
+  order->nodes.count = 0;
+  for (int p = stage->forward; p < stage->forward_end; p++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+      int storage = activation(stages->graph, ac_node_at(stages->graph, stages->nodes[p])->out[j]);
+      if (storage >= 0) order->available[storage] = order->kept[storage] = false;
+    }
+  return (layer){order, stages};
+}
+
 ac_status ac_order_create(ac_order *order, const ac_stages *stages) {
   size_t tensors = (size_t)stages->graph->tensor_count + 1;
   *order = (ac_order){.available = malloc(tensors * sizeof *order->available),
@@ -354,6 +399,7 @@ ac_status ac_order_create(ac_order *order, const ac_stages *stages) {
 
 void ac_order_free(ac_order *order) {
   free(order->nodes.list);
+  free(order->pending);
   free(order->available);
   free(order->kept);
 }
@@ -373,7 +419,7 @@ ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_
 
 ac_status ac_order_lay_stage(ac_order *order, const ac_stages *stages, int s,
                              const ac_stage_variants *variants, int variant, int *split) {
-  const layer l = begin_order(order, stages);
+  const layer l = begin_stage(order, stages, s);
   AC_TRY(lay_variant(&l, s, variants, variant));
   *split = order->nodes.count;
   return variant < 0 ? AC_OK : lay_backward(&l, s);

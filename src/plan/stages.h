@@ -22,6 +22,7 @@
 #include "plan/chain.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
+#include "plan/works.h"
 
 enum { AC_STAGE_VARIANTS = 8, AC_STAGES = 128 };
 
@@ -64,10 +65,17 @@ typedef struct ac_stage_chain {
   ac_chain chain;
 } ac_stage_chain;
 
-/* Chooses each stage's variants and measures them in bytes and seconds. Free with
- * ac_stage_chain_free. */
-ac_status ac_stage_chain_create(ac_stage_chain *result, const ac_stages *stages, ac_device *device,
-                                const ac_cost_model *costs, int64_t batch);
+/* A chain that is asked for, at a micro-batch and by a model of costs. */
+typedef struct ac_stage_chain_request {
+  int64_t batch;
+  const ac_cost_model *costs;
+  ac_stage_chain *result;
+} ac_stage_chain_request;
+
+/* Chooses each stage's variants and measures them in bytes and seconds, for all requests at once.
+ * Free the results with ac_stage_chain_free; after a failure there are none. */
+ac_status ac_stage_chains_create(const ac_stage_chain_request *requests, int count,
+                                 const ac_stages *stages, ac_works *works, uint64_t alignment);
 void ac_stage_chain_free(ac_stage_chain *chain);
 
 /* ---- orders of nodes ------------------------------------------------------------------------- */
@@ -78,6 +86,8 @@ typedef struct ac_order {
   int capacity;
   bool *available; /* by storage */
   bool *kept;      /* by storage: hinted to be kept, and computed */
+  void *pending;   /* nodes that wait for their inputs */
+  int pending_capacity;
 } ac_order;
 
 ac_status ac_order_create(ac_order *order, const ac_stages *stages);

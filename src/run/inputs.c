@@ -25,6 +25,14 @@ static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_
   check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
 }
 
+static void check_others(ac_instance *instance, const ac_node *node, const ac_op_args *args) {
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  for (int i = 0; desc->limit && i < AC_MAX_INPUTS; i++) {
+    const int64_t limit = node->in[i] < 0 ? 0 : desc->limit(args, i);
+    if (limit) limit_ids(instance, ac_node_input(instance->plan->graph, node, i), limit, NULL);
+  }
+}
+
 static void check_loss(ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, index);
@@ -38,6 +46,7 @@ static void check_loss(ac_instance *instance, int index) {
   int64_t columns = 0;
   const int lengths = ac_node_lengths(graph, node, rows.weights, &columns);
   if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
+  check_others(instance, node, &args);
   if (weights >= 0) instance->checks[weights].weights = true;
   if (loss < AC_MAX_LOSSES)
     instance->losses[loss] = (ac_fed_loss){rows, targets, weights, lengths, columns};

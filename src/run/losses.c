@@ -46,7 +46,7 @@ double ac_instance_fed_weight(const ac_instance *instance, int loss, const void 
   if (is_plain(rows)) return (double)n;
   const void *targets = rows->ignore ? data[fed->targets] : NULL;
   const ac_dtype dtype = targets ? input_dtype(instance, fed->targets) : AC_I32;
-  const int64_t shared = ac_max(rows->per_weight, 1);
+  const int64_t shared = ac_larger(rows->per_weight, 1);
   double sum = 0;
   if (shared > 1) {
     for (int64_t i = from / shared; i < (from + n) / shared; i++)

@@ -172,7 +172,7 @@ double ac_schedule_reduced_rate(const ac_schedule *schedule, int64_t reductions,
 
 double ac_schedule_rate(const ac_schedule *schedule, int64_t update) {
   const ac_schedule s = AC_DESCRIBED(ac_schedule, schedule);
-  return makes_sense(&s) ? ac_schedule_reduced_rate(&s, 0, ac_max(update, 0)) : 0;
+  return makes_sense(&s) ? ac_schedule_reduced_rate(&s, 0, ac_larger(update, 0)) : 0;
 }
 
 double ac_schedule_scale(const ac_schedule *schedule, int64_t batch) {

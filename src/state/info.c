@@ -38,7 +38,7 @@ static void describe(const ac_model_file *file, const ac_run *run, ac_state_info
                           .loss_means = (ac_loss_means)plan->loss_means,
                           .batch = plan->batch,
                           .micro_batch = plan->micro_batch,
-                          .window_batch = ac_min(run->batch, plan->batch),
+                          .window_batch = ac_smaller(run->batch, plan->batch),
                           .averages = has_tensor(file, "accrue/average/", AC_DTYPE_COUNT),
                           .loss_scaling = scaler->desc.kind,
                           .loss_scale = (double)scaler->scale,

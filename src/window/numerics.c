@@ -131,7 +131,7 @@ ac_status ac_trainer_numerics(const ac_trainer *trainer, int index, ac_numerics 
   const ac_plan *plan = trainer->instance.plan;
   const ac_node *node = ac_node_at(plan->graph, plan->main.steps[step].node);
   const ac_numerics_totals *totals = &trainer->instance.numerics;
-  *result = (ac_numerics){.op = ac_op_name(node->op),
+  *result = (ac_numerics){.op = ac_op_title(node->op, node->attributes),
                           .scope = plan->graph->scopes[node->scope],
                           .backward = node->backward,
                           .values = totals->counts[step].values,

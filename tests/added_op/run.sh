@@ -13,7 +13,7 @@ cp -rp "$source"/{CMakeLists.txt,CMakePresets.json,cl,docs,examples,include,src,
 
 page=$source/docs/contribute/add-an-op.md
 touched=$({ echo src/ops/list.h && echo include/accrue/graph.h && cd "$here" && find -- * -type f; } |
-  sed 's|pointwise/square|FOLDER/NAME|' | sort)
+  sed 's|pointwise/scaled_square|FOLDER/NAME|' | sort)
 listed=$(sed -n '/^## Files/,/^## 1/s/^| `\([^`]*\)` |.*/\1/p' "$page" | sort)
 diff <(echo "$touched") <(echo "$listed") || { echo "$page does not list what an op takes" >&2; exit 1; }
 grep -q "^An op takes $(wc -l <<<"$touched") files" "$page" || { echo "$page has another number of files" >&2; exit 1; }
@@ -23,10 +23,10 @@ add_before() { # FILE PATTERN LINE; what is built already stays so
   (($(diff "$source/$1" "$copy/$1" | grep -c '^[<>]') == 1)) || { echo "$1: not one line more" >&2; exit 1; }
   touch -r "$source/$1" "$copy/$1"
 }
-ops='X(square, "s", "s") X(square_gradient, "ss", "s") \/* x -> y;  dy x -> dx *\/'
-add_before src/ops/list.h '^  F(update, numerics)' "  F(pointwise, square) $ops \\\\"
-prototype='AC_API ac_tensor *ac_square(ac_tensor *x, float factor);'
-add_before include/accrue/graph.h '^AC_API ac_tensor \*ac_sigmoid' "$prototype"
+ops='X(scaled_square, "s", "s") X(scaled_square_gradient, "ss", "s") \/* x -> y;  dy x -> dx *\/'
+add_before src/ops/list.h '^  F(update, numerics)' "  F(pointwise, scaled_square) $ops \\\\"
+prototype='AC_API ac_tensor *ac_scaled_square(ac_tensor *x, float factor);'
+add_before include/accrue/graph.h '^AC_API ac_tensor \*ac_softmax' "$prototype"
 
 cat >"$work/compile" <<'END'
 #!/bin/sh
@@ -43,8 +43,8 @@ if configure; then
   exit 1
 fi
 for folder in src/ops src/backend/cpu src/backend/opencl tests/ops; do
-  grep -qx "  *$folder/pointwise/square.c" "$work/log" ||
-    { cat "$work/log"; echo "$folder/pointwise/square.c is not asked for" >&2; exit 1; }
+  grep -qx "  *$folder/pointwise/scaled_square.c" "$work/log" ||
+    { cat "$work/log"; echo "$folder/pointwise/scaled_square.c is not asked for" >&2; exit 1; }
 done
 
 (cd "$here" && find . -type f) | while read -r file; do
@@ -55,6 +55,6 @@ configure || { cat "$work/log"; exit 1; }
 cmake --build "$build" --parallel 2 --target test_ops test_random >"$work/log" 2>&1 ||
   { tail -n 60 "$work/log"; exit 1; }
 
-ctest --test-dir "$build" -N | grep ' op_square$'
-ctest --test-dir "$build" -R '^op_square$' --output-on-failure
-"$build/bin/test_random" --graphs 20 --families square
+ctest --test-dir "$build" -N | grep ' op_scaled_square$'
+ctest --test-dir "$build" -R '^op_scaled_square$' --output-on-failure
+"$build/bin/test_random" --graphs 20 --families scaled_square

@@ -55,6 +55,7 @@ function read_map(    line, cell, cells, folders, targets, n, m, i, j, inside) {
 # take something of the core.
 function resolve(file, name) {
   if (file ~ /^include\//) return "include/" name
+  if (file ~ /^examples\// && name !~ /\//) return "examples/" name
   return (file ~ /^src\// || name ~ /^core\// ? "src/" : "tools/") name
 }
 

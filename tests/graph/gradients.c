@@ -368,8 +368,9 @@ static void classification(void **state) {
   ac_tensor *h = ac_silu(hidden(g));
   ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
   ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
-  ac_graph_set_loss(g,
-                    ac_cross_entropy(h, labels, weights, &(ac_cross_entropy_desc){true, 2, 0.1f}));
+  ac_graph_set_loss(g, ac_cross_entropy(h, labels, weights,
+                                        &(ac_cross_entropy_desc){
+                                            .ignore = true, .ignore_index = 2, .smoothing = 0.1f}));
   check(g);
 }
 
@@ -427,7 +428,7 @@ static ac_graph *tied_head(bool fused) {
   h = ac_add(ac_silu(h), h);
   ac_tensor *labels = ac_input(g, "labels", AC_I32, SHAPE(AC_BATCH, 4));
   ac_tensor *weights = ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 4));
-  const ac_cross_entropy_desc desc = {true, 2, 0.1f};
+  const ac_cross_entropy_desc desc = {.ignore = true, .ignore_index = 2, .smoothing = 0.1f};
   ac_tensor *loss =
       fused ? ac_linear_cross_entropy(h, table, AC_OUT_IN, labels, weights, &desc)
             : ac_cross_entropy(ac_linear(h, table, NULL, AC_OUT_IN), labels, weights, &desc);

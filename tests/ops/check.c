@@ -331,7 +331,7 @@ static void check_case(const op_case *c, ac_device *device, ac_dtype storage) {
 /* The families with kernels that address memory otherwise in 16 bits; one with kernels that load
  * and store single elements as all others do; and the one that alone writes copies in 16 bits. */
 static const char *const addressed_otherwise[] = {
-    "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "gelu", "optimizer"};
+    "linear", "matmul", "linear_cross_entropy", "conv2d", "attention", "pointwise", "optimizer"};
 
 /* What is left of 16 bits where only accesses to memory are looked at: one type, and where matrix
  * units multiply, bf16 alone, which is multiplied by them in every op that has them. */

@@ -103,30 +103,69 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def add(f):
-    for shape in ((3, 5, 7), (5, 7), (7,)):
-        f.case(f"repeated_rank_{len(shape)}")
-        a, b = f.draw(3, 5, 7), f.draw(*shape)
-        f.record([a, b], a + b)
-
-
-def multiply(f):
-    for shape in ((3, 5, 7), (5, 7), (7,)):
-        f.case(f"repeated_rank_{len(shape)}")
-        a, b = f.draw(3, 5, 7), f.draw(*shape)
-        f.record([a, b], a * b)
-
-
-def scale(f):
-    f.case("quarter", factor=0.25)
-    x = f.draw(3, 13)
-    f.record([x], 0.25 * x)
-
-
 def embedding(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+
+
+def pointwise(f):
+    """Every function of the table, wide and at points where a derivative does not exist or something ends."""
+    def wide(name, count, result, low=-4, high=4, **numbers):
+        f.case(name, **numbers)
+        x = [f.draw(5, 24, low=low, high=high) for _ in range(count)]
+        f.record(x, result(*x))
+
+    elementary = dict(
+        add=(2, torch.add), subtract=(2, torch.sub), multiply=(2, torch.mul), maximum=(2, torch.maximum),
+        minimum=(2, torch.minimum), negate=(1, torch.neg), square=(1, torch.square), abs=(1, torch.abs),
+        exp=(1, torch.exp), expm1=(1, torch.expm1), sin=(1, torch.sin), cos=(1, torch.cos), erf=(1, torch.erf),
+        tanh=(1, torch.tanh), sigmoid=(1, torch.sigmoid), softplus=(1, F.softplus), log_sigmoid=(1, F.logsigmoid),
+        relu=(1, F.relu), relu6=(1, F.relu6), selu=(1, F.selu), gelu=(1, F.gelu), silu=(1, F.silu), mish=(1, F.mish),
+        gelu_tanh=(1, lambda x: F.gelu(x, approximate="tanh")), hard_sigmoid=(1, F.hardsigmoid),
+        hard_swish=(1, F.hardswish), softsign=(1, F.softsign))
+    for name, (count, function) in elementary.items():
+        wide(name, count, function, -8, 8)
+    wide("divide", 2, torch.div, 0.25, 4)
+    wide("power", 2, torch.pow, 0.25, 3)
+    wide("sqrt", 1, torch.sqrt, 0.01, 9)
+    wide("rsqrt", 1, torch.rsqrt, 0.1, 9)
+    wide("reciprocal", 1, torch.reciprocal, 0.25, 4)
+    wide("log", 1, torch.log, 0.1, 9)
+    wide("log1p", 1, torch.log1p, -0.8, 9)
+    wide("clamp", 1, lambda x: torch.clamp(x, -1, 2), b=-1, c=2)
+    wide("leaky_relu", 1, lambda x: F.leaky_relu(x, 0.25), b=0.25)
+    wide("elu", 1, lambda x: F.elu(x, 0.5), b=0.5)
+
+    def at(name, function, *values, **numbers):
+        f.case(f"{name}_points", **numbers)
+        x = torch.tensor(np.array(values, np.float32).astype(np.float64), requires_grad=True)
+        f.record([x], function(x))
+
+    at("abs", torch.abs, 0, -0.0, 1, -1)
+    at("relu", F.relu, 0, 1, -1, np.inf)
+    at("relu6", F.relu6, 0, 6, 3, 7)
+    at("leaky_relu", lambda x: F.leaky_relu(x, 0.25), 0, 1, -1, b=0.25)
+    at("elu", lambda x: F.elu(x, 0.5), 0, 1, -1, -100, b=0.5)
+    at("selu", F.selu, 0, 1, -1, -100)
+    at("hard_sigmoid", F.hardsigmoid, -3, 3, 0, 4)
+    at("hard_swish", F.hardswish, -3, 3, 0, 4)
+    at("clamp", lambda x: torch.clamp(x, -1, 2), -1, 2, 0, 3, b=-1, c=2)
+    at("sqrt", torch.sqrt, 0, 1)
+    at("softplus", F.softplus, -80, 0, 15)
+    at("log_sigmoid", F.logsigmoid, -80, 0, 15)
+    for name, function in (("maximum", torch.maximum), ("minimum", torch.minimum)):
+        f.case(f"{name}_points")
+        a, b = (torch.tensor([1.0, 0, -1], requires_grad=True), torch.tensor([1.0, 2, -1], requires_grad=True))
+        f.record([a, b], function(a, b))
+    f.case("power_points")
+    a = torch.tensor([0.0, 0, 2, 0, -2, -2], requires_grad=True)
+    b = torch.tensor([0.0, 2, 0, 3, 2, 3], requires_grad=True).detach()
+    f.record([a, b], torch.pow(a, b))
+    f.case("where_points")
+    condition = torch.tensor([1.0, 0, -2, 0])
+    a, b = torch.tensor([1.0, 2, 3, 4], requires_grad=True), torch.tensor([5.0, 6, 7, 8], requires_grad=True)
+    f.record([condition, a, b], torch.where(condition != 0, a, b))
 
 
 def layer_norm(f):
@@ -187,21 +226,6 @@ def weight_standardisation(f):
         f.record([w], y, [torch.cat((mean, 1 / torch.sqrt(variance + 1e-5)), -1)])
 
 
-def elementwise(function):
-    def write(f):
-        f.case("wide")
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], function(x))
-    return write
-
-
-def gelu(f):
-    for kind, name in enumerate(("tanh", "none")):
-        f.case("erf" if kind else "tanh", kind=kind)
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], F.gelu(x, approximate=name))
-
-
 # Names of the table of functions; what is not here is what torch has by that name.
 FUNCTIONS = dict(
     add=torch.add, subtract=torch.sub, multiply=torch.mul, divide=torch.div, negate=torch.neg, power=torch.pow,
@@ -239,13 +263,6 @@ def functions(f):
         f.case(formula.replace("/", ":"))
         operands = [f.draw(16, low=0.5, high=2) for _ in range(function.__code__.co_argcount)]
         f.record(operands, function(*operands))
-
-
-def leaky_relu(f):
-    for slope in (0.01, 0.5):
-        f.case(f"slope_{slope:g}", slope=float(np.float32(slope)))
-        x = f.draw(5, 40, low=-8, high=8)
-        f.record([x], F.leaky_relu(x, float(np.float32(slope))))
 
 
 def softmax(f):
@@ -452,6 +469,120 @@ def class_hits(f):
         if weighted:
             f.tensor("in2", w)
         f.tensor("out0", sums((w * hit).sum().item(), (w * counts).sum().item(), 0))
+
+
+def ctc_loss(f):
+    """Of samples that a path exists for; of some that are too short for their targets, infinite or left out."""
+    plain = dict(T=9, targets=[[1, 2, 2], [3, 3, 3], [4, 1, 2]], lengths=None, counts=None)
+    ragged = dict(T=9, targets=[[1, 2, 2], [3, 3, 4], [4, 1, 2]], lengths=[9, 6, 4], counts=[3, 2, 0])
+    short = dict(T=5, targets=[[1, 2, 2], [3, 3, 3], [4, 1, 2]], lengths=[5, 4, 2], counts=[3, 3, 3])
+    for name, case, weighted, zero in (("plain", plain, False, 0), ("ragged", ragged, True, 0),
+                                       ("infinite", short, False, 0), ("zero", short, True, 1)):
+        for blank in (0, 5) if name == "ragged" else (0,):
+            f.case(f"{name}_blank_{blank}" if blank else name, blank=blank, zero_infinity=zero)
+            logits = f.draw(3, case["T"], 6, low=-3, high=3)
+            targets = torch.tensor(case["targets"])
+            lengths = torch.tensor(case["lengths"] or [case["T"]] * 3)
+            counts = torch.tensor(case["counts"] or [3] * 3)
+            w = f.draw(3, low=0.5, high=2).detach() if weighted else torch.ones(3)
+            losses = F.ctc_loss(F.log_softmax(logits, -1).transpose(0, 1), targets, lengths, counts, blank=blank,
+                                reduction="none", zero_infinity=bool(zero))
+            loss = (losses * w).sum()
+            loss.backward()
+            f.tensor("in0", logits)
+            f.tensor("in1", targets)
+            if case["lengths"]:
+                f.tensor("in2", lengths)
+                f.tensor("in3", counts)
+            if weighted:
+                f.tensor("in4", w)
+            f.tensor("out0", sums(loss.item(), w.sum().item(), 0))
+            largest = logits.amax(-1)
+            f.tensor("out1", torch.stack([largest, torch.logsumexp(logits - largest[..., None], -1)], -1))
+            f.tensor("grad0", logits.grad)
+
+
+def losses(f):
+    """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
+
+    def case(name, operands, rows, weights=None, **numbers):
+        f.case(name, **numbers)
+        operands = [f.draw(*shape, low=low, high=high) if isinstance(shape, tuple) else shape
+                    for shape, low, high in operands]
+        w = None if weights is None else f.draw(*weights, low=0, high=2).detach()
+        each = rows(*operands)
+        while w is not None and w.dim() < each.dim():
+            w = w[..., None]
+        loss = each.mean() if w is None else (each * w).sum() / w.expand_as(each).sum()
+        loss.backward()
+        for i, x in enumerate(operands):
+            f.tensor(f"in{i}", x)
+        if w is not None:
+            f.tensor("weights", w)
+        f.doubles("loss", [loss.item()])
+        for i, x in enumerate(operands):
+            if x.grad is not None:
+                f.tensor(f"grad{i}", x.grad)
+
+    def means(function):
+        return lambda *x: function(*x).flatten(1).mean(1)
+
+    def focal(alpha, gamma):  # torchvision.ops.sigmoid_focal_loss
+        def function(z, t):
+            p, ce = torch.sigmoid(z), F.binary_cross_entropy_with_logits(z, t, reduction="none")
+            p_t = p * t + (1 - p) * (1 - t)
+            return ce * (1 - p_t) ** gamma * (alpha * t + (1 - alpha) * (1 - t) if alpha >= 0 else 1)
+        return function
+
+    def signs(*shape):
+        return torch.tensor(np.random.default_rng(7).choice([-1.0, 1.0], shape))
+
+    def divergence(t):
+        def function(x, y):
+            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+        return function
+
+    def contrastive(t):
+        def function(a, b):
+            scores = F.normalize(a, dim=-1) @ F.normalize(b, dim=-1).mT / t
+            ids = torch.arange(scores.shape[1]).expand(scores.shape[:2])
+            return (F.cross_entropy(scores.mT, ids, reduction="none") +
+                    F.cross_entropy(scores, ids, reduction="none")) / 2
+        return function
+
+    two = [((5, 3, 4), -2, 2), ((5, 3, 4), -2, 2)]
+    bits = torch.tensor(np.random.default_rng(8).choice([0.0, 1.0, 0.25], (5, 3, 4)))
+    for weights in (None, (5,)):
+        end = "_weights" if weights else ""
+        case("l1_loss" + end, two, means(lambda p, t: F.l1_loss(p, t, reduction="none")), weights)
+        case("huber_loss" + end, two, means(lambda p, t: F.huber_loss(p, t, reduction="none", delta=0.75)), weights,
+             delta=0.75)
+        case("hinge_loss" + end, [two[0], (signs(5, 3, 4), 0, 0)], means(lambda p, t: F.relu(1.25 - p * t)), weights,
+             margin=1.25)
+        case("focal_loss" + end, [((5, 3, 4), -9, 9), (bits, 0, 0)], means(focal(0.25, 2)), weights, alpha=0.25,
+             gamma=2)
+        case("poisson_nll" + end, [two[0], ((5, 3, 4), 0, 6)],
+             means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
+        case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
+             means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
+    for weights in (None, (5, 3), (5,)):
+        end = f"_weights_{len(weights)}" if weights else ""
+        rows = [((5, 3, 7), -1, 1)] * 3
+        case("triplet_loss" + end, rows, lambda a, p, n: F.triplet_margin_loss(
+            a, p, n, margin=0.5, eps=1e-6, reduction="none"), weights, margin=0.5)
+        case("cosine_embedding_loss" + end, rows[:2] + [(signs(5, 3), 0, 0)],
+             lambda a, b, y: F.cosine_embedding_loss(a.flatten(0, 1), b.flatten(0, 1), y.flatten(), margin=0.1,
+                                                     reduction="none").unflatten(0, (5, 3)), weights, margin=0.1)
+        p = torch.softmax(torch.tensor(np.random.default_rng(9).normal(size=(5, 3, 7)).astype(np.float32)).double(), -1)
+        case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
+             lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
+        case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
+    classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
+    case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
+         lambda x, t: F.cross_entropy(x, t, reduction="none"))
 
 
 def conv2d(f):
@@ -980,16 +1111,15 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, add=add, multiply=multiply, scale=scale, embedding=embedding,
-                   layer_norm=layer_norm, functions=functions, gelu=gelu, relu=elementwise(F.relu), silu=elementwise(F.silu),
+    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+                   layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
-                   leaky_relu=leaky_relu, sigmoid=elementwise(torch.sigmoid), tanh=elementwise(torch.tanh),
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
                    attention=attention, transpose=transpose, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
-                   conv2d=conv2d,
+                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

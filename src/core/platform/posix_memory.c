@@ -139,7 +139,7 @@ static uint64_t group_limit(const hierarchy *h, const char *under) {
   for (;;) {
     snprintf(file, sizeof file, "%s/%s", folder,
              h->unified ? "memory.max" : "memory.limit_in_bytes");
-    least = ac_min_bytes(least, number_in_file(file));
+    least = ac_smaller_bytes(least, number_in_file(file));
     char *slash = strrchr(folder, '/');
     if (!slash || (size_t)(slash - folder) < top) return least;
     *slash = 0;
@@ -155,7 +155,7 @@ uint64_t ac_group_memory(const char *under) {
   FILE *mounts = fopen(path, "re");
   hierarchy *h = malloc(sizeof *h);
   while (mounts && h && line && getline(&line, &room, mounts) > 0)
-    if (read_mount(h, line)) least = ac_min_bytes(least, group_limit(h, under));
+    if (read_mount(h, line)) least = ac_smaller_bytes(least, group_limit(h, under));
   free(h);
   free(line);
   if (mounts) fclose(mounts);
@@ -177,8 +177,8 @@ static uint64_t own_limits(void) {
   for (int i = 0; i < 2; i++) {
     struct rlimit limit;
     if (getrlimit(limits[i].resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
-    least =
-        ac_min_bytes(least, limit.rlim_cur > limits[i].used ? limit.rlim_cur - limits[i].used : 1);
+    least = ac_smaller_bytes(least,
+                             limit.rlim_cur > limits[i].used ? limit.rlim_cur - limits[i].used : 1);
   }
   return least;
 }
@@ -188,11 +188,11 @@ static uint64_t own_limits(void) {
 static uint64_t machine_memory(void) {
   long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
   uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
-  return ac_min_bytes(all, ac_group_memory(""));
+  return ac_smaller_bytes(all, ac_group_memory(""));
 }
 
 uint64_t ac_physical_memory(void) {
-  const uint64_t least = ac_min_bytes(machine_memory(), own_limits());
+  const uint64_t least = ac_smaller_bytes(machine_memory(), own_limits());
   return least < UINT64_MAX ? least : 0;
 }
 
@@ -201,5 +201,5 @@ uint64_t ac_memory_left(void) {
   const uint64_t all = machine_memory(), own = own_limits(), used = resident_memory(),
                  most = all / 4 * 3;
   const uint64_t left = all == UINT64_MAX ? all : used < most ? most - used : 0;
-  return own == UINT64_MAX ? left : ac_min_bytes(left, own / 4 * 3);
+  return own == UINT64_MAX ? left : ac_smaller_bytes(left, own / 4 * 3);
 }

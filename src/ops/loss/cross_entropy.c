@@ -22,6 +22,28 @@ bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
   return false;
 }
 
+/* Dimensions [first, last) as one. The batch's stays the first. */
+static int64_t product_of(const ac_shape *shape, int first, int last) {
+  int64_t product = 1;
+  for (int i = first; i < last; i++) product *= shape->dim[i];
+  return product;
+}
+
+/* Logits [..., V, ...] as [rows, V] and their targets and weights as [rows], by a transposition:
+ * the dimensions before the classes are one, and those after them another. */
+static bool move_classes(ac_graph *graph, ac_tensor **operands, int axis) {
+  const ac_shape *x = &operands[0]->shape;
+  ac_shape shape = {.rank = 3, .batched = x->batched};
+  shape.dim[0] = product_of(x, 0, axis);
+  shape.dim[1] = x->dim[axis];
+  shape.dim[2] = product_of(x, axis + 1, x->rank);
+  ac_shape rows = {.rank = 2, .batched = x->batched, .dim = {shape.dim[0], shape.dim[2]}};
+  operands[0] = ac_transpose(ac_graph_view(graph, operands[0], &shape), 1, 2);
+  for (int i = 1; i < 3; i++)
+    if (operands[i]) operands[i] = ac_graph_view(graph, operands[i], &rows);
+  return operands[0] != NULL;
+}
+
 ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *weights,
                             const ac_cross_entropy_desc *desc) {
   static const ac_builder builder = {
@@ -29,16 +51,23 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
   ac_tensor *operands[] = {logits, targets, weights};
   ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
+  const int given = desc ? desc->axis : 0, rank = logits->shape.rank;
+  const int axis = given > 0 ? given : given + rank - (given == 0);
+  if (given && (axis < 1 || axis >= rank))
+    return ac_builder_fail(graph, &builder, operands,
+                           "axis is %d, but the classes are on another axis than the first", given);
   ac_shape rows = logits->shape;
   rows.rank--;
+  for (int i = axis; i < rows.rank; i++) rows.dim[i] = rows.dim[i + 1];
   if (logits->dtype != AC_F32 || rows.rank < 1 || targets->dtype != AC_I32 ||
       !ac_shape_equal(&targets->shape, &rows) || !ac_loss_weights_match(weights, &rows))
     return ac_builder_fail(graph, &builder, operands, NULL);
   ac_cross_entropy_attributes attributes;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes)) return NULL;
+  if (axis < rank - 1 && !move_classes(graph, operands, axis)) return NULL;
   ac_tensor *sums =
       ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);
-  ac_shape extents = logits->shape;
+  ac_shape extents = operands[0]->shape;
   extents.dim[extents.rank - 1] = 2;
   if (!sums || !ac_graph_add_output(graph, sums->producer, AC_ROLE_ACTIVATION, AC_F32, &extents))
     return NULL;

@@ -42,6 +42,9 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
   ac_tensor_at(graph, weight->storage)->matrix =
       layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes.loss)) return NULL;
+  if (desc && desc->axis && desc->axis != rows.rank && desc->axis != -1)
+    return ac_builder_fail(graph, &builder, operands, "axis is %d, but the classes come last",
+                           desc->axis);
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }
 

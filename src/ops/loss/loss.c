@@ -31,13 +31,12 @@ static bool mark(ac_graph *graph, const int *operands) {
   return any;
 }
 
-/* The head is the loss itself, or what made its first operand and moved it since. */
-static void mark_head(ac_graph *graph, const ac_node *loss) {
-  for (const ac_node *node = loss; !mark(graph, node->in);) {
-    const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
-    if (node != loss && !ac_op_describe(node->op)->copies_values) return;
-    node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
-    if (!node) return;
+void ac_loss_mark_head(const ac_tensor *x) {
+  ac_graph *graph = x->graph;
+  for (;;) {
+    const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
+    if (!node || mark(graph, node->in) || !ac_op_describe(node->op)->copies_values) return;
+    x = ac_tensor_at(graph, node->in[0]);
   }
 }
 
@@ -45,7 +44,7 @@ ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_
                         ac_tensor *const *operands) {
   static const ac_shape sums = {.rank = 1, .dim = {AC_LOSS_SUMS}};
   int node = ac_graph_append(graph, op, attributes, size, count, operands);
-  if (node >= 0) mark_head(graph, ac_node_at(graph, node));
+  if (node >= 0 && !mark(graph, ac_node_at(graph, node)->in)) ac_loss_mark_head(operands[0]);
   return ac_graph_add_output(graph, node, AC_ROLE_LOSS, AC_F32, &sums);
 }
 

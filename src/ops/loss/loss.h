@@ -19,8 +19,37 @@ void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands);
 
+/* Marks the parameters that made `x`, which may have been moved since: a loss's head. */
+void ac_loss_mark_head(const ac_tensor *x);
+
 /* Whether `weights` (may be NULL) has one f32 for each row. */
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows);
+/* Whether it has one for each of the leading dimensions, which the rows below share. */
+bool ac_loss_weights_lead(const ac_tensor *weights, const ac_shape *rows);
+
+/* The loss (row_loss) of losses that other ops have computed, NULL if these are: so many `elements`
+ * form a row, with `factor` times their sum for its loss. What made `made_by`, unless NULL, is the
+ * head. */
+ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elements, float factor,
+                           const ac_tensor *made_by);
+
+/* ---- losses that are made of other ops ------------------------------------------------------- */
+
+/* Whether a loss's operands are right, which else fails the graph: `count` of them are f32 of one
+ * shape that begins with the batch, and weights, which follow, [B] or NULL. */
+bool ac_loss_elements_match(const ac_builder *builder, ac_tensor *const *operands, int count);
+/* The same of rows, the last dimension; weights are those of ac_loss for the rows. */
+bool ac_loss_vectors_match(const ac_builder *builder, ac_tensor *const *operands, int count);
+/* Whether a number is in [low, high], and not infinite; else the graph fails. */
+bool ac_loss_number(const ac_builder *builder, ac_tensor *const *operands, const char *name,
+                    float value, float low, float high);
+
+/* A formula (ac_formula) in which each # is one of the numbers, in their order. */
+ac_tensor *ac_loss_formula(ac_graph *graph, const char *formula, ac_tensor *const *operands,
+                           int count, const float *numbers);
+/* The mean over each sample of such a formula, as a loss. Weights follow the operands. */
+ac_tensor *ac_loss_of_elements(const char *formula, ac_tensor *const *operands, int count,
+                               const float *numbers);
 
 /* What `desc`, which may be NULL, asks for; a smoothing outside [0, 1) fails the graph. */
 bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,

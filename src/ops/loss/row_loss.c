@@ -1,12 +1,15 @@
-/* Losses that the graph computes itself, l[i], a row each. Row i has the weight w[i / k], where k
- * neighbouring rows share one (1 without weights):
- *   loss = sum of w l;  dl[i] = scale w[i / k]
- * where scale is the loss scale. A row of weight 0 counts for nothing, whatever its loss is. */
+/* Losses that the graph computes itself: m neighbouring elements l form a row, and each weight w is
+ * that of so many neighbouring rows (1 without weights):
+ *   loss = f sum of w l,  weight = sum of w over rows,  dl = scale f w
+ * where scale is the loss scale, and f is 1 for sums and 1 / m for means. What has weight 0 counts
+ * for nothing, whatever its loss is. */
+#include "ops/loss/row_loss.h"
+
 #include "ops/loss/loss.h"
 
 /* Whether `weights` has the leading dimensions of `rows`, and ones or nothing in place of the rest.
  */
-static bool weights_lead(const ac_tensor *weights, const ac_shape *rows) {
+bool ac_loss_weights_lead(const ac_tensor *weights, const ac_shape *rows) {
   if (!weights) return true;
   const ac_shape *w = &weights->shape;
   if (weights->dtype != AC_F32 || w->rank > rows->rank || w->batched != rows->batched) return false;
@@ -15,6 +18,15 @@ static bool weights_lead(const ac_tensor *weights, const ac_shape *rows) {
   for (int i = 0; i < lead; i++)
     if (w->dim[i] != rows->dim[i]) return false;
   return true;
+}
+
+ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elements, float factor,
+                           const ac_tensor *made_by) {
+  if (!losses) return NULL;
+  const ac_row_loss_attributes attributes = {elements, factor};
+  ac_tensor *operands[] = {losses, weights};
+  if (made_by) ac_loss_mark_head(made_by);
+  return ac_loss_emit(losses->graph, AC_OP_row_loss, &attributes, sizeof attributes, 2, operands);
 }
 
 ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights) {
@@ -26,15 +38,16 @@ ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights) {
   ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
   if (per_row->dtype != AC_F32 || !per_row->shape.batched ||
-      !weights_lead(weights, &per_row->shape))
+      !ac_loss_weights_lead(weights, &per_row->shape))
     return ac_builder_fail(graph, &builder, operands, NULL);
-  return ac_loss_emit(graph, AC_OP_row_loss, NULL, 0, 2, operands);
+  return ac_loss_of_rows(per_row, weights, 1, 1, NULL);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
-  AC_TRY(ac_loss_refuse_gradient(d, node, 1, "multiply per_row with it"));
+  AC_TRY(ac_loss_refuse_gradient(d, node, 1, "multiply the losses with it"));
   ac_tensor *weights = ac_tensor_at(d->graph, node->in[1]);
-  return ac_gradient_emit(d, AC_OP_row_loss_gradient, NULL, 0, 1, &weights, 1, &node->in[0]);
+  return ac_gradient_emit(d, AC_OP_row_loss_gradient, node->attributes,
+                          sizeof(ac_row_loss_attributes), 1, &weights, 1, &node->in[0]);
 }
 
 static double gradient_flops(const ac_op_args *args) {
@@ -42,10 +55,12 @@ static double gradient_flops(const ac_op_args *args) {
 }
 
 static ac_loss_rows loss_rows(const ac_op_args *args) {
-  const int64_t rows = args->in[0].count, weights = args->in[1].count;
+  const ac_row_loss_shape s = ac_row_loss_shape_of(args, args->in[0].count, &args->in[1]);
   return (ac_loss_rows){
-      .weights = weights ? 1 : -1, .per_sample = rows, .per_weight = weights ? rows / weights : 0};
+      .weights = s.weights ? 1 : -1, .per_sample = s.rows, .per_weight = s.rows_per_weight};
 }
+
+static const ac_row_loss_attributes sampled = {1, 1};
 
 const ac_op_desc ac_op_desc_row_loss = {
     .can_add = 1,
@@ -53,10 +68,10 @@ const ac_op_desc ac_op_desc_row_loss = {
     .gradient = gradient,
     .flops_per_element = 2,
     .loss_rows = loss_rows,
-    .sample = {{"n", "n"}, {"8"}, NULL},
+    .sample = {{"n", "n"}, {"8"}, &sampled},
 };
 const ac_op_desc ac_op_desc_row_loss_gradient = {
     .backward = true,
     .flops = gradient_flops,
-    .sample = {{"n"}, {"n"}, NULL},
+    .sample = {{"n"}, {"n"}, &sampled},
 };

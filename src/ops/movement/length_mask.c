@@ -1,4 +1,6 @@
 /* y[i, t] = 1 if t < lengths[i], else 0. */
+#include "ops/movement/length_mask.h"
+
 #include "graph/builder.h"
 
 ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions) {
@@ -13,17 +15,21 @@ ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions) {
                            (long long)positions);
   ac_shape shape = lengths->shape;
   shape.dim[shape.rank++] = positions;
-  return ac_graph_emit(graph, AC_OP_length_mask, NULL, 0, 1, &lengths, &shape);
+  const ac_length_mask_attributes attributes = {positions};
+  return ac_graph_emit(graph, AC_OP_length_mask, &attributes, sizeof attributes, 1, &lengths,
+                       &shape);
 }
 
 /* A length may be all positions. */
 static int64_t id_limit(const ac_op_args *args) {
-  return args->out[0].dim[args->out[0].rank - 1] + 1;
+  return ((const ac_length_mask_attributes *)args->attributes)->positions + 1;
 }
+
+static const ac_length_mask_attributes sampled = {64};
 
 const ac_op_desc ac_op_desc_length_mask = {
     .masks = true,
     .ids = 0,
     .id_limit = id_limit,
-    .sample = {{"#R"}, {"RC"}, NULL},
+    .sample = {{"#R"}, {"RC"}, &sampled},
 };

@@ -38,7 +38,9 @@ static ac_tensor *apply(const ac_builder *builder, int function, ac_tensor *cons
     return apply(&builder, AC_FUNCTION_##name, tensors, 0, NULL);     \
   }
 
+BINARY(add)
 BINARY(subtract)
+BINARY(multiply)
 BINARY(divide)
 BINARY(maximum)
 BINARY(minimum)
@@ -56,9 +58,13 @@ UNARY(log1p)
 UNARY(sin)
 UNARY(cos)
 UNARY(erf)
+UNARY(tanh)
+UNARY(sigmoid)
 UNARY(softplus)
 UNARY(log_sigmoid)
+UNARY(relu)
 UNARY(relu6)
+UNARY(silu)
 UNARY(selu)
 UNARY(mish)
 UNARY(hard_sigmoid)
@@ -99,6 +105,28 @@ ac_tensor *ac_add_scalar(ac_tensor *x, float value) {
   static const ac_builder builder = {"add_scalar", 1, {"x f32"}};
   if (!takes(&builder, &x, "value", value)) return NULL;
   return apply(&builder, AC_FUNCTION_add, &x, 1, &value);
+}
+
+ac_tensor *ac_scale(ac_tensor *x, float factor) {
+  static const ac_builder builder = {"scale", 1, {"x f32"}};
+  if (!takes(&builder, &x, "factor", factor)) return NULL;
+  return apply(&builder, AC_FUNCTION_multiply, &x, 1, &factor);
+}
+
+ac_tensor *ac_leaky_relu(ac_tensor *x, float slope) {
+  static const ac_builder builder = {"leaky_relu", 1, {"x f32"}};
+  if (!takes_positive(&builder, &x, "slope", slope)) return NULL;
+  return apply(&builder, AC_FUNCTION_leaky_relu, &x, 1, &slope);
+}
+
+ac_tensor *ac_gelu(ac_tensor *x, ac_gelu_kind kind) {
+  static const ac_builder builder = {"gelu", 1, {"x f32"}};
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (kind != AC_GELU_TANH && kind != AC_GELU_ERF)
+    return ac_builder_fail(graph, &builder, &x, "unknown kind %d", (int)kind);
+  return apply(&builder, kind == AC_GELU_TANH ? AC_FUNCTION_gelu_tanh : AC_FUNCTION_gelu, &x, 0,
+               NULL);
 }
 
 ac_tensor *ac_elu(ac_tensor *x, float alpha) {

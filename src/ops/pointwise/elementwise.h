@@ -1,4 +1,4 @@
-/* What the element-by-element ops share. */
+/* What ops on single elements share. */
 #ifndef AC_OPS_ELEMENTWISE_H
 #define AC_OPS_ELEMENTWISE_H
 
@@ -14,23 +14,20 @@ ac_tensor *ac_unary(ac_op op, ac_tensor *x, const void *attributes, size_t size)
 ac_status ac_unary_gradient(ac_differentiation *d, const ac_node *node, ac_op op, int saved,
                             size_t attribute_bytes);
 
-/* c = f(a, b) with the smaller operand repeated along leading dimensions; the larger comes first in
- * the node. */
-ac_tensor *ac_binary(ac_op op, ac_tensor *a, ac_tensor *b);
-
-/* Passes a gradient shaped like the larger operand on to `target`, summed over leading dimensions
- * if that is the smaller one. */
-ac_status ac_broadcast_gradient(ac_differentiation *d, int target, ac_tensor *gradient);
-
 /* Checks the operands and emits the program's node: one result, of the operands' broadcast shape.
  * A program that is nothing but an operand of this shape gives a view of it. The sentence about
  * operands that do not fit names `builder`. */
 ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
                         const ac_program *program);
 
-/* Appends a node without results, as ac_graph_append does, for operands that have been checked:
- * `shape` is that of all results. */
-int ac_append_pointwise(ac_graph *graph, const ac_program *program, ac_tensor *const *operands,
-                        const ac_shape *shape);
+/* The attributes of a program of operands that have been checked: `shape` is that of all results.
+ */
+ac_pointwise_attributes ac_pointwise_attributes_of(const ac_program *program,
+                                                   ac_tensor *const *operands,
+                                                   const ac_shape *shape);
+
+/* What nodes are called. 0, a formula, for a name that is of no function. */
+uint8_t ac_pointwise_title(const char *name);
+const char *ac_pointwise_title_text(const ac_pointwise_attributes *attributes);
 
 #endif

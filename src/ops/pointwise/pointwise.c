@@ -14,18 +14,25 @@
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-int ac_append_pointwise(ac_graph *graph, const ac_program *program, ac_tensor *const *operands,
-                        const ac_shape *shape) {
+ac_pointwise_attributes ac_pointwise_attributes_of(const ac_program *program,
+                                                   ac_tensor *const *operands,
+                                                   const ac_shape *shape) {
   ac_pointwise_attributes attributes;
   memset(&attributes, 0, sizeof attributes);
   attributes.program = *program;
   for (int i = 0; i < program->operands; i++)
-    if (operands[i] && !ac_shape_equal(&operands[i]->shape, shape)) attributes.repeated |= 1u << i;
-  return ac_graph_append(graph, AC_OP_pointwise, &attributes, sizeof attributes, program->operands,
-                         operands);
+    if (!ac_shape_equal(&operands[i]->shape, shape)) attributes.repeated |= 1u << i;
+  return attributes;
 }
 
-/* Says which dimension of which operands does not fit. */
+static ac_tensor *emit(ac_graph *graph, const char *name, const ac_program *program,
+                       ac_tensor *const *operands, const ac_shape *shape) {
+  ac_pointwise_attributes attributes = ac_pointwise_attributes_of(program, operands, shape);
+  attributes.title = ac_pointwise_title(name);
+  return ac_graph_emit(graph, AC_OP_pointwise, &attributes, sizeof attributes, program->operands,
+                       operands, shape);
+}
+
 static ac_tensor *fail_shapes(ac_graph *graph, const ac_builder *builder,
                               ac_tensor *const *operands) {
   return ac_builder_fail(graph, builder, operands,
@@ -45,8 +52,28 @@ ac_tensor *ac_pointwise(const ac_builder *builder, ac_tensor *const *operands,
   const int result = program->result[0];
   if (result < AC_PROGRAM_OPERANDS && ac_shape_equal(&operands[result]->shape, &shape))
     return ac_graph_view(graph, operands[result], &shape);
-  const int node = ac_append_pointwise(graph, program, operands, &shape);
-  return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &shape);
+  return emit(graph, builder->name, program, operands, &shape);
+}
+
+/* What differentiation appends (graph/builder.h). */
+
+int ac_append_scale(ac_graph *graph, float factor, ac_tensor *x) {
+  ac_program program;
+  ac_program_begin(&program, 1);
+  const int constant = ac_program_constant(&program, (double)factor);
+  const int y = ac_program_apply(&program, AC_FUNCTION_multiply, 0, constant, 0);
+  ac_program_end(&program, 1, &y, NULL);
+  ac_pointwise_attributes attributes = ac_pointwise_attributes_of(&program, &x, &x->shape);
+  attributes.title = ac_pointwise_title("scale");
+  return ac_graph_append(graph, AC_OP_pointwise, &attributes, sizeof attributes, 1, &x);
+}
+
+ac_tensor *ac_emit_sum(ac_graph *graph, ac_tensor *const terms[2]) {
+  ac_program program;
+  ac_program_begin(&program, 2);
+  const int sum = ac_program_apply(&program, AC_FUNCTION_add, 0, 1, 0);
+  ac_program_end(&program, 1, &sum, NULL);
+  return emit(graph, "add", &program, terms, &terms[1]->shape);
 }
 
 /* ---- gradient -------------------------------------------------------------------------------- */
@@ -77,43 +104,56 @@ static ac_status pass(gradients *g, int operand, ac_tensor *gradient) {
   return ac_gradient_sum_to(g->d, target, gradient);
 }
 
-/* Emits what has to be computed: gradients in the result's shape, the first of which are those that
- * differentiation places. */
+/* Whether differentiation can place the gradient: it has the operand's shape, and no other operand
+ * has the same one. */
+static bool is_placed(const gradients *g, int j) {
+  for (int k = 0; k < g->count; k++)
+    if (k != j && g->program.result[k] == g->program.result[j]) return false;
+  return !is_repeated(g, g->of[j]);
+}
+
+/* Emits what has to be computed: results that differentiation places, and then those in the shape
+ * of the node's result, each once, which are passed on. */
 static ac_status compute(gradients *g) {
   ac_graph *graph = g->d->graph;
   ac_program program = g->program;
-  int target[AC_PROGRAM_RESULTS], operand[AC_PROGRAM_RESULTS], placed = 0, count = 0;
-  for (int pass = 0; pass < 2; pass++)
-    for (int j = 0; j < g->count; j++) {
-      if (is_passed(g, j) || is_repeated(g, g->of[j]) != (pass == 1)) continue;
-      program.result[count] = g->program.result[j];
-      target[count] = g->node->in[g->of[j]];
-      operand[count++] = g->of[j];
-      placed += pass == 0;
-    }
+  int target[AC_PROGRAM_RESULTS], slot[AC_PROGRAM_RESULTS], placed = 0, count = 0;
+  for (int j = 0; j < g->count; j++) {
+    if (is_passed(g, j) || !is_placed(g, j)) continue;
+    target[placed] = g->node->in[g->of[j]];
+    program.result[placed++] = g->program.result[j];
+  }
+  count = placed;
+  for (int j = 0; j < g->count; j++) {
+    if (is_passed(g, j) || is_placed(g, j)) continue;
+    int k = placed;
+    while (k < count && program.result[k] != g->program.result[j]) k++;
+    program.result[k] = g->program.result[j];
+    slot[j] = k;
+    count = k == count ? count + 1 : count;
+  }
   if (!count) return graph->status;
   program.results = (uint8_t)count;
   memset(program.result + count, 0, sizeof program.result - (size_t)count);
   const int index = graph->node_count;
-  if (placed) {
-    ac_pointwise_attributes attributes;
-    memset(&attributes, 0, sizeof attributes);
-    attributes.program = program;
-    for (int i = 0; i < program.operands; i++)
-      if (!ac_shape_equal(&g->in[i]->shape, &g->shape)) attributes.repeated |= 1u << i;
+  ac_pointwise_attributes attributes = ac_pointwise_attributes_of(&program, g->in, &g->shape);
+  attributes.title = ((const ac_pointwise_attributes *)(const void *)g->node->attributes)->title;
+  attributes.gradient = true;
+  if (placed)
     AC_TRY(ac_gradient_emit(g->d, AC_OP_pointwise, &attributes, sizeof attributes, program.operands,
                             g->in, placed, target));
-  } else if (ac_append_pointwise(graph, &program, g->in, &g->shape) < 0) {
+  else if (ac_graph_append(graph, AC_OP_pointwise, &attributes, sizeof attributes, program.operands,
+                           g->in) < 0)
     return graph->status;
-  }
   for (int k = placed; k < count; k++) {
     ac_tensor *whole = ac_graph_new_tensor(graph, AC_ROLE_ACTIVATION, AC_F32, &g->shape);
     if (!whole) return graph->status;
     whole->producer = index;
     ac_node_at(graph, index)->out[k] = whole->id;
   }
-  for (int k = placed; k < count; k++)
-    AC_TRY(pass(g, operand[k], ac_tensor_at(graph, ac_node_at(graph, index)->out[k])));
+  for (int j = 0; j < g->count; j++)
+    if (!is_passed(g, j) && !is_placed(g, j))
+      AC_TRY(pass(g, g->of[j], ac_tensor_at(graph, ac_node_at(graph, index)->out[slot[j]])));
   return graph->status;
 }
 
@@ -161,17 +201,43 @@ static double flops(const ac_op_args *args) {
   return ac_program_flops(&attributes->program) * (double)args->out[0].count;
 }
 
+static bool uses(const ac_program *program, int function) {
+  for (int i = 0; i < program->steps; i++)
+    if (program->step[i].function == function) return true;
+  return false;
+}
+
+static const char *title(const void *attributes) {
+  return ac_pointwise_title_text(attributes);
+}
+
+/* Of GELU which one, and of a formula what it is. */
+static void words(ac_words *words, const ac_op_args *args) {
+  const ac_pointwise_attributes *attributes = args->attributes;
+  const ac_program *program = &attributes->program;
+  if (attributes->title == ac_pointwise_title("gelu") &&
+      (uses(program, AC_FUNCTION_gelu) || uses(program, AC_FUNCTION_gelu_slope)))
+    ac_words_put(words, ", erf");
+  for (int j = 0; attributes->title == 0 && j < program->results; j++) {
+    char text[160];
+    ac_program_text(program, j, text, sizeof text);
+    ac_words_put(words, ", %s", text);
+  }
+}
+
 static const ac_pointwise_attributes sampled = {.program = {.operands = 1,
                                                             .steps = 1,
                                                             .results = 1,
                                                             .result = {AC_FIRST_STEP},
-                                                            .step = {{AC_FUNCTION_exp, {0}}}}};
+                                                            .step = {{AC_FUNCTION_gelu_tanh, {0}}}},
+                                                .title = 1 + AC_FUNCTION_gelu};
 
 const ac_op_desc ac_op_desc_pointwise = {
-    .in_place = (1u << AC_PROGRAM_OPERANDS) - 1,
+    .in_place = 1,
     .can_add = (1u << AC_PROGRAM_RESULTS) - 1,
-    .by_element = false,
     .gradient = gradient,
     .flops = flops,
+    .title = title,
+    .words = words,
     .sample = {{"n"}, {"n"}, &sampled},
 };

@@ -18,15 +18,18 @@ static op_tolerance length_mask_error(const ac_op_args *args, int output) {
 
 const op_reference op_reference_length_mask = {length_mask, length_mask_error, false, false};
 
-#define MASK(name_, batch_, ...) \
-  { .name = name_, .op = AC_OP_length_mask, .batch = batch_, __VA_ARGS__ }
+#define MASK(name_, positions_, batch_, ...)                                        \
+  {                                                                                 \
+    .name = name_, .op = AC_OP_length_mask, .attributes.length_mask = {positions_}, \
+    .batch = batch_, __VA_ARGS__                                                    \
+  }
 
 static const op_case cases[] = {
-    MASK("3x5 of 129", 3, .in = {OP_IDS(130, AC_BATCH, 5)}, .out = {OP_F32(AC_BATCH, 5, 129)}),
-    MASK("65 of 3", 65, .in = {OP_IDS(4, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 3)}),
-    MASK("7 of none", 7, .in = {OP_IDS(1, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 65)}),
-    MASK("one of one", 1, .in = {OP_IDS(2, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 1)}),
-    MASK("without a batch", 1, .in = {OP_IDS(8, 9)}, .out = {OP_F32(9, 7)}),
+    MASK("3x5 of 129", 129, 3, .in = {OP_IDS(130, AC_BATCH, 5)}, .out = {OP_F32(AC_BATCH, 5, 129)}),
+    MASK("65 of 3", 3, 65, .in = {OP_IDS(4, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 3)}),
+    MASK("7 of none", 65, 7, .in = {OP_IDS(1, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 65)}),
+    MASK("one of one", 1, 1, .in = {OP_IDS(2, AC_BATCH)}, .out = {OP_F32(AC_BATCH, 1)}),
+    MASK("without a batch", 7, 1, .in = {OP_IDS(8, 9)}, .out = {OP_F32(9, 7)}),
 };
 
 const op_family op_family_length_mask = {"length_mask", cases, sizeof cases / sizeof *cases,

@@ -233,6 +233,37 @@ static void __attribute__((constructor)) make_cases(void) {
        OPERAND(-1, 1, AC_BATCH, 1, 4, 1, 3, 1), OPERAND(-1, 1, 1, 3, 1, 2, 1, 2));
 }
 
+/* A case of PyTorch's is called by its function, with `_points` or without. What is a number there
+ * is an attribute with the operand's letter. */
+static void from_vector(op_case *result, const op_vector *vector) {
+  static op_gradient list[AC_MAX_INPUTS];
+  static op_attributes of_gradients[AC_MAX_INPUTS];
+  const size_t length =
+      strlen(vector->name) - (strstr(vector->name, "_points") ? strlen("_points") : 0);
+  ac_program *p = &result->attributes.pointwise.program;
+  int in[3] = {0}, count = 0;
+  while (result->in[count].rank) count++;
+  ac_program_begin(p, count);
+  for (int i = 0; i < 3; i++) {
+    const char letter[] = {(char)('a' + i), 0};
+    const double number = op_vector_attribute(vector, letter, NAN);
+    in[i] = i < count ? i : isnan(number) ? 0 : ac_program_constant(p, number);
+  }
+  for (int id = 0; id < AC_FUNCTION_COUNT; id++)
+    if (!strncmp(ac_functions[id].name, vector->name, length) && !ac_functions[id].name[length])
+      in[0] = ac_program_apply(p, id, in[0], in[1], in[2]);
+  ac_program_end(p, 1, in, NULL);
+  result->op = AC_OP_pointwise;
+  result->gradients = list;
+  result->gradient_count = choose_some(p, 0, true, list, of_gradients);
+  /* PyTorch has none for what does not require it. */
+  for (int g = 0; g < result->gradient_count; g++) {
+    char name[16];
+    snprintf(name, sizeof name, "grad%d", list[g].of[0]);
+    if (!op_vector_find(vector, name)) list[g--] = list[--result->gradient_count];
+  }
+}
+
 static const op_family each = {"pointwise", functions, FUNCTIONS, NULL, NULL, NULL};
 
 static void special(ac_device *device) {
@@ -243,7 +274,7 @@ static void special_host(void) {
   op_check_reference(&each);
 }
 
-const op_family op_family_pointwise = {"pointwise", cases, 11, NULL, special, special_host};
+const op_family op_family_pointwise = {"pointwise", cases, 11, from_vector, special, special_host};
 
 /* ---- random graphs --------------------------------------------------------------------------- */
 

@@ -343,7 +343,10 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   for (int i = x->shape.batched ? 1 : 0; i < x->shape.rank; i++)
     if (op_draw_one_in(d, 2)) axes[count++] = op_draw_one_in(d, 2) ? i : i - x->shape.rank;
   const bool keep = op_draw_one_in(d, 2);
-  switch (op_draw_below(d, 9)) {
+  int64_t length = 1; /* the variance of one element is 0, and has no gradient */
+  for (int i = 0; i < count; i++)
+    length *= x->shape.dim[axes[i] < 0 ? axes[i] + x->shape.rank : axes[i]];
+  switch (op_draw_below(d, length < 2 ? 8 : 9)) {
   case 0:
     return ac_mean(x, count, axes, keep);
   case 1:
@@ -358,8 +361,8 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
     return ac_norm(x, 2, count, axes, keep);
   case 6:
     return ac_norm(x, op_draw_one_in(d, 2) ? 3 : INFINITY, count, axes, keep);
-  case 7:
-    return ac_variance(x, false, count, axes, keep);
+  case 8:
+    return ac_variance(x, length > 2 && op_draw_one_in(d, 2), count, axes, keep);
   default:
     return ac_sum(x, count, axes, keep);
   }

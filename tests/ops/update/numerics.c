@@ -1,6 +1,7 @@
 /* numerics counts bits, so it is tested on bits by hand and not in a table of values. So are the
  * marks that stores to f16 leave for it. */
 #include "ops/driver.h"
+#include "ops/pointwise/functions.h"
 #include "ops/generator.h"
 
 #include <limits.h>
@@ -150,8 +151,14 @@ static const op_case marked[] = {
      .in = {SOME_ZEROS(1e-7, AC_BATCH, 65)},
      .out = {{.dtype = AC_F16, .rank = 2, .dim = {AC_BATCH, 65}}}},
     {.name = "scale 77x65",
-     .op = AC_OP_scale,
-     .attributes.scale = {0x1p-20f},
+     .op = AC_OP_pointwise,
+     .attributes.pointwise.program = {.operands = 1,
+                                      .constants = 1,
+                                      .steps = 1,
+                                      .results = 1,
+                                      .result = {AC_FIRST_STEP},
+                                      .constant = {0x1p-20f},
+                                      .step = {{AC_FUNCTION_multiply, {0, AC_FIRST_CONSTANT}}}},
      .batch = 77,
      .in = {SOME_ZEROS(0.1, AC_BATCH, 65)},
      .out = {OP_F32(AC_BATCH, 65)}},
@@ -161,7 +168,12 @@ static const op_case marked[] = {
      .in = {SOME_ZEROS(1e-3, AC_BATCH, 1), SOME_ZEROS(1e-4, 1, 301)},
      .out = {OP_F32(AC_BATCH, 301)}},
     {.name = "multiply 77x65",
-     .op = AC_OP_multiply,
+     .op = AC_OP_pointwise,
+     .attributes.pointwise.program = {.operands = 2,
+                                      .steps = 1,
+                                      .results = 1,
+                                      .result = {AC_FIRST_STEP},
+                                      .step = {{AC_FUNCTION_multiply, {0, 1}}}},
      .batch = 77,
      .in = {SOME_ZEROS(1e-3, AC_BATCH, 65), SOME_ZEROS(1e-4, 65)},
      .out = {OP_F32(AC_BATCH, 65)}},

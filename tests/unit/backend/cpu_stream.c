@@ -9,9 +9,8 @@
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/dropout.h"
-#include "ops/pointwise/gelu.h"
-#include "ops/pointwise/leaky_relu.h"
-#include "ops/pointwise/scale.h"
+#include "ops/pointwise/functions.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <stdlib.h>
 
@@ -26,9 +25,29 @@ typedef struct example {
 } example;
 
 /* Small enough that f16 flushes much of what it gives. */
-static const ac_scale_attributes factor = {0x1p-24f};
-static const ac_gelu_attributes by_tanh = {AC_GELU_TANH}, by_erf = {AC_GELU_ERF};
-static const ac_leaky_relu_attributes slope = {0.1f};
+#define PROGRAM(name, operands_, number, ...)                                                     \
+  static const ac_pointwise_attributes name = {                                                   \
+      .program = {.operands = operands_,                                                          \
+                  .constants = 1,                                                                 \
+                  .steps = sizeof((ac_program_step[]){__VA_ARGS__}) / sizeof(ac_program_step),    \
+                  .results = 1,                                                                   \
+                  .result = {AC_FIRST_STEP +                                                      \
+                             sizeof((ac_program_step[]){__VA_ARGS__}) / sizeof(ac_program_step) - \
+                             1},                                                                  \
+                  .constant = {number},                                                           \
+                  .step = {__VA_ARGS__}}}
+#define CONSTANT AC_FIRST_CONSTANT
+#define FIRST AC_FIRST_STEP
+PROGRAM(sum, 2, 0, {AC_FUNCTION_add, {0, 1}});
+PROGRAM(product, 2, 0, {AC_FUNCTION_multiply, {0, 1}});
+PROGRAM(factor, 1, 0x1p-24f, {AC_FUNCTION_multiply, {0, CONSTANT}});
+PROGRAM(by_tanh, 1, 0, {AC_FUNCTION_gelu_tanh, {0}});
+PROGRAM(gelu_gradient, 2, 0, {AC_FUNCTION_gelu_slope, {1}}, {AC_FUNCTION_multiply, {0, FIRST}});
+PROGRAM(relu, 1, 0, {AC_FUNCTION_relu, {0}});
+PROGRAM(slope, 1, 0.1f, {AC_FUNCTION_leaky_relu, {0, CONSTANT}});
+PROGRAM(chain, 2, 0.5f, {AC_FUNCTION_tanh, {0}}, {AC_FUNCTION_multiply, {FIRST, 1}},
+        {AC_FUNCTION_add, {FIRST + 1, CONSTANT}}, {AC_FUNCTION_sigmoid, {FIRST + 2}},
+        {AC_FUNCTION_multiply, {FIRST + 3, 0}});
 /* Samples shorter than what is drawn at a time, of whole blocks, and that begin anywhere in a line.
  */
 static const ac_dropout_attributes short_samples = {1.0f / 3, 1, 7},
@@ -38,24 +57,17 @@ static const ac_layer_norm_attributes layer = {1e-5f};
 static const ac_rms_norm_attributes rms = {1e-5f};
 
 static const example examples[] = {
-    {AC_OP_add, NULL, {WHOLE, PER_COLUMN}, {WHOLE}, false},
-    {AC_OP_multiply, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_scale, &factor, {WHOLE}, {WHOLE}, false},
-    {AC_OP_scale, &factor, {WHOLE}, {WHOLE}, true},
-    {AC_OP_gelu, &by_tanh, {WHOLE}, {WHOLE}, false},
-    {AC_OP_gelu_gradient, &by_tanh, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_gelu, &by_erf, {WHOLE}, {WHOLE}, false},
-    {AC_OP_gelu_gradient, &by_erf, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_relu, NULL, {WHOLE}, {WHOLE}, false},
-    {AC_OP_relu_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_leaky_relu, &slope, {WHOLE}, {WHOLE}, false},
-    {AC_OP_leaky_relu_gradient, &slope, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_silu, NULL, {WHOLE}, {WHOLE}, false},
-    {AC_OP_silu_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_sigmoid, NULL, {WHOLE}, {WHOLE}, false},
-    {AC_OP_sigmoid_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
-    {AC_OP_tanh, NULL, {WHOLE}, {WHOLE}, false},
-    {AC_OP_tanh_gradient, NULL, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &sum, {WHOLE, PER_COLUMN}, {WHOLE}, false},
+    {AC_OP_pointwise, &product, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &product, {WHOLE, PER_ROW}, {WHOLE}, true},
+    {AC_OP_pointwise, &factor, {WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &factor, {WHOLE}, {WHOLE}, true},
+    {AC_OP_pointwise, &by_tanh, {WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &gelu_gradient, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &relu, {WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &slope, {WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &chain, {WHOLE, WHOLE}, {WHOLE}, false},
+    {AC_OP_pointwise, &chain, {WHOLE, PER_COLUMN}, {WHOLE}, false},
     {AC_OP_dropout, &short_samples, {WHOLE}, {WHOLE}, false},
     {AC_OP_dropout, &whole_samples, {WHOLE}, {WHOLE}, false},
     {AC_OP_dropout, &odd_samples, {WHOLE}, {WHOLE}, false},

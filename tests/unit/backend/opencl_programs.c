@@ -54,15 +54,15 @@ static void swap_programs(const char *path, const char *other) {
 static void a_program_without_the_kernel_is_compiled(void **state) {
   (void)state;
   ac_device *device = open_opencl("opencl");
-  assert_ok(prepare(device, AC_OP_relu));
+  assert_ok(prepare(device, AC_OP_dropout));
   assert_ok(prepare(device, AC_OP_softmax));
   ac_device_close(device);
-  const test_path path = file_of("relu"), other = file_of("softmax");
+  const test_path path = file_of("dropout"), other = file_of("softmax");
   size_t bytes, now;
   unsigned char *good = read_file(path.text, &bytes);
   swap_programs(path.text, other.text);
   device = open_opencl("opencl");
-  assert_ok(prepare(device, AC_OP_relu));
+  assert_ok(prepare(device, AC_OP_dropout));
   assert_string_equal(ac_last_error(), "");
   ac_device_close(device);
   unsigned char *again = read_file(path.text, &now);
@@ -71,7 +71,7 @@ static void a_program_without_the_kernel_is_compiled(void **state) {
               ((header *)again)->checksum ==
                   ac_hash(((header *)good)->key, again + sizeof(header), now - sizeof(header)));
   device = open_opencl("opencl");
-  assert_ok(prepare(device, AC_OP_relu));
+  assert_ok(prepare(device, AC_OP_dropout));
   ac_device_close(device);
   free(good);
   free(again);

@@ -213,6 +213,7 @@ static void graphs(void) {
   assert_string_equal(ac_last_error(), "ac_constant: graph is NULL");
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+  HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
 }
 
 /* A layer on a graph of its own. */
@@ -900,6 +901,59 @@ static void only_operands(void) {
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
 }
 
+/* Functions of elements. */
+static void of_elements(void) {
+  make_graph();
+  PASSES(ac_square, x, ac_square(NULL));
+  PASSES(ac_sqrt, x, ac_sqrt(NULL));
+  PASSES(ac_rsqrt, x, ac_rsqrt(NULL));
+  PASSES(ac_reciprocal, x, ac_reciprocal(NULL));
+  PASSES(ac_abs, x, ac_abs(NULL));
+  PASSES(ac_sign, x, ac_sign(NULL));
+  PASSES(ac_exp, x, ac_exp(NULL));
+  PASSES(ac_expm1, x, ac_expm1(NULL));
+  PASSES(ac_log, x, ac_log(NULL));
+  PASSES(ac_log1p, x, ac_log1p(NULL));
+  PASSES(ac_sin, x, ac_sin(NULL));
+  PASSES(ac_cos, x, ac_cos(NULL));
+  PASSES(ac_erf, x, ac_erf(NULL));
+  PASSES(ac_softplus, x, ac_softplus(NULL));
+  PASSES(ac_log_sigmoid, x, ac_log_sigmoid(NULL));
+  PASSES(ac_relu6, x, ac_relu6(NULL));
+  PASSES(ac_selu, x, ac_selu(NULL));
+  PASSES(ac_mish, x, ac_mish(NULL));
+  PASSES(ac_hard_sigmoid, x, ac_hard_sigmoid(NULL));
+  PASSES(ac_hard_swish, x, ac_hard_swish(NULL));
+  PASSES(ac_softsign, x, ac_softsign(NULL));
+  PASSES(ac_not, x, ac_not(NULL));
+  PASSES(ac_add_scalar, x, ac_add_scalar(NULL, 2));
+  PASSES(ac_elu, x, ac_elu(NULL, 1));
+  PASSES(ac_clamp, x, ac_clamp(NULL, 0, 1));
+  STICKS(ac_subtract, a, "a is missing", ac_subtract(NULL, x));
+  STICKS(ac_subtract, b, "b is missing", ac_subtract(x, NULL));
+  STICKS(ac_divide, a, "a is missing", ac_divide(NULL, x));
+  STICKS(ac_divide, b, "b is missing", ac_divide(x, NULL));
+  STICKS(ac_maximum, a, "a is missing", ac_maximum(NULL, x));
+  STICKS(ac_maximum, b, "b is missing", ac_maximum(x, NULL));
+  STICKS(ac_minimum, a, "a is missing", ac_minimum(NULL, x));
+  STICKS(ac_minimum, b, "b is missing", ac_minimum(x, NULL));
+  STICKS(ac_power, a, "a is missing", ac_power(NULL, x));
+  STICKS(ac_power, b, "b is missing", ac_power(x, NULL));
+  STICKS(ac_less, a, "a is missing", ac_less(NULL, x));
+  STICKS(ac_less, b, "b is missing", ac_less(x, NULL));
+  STICKS(ac_equal, a, "a is missing", ac_equal(NULL, x));
+  STICKS(ac_equal, b, "b is missing", ac_equal(x, NULL));
+  STICKS(ac_swiglu, gate, "gate is missing", ac_swiglu(NULL, x));
+  STICKS(ac_swiglu, up, "up is missing", ac_swiglu(x, NULL));
+  STICKS(ac_geglu, gate, "gate is missing", ac_geglu(NULL, x));
+  STICKS(ac_geglu, up, "up is missing", ac_geglu(x, NULL));
+  STICKS(ac_where, condition, "condition is missing", ac_where(NULL, x, x));
+  STICKS(ac_where, a, "a is missing", ac_where(x, NULL, x));
+  STICKS(ac_where, b, "b is missing", ac_where(x, x, NULL));
+  STICKS(ac_formula, formula, "the formula is missing", ac_formula(graph, NULL, &x, 1));
+  STICKS(ac_formula, operands, "formula: 1 operands at NULL", ac_formula(graph, "a", NULL, 1));
+}
+
 static void operands(void) {
   STICKS(ac_linear, x, "x is missing", ac_linear(NULL, w, NULL, AC_OUT_IN));
   STICKS(ac_linear, weight, "weight is missing", ac_linear(x, NULL, NULL, AC_OUT_IN));
@@ -941,6 +995,19 @@ static void operands(void) {
   BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
 }
 
+static ac_tensor *steps(void) {
+  return ac_input(graph, "steps", AC_F32, AC_SHAPE(AC_BATCH, 5, FEATURES));
+}
+static ac_tensor *spelt(void) {
+  return ac_input(graph, "spelt", AC_I32, AC_SHAPE(AC_BATCH, 2));
+}
+static ac_tensor *pairs(void) {
+  return ac_reshape(x, AC_SHAPE(AC_BATCH, 2, 2));
+}
+static ac_tensor *ones(void) {
+  return ac_input(graph, "ones", AC_F32, AC_SHAPE(AC_BATCH));
+}
+
 static void losses(void) {
   STICKS(ac_cross_entropy, logits, "logits is missing", ac_cross_entropy(NULL, labels, NULL, NULL));
   STICKS(ac_cross_entropy, targets, "targets is missing", ac_cross_entropy(x, NULL, NULL, NULL));
@@ -971,6 +1038,59 @@ static void losses(void) {
   BUILDS(ac_binary_cross_entropy, weights, ac_binary_cross_entropy(x, x, NULL));
   STICKS(ac_loss, per_row, "per_row is missing", ac_loss(NULL, x));
   BUILDS(ac_loss, weights, ac_loss(x, NULL));
+  STICKS(ac_ctc_loss, logits, "logits is missing",
+         ac_ctc_loss(NULL, labels, NULL, NULL, NULL, NULL));
+  STICKS(ac_ctc_loss, targets, "targets is missing",
+         ac_ctc_loss(steps(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, input_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, target_lengths, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, weights, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+  BUILDS(ac_ctc_loss, desc, ac_ctc_loss(steps(), spelt(), NULL, NULL, NULL, NULL));
+}
+
+/* Losses that are made of other ops. */
+static void made_losses(void) {
+  STICKS(ac_l1_loss, prediction, "prediction is missing", ac_l1_loss(NULL, x, NULL));
+  STICKS(ac_l1_loss, target, "target is missing", ac_l1_loss(x, NULL, NULL));
+  BUILDS(ac_l1_loss, weights, ac_l1_loss(x, x, NULL));
+  STICKS(ac_huber_loss, prediction, "prediction is missing", ac_huber_loss(NULL, x, NULL, 1));
+  STICKS(ac_huber_loss, target, "target is missing", ac_huber_loss(x, NULL, NULL, 1));
+  BUILDS(ac_huber_loss, weights, ac_huber_loss(x, x, NULL, 1));
+  STICKS(ac_hinge_loss, prediction, "prediction is missing", ac_hinge_loss(NULL, x, NULL, 1));
+  STICKS(ac_hinge_loss, target, "target is missing", ac_hinge_loss(x, NULL, NULL, 1));
+  BUILDS(ac_hinge_loss, weights, ac_hinge_loss(x, x, NULL, 1));
+  STICKS(ac_focal_loss, logits, "logits is missing", ac_focal_loss(NULL, x, NULL, 0.25f, 2));
+  STICKS(ac_focal_loss, targets, "targets is missing", ac_focal_loss(x, NULL, NULL, 0.25f, 2));
+  BUILDS(ac_focal_loss, weights, ac_focal_loss(x, x, NULL, 0.25f, 2));
+  STICKS(ac_poisson_nll, log_rate, "log_rate is missing", ac_poisson_nll(NULL, x, NULL));
+  STICKS(ac_poisson_nll, target, "target is missing", ac_poisson_nll(x, NULL, NULL));
+  BUILDS(ac_poisson_nll, weights, ac_poisson_nll(x, x, NULL));
+  STICKS(ac_gaussian_nll, mean, "mean is missing", ac_gaussian_nll(NULL, x, x, NULL));
+  STICKS(ac_gaussian_nll, target, "target is missing", ac_gaussian_nll(x, NULL, x, NULL));
+  STICKS(ac_gaussian_nll, variance, "variance is missing", ac_gaussian_nll(x, x, NULL, NULL));
+  BUILDS(ac_gaussian_nll, weights, ac_gaussian_nll(x, x, x, NULL));
+  STICKS(ac_triplet_loss, anchor, "anchor is missing", ac_triplet_loss(NULL, x, x, NULL, 1));
+  STICKS(ac_triplet_loss, positive, "positive is missing", ac_triplet_loss(x, NULL, x, NULL, 1));
+  STICKS(ac_triplet_loss, negative, "negative is missing", ac_triplet_loss(x, x, NULL, NULL, 1));
+  BUILDS(ac_triplet_loss, weights, ac_triplet_loss(x, x, x, NULL, 1));
+  STICKS(ac_cosine_embedding_loss, a, "a is missing",
+         ac_cosine_embedding_loss(NULL, x, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, b, "b is missing",
+         ac_cosine_embedding_loss(x, NULL, ones(), NULL, 0));
+  STICKS(ac_cosine_embedding_loss, label, "label is missing",
+         ac_cosine_embedding_loss(x, x, NULL, NULL, 0));
+  BUILDS(ac_cosine_embedding_loss, weights, ac_cosine_embedding_loss(x, x, ones(), NULL, 0));
+  STICKS(ac_soft_cross_entropy, logits, "logits is missing", ac_soft_cross_entropy(NULL, x, NULL));
+  STICKS(ac_soft_cross_entropy, probabilities, "probabilities is missing",
+         ac_soft_cross_entropy(x, NULL, NULL));
+  BUILDS(ac_soft_cross_entropy, weights, ac_soft_cross_entropy(x, x, NULL));
+  STICKS(ac_kl_divergence, logits, "logits is missing", ac_kl_divergence(NULL, x, NULL, 1));
+  STICKS(ac_kl_divergence, target_logits, "target_logits is missing",
+         ac_kl_divergence(x, NULL, NULL, 1));
+  BUILDS(ac_kl_divergence, weights, ac_kl_divergence(x, x, NULL, 1));
+  STICKS(ac_contrastive_loss, a, "a is missing", ac_contrastive_loss(NULL, pairs(), NULL, 1));
+  STICKS(ac_contrastive_loss, b, "b is missing", ac_contrastive_loss(pairs(), NULL, NULL, 1));
+  BUILDS(ac_contrastive_loss, weights, ac_contrastive_loss(pairs(), pairs(), NULL, 1));
 }
 
 static void null_is_a_default_or_refused(void **state) {
@@ -998,8 +1118,10 @@ static void null_is_a_default_or_refused(void **state) {
   benches();
   leaves();
   only_operands();
+  of_elements();
   operands();
   losses();
+  made_losses();
   int missing = 0;
   for (int d = 0; d < declared_count; d++)
     for (int i = 0; i < declarations[d].count; i++) {

@@ -156,6 +156,7 @@ static void assert_names(const char *message, const char *builder, const char *g
 #define X "x is input \"x\" f32 [B, 6, 4]"
 #define IDS(name) name " is input \"ids\" i32 [B, 6]"
 #define W(name) name " is parameter \"w\" f32 [4, 4]"
+#define X2(name) name " is input \"x\" f32 [B, 6, 4]"
 #define B(name) name " is parameter \"b\" f32 [4]"
 
 static void wrong_operands_are_named(void **state) {
@@ -175,8 +176,8 @@ static void wrong_operands_are_named(void **state) {
            ac_matmul(x, w, false, false));
   MISBUILT("matmul", "a f32 [..., K, M], b f32 [..., N, K]", "a is input \"x\"",
            ac_matmul(x, x, true, true));
-  MISBUILT("add", "it takes a f32 [..., X], b f32 [X]", IDS("b"), ac_add(x, ids));
-  MISBUILT("multiply", "it takes", "b is parameter \"c\" f32 [6]",
+  MISBUILT("add", "it takes a f32, b f32", IDS("b"), ac_add(x, ids));
+  MISBUILT("multiply", "the shapes cannot be broadcast", "b is parameter \"c\" f32 [6]",
            ac_multiply(x, ac_parameter(g, "c", SHAPE(6), NULL)));
   MISBUILT("embedding", "it takes table f32 [V, C], ids i32", B("table"), ac_embedding(b, ids));
   MISBUILT("embedding", "it takes", "ids is input \"x\" f32", ac_embedding(w, x));
@@ -202,6 +203,45 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
   MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
   MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
+  MISBUILT("square", "it takes x f32", IDS("x"), ac_square(ids));
+  MISBUILT("sqrt", "it takes x f32", IDS("x"), ac_sqrt(ids));
+  MISBUILT("rsqrt", "it takes x f32", IDS("x"), ac_rsqrt(ids));
+  MISBUILT("reciprocal", "it takes x f32", IDS("x"), ac_reciprocal(ids));
+  MISBUILT("abs", "it takes x f32", IDS("x"), ac_abs(ids));
+  MISBUILT("sign", "it takes x f32", IDS("x"), ac_sign(ids));
+  MISBUILT("exp", "it takes x f32", IDS("x"), ac_exp(ids));
+  MISBUILT("expm1", "it takes x f32", IDS("x"), ac_expm1(ids));
+  MISBUILT("log", "it takes x f32", IDS("x"), ac_log(ids));
+  MISBUILT("log1p", "it takes x f32", IDS("x"), ac_log1p(ids));
+  MISBUILT("sin", "it takes x f32", IDS("x"), ac_sin(ids));
+  MISBUILT("cos", "it takes x f32", IDS("x"), ac_cos(ids));
+  MISBUILT("erf", "it takes x f32", IDS("x"), ac_erf(ids));
+  MISBUILT("softplus", "it takes x f32", IDS("x"), ac_softplus(ids));
+  MISBUILT("log_sigmoid", "it takes x f32", IDS("x"), ac_log_sigmoid(ids));
+  MISBUILT("relu6", "it takes x f32", IDS("x"), ac_relu6(ids));
+  MISBUILT("selu", "it takes x f32", IDS("x"), ac_selu(ids));
+  MISBUILT("mish", "it takes x f32", IDS("x"), ac_mish(ids));
+  MISBUILT("hard_sigmoid", "it takes x f32", IDS("x"), ac_hard_sigmoid(ids));
+  MISBUILT("hard_swish", "it takes x f32", IDS("x"), ac_hard_swish(ids));
+  MISBUILT("softsign", "it takes x f32", IDS("x"), ac_softsign(ids));
+  MISBUILT("not", "it takes x f32", IDS("x"), ac_not(ids));
+  MISBUILT("subtract", "it takes a f32, b f32", IDS("b"), ac_subtract(x, ids));
+  MISBUILT("divide", "it takes a f32, b f32", IDS("b"), ac_divide(x, ids));
+  MISBUILT("maximum", "it takes a f32, b f32", IDS("b"), ac_maximum(x, ids));
+  MISBUILT("minimum", "it takes a f32, b f32", IDS("b"), ac_minimum(x, ids));
+  MISBUILT("less", "it takes a f32, b f32", IDS("b"), ac_less(x, ids));
+  MISBUILT("equal", "it takes a f32, b f32", IDS("b"), ac_equal(x, ids));
+  MISBUILT("geglu", "it takes gate f32, up f32", IDS("up"), ac_geglu(x, ids));
+  MISBUILT("add_scalar", "the value nan is not finite", X, ac_add_scalar(x, NAN));
+  MISBUILT("elu", "the alpha is -1", X, ac_elu(x, -1));
+  MISBUILT("clamp", "the low bound 2 is above the high bound 1", X, ac_clamp(x, 2, 1));
+  MISBUILT("clamp", "the high bound inf is not finite", X, ac_clamp(x, 2, INFINITY));
+  MISBUILT("where", "it takes condition f32, a f32, b f32", IDS("condition"), ac_where(ids, x, x));
+  MISBUILT("power", "the shapes cannot be broadcast", "b is input \"rows\" f32 [B*2, 6, 4]",
+           ac_power(x, ac_input(g, "rows", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 4))));
+  MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
+           ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
+  MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
   MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
   MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
@@ -305,6 +345,66 @@ static void wrong_losses_are_named(void **state) {
            ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 1, 4))));
   MISBUILT("loss", "first dimensions", "weights is input \"v\" f32 [B, 6, 4, 1]",
            ac_loss(x, ac_input(g, "v", AC_F32, SHAPE(AC_BATCH, 6, 4, 1))));
+}
+
+/* x is [B, 6, 4]. */
+static void wrong_losses_of_other_ops_are_named(void **state) {
+  (void)state;
+#define LABELS ac_input(g, "l", AC_F32, SHAPE(AC_BATCH, 6))
+  MISBUILT("cross_entropy", "axis is 3, but the classes are on another axis than the first",
+           X2("logits"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = 3}));
+  MISBUILT("cross_entropy", "axis is -3, but the classes are on another axis than the first",
+           X2("logits"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = -3}));
+  MISBUILT("cross_entropy", "it takes", IDS("targets"),
+           ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.axis = 1}));
+  MISBUILT(
+      "linear_cross_entropy", "axis is 1, but the classes come last", IDS("targets"),
+      ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL, &(ac_cross_entropy_desc){.axis = 1}));
+  MISBUILT("ctc_loss", "it takes logits f32 [B, T, V], targets i32 [B, S]", IDS("logits"),
+           ac_ctc_loss(ids, ids, NULL, NULL, NULL, NULL));
+  MISBUILT("ctc_loss", "input_lengths i32 [B] or NULL", IDS("input_lengths"),
+           ac_ctc_loss(x, ids, ids, NULL, NULL, NULL));
+  MISBUILT("ctc_loss", "target_lengths i32 [B] or NULL", IDS("target_lengths"),
+           ac_ctc_loss(x, ids, NULL, ids, NULL, NULL));
+  MISBUILT("ctc_loss", "blank is 4, but there are 4 classes", IDS("targets"),
+           ac_ctc_loss(x, ids, NULL, NULL, NULL, &(ac_ctc_loss_desc){.blank = 4}));
+  MISBUILT("ctc_loss", "blank is -1, but there are 4 classes", IDS("targets"),
+           ac_ctc_loss(x, ids, NULL, NULL, NULL, &(ac_ctc_loss_desc){.blank = -1}));
+  MISBUILT("l1_loss", "it takes prediction f32 [B, ...], target f32 [B, ...], weights f32 [B]",
+           IDS("target"), ac_l1_loss(x, ids, NULL));
+  MISBUILT("l1_loss", "weights f32 [B] or NULL", IDS("weights"), ac_l1_loss(x, x, ids));
+  MISBUILT("huber_loss", "it takes", B("target"), ac_huber_loss(x, b, NULL, 1));
+  MISBUILT("huber_loss", "delta is 0, but must be finite and positive", X2("target"),
+           ac_huber_loss(x, x, NULL, 0));
+  MISBUILT("huber_loss", "delta is nan", X2("target"), ac_huber_loss(x, x, NULL, NAN));
+  MISBUILT("hinge_loss", "it takes", W("prediction"), ac_hinge_loss(w, w, NULL, 1));
+  MISBUILT("hinge_loss", "margin is -1, but must be finite and at least 0", X2("target"),
+           ac_hinge_loss(x, x, NULL, -1));
+  MISBUILT("focal_loss", "it takes", IDS("targets"), ac_focal_loss(x, ids, NULL, 0.25f, 2));
+  MISBUILT("focal_loss", "alpha is 2, but must be at most 1", X2("targets"),
+           ac_focal_loss(x, x, NULL, 2, 2));
+  MISBUILT("focal_loss", "gamma is inf, but must be finite and at least 0", X2("targets"),
+           ac_focal_loss(x, x, NULL, 0.25f, INFINITY));
+  MISBUILT("gaussian_nll", "variance f32 [B, ...]", B("variance"), ac_gaussian_nll(x, x, b, NULL));
+  MISBUILT("poisson_nll", "log_rate f32 [B, ...]", B("target"), ac_poisson_nll(x, b, NULL));
+  MISBUILT("triplet_loss", "negative f32 [B, ..., D]", B("negative"),
+           ac_triplet_loss(x, x, b, NULL, 1));
+  MISBUILT("triplet_loss", "weights f32 [B, ...] like the rows", B("weights"),
+           ac_triplet_loss(x, x, x, b, 1));
+  MISBUILT("triplet_loss", "margin is nan", X2("negative"), ac_triplet_loss(x, x, x, NULL, NAN));
+  MISBUILT("cosine_embedding_loss", "label f32 [B, ...]", IDS("label"),
+           ac_cosine_embedding_loss(x, x, ids, NULL, 0));
+  MISBUILT("cosine_embedding_loss", "margin is 2, but must be in [-1, 1]", X2("b"),
+           ac_cosine_embedding_loss(x, x, LABELS, NULL, 2));
+  MISBUILT("soft_cross_entropy", "probabilities f32 [B, ..., V]", IDS("probabilities"),
+           ac_soft_cross_entropy(x, ids, NULL));
+  MISBUILT("kl_divergence", "target_logits f32 [B, ..., V]", W("target_logits"),
+           ac_kl_divergence(x, w, NULL, 1));
+  MISBUILT("kl_divergence", "temperature is 0, but must be finite and positive",
+           X2("target_logits"), ac_kl_divergence(x, x, NULL, 0));
+  MISBUILT("contrastive_loss", "a f32 [B, N, D], b f32 [B, N, D]", B("b"),
+           ac_contrastive_loss(x, b, NULL, 1));
+  MISBUILT("contrastive_loss", "temperature is -1", X2("b"), ac_contrastive_loss(x, x, NULL, -1));
 }
 
 static void wrong_images_are_named(void **state) {
@@ -499,12 +599,19 @@ static void graphs_do_not_mix(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_follow_the_ops),    cmocka_unit_test(shapes_of_images),
-      cmocka_unit_test(shapes_of_reductions),     cmocka_unit_test(the_first_failure_sticks),
-      cmocka_unit_test(wrong_operands_are_named), cmocka_unit_test(wrong_reductions_are_named),
-      cmocka_unit_test(wrong_losses_are_named),   cmocka_unit_test(wrong_images_are_named),
-      cmocka_unit_test(wrong_parts_are_named),    cmocka_unit_test(wrong_leaves_are_named),
-      cmocka_unit_test(every_builder_was_tried),  cmocka_unit_test(hints_on_views_are_for_their_op),
+      cmocka_unit_test(shapes_follow_the_ops),
+      cmocka_unit_test(shapes_of_images),
+      cmocka_unit_test(shapes_of_reductions),
+      cmocka_unit_test(the_first_failure_sticks),
+      cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(wrong_reductions_are_named),
+      cmocka_unit_test(wrong_losses_are_named),
+      cmocka_unit_test(wrong_losses_of_other_ops_are_named),
+      cmocka_unit_test(wrong_images_are_named),
+      cmocka_unit_test(wrong_parts_are_named),
+      cmocka_unit_test(wrong_leaves_are_named),
+      cmocka_unit_test(every_builder_was_tried),
+      cmocka_unit_test(hints_on_views_are_for_their_op),
       cmocka_unit_test(graphs_do_not_mix),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,7 +24,7 @@ static ac_op_args linear(int64_t rows, int64_t inputs, int64_t outputs) {
 
 static ac_op_args relu(int64_t elements) {
   ac_operand x = {NULL, AC_F32, 1, {elements}, elements};
-  return (ac_op_args){.op = AC_OP_relu, .in = {x}, .out = {x}};
+  return (ac_op_args){.op = AC_OP_pointwise, .in = {x}, .out = {x}};
 }
 
 static ac_op_args embedding(int64_t entries, int64_t rows, int64_t channels) {
@@ -260,8 +260,10 @@ static void test_time_is_bounded(void **state) {
 /* What an open device has spent is gone for its other storage types, and for the ops of its other
  * plans. Their estimates follow from what is known already. */
 static void check_spent(const char *name, double slowness) {
-  const bool half[AC_OP_COUNT] = {
-      [AC_OP_linear] = true, [AC_OP_relu] = true, [AC_OP_gelu] = true, [AC_OP_add] = true};
+  const bool half[AC_OP_COUNT] = {[AC_OP_linear] = true,
+                                  [AC_OP_pointwise] = true,
+                                  [AC_OP_dropout] = true,
+                                  [AC_OP_softmax] = true};
   ac_device *device = open_fake(name, slowness);
   const ac_cost_model *model;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, half));
@@ -307,24 +309,25 @@ static void test_estimates_are_not_kept(void **state) {
 /* What another process has measured in the meantime is kept, next to what this one estimates. */
 static void test_estimates_leave_others_measurements(void **state) {
   (void)state;
-  const bool some[AC_OP_COUNT] = {[AC_OP_relu] = true}, more[AC_OP_COUNT] = {[AC_OP_gelu] = true};
+  const bool some[AC_OP_COUNT] = {[AC_OP_pointwise] = true},
+             more[AC_OP_COUNT] = {[AC_OP_dropout] = true};
   const ac_cost_model *model;
   ac_device *device = open_fake("two", 1);
   ac_cost_account_of(device)->spent = AC_COST_SECONDS;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
-  assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
+  assert_int_equal(model->known[AC_OP_pointwise], AC_COST_ESTIMATED);
   ac_device *other = open_fake("two", 1);
   assert_ok(ac_cost_model_get(&model, other, AC_F32, some));
-  const double measured = model->per_byte[AC_OP_relu];
+  const double measured = model->per_byte[AC_OP_pointwise];
   ac_cost_account_of(device)->spent = 0;
   assert_ok(ac_cost_model_get(&model, device, AC_F32, more));
-  assert_int_equal(model->known[AC_OP_relu], AC_COST_ESTIMATED);
+  assert_int_equal(model->known[AC_OP_pointwise], AC_COST_ESTIMATED);
   ac_device_close(device);
   ac_device_close(other);
   device = open_fake("two", 1e5);
   assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
-  assert_int_equal(fake.runs[AC_OP_relu], 0);
-  assert_true(model->per_byte[AC_OP_relu] == measured);
+  assert_int_equal(fake.runs[AC_OP_pointwise], 0);
+  assert_true(model->per_byte[AC_OP_pointwise] == measured);
   ac_device_close(device);
 }
 
@@ -338,9 +341,9 @@ static void assert_ran(const bool expected[AC_OP_COUNT]) {
 static void test_only_what_is_wanted(void **state) {
   (void)state;
   const bool none[AC_OP_COUNT] = {false};
-  const bool some[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_relu] = true};
-  const bool others[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_gelu] = true};
-  const bool gelu[AC_OP_COUNT] = {[AC_OP_gelu] = true};
+  const bool some[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_pointwise] = true};
+  const bool others[AC_OP_COUNT] = {[AC_OP_linear] = true, [AC_OP_dropout] = true};
+  const bool gelu[AC_OP_COUNT] = {[AC_OP_dropout] = true};
   const ac_cost_model *model;
   ac_device *device = open_fake("wanted", 1);
   assert_ok(ac_cost_model_get(&model, device, AC_F32, some));
@@ -504,8 +507,8 @@ static void test_absurd_numbers_are_not_taken(void **state) {
   ac_device *device = open_device("cpu");
   ac_cost_model recalled;
   bool wanted[AC_OP_COUNT] = {false};
-  wanted[AC_OP_relu] = good.known[AC_OP_relu] == AC_COST_MEASURED;
-  assert_true(wanted[AC_OP_relu]);
+  wanted[AC_OP_pointwise] = good.known[AC_OP_pointwise] == AC_COST_MEASURED;
+  assert_true(wanted[AC_OP_pointwise]);
   assert_true(ac_cost_model_recall(&recalled, device, AC_F32, wanted));
   size_t bytes;
   unsigned char *contents = read_file(path.text, &bytes);

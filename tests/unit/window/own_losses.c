@@ -139,11 +139,47 @@ static void wrong_weights_are_refused(void **state) {
   stop(&r);
 }
 
+/* Lengths and classes are checked when they are fed. */
+static void wrong_lengths_are_refused(void **state) {
+  (void)state;
+  static const float logits[2][4][3] = {{{0}}};
+  static const struct {
+    int32_t targets[4], positions[2], counts[2];
+    const char *sentence;
+  } cases[] = {
+      {{1, 2, 2, 1}, {4, 0}, {2, 0}, NULL},
+      {{1, 2, 2, 3}, {4, 4}, {2, 2}, "input \"targets\" holds 3 at position 3, outside [0, 3)"},
+      {{1, 2, 2, 1}, {4, 5}, {2, 2}, "input \"positions\" holds 5 at position 1, outside [0, 5)"},
+      {{1, 2, 2, 1}, {-1, 4}, {2, 2}, "input \"positions\" holds -1 at position 0, outside [0, 5)"},
+      {{1, 2, 2, 1}, {4, 4}, {2, 3}, "input \"counts\" holds 3 at position 1, outside [0, 3)"},
+  };
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_add(ac_input(g, "logits", AC_F32, SHAPE(AC_BATCH, 4, 3)),
+                        ac_parameter(g, "w", SHAPE(3), NULL));
+  ac_tensor *targets = ac_input(g, "targets", AC_I32, SHAPE(AC_BATCH, 2)),
+            *positions = ac_input(g, "positions", AC_I32, SHAPE(AC_BATCH)),
+            *counts = ac_input(g, "counts", AC_I32, SHAPE(AC_BATCH));
+  ac_graph_set_loss(g, ac_ctc_loss(x, targets, positions, counts, NULL, NULL));
+  run r = start_run("cpu", g, (ac_plan_desc){.micro_batch = 1});
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const ac_feed feeds[] = {{"logits", logits},
+                             {"targets", cases[k].targets},
+                             {"positions", cases[k].positions},
+                             {"counts", cases[k].counts}};
+    const ac_status status = ac_trainer_accumulate(r.trainer, 2, feeds, 4);
+    assert_int_equal(status, cases[k].sentence ? AC_ERROR_ARGUMENT : AC_OK);
+    if (cases[k].sentence) assert_non_null(strstr(ac_last_error(), cases[k].sentence));
+  }
+  stop(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loss_is_its_mean_everywhere),
       cmocka_unit_test(several_have_means_of_their_own_everywhere),
       cmocka_unit_test(wrong_weights_are_refused),
+      cmocka_unit_test(wrong_lengths_are_refused),
   };
   return cmocka_run_group_tests_name("own_losses", tests, NULL, NULL);
 }

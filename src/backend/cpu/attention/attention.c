@@ -101,7 +101,7 @@ static int64_t mask_bits(const mask *m, int64_t start, int64_t column, int64_t e
   int64_t element = start + column, base = element & ~(int64_t)7;
   random_bits(bits, &m->random, m->sample, (uint32_t)(base / 8));
   *offset = element - base;
-  return ac_min(end - column, AC_CPU_RANDOM_HALVES - *offset);
+  return ac_smaller(end - column, AC_CPU_RANDOM_HALVES - *offset);
 }
 
 static void drop_row(const mask *m, int64_t start, float *p, int64_t n) {
@@ -129,7 +129,7 @@ static float mask_row(float *row, int64_t sure, int64_t visible, int64_t width) 
 static float exponentiate(float *x, float max, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j < end; j += VECTOR) {
 #pragma omp simd
@@ -237,16 +237,16 @@ typedef struct block {
 
 /* The block from `first` on with the part from `key` on, which it reaches. */
 static block block_of(const shape *s, int64_t first, int64_t key) {
-  int64_t count = ac_min(s->rows, s->length - first);
-  return (block){first, count, key, ac_min(s->keys, first + count - key), s->size};
+  int64_t count = ac_smaller(s->rows, s->length - first);
+  return (block){first, count, key, ac_smaller(s->keys, first + count - key), s->size};
 }
 
 /* How many of the keys the first query sees, and how many query `row` of the block sees. */
 static int64_t seen_by_all(block of) {
-  return ac_min(of.first - of.key, of.keys);
+  return ac_smaller(of.first - of.key, of.keys);
 }
 static int64_t seen_by(block of, int64_t row) {
-  return ac_min(of.first + row + 1 - of.key, of.keys);
+  return ac_smaller(of.first + row + 1 - of.key, of.keys);
 }
 
 /* scores = scale a b^T for rows a of the block's queries and b of its keys */
@@ -290,7 +290,7 @@ static void multiply(const worker *w, ac_gemm product) {
 
 /* Bytes of a thread's scratch. Whole blocks and parts take the most. */
 static uint64_t scratch_bytes(const ac_cpu_context *context, const shape *s, bool backward) {
-  block last = {.count = ac_min(s->rows, s->length), .keys = s->keys, .size = s->size};
+  block last = {.count = ac_smaller(s->rows, s->length), .keys = s->keys, .size = s->size};
   rows factors = {.dtype = s->factors}, result = {.dtype = AC_F32};
   const ac_gemm products[] = {rows_product(last, 1, factors, factors, result),
                               scores_product(last, false, factors, factors, result, false),
@@ -377,7 +377,7 @@ static void forward_block(const worker *w, const shape *s, int64_t sample, int64
   const void *qkv = ac_element(args->in[0].data, s->dtype, wide);
   void *out = ac_element(args->out[0].data, s->dtype, narrow);
   float *lse = (float *)args->out[1].data + (sample * s->heads + head) * s->length;
-  int64_t count = ac_min(s->rows, s->length - first);
+  int64_t count = ac_smaller(s->rows, s->length - first);
   float *room = w->floats + s->rows * row_stride(s->keys);
   rows q = read_rows(s, qkv, s->wide, first, count, &room);
   rows y = take_rows(s, out, s->narrow, first, count, &room);
@@ -550,7 +550,7 @@ static void backward_block(const worker *w, const shape *s, const head_view *h,
 }
 
 static void backward_keys(const worker *w, const shape *s, const head_view *h, int64_t key) {
-  int64_t keys = ac_min(s->keys, s->length - key);
+  int64_t keys = ac_smaller(s->keys, s->length - key);
   part_view part = begin_part(s, h, key, keys);
   int64_t last = (s->length - 1) / s->rows * s->rows;
   for (int64_t first = last; first >= key; first -= s->rows)

@@ -29,12 +29,12 @@ static void logarithm_row(const float *x, float *y, int64_t columns) {
   float part[CHUNK];
   double sum = 0;
   for (int64_t j = 0; j < columns; j += CHUNK) {
-    const int64_t count = ac_min(CHUNK, columns - j);
+    const int64_t count = ac_smaller(CHUNK, columns - j);
 #pragma omp simd
     for (int64_t k = 0; k < count; k++) part[k] = exponential(x[j + k] - top);
     sum += (double)row_sum(part, count);
   }
-  const float log_sum = (float)log(sum);
+  const float log_sum = logf((float)sum);
 #pragma omp simd
   for (int64_t j = 0; j < columns; j++) y[j] = x[j] - max - log_sum;
 }
@@ -84,7 +84,7 @@ static strips strips_of(const ac_op_args *args) {
   strips s = {.outer = 1, .length = x->dim[a->axis], .inner = 1};
   for (int d = 0; d < a->axis; d++) s.outer *= x->dim[d];
   for (int d = a->axis + 1; d < x->rank; d++) s.inner *= x->dim[d];
-  s.width = ac_max(64, ac_min(MOST_WIDE, IN_CACHE / s.length / 16 * 16));
+  s.width = ac_larger(64, ac_smaller(MOST_WIDE, IN_CACHE / s.length / 16 * 16));
   return s;
 }
 
@@ -177,7 +177,7 @@ static void for_strips(const ac_op_args *args, int thread, int team, one_strip r
   ac_cpu_share(s.outer * across, 1, thread, team, &first, &last);
   for (int64_t i = first; i < last; i++) {
     const int64_t column = i % across * s.width;
-    run(args, i / across * s.length * s.inner + column, ac_min(s.width, s.inner - column), &s);
+    run(args, i / across * s.length * s.inner + column, ac_smaller(s.width, s.inner - column), &s);
   }
 }
 

@@ -28,8 +28,8 @@ static inline int64_t ac_conv_recurrence(int64_t step, int64_t spacing) {
 /* The taps [*first, *end) that meet the source where tap 0 would do so at position `top`. */
 static inline void ac_conv_taps_met(const ac_conv_axis *a, int64_t top, int64_t *first,
                                     int64_t *end) {
-  *first = top < 0 ? ac_min(a->taps, ac_ceil_div(-top, a->spacing)) : 0;
-  *end = top < a->size ? ac_min(a->taps, ac_ceil_div(a->size - top, a->spacing)) : 0;
+  *first = top < 0 ? ac_smaller(a->taps, ac_ceil_div(-top, a->spacing)) : 0;
+  *end = top < a->size ? ac_smaller(a->taps, ac_ceil_div(a->size - top, a->spacing)) : 0;
 }
 
 /* Room for so many floats in whole cache lines. */

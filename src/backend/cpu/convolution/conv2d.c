@@ -137,8 +137,9 @@ static void transposed_axis(const problem *p, int i, int64_t start, phase *f) {
 }
 
 static int64_t most_columns(const problem *p) {
-  int64_t least = p->dot ? ac_min(STRIP, p->out) : p->out; /* rows that sums must have room for */
-  return ac_min(MOST_COLUMNS, SUM_FLOATS / least);
+  int64_t least =
+      p->dot ? ac_smaller(STRIP, p->out) : p->out; /* rows that sums must have room for */
+  return ac_smaller(MOST_COLUMNS, SUM_FLOATS / least);
 }
 
 static void plan_phase(const problem *p, phase *f) {
@@ -153,10 +154,10 @@ static void plan_phase(const problem *p, phase *f) {
   for (int64_t i = 0; i < f->height; i++) f->row[i] = (int32_t)(i * f->depth);
   int64_t width = s->spread ? ac_ceil_div(s->wide, p->unit[1]) * p->unit[1]
                             : s->samples * (s->rows * s->stride + p->unit[1]);
-  int64_t most = ac_max(1, SUM_FLOATS / width / p->unit[0]) * p->unit[0];
-  f->block = ac_min(p->out, most);
+  int64_t most = ac_larger(1, SUM_FLOATS / width / p->unit[0]) * p->unit[0];
+  f->block = ac_smaller(p->out, most);
   int64_t rows = p->dot ? strips_of(p->out) * STRIP : p->out;
-  f->sums = ac_min(rows * width, ac_max(SUM_FLOATS, p->unit[0] * width));
+  f->sums = ac_smaller(rows * width, ac_larger(SUM_FLOATS, p->unit[0] * width));
   f->strip = p->dot ? ac_conv_patch_steps(s, p->in) * STRIP * PAIRS : 0;
 }
 
@@ -174,9 +175,9 @@ static bool next_phase(const problem *p, phase *f) {
     if (begun) return false;
     for (int i = 0; i < 2; i++) forward_axis(p, i, f);
   } else {
-    if (begun && ++start[1] >= ac_min(p->attributes->stride[1], p->y->dim[3]))
+    if (begun && ++start[1] >= ac_smaller(p->attributes->stride[1], p->y->dim[3]))
       start[1] = 0, start[0]++;
-    if (start[0] >= ac_min(p->attributes->stride[0], p->y->dim[2])) return false;
+    if (start[0] >= ac_smaller(p->attributes->stride[0], p->y->dim[2])) return false;
     for (int i = 0; i < 2; i++) transposed_axis(p, i, start[i], f);
   }
   f->weights = weights;
@@ -196,9 +197,9 @@ static memory memory_of(const problem *p) {
   memory m = {0};
   phase f = {.depth = 0};
   while (next_phase(p, &f)) {
-    m.filling = ac_max(m.filling, ac_conv_lines(f.patch.floats));
-    m.sums = ac_max(m.sums, ac_conv_lines(f.sums));
-    m.offsets = ac_max(m.offsets, ac_conv_lines(f.patch.offsets));
+    m.filling = ac_larger(m.filling, ac_conv_lines(f.patch.floats));
+    m.sums = ac_larger(m.sums, ac_conv_lines(f.sums));
+    m.offsets = ac_larger(m.offsets, ac_conv_lines(f.patch.offsets));
     if (p->dot) m.copied += copied_of(p, &f);
   }
   if (!p->dot && (p->transposed || p->weight->dtype != AC_F32))
@@ -215,8 +216,8 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   memory m = memory_of(&p);
   int64_t floats = m.copied + context->threads * memory_share(&m);
   if (ac_winograd_takes(context, args))
-    floats = ac_max(floats, ac_winograd_convolve_floats(args, context->threads));
-  floats = ac_max(floats, ac_conv_lanes_floats(context, args));
+    floats = ac_larger(floats, ac_winograd_convolve_floats(args, context->threads));
+  floats = ac_larger(floats, ac_conv_lanes_floats(context, args));
   return sizeof(float) * (uint64_t)floats;
 }
 
@@ -292,7 +293,7 @@ static void pack_weights(const problem *p, int thread, int team) {
   ac_cpu_share(p->groups * strips, 1, thread, team, &first, &last);
   while (next_phase(p, &f))
     for (int64_t i = first; i < last; i++) {
-      int64_t row = i % strips * STRIP, rows = ac_min(STRIP, p->out - row);
+      int64_t row = i % strips * STRIP, rows = ac_smaller(STRIP, p->out - row);
       uint32_t *to = p->packed + f.weights + i * f.strip;
       memset(to, 0, (size_t)f.strip * sizeof *to);
       pack_strip(p, &f, i / strips, row, rows, to);
@@ -307,7 +308,7 @@ static void copy_weights(const problem *p, int thread, int team) {
     ac_cpu_share(p->groups * p->out, TOGETHER, thread, team, &first, &last);
     for (int64_t i = first, count; i < last; i += count) {
       int64_t row = i % p->out;
-      count = ac_min(ac_min(TOGETHER, last - i), p->out - row);
+      count = ac_smaller(ac_smaller(TOGETHER, last - i), p->out - row);
       copy_rows(p, &f, i / p->out, row, count, p->copied + f.weights + i * f.depth);
     }
   }
@@ -430,8 +431,8 @@ static void multiply_packed(const work *w, int64_t channel) {
       const met m = met_by(w, run);
       const uint32_t *from = (const uint32_t *)run_at(w, run);
       for (int64_t column = 0; column < w->length; column += STRIP) {
-        int rows = (int)ac_min(STRIP, w->rows - row);
-        int columns = (int)ac_min(STRIP, w->length - column);
+        int rows = (int)ac_smaller(STRIP, w->rows - row);
+        int columns = (int)ac_smaller(STRIP, w->length - column);
         float *sums = w->sums + row * ldc + run * w->width + column;
         fetch_outputs(w, run, row, rows, column, columns);
         for (int64_t at = m.first; at < steps; at += m.period) {
@@ -497,11 +498,11 @@ static void run_region(work *w, int64_t first, int64_t last) {
   w->length = w->f->by_rows ? s->axis[1].outputs : ac_conv_run_length(s, &w->region);
   w->width = ac_ceil_div(w->length, p->unit[1]) * p->unit[1];
   for (w->first = first; w->first < last; w->first += w->rows) {
-    w->rows = ac_min(w->f->block, last - w->first);
+    w->rows = ac_smaller(w->f->block, last - w->first);
     if (w->f->depth == 0)
       memset(w->sums, 0, (size_t)(w->rows * w->runs * w->width) * sizeof *w->sums);
     for (int64_t c = 0; c < p->in && w->f->depth; c += s->held) {
-      w->region.channels = ac_min(s->held, p->in - c);
+      w->region.channels = ac_smaller(s->held, p->in - c);
       w->region.channel = w->group * p->in + c;
       if (w->first == first || s->held < p->in)
         ac_conv_patch_fill(s, &source, &w->region, w->filling);
@@ -548,7 +549,7 @@ static void run_phase(work *w, int thread, int team) {
   const problem *p = w->p;
   const ac_conv_patch *s = &w->f->patch;
   int64_t height = s->axis[0].outputs, images = p->groups * p->samples;
-  int64_t parts = ac_min(ac_ceil_div(team, images), ac_ceil_div(p->out, p->unit[0]));
+  int64_t parts = ac_smaller(ac_ceil_div(team, images), ac_ceil_div(p->out, p->unit[0]));
   int64_t at, last, share = ac_ceil_div(p->out, parts);
   if (p->dot) share = strips_of(share) * STRIP;
   bool filter = p->in == 1 && ac_conv_can_filter(&s->axis[1]);
@@ -557,10 +558,12 @@ static void run_phase(work *w, int thread, int team) {
     int64_t image = at / height, sample = image % p->samples;
     w->group = image / p->samples % p->groups;
     w->region = (ac_conv_region){.sample = sample, .samples = 1, .row = at % height};
-    w->region.rows = ac_min(ac_min(s->rows, height - w->region.row), last - at);
+    w->region.rows = ac_smaller(ac_smaller(s->rows, height - w->region.row), last - at);
     if (w->region.rows == height)
-      w->region.samples = ac_min(ac_min(s->samples, p->samples - sample), (last - at) / height);
-    int64_t first = ac_min(p->out, image / images * share), end = ac_min(p->out, first + share);
+      w->region.samples =
+          ac_smaller(ac_smaller(s->samples, p->samples - sample), (last - at) / height);
+    int64_t first = ac_smaller(p->out, image / images * share),
+            end = ac_smaller(p->out, first + share);
     if (filter) filter_region(w, first, end);
     else run_region(w, first, end);
     at += w->region.samples * w->region.rows;

@@ -88,7 +88,7 @@ static void leave_out(axis *a) {
   int64_t before = ac_ceil_div(a->padding, a->stride);
   kept k = {before * a->stride - a->padding, a->stride};
   *(a->transposed ? &a->written : &a->read) = k;
-  *larger = ac_max(0, ac_ceil_div(*larger - k.start, k.every));
+  *larger = ac_larger(0, ac_ceil_div(*larger - k.start, k.every));
   a->padding = before;
   a->stride = 1;
 }
@@ -134,8 +134,8 @@ static void source_of(const axis *a, int64_t first, int64_t last, int64_t *begin
     for (int64_t tap = 0; tap < a->taps; tap++) {
       int64_t at = position(a, i, tap);
       if (at < 0) continue;
-      *begin = ac_min(*begin, at);
-      *end = ac_max(*end, at + 1);
+      *begin = ac_smaller(*begin, at);
+      *end = ac_larger(*end, at + 1);
     }
   if (*end == 0) *begin = 0;
 }
@@ -143,7 +143,7 @@ static int64_t most_met(const axis *a, int64_t outputs) {
   int64_t reach = (a->taps - 1) * a->dilation;
   int64_t met =
       a->transposed ? (outputs - 1 + reach) / a->stride + 1 : (outputs - 1) * a->stride + reach + 1;
-  return ac_min(met, a->size);
+  return ac_smaller(met, a->size);
 }
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
   int64_t width = p.axis[1].size * p.distance;
   for (p.rows = p.axis[0].outputs; p.rows > 1; p.rows--)
     if (most_met(&p.axis[0], p.rows) * width <= PATCH) break;
-  p.rows = ac_ceil_div(p.axis[0].outputs, ac_ceil_div(p.axis[0].outputs, ac_max(1, p.rows)));
+  p.rows = ac_ceil_div(p.axis[0].outputs, ac_ceil_div(p.axis[0].outputs, ac_larger(1, p.rows)));
   p.held = most_met(&p.axis[0], p.rows) * p.axis[1].size;
   return p;
 }
@@ -234,7 +234,7 @@ static int64_t whole_blocks(const problem *p) {
 static int64_t place_steps(const problem *p) {
   const axis *v = &p->axis[0];
   int64_t most = 0;
-  for (int64_t i = 0; i < v->outputs; i++) most = ac_max(most, taps_met(v, i));
+  for (int64_t i = 0; i < v->outputs; i++) most = ac_larger(most, taps_met(v, i));
   return ac_conv_lines(p->rows * most * meetings(&p->axis[1]) * p->blocks);
 }
 
@@ -248,7 +248,7 @@ static int64_t share_floats(const problem *p) {
 /* Among all numbers of samples up to this one, whole lanes are the most likely to be computed
  * here. */
 int64_t ac_conv_lanes_floats(const ac_cpu_context *context, const ac_op_args *args) {
-  if (!takes(context, args, ac_min(args->in[0].dim[0], LANES))) return 0;
+  if (!takes(context, args, ac_smaller(args->in[0].dim[0], LANES))) return 0;
   problem p = problem_of(context, args);
   return packed_floats(&p) + context->threads * share_floats(&p);
 }
@@ -275,8 +275,8 @@ static square lines_at(const problem *p, int64_t at, int64_t next, int64_t chann
   return (square){.first = ac_element(p->weight->data, p->weight->dtype, at),
                   .second = next,
                   .distance = p->together * next,
-                  .rows = ac_min(PAIRS, ac_ceil_div(channels, p->together)),
-                  .seconds = ac_min(PAIRS, channels / 2),
+                  .rows = ac_smaller(PAIRS, ac_ceil_div(channels, p->together)),
+                  .seconds = ac_smaller(PAIRS, channels / 2),
                   .step = 1};
 }
 
@@ -287,7 +287,7 @@ static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
     const int64_t most = p->together * PAIRS;
     for (int64_t c = 0; c < p->in; c += most, to += SQUARE) {
       const void *from = ac_element(p->weight->data, p->weight->dtype, at + c);
-      int64_t count = ac_min(most, p->in - c);
+      int64_t count = ac_smaller(most, p->in - c);
       if (count < most) memset(to, 0, PAIRS * sizeof *to);
       if (p->dot) memcpy(to, from, (size_t)count * sizeof(uint16_t));
       else ac_cpu_widen(p->weight->dtype, from, (float *)to, count);
@@ -298,7 +298,7 @@ static void pack_row(const problem *p, int64_t at, int64_t next, uint32_t *to) {
     for (int64_t tap = 0; tap < p->taps; tap += PAIRS) {
       int64_t channel = block * p->together * PAIRS;
       square s = lines_at(p, at + channel * next + tap, next, p->in - channel);
-      s.columns = ac_min(PAIRS, p->taps - tap);
+      s.columns = ac_smaller(PAIRS, p->taps - tap);
       turn_elements(p, &s, to + (block * p->taps + tap) * SQUARE, SQUARE);
     }
 }
@@ -321,7 +321,7 @@ static void pack_weights(const problem *p, uint32_t *packed, int thread, int tea
   bool side_by_side = p->transposed && p->taps == 1;
   for (int64_t i = first, rows; i < last; i += rows) {
     int64_t group = i / (strips * STRIP), row = i % (strips * STRIP);
-    rows = side_by_side && row < p->out ? ac_min(PAIRS, p->out - row) : 1;
+    rows = side_by_side && row < p->out ? ac_smaller(PAIRS, p->out - row) : 1;
     int64_t weights = group * p->in * p->out * p->taps;
     uint32_t *to = packed + i / STRIP * p->steps * SQUARE + i % STRIP * PAIRS;
     if (rows > 1) pack_columns(p, weights + row, rows, to);
@@ -369,7 +369,7 @@ static void fill_run(const work *w, int64_t line, int64_t at, int64_t first, int
                 .distance = p->x->dim[1] * pixels,
                 .rows = w->samples,
                 .seconds = 2 * line + 1 < p->in ? w->samples : 0,
-                .columns = ac_min(LANES, count - i),
+                .columns = ac_smaller(LANES, count - i),
                 .step = step};
     fetch_square(p, &s, AHEAD * p->together * pixels);
     turn_elements(p, &s, w->patch + (first + i) * p->distance + line * LANES, p->distance);
@@ -450,7 +450,7 @@ static void prepare(work *w) {
   }
   w->begin[w->rows * columns] = (int32_t)count;
   for (int64_t at = 0; at < w->rows * columns; at += BLOCK)
-    pair_up(w, at, ac_min(BLOCK, w->rows * columns - at));
+    pair_up(w, at, ac_smaller(BLOCK, w->rows * columns - at));
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -463,7 +463,7 @@ static void next_run(const work *w, int64_t first, int64_t last, int64_t *at, in
   int64_t row = first / h->outputs, column = first % h->outputs, width = w->p->y->dim[3];
   bool whole = v->written.every == 1 && h->written.every == 1;
   *at = place(&v->written, w->row + row) * width + place(&h->written, column);
-  *count = whole ? last - first : ac_min(last - first, h->outputs - column);
+  *count = whole ? last - first : ac_smaller(last - first, h->outputs - column);
 }
 
 /* Sums of a channel at positions [first, first + count) of the region into y. */
@@ -528,10 +528,10 @@ static void multiply(const work *w, int64_t first, int64_t last) {
   int64_t all = w->rows * p->axis[1].outputs, strips = strips_of(p->out);
   for (int64_t row = first; row < last; row += STRIP) {
     const uint32_t *a = w->packed + (w->group * strips + row / STRIP) * p->steps * SQUARE;
-    int64_t rows = ac_min(STRIP, last - row);
+    int64_t rows = ac_smaller(STRIP, last - row);
     clear_outputs(w, row, rows);
     for (int64_t at = 0; at < all; at += BLOCK) {
-      int64_t count = ac_min(BLOCK, all - at);
+      int64_t count = ac_smaller(BLOCK, all - at);
       for (int64_t i = 0; i < count; i++) {
         fetch_outputs(w, row, rows, at, count, i, count);
         int64_t mate = w->mate[at + i];
@@ -570,18 +570,18 @@ void ac_conv_lanes_convolve(const ac_cpu_context *context, const ac_op_args *arg
    * are fewer images than threads. */
   int64_t height = p.axis[0].outputs, sets = ac_ceil_div(p.samples, LANES);
   int64_t images = p.groups * sets, strips = strips_of(p.out);
-  int64_t parts = ac_min(ac_ceil_div(team, images), strips);
+  int64_t parts = ac_smaller(ac_ceil_div(team, images), strips);
   int64_t share = ac_ceil_div(strips, parts) * STRIP, at, last;
   ac_cpu_share(parts * images * height, 1, thread, team, &at, &last);
   for (; at < last; at += w.rows) {
-    int64_t image = at / height, first = ac_min(p.out, image / images * share);
+    int64_t image = at / height, first = ac_smaller(p.out, image / images * share);
     w.group = image / sets % p.groups;
     w.sample = image % sets * LANES;
-    w.samples = ac_min(LANES, p.samples - w.sample);
+    w.samples = ac_smaller(LANES, p.samples - w.sample);
     w.row = at % height;
-    w.rows = ac_min(ac_min(p.rows, height - w.row), last - at);
+    w.rows = ac_smaller(ac_smaller(p.rows, height - w.row), last - at);
     prepare(&w);
-    multiply(&w, first, ac_min(p.out, first + share));
+    multiply(&w, first, ac_smaller(p.out, first + share));
   }
   ac_dot_end(p.dot);
 }

@@ -88,9 +88,9 @@ static problem problem_with(const ac_cpu_context *context, const ac_op_args *arg
   if (x->dtype == AC_BF16 && p.out >= FEW) p.dot = context->dot;
   int64_t threads = context->threads, enough = ac_ceil_div(threads, p.groups);
   p.depth = p.in * dw->dim[2] * dw->dim[3];
-  p.channel_parts = ac_min(enough, ac_max(1, p.in / LEAST_CHANNELS));
+  p.channel_parts = ac_smaller(enough, ac_larger(1, p.in / LEAST_CHANNELS));
   if (may_part_samples && should_part_samples(&p, enough)) p.channel_parts = 1;
-  p.sample_parts = ac_min(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
+  p.sample_parts = ac_smaller(p.samples, ac_ceil_div(threads, p.groups * p.channel_parts));
   p.width = p.out < FEW ? p.out : ac_ceil_div(p.out, AC_CPU_VECTOR) * AC_CPU_VECTOR;
   if (p.dot) p.width = strips_of(p.out) * STRIP;
   p.slab = p.dot ? STRIP : p.width;
@@ -108,7 +108,7 @@ static problem problem_with(const ac_cpu_context *context, const ac_op_args *arg
   if (p.dot) {
     ac_conv_region most = {.samples = p.patch.samples, .rows = p.patch.rows};
     p.pairs = ac_ceil_div(ac_conv_patch_pairs(&p.patch, &most), PAIRS) * PAIRS;
-    p.packed = ac_min(DEPTH_PAIRS, p.pairs) * STRIP;
+    p.packed = ac_smaller(DEPTH_PAIRS, p.pairs) * STRIP;
     p.sums = p.sample_parts > 1 || most.samples < p.samples ||
              most.rows < p.patch.axis[0].outputs || p.pairs > DEPTH_PAIRS;
   }
@@ -156,9 +156,9 @@ static int64_t floats_of(const ac_cpu_context *context, const problem *p) {
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   if (!args->out[0].count) return 0;
   problem p = problem_of(context, args), other = problem_with(context, args, false);
-  int64_t floats = ac_max(floats_of(context, &p), floats_of(context, &other));
+  int64_t floats = ac_larger(floats_of(context, &p), floats_of(context, &other));
   if (ac_winograd_takes(context, args))
-    floats = ac_max(floats, ac_winograd_correlate_floats(args, context->threads));
+    floats = ac_larger(floats, ac_winograd_correlate_floats(args, context->threads));
   return sizeof(float) * (uint64_t)floats;
 }
 
@@ -193,7 +193,7 @@ static void pack_pixels(const ac_operand *dy, int64_t at, int64_t pixels, int64_
     transpose_rows(from, pixels, channels, count, to, width);
   } else {
     for (int64_t l = 0; l < channels; l += TOGETHER) {
-      int64_t n = ac_min(TOGETHER, channels - l);
+      int64_t n = ac_smaller(TOGETHER, channels - l);
       ac_cpu_widen_rows(dy->dtype, ac_element(from, dy->dtype, l * pixels), pixels, floats,
                         PANEL_DEPTH, n, count);
       transpose_rows(floats, PANEL_DEPTH, n, count, to + l, width);
@@ -218,7 +218,7 @@ static int64_t piece_of_run(const task *t, int64_t sample, int64_t begin, int64_
   int64_t image = (sample + row / rows) * dy->dim[1] + t->group * p->out + first;
   *from = (image * dy->dim[2] + t->region.row + row % rows) * dy->dim[3] + column;
   if (column >= columns) *from = -1;
-  return ac_min(count, (column < columns ? columns : stride) - column);
+  return ac_smaller(count, (column < columns ? columns : stride) - column);
 }
 
 /* panel[e][l] = dy of channel `first` + l at position `begin` + e of a run; 0 if that is not an
@@ -274,11 +274,11 @@ static void multiply_run(const task *t, int64_t sample, const float *image, int6
   const problem *p = t->p;
   int64_t steps = ac_ceil_div(length, PANEL_DEPTH);
   for (int64_t first = 0; first < p->width; first += AC_CPU_TILE_COLUMNS) {
-    int64_t width = ac_min(AC_CPU_TILE_COLUMNS, p->width - first);
+    int64_t width = ac_smaller(AC_CPU_TILE_COLUMNS, p->width - first);
     for (int e = 0; e < PANEL_DEPTH; e++) t->panel_offset[e] = (int32_t)(e * width);
     for (int64_t step = 0; step < steps; step++) {
       int64_t begin = length * step / steps, end = length * (step + 1) / steps;
-      pack(t, sample, begin, end - begin, first, ac_min(width, p->out - first), width);
+      pack(t, sample, begin, end - begin, first, ac_smaller(width, p->out - first), width);
       multiply_panel(t, image + begin, end - begin, width, sums + first);
     }
   }
@@ -290,12 +290,12 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
   const uint16_t *halves = p->dy->data;
   uint16_t rows[STRIP * STEP];
   int64_t all = t->region.samples * t->region.rows * p->patch.pitch;
-  int64_t end = ac_min(2 * (begin + count), all);
+  int64_t end = ac_smaller(2 * (begin + count), all);
   for (int64_t first = 0; first < p->out; first += STRIP) {
-    int64_t channels = ac_min(STRIP, p->out - first), at;
+    int64_t channels = ac_smaller(STRIP, p->out - first), at;
     uint32_t *to = t->packed + first / STRIP * p->packed;
     for (int64_t k = 2 * begin; k < end; k += STEP, to += PAIRS * STRIP) {
-      int64_t rest = ac_min(STEP, end - k);
+      int64_t rest = ac_smaller(STEP, end - k);
       int64_t together = piece_of_run(t, t->region.sample, k, rest, first, &at);
       operand x = {rows, AC_BF16, STEP, true, channels, STEP};
       if (at < 0 || together < STEP) copy_outputs(t, k, rest, first, channels, rows);
@@ -400,10 +400,10 @@ static void multiply_pairs(const task *t, int64_t begin, int64_t count, int64_t 
   int64_t end = row + rows, steps = ac_ceil_div(count, PAIRS);
   ac_dot_image image = {(const uint16_t *)t->filling, t->offset, t->place + begin};
   for (; row < end; row += STRIP, image.offset += STRIP) {
-    int64_t height = ac_min(STRIP, end - row);
+    int64_t height = ac_smaller(STRIP, end - row);
     if (!p->dot->correlate) pack_image(&image, height, steps, t->strip);
     for (int64_t first = 0; first < p->out; first += STRIP) {
-      int64_t columns = ac_min(STRIP, p->out - first);
+      int64_t columns = ac_smaller(STRIP, p->out - first);
       int64_t at = (t->group * p->out + first) * p->depth + row;
       float *sums = p->sums ? sums_at(p, t->sums, t->group, row, first) : t->tile;
       if (last) fetch_tile(p, columns, at);
@@ -425,10 +425,10 @@ static void multiply_region(task *t, const ac_conv_source *source, int64_t first
   bool ends = s->axis[0].outputs == t->region.row + t->region.rows &&
               p->samples == t->region.sample + t->region.samples && p->sample_parts == 1;
   for (int64_t begin = 0; begin < pairs; begin += DEPTH_PAIRS, t->add = true) {
-    int64_t count = ac_min(DEPTH_PAIRS, pairs - begin);
+    int64_t count = ac_smaller(DEPTH_PAIRS, pairs - begin);
     pack_outputs(t, begin, count);
     for (int64_t c = first; c < last; c += s->held) {
-      t->region.channels = ac_min(s->held, last - c);
+      t->region.channels = ac_smaller(s->held, last - c);
       t->region.channel = t->group * p->in + c;
       if (begin == 0 || s->held < last - first)
         ac_conv_patch_fill(s, source, &t->region, t->filling);
@@ -443,7 +443,7 @@ static void dot_run(const task *t, int64_t sample, const float *image, int64_t l
   int64_t rows = t->region.channels * p->patch.axis[0].taps * p->patch.axis[1].taps;
   for (int64_t channel = 0; channel < p->out; channel++)
     for (int64_t begin = 0; begin < length; begin += PANEL) {
-      int64_t count = ac_min(PANEL, length - begin);
+      int64_t count = ac_smaller(PANEL, length - begin);
       pack(t, sample, begin, count, channel, 1, 1);
       ac_cpu_dots(rows, count, t->panel, image + begin, t->offset, sums + channel, p->width);
     }
@@ -484,7 +484,7 @@ static void run_region(task *t, int64_t first, int64_t last) {
   }
   int64_t runs = ac_conv_runs(s, &t->region), length = ac_conv_run_length(s, &t->region);
   for (int64_t c = first; c < last; c += s->held) {
-    t->region.channels = ac_min(s->held, last - c);
+    t->region.channels = ac_smaller(s->held, last - c);
     t->region.channel = t->group * p->in + c;
     ac_conv_patch_fill(s, &source, &t->region, t->filling);
     float *sums = t->sums + (t->group * p->in + c) * taps * p->width;
@@ -501,7 +501,7 @@ static void run_task(task *t, int64_t index) {
   const problem *p = t->p;
   const ac_conv_patch *s = &p->patch;
   int64_t part = index % p->channel_parts, share = s->channels;
-  int64_t first = ac_min(p->in, part * share), last = ac_min(p->in, first + share);
+  int64_t first = ac_smaller(p->in, part * share), last = ac_smaller(p->in, first + share);
   int64_t of_samples = index / p->channel_parts / p->groups;
   int64_t sample = p->samples * of_samples / p->sample_parts;
   int64_t end = p->samples * (of_samples + 1) / p->sample_parts;
@@ -515,10 +515,10 @@ static void run_task(task *t, int64_t index) {
   if (!p->dot) memset(t->sums + begin, 0, (size_t)count * sizeof *t->sums);
   for (int64_t n = sample; n < end; n += t->region.samples) {
     t->region.sample = n;
-    t->region.samples = ac_min(s->samples, end - n);
+    t->region.samples = ac_smaller(s->samples, end - n);
     for (int64_t row = 0; row < s->axis[0].outputs; row += s->rows) {
       t->region.row = row;
-      t->region.rows = ac_min(s->rows, s->axis[0].outputs - row);
+      t->region.rows = ac_smaller(s->rows, s->axis[0].outputs - row);
       run_region(t, first, last);
     }
   }
@@ -552,7 +552,7 @@ static void write_share(const problem *p, float *sums, int thread, int team) {
   ac_cpu_share(p->groups * blocks, 1, thread, team, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     int64_t first = i % blocks * BLOCK;
-    write_weights(p, sums, i / blocks, first, ac_min(p->out, first + BLOCK));
+    write_weights(p, sums, i / blocks, first, ac_smaller(p->out, first + BLOCK));
   }
 }
 
@@ -562,7 +562,7 @@ static double plane_sum(const ac_operand *dy, int64_t at, int64_t count) {
   float floats[AC_CPU_CHUNK];
   double sum = 0;
   for (int64_t j = 0, n; j < count; j += n) {
-    n = ac_min(AC_CPU_CHUNK, count - j);
+    n = ac_smaller(AC_CPU_CHUNK, count - j);
     ac_cpu_widen(dy->dtype, ac_element(dy->data, dy->dtype, at + j), floats, n);
     sum += (double)row_sum(floats, n);
   }

@@ -54,7 +54,7 @@ static problem problem_of(const ac_op_args *args) {
   p.stride = ac_winograd_apart(p.in);
   p.u = ac_winograd_apart(p.out * p.stride);
   p.v = ac_winograd_apart(p.in * TILES);
-  p.m = ac_winograd_apart(ac_min(p.out, CHANNELS) * TILES);
+  p.m = ac_winograd_apart(ac_smaller(p.out, CHANNELS) * TILES);
   return p;
 }
 
@@ -90,7 +90,8 @@ static void multiply_point(const work *w, int point) {
   const float *u = w->u + point * p->u + w->channel * p->stride;
   for (int64_t k = 0; k < p->in; k += DEPTH)
     for (int64_t panel = 0; panel * PANEL < w->tiles; panel++)
-      multiply_panel(w, k, ac_min(DEPTH, p->in - k), u, w->v + point * p->v + panel * p->in * PANEL,
+      multiply_panel(w, k, ac_smaller(DEPTH, p->in - k), u,
+                     w->v + point * p->v + panel * p->in * PANEL,
                      w->m + point * p->m + panel * w->channels * PANEL,
                      w->tiles - panel * PANEL > AC_CPU_VECTOR ? 2 : 1);
 }
@@ -101,7 +102,7 @@ static void store_channel(const work *w, int64_t i) {
   float bias = p->bias && p->bias->count ? ((const float *)p->bias->data)[channel] : 0.0f;
   for (int64_t panel = 0; panel * PANEL < w->tiles; panel++)
     ac_winograd_outputs(&p->grid, p->args, channel, bias, w->tile + panel * PANEL,
-                        ac_min(PANEL, w->tiles - panel * PANEL),
+                        ac_smaller(PANEL, w->tiles - panel * PANEL),
                         w->m + (panel * w->channels + i) * PANEL, p->m);
 }
 
@@ -111,7 +112,7 @@ static void run_block(work *w, int64_t first, int64_t last) {
   const ac_winograd_patches patches = {w->v, p->v, p->in * PANEL, PANEL};
   ac_winograd_images(&p->grid, p->x, p->padding, 0, p->in, w->tile, w->tiles, &patches);
   for (w->channel = first; w->channel < last; w->channel += w->channels) {
-    w->channels = ac_min(CHANNELS, last - w->channel);
+    w->channels = ac_smaller(CHANNELS, last - w->channel);
     for (int point = 0; point < POINTS; point++) multiply_point(w, point);
     for (int64_t i = 0; i < w->channels; i++) store_channel(w, i);
   }
@@ -124,11 +125,11 @@ static void run_share(work *w, int thread, int team) {
   int64_t parts = ac_ceil_div(team, panels), share = ac_ceil_div(p->out, parts);
   ac_cpu_share(parts * panels, 1, thread, team, &at, &last);
   for (int64_t count; at < last; at += count) {
-    int64_t panel = at % panels, first = ac_min(p->out, at / panels * share);
-    count = ac_min(ac_min(PANELS, last - at), panels - panel);
+    int64_t panel = at % panels, first = ac_smaller(p->out, at / panels * share);
+    count = ac_smaller(ac_smaller(PANELS, last - at), panels - panel);
     w->tile = panel * PANEL;
-    w->tiles = ac_min(count * PANEL, p->grid.count - w->tile);
-    run_block(w, first, ac_min(p->out, first + share));
+    w->tiles = ac_smaller(count * PANEL, p->grid.count - w->tile);
+    run_block(w, first, ac_smaller(p->out, first + share));
   }
 }
 

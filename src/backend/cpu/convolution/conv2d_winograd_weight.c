@@ -50,8 +50,8 @@ static problem problem_of(const ac_op_args *args, int threads) {
                .padding = {a->padding[0], a->padding[1]},
                .grid = ac_winograd_grid_of(dy)};
   bool shared = p.in * p.out <= MOST_SHARED;
-  p.tile_parts = shared ? ac_min(threads, p.grid.count) : 1;
-  p.channel_parts = shared ? 1 : ac_min(threads, p.in);
+  p.tile_parts = shared ? ac_smaller(threads, p.grid.count) : 1;
+  p.channel_parts = shared ? 1 : ac_smaller(threads, p.in);
   p.share = ac_ceil_div(p.in, p.channel_parts);
   p.width = ac_ceil_div(p.out, PANEL) * PANEL;
   p.row = ac_winograd_apart(TILES);
@@ -78,11 +78,11 @@ static void read_quads(const problem *p, int64_t channel, int64_t first, int64_t
   for (int64_t l = 0, n; l < count; l += n) {
     int64_t tile = first + l, image = tile / of_image, i = tile % of_image / g->columns;
     int64_t j = tile % g->columns;
-    n = ac_min(g->columns - j, count - l);
+    n = ac_smaller(g->columns - j, count - l);
     int64_t at = ((image * dy->dim[1] + channel) * height + 2 * i) * width + 2 * j;
     for (int64_t k = 0; k < 4; k++) {
       bool there = 2 * i + k / 2 < height;
-      int64_t inside = there ? ac_min(n, (width - 2 * j - k % 2 + 1) / 2) : 0;
+      int64_t inside = there ? ac_smaller(n, (width - 2 * j - k % 2 + 1) / 2) : 0;
       ac_conv_read_row(&source, at + k / 2 * width + k % 2, 2, 0, inside, n, quads + k * RUN + l);
     }
   }
@@ -130,8 +130,8 @@ static void transform_run(const problem *p, int64_t channel, int64_t channels, i
 static void transform_gradient(const problem *p, int64_t first, int64_t count, float *w) {
   for (int64_t channel = 0; channel < p->out; channel += PANEL)
     for (int64_t l = 0; l < count; l += RUN)
-      transform_run(p, channel, ac_min(PANEL, p->out - channel), first + l, ac_min(RUN, count - l),
-                    w + channel * TILES + l * PANEL);
+      transform_run(p, channel, ac_smaller(PANEL, p->out - channel), first + l,
+                    ac_smaller(RUN, count - l), w + channel * TILES + l * PANEL);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -164,13 +164,13 @@ static void multiply_point(const task *t, int point, int64_t first, int64_t rows
 static void run_task(task *t, float *sums, int64_t index) {
   const problem *p = t->p;
   int64_t part = index / p->channel_parts, share = index % p->channel_parts * p->share;
-  int64_t first = ac_min(p->in, share), rows = ac_min(p->share, p->in - first);
+  int64_t first = ac_smaller(p->in, share), rows = ac_smaller(p->share, p->in - first);
   int64_t begin = p->grid.count * part / p->tile_parts;
   int64_t end = p->grid.count * (part + 1) / p->tile_parts;
   const ac_winograd_patches patches = {t->v, p->v, PANEL, p->row};
   t->m = sums + part * POINTS * p->m;
   for (int64_t tile = begin; tile < end; tile += TILES) {
-    int64_t count = ac_min(TILES, end - tile);
+    int64_t count = ac_smaller(TILES, end - tile);
     ac_winograd_images(&p->grid, p->x, p->padding, first, rows, tile, count, &patches);
     transform_gradient(p, tile, count, t->w);
     for (int point = 0; point < POINTS; point++)
@@ -219,7 +219,7 @@ static void write_share(const problem *p, const float *sums, int thread, int tea
   ac_cpu_share(p->out, VECTOR, thread, team, &first, &last);
   for (int64_t o = first; o < last; o += VECTOR)
     for (int64_t c = 0; c < p->in; c++) {
-      int64_t count = ac_min(VECTOR, last - o), distance = p->in * TAPS;
+      int64_t count = ac_smaller(VECTOR, last - o), distance = p->in * TAPS;
       float *to = dw + (o * p->in + c) * TAPS;
       transform_sums(p, sums + c * p->width + o, taps);
       transpose_rows(taps, VECTOR, TAPS, count, add ? kernels : to, add ? TAPS : distance);

@@ -110,7 +110,7 @@ INLINE void filter_rows(ac_dtype dtype, int64_t step, int64_t height, int64_t ro
                         const ac_conv_rows *f, const kernel *k, __m512 bias, int64_t i, float *y) {
   const void *x = ac_element(f->source->data, dtype, f->at + i * f->row_step + f->axis->first);
   int64_t last = f->columns > LANES ? f->columns - LANES : 0;
-  for (int64_t j = 0;; j = ac_min(j + LANES, last)) {
+  for (int64_t j = 0;; j = ac_smaller(j + LANES, last)) {
     if (is_whole(f, step, j))
       filter_block(dtype, step, height, rows, taps, true, f, k, bias, x, j, y);
     else filter_block(dtype, step, height, rows, taps, false, f, k, bias, x, j, y);
@@ -272,7 +272,7 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
   ac_conv_taps_met(v, top, &first, &end);
   if (v->taps == 0) count = last - row;
   else if (first == 0 && end == v->taps)
-    count = ac_min(last - row, (v->size - 1 - bottom) / v->step + 1);
+    count = ac_smaller(last - row, (v->size - 1 - bottom) / v->step + 1);
   return (ac_conv_rows){.source = source,
                         .axis = w,
                         .at = image + (top + first * v->spacing) * w->size,
@@ -281,7 +281,7 @@ ac_conv_rows ac_conv_rows_from(const ac_conv_axis *axes, const ac_conv_source *s
                         .row_step = v->step * w->size,
                         .distance = v->spacing * w->size,
                         .first = first,
-                        .rows = ac_max(0, end - first)};
+                        .rows = ac_larger(0, end - first)};
 }
 
 /* Calls it with the storage and the step as constants. */

@@ -55,7 +55,7 @@ enum { PATCH_FLOATS = 128 << 10, SLACK = AC_CPU_TILE_WIDE };
 enum { SPREAD_COLUMNS = 256, SPREAD_PAIRS = 128, MOST_SPREAD_PAIRS = 1024 };
 
 static int64_t residue_count(const ac_conv_axis *a) {
-  return ac_max(1, ac_min(a->taps, ac_conv_recurrence(a->step, a->spacing)));
+  return ac_larger(1, ac_smaller(a->taps, ac_conv_recurrence(a->step, a->spacing)));
 }
 
 /* The source position of column q of the plane of residue number `index`. */
@@ -67,8 +67,8 @@ static int64_t position(const ac_conv_axis *a, int64_t index, int64_t q) {
 static void inside(const ac_conv_axis *a, int64_t index, int64_t count, int64_t *begin,
                    int64_t *end) {
   int64_t first = position(a, index, 0);
-  *begin = first < 0 ? ac_min(count, ac_ceil_div(-first, a->step)) : 0;
-  *end = first < a->size ? ac_min(count, ac_ceil_div(a->size - first, a->step)) : 0;
+  *begin = first < 0 ? ac_smaller(count, ac_ceil_div(-first, a->step)) : 0;
+  *end = first < a->size ? ac_smaller(count, ac_ceil_div(a->size - first, a->step)) : 0;
   if (*end < *begin) *end = *begin;
 }
 
@@ -77,7 +77,7 @@ static int64_t row_stride(const ac_conv_axis *a, int64_t residues, int64_t reach
   for (int64_t index = 0; index < residues; index++) {
     int64_t begin, end;
     inside(a, index, count, &begin, &end);
-    stride = ac_max(stride, ac_max(count - begin, end));
+    stride = ac_larger(stride, ac_larger(count - begin, end));
   }
   return stride;
 }
@@ -127,7 +127,7 @@ static bool should_spread_pairs(const ac_conv_patch *s, int64_t uses) {
  * last whole step, which is far less than 16 lines where there are few channels. */
 static int64_t filled(const ac_conv_patch *s, int64_t lines) {
   int64_t rows = whole_steps(spread_rows(s, s->channels));
-  return s->pairs && s->spread ? ac_min(lines * s->line, rows * s->wide) : lines * s->line;
+  return s->pairs && s->spread ? ac_smaller(lines * s->line, rows * s->wide) : lines * s->line;
 }
 
 /* Fillings begin with whole steps: bits do not depend on how many there are. */
@@ -135,11 +135,11 @@ static void plan_fillings(ac_conv_patch *s, int64_t planes, int64_t taps) {
   int64_t lines = lines_of(s, s->channels), line = s->spread ? taps * s->wide : planes;
   int64_t unit = s->pairs ? AC_DOT_PAIRS : 1, units = ac_ceil_div(lines, unit);
   int64_t most = PATCH_FLOATS * (int64_t)sizeof(float) / element_bytes(s);
-  int64_t fillings = ac_ceil_div(units, ac_max(1, most / (unit * line)));
+  int64_t fillings = ac_ceil_div(units, ac_larger(1, most / (unit * line)));
   s->line = line;
   s->held = ac_ceil_div(units, fillings) * unit * (s->pairs ? 2 : 1);
   /* Room that does not shrink when there are more samples, though fewer channels may be held. */
-  s->floats = ac_max(filled(s, unit), ac_min(most, filled(s, units * unit))) + SLACK;
+  s->floats = ac_larger(filled(s, unit), ac_smaller(most, filled(s, units * unit))) + SLACK;
   if (s->spread) s->floats += planes;
   if (s->halves) s->floats = ac_ceil_div(s->floats, 2);
   s->offsets = s->pairs ? ac_conv_patch_steps(s, s->channels) : s->channels * taps;
@@ -169,8 +169,8 @@ ac_conv_place ac_conv_patch_place_of(const ac_conv_patch *s, int64_t channel, in
  * nothing is packed again that they are multiplied with. */
 static int64_t samples_held(const ac_conv_patch *s) {
   int64_t sample = s->residues[0] * s->residues[1] * s->sample;
-  if (s->halves) return ac_max(1, (2 * PATCH_FLOATS / s->channels - 2) / sample);
-  return ac_max(1, PATCH_FLOATS / (whole_steps(lines_of(s, s->channels)) * (sample + 32)));
+  if (s->halves) return ac_larger(1, (2 * PATCH_FLOATS / s->channels - 2) / sample);
+  return ac_larger(1, PATCH_FLOATS / (whole_steps(lines_of(s, s->channels)) * (sample + 32)));
 }
 
 /* Columns of a row of outputs for pairs along them: even, unless rows and samples follow each other
@@ -187,8 +187,8 @@ static int64_t odd_lines(int64_t count) {
 }
 
 static int64_t spread_pairs(const ac_conv_patch *s) {
-  int64_t room = PATCH_FLOATS / 4 / ac_max(1, whole_steps(spread_rows(s, s->channels)));
-  return ac_max(SPREAD_PAIRS, ac_min(MOST_SPREAD_PAIRS, room));
+  int64_t room = PATCH_FLOATS / 4 / ac_larger(1, whole_steps(spread_rows(s, s->channels)));
+  return ac_larger(SPREAD_PAIRS, ac_smaller(MOST_SPREAD_PAIRS, room));
 }
 
 void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int64_t uses) {
@@ -198,18 +198,18 @@ void ac_conv_patch_plan(ac_conv_patch *s, int64_t samples, int64_t columns, int6
     s->reach[i] = a->taps ? (a->taps - 1) * a->spacing / a->step : 0;
   }
   s->stride = row_stride(&s->axis[1], s->residues[1], s->reach[1]);
-  s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->stride));
+  s->rows = ac_larger(1, ac_smaller(s->axis[0].outputs, columns / s->stride));
   if (!s->halves) s->spread = s->pairs ? should_spread_pairs(s, uses) : should_spread(s, uses);
   s->pitch = s->halves ? paired_pitch(s) : s->spread ? s->axis[1].outputs : s->stride;
-  if (s->spread) columns = ac_min(columns, s->pairs ? spread_pairs(s) : SPREAD_COLUMNS);
-  if (s->pairs) s->rows = ac_max(1, ac_min(s->rows, columns / s->pitch));
-  if (s->halves) s->rows = ac_max(1, ac_min(s->axis[0].outputs, columns / s->pitch));
+  if (s->spread) columns = ac_smaller(columns, s->pairs ? spread_pairs(s) : SPREAD_COLUMNS);
+  if (s->pairs) s->rows = ac_larger(1, ac_smaller(s->rows, columns / s->pitch));
+  if (s->halves) s->rows = ac_larger(1, ac_smaller(s->axis[0].outputs, columns / s->pitch));
   s->samples = 1;
   if (s->rows == s->axis[0].outputs)
-    s->samples = ac_max(1, ac_min(samples, columns / (s->rows * s->pitch)));
+    s->samples = ac_larger(1, ac_smaller(samples, columns / (s->rows * s->pitch)));
   int64_t tail = s->axis[1].outputs + s->reach[1] - s->stride;
-  s->sample = (s->rows + s->reach[0]) * s->stride + ac_max(0, tail);
-  if ((s->pairs && !s->spread) || s->halves) s->samples = ac_min(s->samples, samples_held(s));
+  s->sample = (s->rows + s->reach[0]) * s->stride + ac_larger(0, tail);
+  if ((s->pairs && !s->spread) || s->halves) s->samples = ac_smaller(s->samples, samples_held(s));
   s->plane = s->samples * s->sample;
   int64_t planes = s->residues[0] * s->residues[1] * s->plane;
   int64_t taps = s->axis[0].taps * s->axis[1].taps;
@@ -229,7 +229,7 @@ static int64_t offset_of(const ac_conv_patch *s, int64_t r, int64_t t) {
 
 static void step_offsets(const ac_conv_patch *s, int32_t *offset) {
   int64_t columns = s->axis[1].taps, taps = s->axis[0].taps * columns;
-  int64_t steps = ac_conv_patch_steps(s, ac_min(s->held, s->channels));
+  int64_t steps = ac_conv_patch_steps(s, ac_smaller(s->held, s->channels));
   for (int64_t i = 0; i < steps; i++) {
     int64_t lines = i / taps * AC_DOT_PAIRS * s->line, tap = i % taps;
     if (s->spread) offset[i] = (int32_t)(i * AC_DOT_PAIRS * s->wide);
@@ -284,8 +284,8 @@ static columns columns_of(const ac_conv_patch *s, int64_t b) {
 static int64_t fill_halves(const ac_conv_patch *s, const ac_conv_source *source, int64_t at,
                            int64_t row, int64_t rows, const columns *c, uint16_t *y) {
   const ac_conv_axis *h = &s->axis[0], *w = &s->axis[1];
-  if (row < 0) rows = ac_min(rows, ac_ceil_div(-row, h->step));
-  else if (row < h->size) rows = ac_min(rows, ac_ceil_div(h->size - row, h->step));
+  if (row < 0) rows = ac_smaller(rows, ac_ceil_div(-row, h->step));
+  else if (row < h->size) rows = ac_smaller(rows, ac_ceil_div(h->size - row, h->step));
   if (row < 0 || row >= h->size) memset(y, 0, (size_t)(rows * s->stride) * sizeof *y);
   else
     ac_conv_read_halves(source, at + row * w->size + c->first, w->step, c->begin, c->end, rows,
@@ -303,7 +303,7 @@ static void fill_plane_of_halves(const ac_conv_patch *s, const ac_conv_source *s
   int64_t rows = region->rows + s->reach[0], row = position(h, a, region->row);
   for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride)
     run = fill_halves(s, source, at, row, rows - q, c, y);
-  int64_t tail = ac_max(0, w->outputs + s->reach[1] - s->stride) + 1;
+  int64_t tail = ac_larger(0, w->outputs + s->reach[1] - s->stride) + 1;
   for (int64_t j = 0; j < tail; j++) y[j] = 0;
 }
 
@@ -316,7 +316,7 @@ static void fill_plane(const ac_conv_patch *s, const ac_conv_source *source, int
   bool dense = c->end - c->begin == w->size && w->size == s->stride && h->step == 1 && w->step == 1;
   for (int64_t q = 0, run; q < rows; q += run, row += run * h->step, y += run * s->stride) {
     bool there = row >= 0 && row < h->size;
-    run = there && dense ? ac_min(rows - q, h->size - row) : 1;
+    run = there && dense ? ac_smaller(rows - q, h->size - row) : 1;
     int64_t begin = there ? c->begin : 0, end = there ? c->end + (run - 1) * s->stride : 0;
     int64_t first = at + row * w->size + c->first, stride = run * s->stride;
     if (s->pairs)

@@ -30,7 +30,7 @@ static void read_run(const ac_conv_source *source, int64_t at, int64_t step, flo
   uint16_t halves[BLOCK];
   const uint16_t *x = (const uint16_t *)source->data + at;
   for (int64_t j = 0, n; j < count; j += n) {
-    n = ac_min(BLOCK, count - j);
+    n = ac_smaller(BLOCK, count - j);
     for (int64_t i = 0; i < n; i++) halves[i] = x[(j + i) * step];
     ac_cpu_widen(source->dtype, halves, y + j, n);
   }
@@ -60,7 +60,7 @@ static void store_halves(ac_dtype dtype, bool mark, const float *c, float bias, 
   uint16_t halves[BLOCK];
   float floats[BLOCK];
   for (int64_t j = 0, n; j < count; j += n) {
-    n = ac_min(BLOCK, count - j);
+    n = ac_smaller(BLOCK, count - j);
     store_floats(c + j, bias, false, floats, 1, n);
     for (int64_t i = 0; add && i < n; i++) halves[i] = y[(j + i) * step];
     if (add) ac_cpu_accumulate(dtype, mark, floats, halves, n);
@@ -280,8 +280,8 @@ void ac_conv_read_patches(const ac_conv_source *source, int64_t at, int64_t begi
   read_patches_masked(source, at, begin, end, count, distance, y);
 #else
   for (int64_t t = 0; t < 4; t++, y += distance) {
-    int64_t first = ac_min(count, begin > t ? (begin - t + 1) / 2 : 0);
-    int64_t last = ac_max(first, ac_min(count, end > t ? (end - t + 1) / 2 : 0));
+    int64_t first = ac_smaller(count, begin > t ? (begin - t + 1) / 2 : 0);
+    int64_t last = ac_larger(first, ac_smaller(count, end > t ? (end - t + 1) / 2 : 0));
     zero(y, first);
     read_run(source, at + 2 * first + t, 2, y + first, last - first);
     zero(y + last, count - last);
@@ -322,7 +322,7 @@ void ac_conv_read_halves(const ac_conv_source *source, int64_t at, int64_t step,
   }
 #endif
   for (int64_t i = 0; i < rows; i++, x += distance, y += stride) {
-    memset(y, 0, (size_t)ac_min(begin, stride) * sizeof *y);
+    memset(y, 0, (size_t)ac_smaller(begin, stride) * sizeof *y);
     for (int64_t j = begin; j < end; j++) y[j] = x[(j - begin) * step];
     memset(y + end, 0, (size_t)(stride - end) * sizeof *y);
   }

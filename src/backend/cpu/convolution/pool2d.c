@@ -18,7 +18,7 @@ static axis axis_of(const ac_op_args *args, int i, const ac_operand *x, const ac
 }
 
 static int64_t clamp(int64_t x, int64_t most) {
-  return x < 0 ? 0 : ac_min(x, most);
+  return x < 0 ? 0 : ac_smaller(x, most);
 }
 
 /* The outputs [*first, *last) that have tap t inside the image. */

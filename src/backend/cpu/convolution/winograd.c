@@ -72,7 +72,7 @@ static void read_patches(const ac_winograd_grid *g, const ac_operand *x, const i
   for (int64_t l = 0, n; l < count; l += n) {
     int64_t tile = first + l, image = tile / of_image, i = tile % of_image / g->columns;
     int64_t j = tile % g->columns, at = (image * x->dim[1] + channel) * height;
-    n = ac_min(g->columns - j, count - l);
+    n = ac_smaller(g->columns - j, count - l);
     for (int64_t r = 0; r < 4; r++) {
       int64_t row = 2 * i - padding[0] + r;
       bool there = row >= 0 && row < height;
@@ -90,7 +90,8 @@ void ac_winograd_images(const ac_winograd_grid *g, const ac_operand *x, const in
   float patch[TOGETHER][POINTS * PANEL];
   for (int64_t c = 0; c < channels; c += TOGETHER)
     for (int64_t p = 0; p * PANEL < count; p++) {
-      int64_t some = ac_min(TOGETHER, channels - c), tiles = ac_min(PANEL, count - p * PANEL);
+      int64_t some = ac_smaller(TOGETHER, channels - c),
+              tiles = ac_smaller(PANEL, count - p * PANEL);
       float *to = w->to + p * w->panels + c * w->channels;
       for (int64_t i = 0; i < some; i++)
         read_patches(g, x, padding, channel + c + i, first + p * PANEL, tiles, patch[i]);
@@ -159,7 +160,7 @@ void ac_winograd_weights(const ac_operand *weight, bool turned, float *u, int64_
     int64_t row = first + (turned ? i % (last - first) : i / blocks);
     int64_t k = (turned ? i / (last - first) : i % blocks) * VECTOR;
     int64_t at = (turned ? k * rows + row : row * depth + k) * TAPS;
-    read_kernels(weight, at, turned ? rows * TAPS : TAPS, ac_min(VECTOR, depth - k), taps);
+    read_kernels(weight, at, turned ? rows * TAPS : TAPS, ac_smaller(VECTOR, depth - k), taps);
     float *to = u + row * stride + k;
     if (turned) transform_kernels(taps, true, to, points);
     else transform_kernels(taps, false, to, points);
@@ -212,10 +213,10 @@ void ac_winograd_outputs(const ac_winograd_grid *g, const ac_op_args *args, int6
   for (int64_t l = 0, n; l < count; l += n) {
     int64_t tile = first + l, image = tile / of_image, i = tile % of_image / g->columns;
     int64_t j = tile % g->columns;
-    n = ac_min(g->columns - j, count - l);
+    n = ac_smaller(g->columns - j, count - l);
     int64_t at = ((image * y->dim[1] + channel) * height + 2 * i) * width + 2 * j;
-    int64_t columns = ac_min(2 * n, width - 2 * j);
-    ac_conv_store_rows(args->run, rows[0] + 2 * l, 2 * PANEL, ac_min(2, height - 2 * i), bias,
+    int64_t columns = ac_smaller(2 * n, width - 2 * j);
+    ac_conv_store_rows(args->run, rows[0] + 2 * l, 2 * PANEL, ac_smaller(2, height - 2 * i), bias,
                        args->add[0], y, at, width, 1, columns);
   }
 }

@@ -25,7 +25,7 @@ static inline int wrong(float z, float t) {
 static sample_result sample_loss(const float *z, const float *t, int64_t n) {
   sample_result result = {0, 0};
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     int32_t count = 0;
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {

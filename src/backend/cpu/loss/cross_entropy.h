@@ -43,7 +43,7 @@ static inline float row_weight(const loss_rows *rows, int64_t row) {
 static inline float exponential_sum(const float *x, float max, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
@@ -59,7 +59,7 @@ static inline float exponential_sum(const float *x, float max, int64_t n) {
 static inline float row_distance_sum(const float *x, float max, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd

@@ -144,7 +144,7 @@ static void run_rows(const problem *p, int64_t first, int64_t count, int thread,
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
   problem p = problem_of(context, args);
   for (int64_t first = 0; first < p.rows; first += p.chunk) {
-    int64_t count = ac_min(p.chunk, p.rows - first);
+    int64_t count = ac_smaller(p.chunk, p.rows - first);
     ac_gemm logits = logits_product(&p, first, count);
     run_share(context, &p, &logits, thread, team);
     ac_cpu_barrier(team);

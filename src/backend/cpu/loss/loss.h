@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) void sample_gradients(const ac_op_a
   const float *p = args->in[0].data, *t = args->in[1].data;
   float *d = args->out[0].data;
   for (int64_t begin = first; begin < last;) {
-    int64_t sample = begin / size, end = ac_min(last, (sample + 1) * size);
+    int64_t sample = begin / size, end = ac_smaller(last, (sample + 1) * size);
     double weight = sample_weight(args, sample);
     float own = (float)(weight * (double)ac_loss_scale(args) * factor / (double)size);
     gradient(p + begin, t + begin, d + begin, end - begin, own);

@@ -8,7 +8,7 @@
 static double squared_distance(const float *p, const float *t, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
@@ -29,7 +29,7 @@ static double stored_distance(const void *p, ac_dtype dtype, const float *t, int
   float piece[AC_CPU_CHUNK];
   double total = 0;
   for (int64_t j = 0; j < n; j += AC_CPU_CHUNK) {
-    int64_t count = ac_min(AC_CPU_CHUNK, n - j);
+    int64_t count = ac_smaller(AC_CPU_CHUNK, n - j);
     ac_cpu_widen(dtype, ac_element(p, dtype, j), piece, count);
     total += squared_distance(piece, t + j, count);
   }
@@ -49,7 +49,7 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   int64_t samples = sample_count(args), size = args->in[0].count / samples;
-  ac_cpu_for(context, args, samples, ac_max(2, size), forward_range);
+  ac_cpu_for(context, args, samples, ac_larger(2, size), forward_range);
   const double *sums = args->workspace;
   double loss = 0, weight = 0;
   for (int64_t i = 0; i < samples; i++) {

@@ -47,7 +47,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
     ac_cpu_narrow(to, args->run->mark_flushed, x, y, last - first);
   else if (!args->add[0] && to == AC_F32) to_floats(from, x, y, last - first);
   else
-    for (int64_t i = first; i < last; i += BLOCK) cast_block(args, i, ac_min(BLOCK, last - i));
+    for (int64_t i = first; i < last; i += BLOCK) cast_block(args, i, ac_smaller(BLOCK, last - i));
 }
 
 static void cast(const ac_cpu_context *context, const ac_op_args *args) {

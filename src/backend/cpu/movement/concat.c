@@ -9,7 +9,7 @@
 static void add_halves(ac_dtype dtype, bool mark, const uint16_t *x, uint16_t *y, int64_t count) {
   float floats[AC_CPU_RUN];
   for (int64_t i = 0, n; i < count; i += n) {
-    n = ac_min(AC_CPU_RUN, count - i);
+    n = ac_smaller(AC_CPU_RUN, count - i);
     ac_cpu_widen(dtype, x + i, floats, n);
     ac_cpu_accumulate(dtype, mark, floats, y + i, n);
   }
@@ -90,7 +90,7 @@ static void slice_gradient_range(const ac_op_args *args, int64_t first, int64_t 
 
 static void run_outer(const ac_cpu_context *context, const ac_op_args *args, ac_cpu_range range) {
   ac_concat_view v = ac_concat_view_of(&args->out[0], axis_of(args));
-  ac_cpu_for(context, args, v.outer, ac_max(2, v.length * v.inner), range);
+  ac_cpu_for(context, args, v.outer, ac_larger(2, v.length * v.inner), range);
 }
 
 static void concat(const ac_cpu_context *context, const ac_op_args *args) {

@@ -40,7 +40,7 @@ static void add_stored_row(const void *gradient, ac_dtype dtype, float *row, int
   float block[256];
   int64_t most = sizeof block / sizeof *block;
   for (int64_t j = 0; j < count; j += most) {
-    int64_t width = ac_min(most, count - j);
+    int64_t width = ac_smaller(most, count - j);
     ac_cpu_widen(dtype, ac_element(gradient, dtype, j), block, width);
     add_row(block, row + j, width);
   }

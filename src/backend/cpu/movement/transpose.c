@@ -49,7 +49,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   for (int64_t item = first; item < last; item++) {
     int64_t b = item % tiles * TILE, middle = item / tiles % v.middle,
             outer = item / tiles / v.middle;
-    int64_t width = ac_min(TILE, v.b - b);
+    int64_t width = ac_smaller(TILE, v.b - b);
     const void *x = ac_element(args->in[0].data, dtype,
                                ((outer * v.a * v.middle + middle) * v.b + b) * v.inner);
     void *y = ac_element(args->out[0].data, dtype,
@@ -63,7 +63,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
   view v = describe(args);
   int64_t items = v.outer * v.middle * ac_ceil_div(v.b, TILE);
-  ac_cpu_for(context, args, items, ac_max(2, args->out[0].count / ac_max(1, items)), range);
+  ac_cpu_for(context, args, items, ac_larger(2, args->out[0].count / ac_larger(1, items)), range);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(transpose) = {.run = run};

@@ -17,8 +17,8 @@
 enum { RUN = 2048, STRIP = 64, LANES = 8 };
 
 static int64_t strip_width(const ac_channels *shape, int64_t first, int64_t last) {
-  int64_t width = ac_max(1, ac_min(STRIP, RUN / shape->positions));
-  return ac_min(width, last - first);
+  int64_t width = ac_larger(1, ac_smaller(STRIP, RUN / shape->positions));
+  return ac_smaller(width, last - first);
 }
 
 /* `count` floats of x from element `at` on, converted into `scratch` if they are stored otherwise.
@@ -43,7 +43,7 @@ static void visit_strip(const ac_operand *x, const ac_operand *dy, int64_t first
   for (int64_t b = 0; b < shape.samples; b++)
     for (int64_t p = 0; p < shape.positions; p += RUN) {
       int64_t at = (b * shape.channels + first) * shape.positions + p;
-      int64_t count = ac_min(RUN, shape.positions - p);
+      int64_t count = ac_smaller(RUN, shape.positions - p);
       int64_t all = (width - 1) * shape.positions + count;
       visit(sums, floats_of(x, at, all, scratch[0]), floats_of(dy, at, all, scratch[1]), width,
             shape.positions, count);
@@ -154,7 +154,7 @@ static void normalise_range(const ac_op_args *args, int64_t first, int64_t last)
     int64_t c = i % shape.channels, n = shape.positions;
     const float *x = (const float *)args->in[0].data + i * n;
     float *y = (float *)args->out[0].data + i * n;
-    count = n == 1 ? ac_min(last - i, shape.channels - c) : 1;
+    count = n == 1 ? ac_smaller(last - i, shape.channels - c) : 1;
     if (n == 1) {
       normalise_channels(args, c, count, x, y);
       continue;
@@ -267,7 +267,7 @@ static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t 
     const float *dy = (const float *)args->in[0].data + i * n;
     const float *x = (const float *)args->in[1].data + i * n;
     float *dx = (float *)args->out[0].data + i * n;
-    count = n == 1 ? ac_min(last - i, shape.channels - c) : 1;
+    count = n == 1 ? ac_smaller(last - i, shape.channels - c) : 1;
     if (n == 1) input_gradient_channels(args, c, count, dy, x, dx);
     else
       input_gradient(dy, x, dx, n, from.factor[c], from.constant[c], from.share[c],

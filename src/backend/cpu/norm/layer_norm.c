@@ -33,7 +33,7 @@ static void row_input_gradient(const float *dy, const float *x, const float *gam
                                float inverse, float *dx, int64_t columns, bool add) {
   double total = 0, total_hat = 0;
   for (int64_t j = 0; j < columns;) {
-    int64_t end = ac_min(columns, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(columns, j + AC_CPU_CHUNK);
     lanes sum = {{0}}, sum_hat = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd

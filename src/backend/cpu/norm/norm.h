@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) void sum_strip(const ac_op_args *ar
   for (int64_t i = 0; i < rows; i += GROUP) {
     const void *dy = ac_element(args->in[0].data, dtype, i * columns + begin),
                *x = ac_element(args->in[1].data, dtype, i * columns + begin);
-    int64_t count = ac_min(GROUP, rows - i);
+    int64_t count = ac_smaller(GROUP, rows - i);
     for (int k = 0; k < 2; k++) fetch_group(&args->in[k], i, begin, width);
     if (dtype == AC_F32) {
       add(count, columns, width, dy, x, statistics + kept * i, sums);
@@ -99,7 +99,7 @@ static inline __attribute__((always_inline)) void
 sum_strips(const ac_op_args *args, int outputs, int kept, add_rows add, int thread, int team) {
   int64_t columns = ac_columns(&args->in[0]), most = ac_cpu_strip(columns, team, STRIP);
   for (int64_t begin = thread * most; begin < columns; begin += team * most)
-    sum_strip(args, begin, ac_min(most, columns - begin), outputs, kept, add);
+    sum_strip(args, begin, ac_smaller(most, columns - begin), outputs, kept, add);
 }
 
 #endif

@@ -36,7 +36,7 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
 static float row_dot_of_three(const float *a, const float *b, const float *c, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd

@@ -40,7 +40,7 @@ static inline void drop(const random_mask *mask, float p, uint32_t sample, int64
   streamed = streamed && (uintptr_t)(y + (begin & ~(int64_t)7)) % 64 == 0;
   float factor = ac_dropout_factor(p);
   for (int64_t base = begin & ~(int64_t)7; base < end; base += AC_CPU_RANDOM_HALVES) {
-    int64_t from = ac_max(begin, base), to = ac_min(end, base + AC_CPU_RANDOM_HALVES);
+    int64_t from = ac_larger(begin, base), to = ac_smaller(end, base + AC_CPU_RANDOM_HALVES);
     random_bits(bits, mask, sample, (uint32_t)(base / 8));
     if (to - from < AC_CPU_RANDOM_HALVES)
       apply(bits + (from - base), threshold, factor, x + from, y + from, to - from);
@@ -55,7 +55,7 @@ static inline void drop_elements(const ac_op_args *args, int64_t first, int64_t 
   const random_mask mask = random_mask_of(run->seed, run->update, attributes->stream);
   int64_t size = attributes->elements_per_sample;
   for (int64_t begin = first; begin < last;) {
-    int64_t sample = begin / size, origin = sample * size, end = ac_min(last, origin + size);
+    int64_t sample = begin / size, origin = sample * size, end = ac_smaller(last, origin + size);
     const float *x = (const float *)args->in[0].data + origin;
     float *y = (float *)args->out[0].data + origin;
     drop(&mask, attributes->p, run->sample + (uint32_t)sample, begin - origin, end - origin, x, y,

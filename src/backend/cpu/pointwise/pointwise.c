@@ -45,7 +45,13 @@ static const loop loops[AC_FUNCTION_COUNT] = {
 /* Elements of a block, and of one that is written past the caches: so few lines that its stores
  * leave room for pending loads. Floats of all buffers of a thread, which are 64 KiB of its stack.
  */
-enum { BLOCK = AC_CPU_RUN, STREAMED_BLOCK = 128, SCRATCH = 16384, BLOCKS_AHEAD = 2 };
+enum {
+  BLOCK = AC_CPU_RUN,
+  LONG_BLOCK = 1024,
+  STREAMED_BLOCK = 128,
+  SCRATCH = 16384,
+  BLOCKS_AHEAD = 2
+};
 enum { VALUES = AC_FIRST_STEP + AC_PROGRAM_STEPS };
 
 /* A program with its operands, in one thread. */
@@ -53,7 +59,7 @@ typedef struct job {
   const ac_op_args *args;
   const ac_program *program;
   ac_dtype dtype;
-  bool streamed;
+  bool streamed, cold[AC_PROGRAM_RESULTS]; /* some results, and each, past the caches */
   int64_t block;
   source source[AC_PROGRAM_OPERANDS];
   const float *value[VALUES];      /* of the block */
@@ -83,8 +89,7 @@ static int home_of(const job *w, int step, const uint8_t last[VALUES]) {
   if (w->dtype != AC_F32) return -1;
   for (int j = 0; j < w->program->results; j++)
     if (w->program->result[j] == AC_FIRST_STEP + step && w->args->out[j].count &&
-        !w->args->add[j] && !(w->streamed && ac_cpu_is_cold(w->args, j)) &&
-        !overwrites(w, j, step, last))
+        !w->args->add[j] && !w->cold[j] && !overwrites(w, j, step, last))
       return j;
   return -1;
 }
@@ -142,7 +147,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const job *w, int6
                                                               int64_t last, int64_t end) {
   const int64_t bytes = (int64_t)ac_element_bytes(w->dtype);
   const int64_t ahead = w->streamed ? AC_CPU_AHEAD : BLOCKS_AHEAD * (last - first) * bytes;
-  const int64_t count = ac_min((last - first) * bytes, (end - first) * bytes - ahead);
+  const int64_t count = ac_smaller((last - first) * bytes, (end - first) * bytes - ahead);
   if (!w->streamed && w->dtype == AC_F32) return;
   for (int i = w->streamed ? 1 : 0; i < w->program->operands; i++) {
     if (!w->source[i].whole || !w->args->in[i].count) continue;
@@ -162,7 +167,7 @@ static void store(const job *w, int output, const float *values, int64_t first, 
     ac_cpu_accumulate(w->dtype, mark, values, home, count);
     return;
   }
-  if (!w->streamed || !ac_cpu_is_cold(w->args, output)) {
+  if (!w->cold[output]) {
     ac_cpu_narrow(w->dtype, mark, values, home, count);
     return;
   }
@@ -199,13 +204,19 @@ static void run_block(job *w, int64_t first, int64_t count) {
 /* One thread's elements. */
 static void run_share(job *w, int64_t first, int64_t last) {
   for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + w->block);
-    for (int i = 0; i < w->program->operands; i++)
-      end = source_limit(&w->source[i], at, end, w->block);
+    end = ac_smaller(last, at + w->block);
+    for (int i = 0; i < w->program->operands; i++) end = source_limit(&w->source[i], at, end);
     fetch_ahead(w, at, end, last);
     run_block(w, at, end - at);
   }
   if (w->streamed) ac_cpu_stream_fence();
+}
+
+/* Where one step reads and writes floats in their places, blocks may be long. */
+static int64_t first_block(const job *w, int64_t count) {
+  if (w->streamed) return STREAMED_BLOCK;
+  const bool in_place = w->dtype == AC_F32 && w->program->steps == 1 && !w->args->add[0];
+  return in_place ? ac_smaller(LONG_BLOCK, ac_ceil_div(count, 64) * 64) : BLOCK;
 }
 
 static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
@@ -217,8 +228,8 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
            .program = &((const ac_pointwise_attributes *)args->attributes)->program,
            .dtype = ac_op_storage(args),
            .streamed = ac_cpu_is_streamed(context, args, 1)};
-  for (int64_t block = w.streamed ? STREAMED_BLOCK : BLOCK; !lay_out(&w, scratch, block);)
-    block /= 2;
+  for (int j = 0; j < w.program->results; j++) w.cold[j] = w.streamed && ac_cpu_is_cold(args, j);
+  for (int64_t block = first_block(&w, last - first); !lay_out(&w, scratch, block);) block /= 2;
   run_share(&w, first, last);
 }
 

@@ -22,26 +22,37 @@ typedef struct source {
   int64_t dim[AC_MAX_RANK], stride[AC_MAX_RANK]; /* their sizes, and their steps in the operand */
   int64_t run, step; /* results in a run; 1, or 0: one element for all */
   int64_t period;    /* laid out once; 0: not */
-  int64_t held;      /* the run that the buffer is filled with; -1: none */
-  int64_t block;     /* the most elements of one */
-  float *buffer;     /* of a block, or of a block and a period; or NULL */
+  /* The current run: its first result, its first element, its place in the outer dimensions, and
+   * whether the buffer is filled with it. Blocks follow each other, so the next is found without a
+   * division. */
+  int64_t begin, at, place[AC_MAX_RANK];
+  bool filled;
+  int64_t block; /* the most elements of one */
+  float *buffer; /* of a block, or of a block and a period; or NULL */
 } source;
+
+/* Runs of at least so many elements are not laid out. */
+enum { SOURCE_LONG = 256 };
+
+static inline bool source_is_long(const source *s) {
+  return !s->whole && !s->period && s->run >= ac_smaller(s->block, SOURCE_LONG);
+}
 
 /* Floats of buffer that it takes for blocks of so many elements. */
 static inline int64_t source_begin(source *s, const ac_operand *x, const ac_operand *result,
                                    int64_t block) {
   ac_repetition r;
   ac_repetition_of(&r, x, result);
-  *s = (source){.data = x->data, .dtype = x->dtype, .held = -1, .block = block};
+  *s = (source){.data = x->data, .dtype = x->dtype, .block = block};
   s->whole = ac_repetition_is_none(&r);
   if (s->whole) return x->dtype == AC_F32 ? 0 : block;
   s->outer = r.rank - 1;
   for (int k = 0; k < s->outer; k++) s->dim[k] = r.dim[k], s->stride[k] = r.stride[k];
   s->run = r.dim[s->outer];
   s->step = r.stride[s->outer];
+  s->begin = -s->run;
   const int64_t period = ac_repetition_period(&r);
-  const bool short_run = s->run < block;
-  if (period <= block && (short_run || period < s->run)) s->period = period;
+  if (period <= block && (!source_is_long(s) || period < s->run)) s->period = period;
   return s->period ? s->period + block : block;
 }
 
@@ -57,73 +68,83 @@ static inline void source_fill(float *to, float value, int64_t count) {
   for (int64_t i = 0; i < count; i++) to[i] = value;
 }
 
-/* Where the run begins, and what its place in each outer dimension is. */
-static inline int64_t source_place(const source *s, int64_t run, int64_t place[AC_MAX_RANK]) {
-  int64_t at = 0;
+/* Goes to the run that the result is in. */
+static inline void source_find(source *s, int64_t first) {
+  int64_t run = first / s->run;
+  s->begin = run * s->run;
+  s->at = 0;
+  s->filled = false;
   for (int k = s->outer - 1; k >= 0; k--) {
-    place[k] = run % s->dim[k];
+    s->place[k] = run % s->dim[k];
     run /= s->dim[k];
-    at += place[k] * s->stride[k];
+    s->at += s->place[k] * s->stride[k];
   }
-  return at;
 }
 
-/* The next run. */
-static inline int64_t source_next(const source *s, int64_t at, int64_t place[AC_MAX_RANK]) {
+static inline void source_next(source *s) {
+  s->begin += s->run;
+  s->filled = false;
   for (int k = s->outer - 1; k >= 0; k--) {
-    at += s->stride[k];
-    if (++place[k] < s->dim[k]) break;
-    at -= s->stride[k] * s->dim[k];
-    place[k] = 0;
+    s->at += s->stride[k];
+    if (++s->place[k] < s->dim[k]) break;
+    s->at -= s->stride[k] * s->dim[k];
+    s->place[k] = 0;
   }
-  return at;
+}
+
+/* The same for a block that may follow the last one. */
+static inline void source_reach(source *s, int64_t first) {
+  if (first >= s->begin && first - s->begin < s->run) return;
+  if (first == s->begin + s->run && s->begin >= 0) source_next(s);
+  else source_find(s, first);
 }
 
 /* From several runs. */
-static inline void source_pieces(const source *s, int64_t first, int64_t count, float *to) {
-  int64_t place[AC_MAX_RANK], skip = first % s->run;
-  int64_t at = source_place(s, first / s->run, place);
-  while (count > 0) {
-    const int64_t piece = ac_min(s->run - skip, count);
-    if (!s->step) source_fill(to, source_element(s, at), piece);
+static inline void source_pieces(source *s, int64_t first, int64_t count, float *to) {
+  source_reach(s, first);
+  while (true) {
+    const int64_t skip = first - s->begin, piece = ac_smaller(s->run - skip, count);
+    if (!s->step) source_fill(to, source_element(s, s->at), piece);
     else if (piece < 8)
-      for (int64_t i = 0; i < piece; i++) to[i] = source_element(s, at + skip + i);
-    else ac_cpu_widen(s->dtype, ac_element(s->data, s->dtype, at + skip), to, piece);
-    to += piece, count -= piece, skip = 0;
-    at = source_next(s, at, place);
+      for (int64_t i = 0; i < piece; i++) to[i] = source_element(s, s->at + skip + i);
+    else ac_cpu_widen(s->dtype, ac_element(s->data, s->dtype, s->at + skip), to, piece);
+    to += piece, first += piece, count -= piece;
+    if (count == 0) break;
+    source_next(s);
   }
+  s->filled = false;
 }
 
 /* Lays out what is short, with a buffer of what source_begin said. */
 static inline void source_lay_out(source *s, float *buffer, int64_t block, int64_t count) {
   s->buffer = buffer;
-  if (s->period) source_pieces(s, 0, ac_min(s->period + block, count), buffer);
+  if (s->period) source_pieces(s, 0, ac_smaller(s->period + block, count), buffer);
 }
 
 /* Where a block that begins here must end so that it lies in one run, if runs are long. */
-static inline int64_t source_limit(const source *s, int64_t first, int64_t last, int64_t block) {
-  if (s->whole || s->period || s->run < block) return last;
-  return ac_min(last, first - first % s->run + s->run);
+static inline int64_t source_limit(source *s, int64_t first, int64_t last) {
+  if (!source_is_long(s)) return last;
+  source_reach(s, first);
+  return ac_smaller(last, s->begin + s->run);
 }
 
 /* `count` floats for the results from `first` on. */
 static inline const float *source_take(source *s, int64_t first, int64_t count) {
-  if (s->period) return s->buffer + first % s->period;
+  if (s->period) return s->buffer + (s->period == 1 ? 0 : first % s->period);
   int64_t at = first;
   if (!s->whole) {
-    int64_t place[AC_MAX_RANK];
-    const int64_t run = first / s->run, skip = first - run * s->run;
+    source_reach(s, first);
+    const int64_t skip = first - s->begin;
     if (skip + count > s->run) {
       source_pieces(s, first, count, s->buffer);
-      s->held = -1;
       return s->buffer;
     }
-    at = source_place(s, run, place) + skip;
     if (!s->step) {
-      if (run != s->held) source_fill(s->buffer, source_element(s, at - skip), s->block);
-      s->held = run;
+      if (!s->filled) source_fill(s->buffer, source_element(s, s->at), s->block);
+      s->filled = true;
       return s->buffer;
     }
+    at = s->at + skip;
   }
   const void *from = ac_element(s->data, s->dtype, at);
   if (s->dtype == AC_F32) return from;

@@ -130,7 +130,7 @@ static void multiply_block(const ac_gemm *g, int64_t first, int64_t rows, int64_
     target t = {.c = c + column,
                 .from = bias ? bias + column : zeros,
                 .ldc = g->ldc,
-                .width = ac_min(COLUMNS, g->n - column),
+                .width = ac_smaller(COLUMNS, g->n - column),
                 .alpha = g->alpha};
     if (k > 0 || g->beta != 0.0f) t.from = t.c, t.from_step = t.ldc;
     if (g->transpose_b) pack_transposed(panel, b + column * g->ldb + k, g->ldb, depth, t.width);
@@ -142,7 +142,8 @@ static void multiply_block(const ac_gemm *g, int64_t first, int64_t rows, int64_
 static void multiply_small(const ac_gemm *g, const float *bias) {
   for (int64_t k = 0; k < g->k; k += K_BLOCK)
     for (int64_t row = 0; row < g->m; row += ROWS_BLOCK)
-      multiply_block(g, row, ac_min(ROWS_BLOCK, g->m - row), k, ac_min(K_BLOCK, g->k - k), bias);
+      multiply_block(g, row, ac_smaller(ROWS_BLOCK, g->m - row), k, ac_smaller(K_BLOCK, g->k - k),
+                     bias);
 }
 
 /* Measured: from about 2^27 multiplications on, OpenBLAS's second level of blocking pays. It pays

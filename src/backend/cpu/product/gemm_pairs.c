@@ -48,9 +48,9 @@ static int64_t part_of(int64_t size, int64_t most, int64_t unit) {
 }
 
 static blocks blocks_of(const ac_gemm *g, int64_t left, int64_t area) {
-  blocks b = {part_of(ac_max(g->k, 1), DEPTH, STEP), 0, g->n};
-  b.rows = part_of(g->m, ac_max(left / b.depth / STRIP, 1) * STRIP, STRIP);
-  if (b.depth < g->k) b.columns = part_of(g->n, ac_max(area / b.rows / STRIP, 1) * STRIP, STRIP);
+  blocks b = {part_of(ac_larger(g->k, 1), DEPTH, STEP), 0, g->n};
+  b.rows = part_of(g->m, ac_larger(left / b.depth / STRIP, 1) * STRIP, STRIP);
+  if (b.depth < g->k) b.columns = part_of(g->n, ac_larger(area / b.rows / STRIP, 1) * STRIP, STRIP);
   return b;
 }
 
@@ -59,7 +59,7 @@ static int64_t packed_strip(const blocks *b) {
 }
 
 static int64_t panel_columns(const blocks *b) {
-  return ac_min(PANEL, strips_of(b->columns) * STRIP);
+  return ac_smaller(PANEL, strips_of(b->columns) * STRIP);
 }
 
 /* Bytes with so many elements of a packed block, and with the strips of sums that wait if k has
@@ -77,10 +77,10 @@ static uint64_t bytes_of(const ac_gemm *g, const blocks *b) {
 /* Equal parts may be longer where the whole is shorter, so this counts the longest that there are:
  * no product takes more than a larger one. */
 uint64_t ac_cpu_gemm_pairs_scratch(const ac_gemm *g) {
-  blocks most = {ac_min(g->k, DEPTH), g->m, g->n};
+  blocks most = {ac_smaller(g->k, DEPTH), g->m, g->n};
   int64_t strips = strips_of(g->m);
-  return bytes_with(g, &most, ac_min(2 * strips * packed_strip(&most), LEFT),
-                    ac_min(strips * strips_of(g->n), AREA / SUMS));
+  return bytes_with(g, &most, ac_smaller(2 * strips * packed_strip(&most), LEFT),
+                    ac_smaller(strips * strips_of(g->n), AREA / SUMS));
 }
 
 /* A team smaller than the context's has larger products than its scratch was made for. */
@@ -120,10 +120,10 @@ static ac_dot_lines lines_of(const operand *x, int64_t index, int64_t count) {
   const int64_t rows = x->along ? x->lines : x->depth, columns = x->along ? x->depth : x->lines;
   const int64_t bytes = ac_element_bytes(x->dtype);
   const int64_t across = ac_ceil_div(columns * bytes, AC_DOT_LINE), all = rows * across;
-  const int64_t share = ac_ceil_div(all, count), first = ac_min(share * index, all);
+  const int64_t share = ac_ceil_div(all, count), first = ac_smaller(share * index, all);
   const int64_t row = across ? first / across : 0, distance = x->distance * bytes;
   return (ac_dot_lines){(const char *)x->data + row * distance, distance, across,
-                        first - row * across, ac_min(share, all - first)};
+                        first - row * across, ac_smaller(share, all - first)};
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -170,7 +170,7 @@ static inline __attribute__((always_inline)) void finish_columns(const ac_gemm *
 /* The strip of C at (row, column) from its sums. */
 static void finish(const ac_gemm *g, int64_t row, int64_t column, const float *sums,
                    const float *bias) {
-  int64_t rows = ac_min(STRIP, g->m - row), columns = ac_min(STRIP, g->n - column);
+  int64_t rows = ac_smaller(STRIP, g->m - row), columns = ac_smaller(STRIP, g->n - column);
   void *c = ac_element(g->c, g->c_dtype, row * g->ldc + column);
   if (bias) bias += column;
   if (columns == STRIP) finish_columns(g, rows, STRIP, sums, bias, c);
@@ -200,7 +200,7 @@ static place place_after(const work *w) {
   const blocks *b = &w->blocks;
   place p = w->at;
   p.panel += PANEL;
-  if (p.panel < ac_min(p.column + b->columns, g->n)) return p;
+  if (p.panel < ac_smaller(p.column + b->columns, g->n)) return p;
   p.panel = p.column;
   p.k += b->depth;
   if (p.k < g->k) return p;
@@ -208,29 +208,29 @@ static place place_after(const work *w) {
   p.panel = p.column += b->columns;
   if (p.column < g->n) return p;
   p.panel = p.column = 0;
-  p.row = ac_min(p.row + b->rows, g->m);
+  p.row = ac_smaller(p.row + b->rows, g->m);
   return p;
 }
 
 /* At most `most` rows of op(A) from the block's row `first` on. */
 static operand left_part(const work *w, const place *p, int64_t first, int64_t most) {
   operand left = left_of(w->gemm);
-  int64_t rows = ac_min(w->blocks.rows, w->gemm->m - p->row);
-  first = ac_min(first, rows);
-  return part_of_operand(&left, p->row + first, ac_min(rows - first, most), p->k,
-                         ac_min(w->blocks.depth, w->gemm->k - p->k));
+  int64_t rows = ac_smaller(w->blocks.rows, w->gemm->m - p->row);
+  first = ac_smaller(first, rows);
+  return part_of_operand(&left, p->row + first, ac_smaller(rows - first, most), p->k,
+                         ac_smaller(w->blocks.depth, w->gemm->k - p->k));
 }
 
 static operand panel_of(const work *w, const place *p) {
   operand right = right_of(w->gemm);
-  int64_t end = ac_min(p->column + w->blocks.columns, w->gemm->n);
-  return part_of_operand(&right, p->panel, ac_min(PANEL, end - p->panel), p->k,
-                         ac_min(w->blocks.depth, w->gemm->k - p->k));
+  int64_t end = ac_smaller(p->column + w->blocks.columns, w->gemm->n);
+  return part_of_operand(&right, p->panel, ac_smaller(PANEL, end - p->panel), p->k,
+                         ac_smaller(w->blocks.depth, w->gemm->k - p->k));
 }
 
 /* The lines of the strip of C at (row, column), in the rows that there are. */
 static ac_dot_lines result_lines(const ac_gemm *g, int64_t row, int64_t column) {
-  const int64_t rows = ac_min(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
+  const int64_t rows = ac_smaller(STRIP, g->m - row), bytes = (int64_t)ac_dtype_bytes(g->c_dtype);
   const int64_t across = STRIP * bytes / AC_DOT_LINE;
   return (ac_dot_lines){ac_element(g->c, g->c_dtype, row * g->ldc + column), g->ldc * bytes, across,
                         0, rows * across};
@@ -241,7 +241,7 @@ static void multiply_panel(const work *w) {
   const place *at = &w->at;
   const operand panel = panel_of(w, at), next = panel_of(w, &w->next);
   const int64_t steps = steps_of(panel.depth), packed = steps * STRIP * PAIRS;
-  const int64_t rows = ac_min(w->blocks.rows, g->m - at->row), columns = panel.lines;
+  const int64_t rows = ac_smaller(w->blocks.rows, g->m - at->row), columns = panel.lines;
   const bool wait = w->blocks.depth < g->k, last = at->k + panel.depth == g->k;
   const bool first = at->panel == at->column, more = w->next.row < g->m;
   const int64_t distance = wait ? strips_of(rows) * SUMS : SUMS, across = strips_of(columns);
@@ -265,8 +265,8 @@ static void multiply_panel(const work *w) {
       if (first && beneath.lines) fetch.read[0] = lines_of(&beneath, n, products);
       if (more)
         fetch.read[1] = lines_of(&next, i / STRIP * products + n, strips_of(rows) * products);
-      w->class->multiply(ac_min(part, steps - step), (int)ac_min(STRIP, rows - i),
-                         (int)ac_min(STRIP, columns - j * STRIP), strip + at_step,
+      w->class->multiply(ac_smaller(part, steps - step), (int)ac_smaller(STRIP, rows - i),
+                         (int)ac_smaller(STRIP, columns - j * STRIP), strip + at_step,
                          w->right + j * packed + at_step, sums + j * distance, STRIP,
                          at->k > 0 || step > 0, &fetch);
       if (ends) finish(g, at->row + i, at->panel + j * STRIP, sums + j * distance, w->bias);

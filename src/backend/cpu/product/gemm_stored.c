@@ -35,7 +35,7 @@ static int64_t part_of(int64_t size, int64_t parts, int64_t unit) {
 
 /* The same for as few parts as can be of at most `most`. */
 static int64_t part_within(int64_t size, int64_t most, int64_t unit) {
-  return ac_min(most, part_of(size, ac_ceil_div(size, most), unit));
+  return ac_smaller(most, part_of(size, ac_ceil_div(size, most), unit));
 }
 
 static int64_t block_floats(ac_dtype dtype, int64_t rows, int64_t columns) {
@@ -49,7 +49,7 @@ typedef struct blocks {
 } blocks;
 
 static blocks blocks_of(const ac_gemm *g, int64_t rows, int64_t columns) {
-  int64_t m = ac_min(g->m, rows), n = ac_min(g->n, columns), k = ac_min(g->k, DEPTH);
+  int64_t m = ac_smaller(g->m, rows), n = ac_smaller(g->n, columns), k = ac_smaller(g->k, DEPTH);
   return (blocks){m, n, block_floats(g->a_dtype, g->transpose_a ? k : m, g->transpose_a ? m : k),
                   block_floats(g->b_dtype, g->transpose_b ? n : k, g->transpose_b ? k : n),
                   block_floats(g->c_dtype, m, n)};
@@ -93,8 +93,8 @@ uint64_t ac_cpu_gemm_scratch(const ac_cpu_context *context, int team, const ac_g
   for (int parts = 1; parts <= team; parts++) {
     if (team % parts) continue;
     ac_gemm tile = *gemm;
-    tile.m = ac_min(gemm->m, part_of(gemm->m, parts, ROW_UNIT));
-    tile.n = ac_min(gemm->n, part_of(gemm->n, team / parts, COLUMN_UNIT));
+    tile.m = ac_smaller(gemm->m, part_of(gemm->m, parts, ROW_UNIT));
+    tile.n = ac_smaller(gemm->n, part_of(gemm->n, team / parts, COLUMN_UNIT));
     uint64_t bytes = best_scratch(context, &tile);
     if (bytes > most) most = bytes;
   }
@@ -116,7 +116,7 @@ static void multiply_depth(const ac_cpu_context *context, const ac_gemm *g, cons
                            const blocks *s, int64_t row, int64_t column, int64_t k,
                            const float *bias, float *scratch) {
   ac_gemm product = *block;
-  int64_t depth = product.k = ac_min(DEPTH, g->k - k);
+  int64_t depth = product.k = ac_smaller(DEPTH, g->k - k);
   product.a = g->transpose_a
                   ? floats_of(g->a, g->a_dtype, &product.lda, k, row, depth, block->m, scratch)
                   : floats_of(g->a, g->a_dtype, &product.lda, row, k, block->m, depth, scratch);
@@ -164,8 +164,8 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
   int64_t columns = part_within(gemm->n, s.columns, COLUMN_UNIT);
   for (int64_t row = 0; row < gemm->m; row += rows)
     for (int64_t column = 0; column < gemm->n; column += columns) {
-      block.m = ac_min(rows, gemm->m - row);
-      block.n = ac_min(columns, gemm->n - column);
+      block.m = ac_smaller(rows, gemm->m - row);
+      block.n = ac_smaller(columns, gemm->n - column);
       multiply_block(context, gemm, block, &s, row, column, bias, scratch);
     }
 }

@@ -155,7 +155,7 @@ static inline void pack_whole(const operand *x, const void *from, bool by_line, 
 /* The strip's step of `x` from `line` and `k` on. What lies beyond x is zeros. */
 static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_line,
                              uint32_t *to) {
-  const int64_t lines = ac_min(STRIP, x->lines - line), depth = ac_min(STEP, x->depth - k);
+  const int64_t lines = ac_smaller(STRIP, x->lines - line), depth = ac_smaller(STEP, x->depth - k);
   const int64_t first = x->along ? line * x->distance + k : k * x->distance + line;
   const char *from = ac_element((void *)x->data, x->dtype, first);
   if (lines == STRIP && depth == STEP) {

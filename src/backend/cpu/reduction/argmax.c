@@ -15,7 +15,7 @@ static int32_t of_row(const ac_operand *x, int64_t base, int64_t length) {
   float buffer[CHUNK], best = -INFINITY;
   int64_t place = 0;
   for (int64_t at = 0; at < length; at += CHUNK) {
-    const int64_t count = ac_min(CHUNK, length - at);
+    const int64_t count = ac_smaller(CHUNK, length - at);
     const float *row = ac_element(x->data, x->dtype, base + at);
     if (x->dtype != AC_F32) {
       ac_cpu_widen(x->dtype, row, buffer, count);
@@ -61,7 +61,7 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
     const int64_t outer = i / across, column = i % across * WIDE;
     const int64_t base = outer * a.length * a.inner + column;
     if (a.inner == 1) ids[outer] = of_row(x, base, a.length);
-    else of_columns(x, base, a, ac_min(WIDE, a.inner - column), ids + outer * a.inner + column);
+    else of_columns(x, base, a, ac_smaller(WIDE, a.inner - column), ids + outer * a.inner + column);
   }
 }
 

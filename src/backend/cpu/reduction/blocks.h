@@ -78,18 +78,20 @@ static inline double beginning(form f) {
   return f == LARGEST || f == EXPONENTIALS ? -(double)INFINITY : 0;
 }
 
-/* A NaN is the largest. */
+/* A NaN is the largest. Nothing is computed under a condition, so that loops vectorise. */
 static inline void join_largest(double *a, double *b, double other_a, double other_b) {
-  const bool above = other_a > *a || other_a != other_a;
-  *b = above ? other_b : *b + (other_a == *a ? other_b : 0);
+  const bool above = (other_a > *a) | (other_a != other_a), joins = above | (other_a == *a);
+  *b = (above ? 0.0 : *b) + (joins ? other_b : 0.0);
   *a = above ? other_a : *a;
 }
 
+/* Two infinities of one sign differ by NaN, and by nothing. */
 static inline void join_exponentials(double *a, double *b, double other_a, double other_b) {
   const bool above = other_a > *a;
   const double high = above ? other_a : *a, low = above ? *a : other_a;
-  const float shrink = high == low ? 1.0f : exponential((float)(low - high));
-  *b = above ? *b * (double)shrink + other_b : *b + other_b * (double)shrink;
+  const float apart = (float)(low - high);
+  const double shrink = (double)exponential(apart == apart ? apart : 0.0f);
+  *b = *b * (above ? shrink : 1.0) + other_b * (above ? 1.0 : shrink);
   *a = high;
 }
 
@@ -111,6 +113,21 @@ static inline void state_join(form f, state *s, state other) {
   s->n = n;
 }
 
+/* join_largest in loops that compilers vectorise. */
+static inline void strip_join_largest(double *a, double *b, const double *c, const double *d,
+                                      int64_t width) {
+  double stays[STRIP], joins[STRIP];
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) stays[j] = (c[j] > a[j]) | (c[j] != c[j]) ? 0.0 : 1.0;
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) joins[j] = c[j] == a[j] ? 1.0 : 0.0;
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) a[j] = stays[j] == 0.0 ? c[j] : a[j];
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++)
+    b[j] = stays[j] * b[j] + (1.0 - stays[j] * (1.0 - joins[j])) * d[j];
+}
+
 static inline void strip_join(form f, strip *s, const strip *other, int64_t width) {
   const double n = s->n + other->n, share = other->n / n, weight = s->n * share;
   double *a = s->a, *b = s->b;
@@ -122,8 +139,7 @@ static inline void strip_join(form f, strip *s, const strip *other, int64_t widt
     for (int64_t j = 0; j < width; j++) a[j] += c[j];
     break;
   case LARGEST:
-#pragma omp simd
-    for (int64_t j = 0; j < width; j++) join_largest(&a[j], &b[j], c[j], d[j]);
+    strip_join_largest(a, b, c, d, width);
     break;
   case EXPONENTIALS:
 #pragma omp simd
@@ -148,7 +164,7 @@ static inline void strip_begin(form f, strip *s, int64_t width) {
 /* ---- neighbouring elements of one result ----------------------------------------------------- */
 
 static inline float larger_or_nan(float a, float b) {
-  return b > a || b != b ? b : a;
+  return (b > a) | (b != b) ? b : a;
 }
 
 /* What differences from the largest are taken from: none are infinite. */

@@ -21,7 +21,7 @@ static void sum_row(const ac_op_args *args, int64_t base, int64_t length, bool r
   float buffer[CHUNK], line[CHUNK];
   double sum = 0;
   for (int64_t done = 0; done < length;) {
-    const int64_t count = ac_min(CHUNK, length - done);
+    const int64_t count = ac_smaller(CHUNK, length - done);
     const int64_t at = base + (reversed ? length - done - count : done);
     const float *x = line_of(&args->in[0], at, count, buffer);
     if (reversed)
@@ -61,7 +61,7 @@ static void part(const ac_cpu_context *context, const ac_op_args *args, int thre
     const int64_t column = i % across * WIDE;
     const int64_t base = i / across * a.length * a.inner + column;
     if (a.inner == 1) sum_row(args, base, a.length, attributes->reversed);
-    else sum_columns(args, base, a, ac_min(WIDE, a.inner - column), attributes->reversed);
+    else sum_columns(args, base, a, ac_smaller(WIDE, a.inner - column), attributes->reversed);
   }
 }
 

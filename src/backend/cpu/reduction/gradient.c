@@ -71,10 +71,10 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   block b;
   memset(&b, 0, sizeof b);
   for (int64_t at = first; at < last;) {
-    const int64_t count = ac_min(BLOCK, last - at);
+    const int64_t count = ac_smaller(BLOCK, last - at);
     for (int64_t held = 0; held < count;) {
       const int64_t run = (at + held) / r.run, within = at + held - run * r.run;
-      const int64_t part = ac_min(r.run - within, count - held);
+      const int64_t part = ac_smaller(r.run - within, count - held);
       const int64_t place = ac_reduced_offset(&results, run) + (r.run_kept ? within : 0);
       spread(&args->in[0], place, r.run_kept, b.dy + held, part);
       spread(&args->in[2], place, r.run_kept, b.y + held, part);

@@ -42,11 +42,11 @@ static work work_of(const ac_op_args *args) {
   w.results = w.way == ONE ? 1 : w.way == TURNED ? r->kept.count : r->run;
   w.strips = ac_ceil_div(w.results, STRIP);
   w.units = w.way == TURNED ? w.strips : r->kept.count * w.strips;
-  const int64_t length = ac_reduction_length(r), elements = length * ac_min(w.results, STRIP);
+  const int64_t length = ac_reduction_length(r), elements = length * ac_smaller(w.results, STRIP);
   int64_t slices = w.units < TASKS ? ac_ceil_div(TASKS, w.units) : 1;
-  slices = w.way == TURNED ? 1 : ac_max(1, ac_min(slices, elements / SLICE));
+  slices = w.way == TURNED ? 1 : ac_larger(1, ac_smaller(slices, elements / SLICE));
   w.length = ac_ceil_div(length, slices);
-  w.slices = ac_max(1, ac_ceil_div(length, w.length));
+  w.slices = ac_larger(1, ac_ceil_div(length, w.length));
   return w;
 }
 
@@ -55,7 +55,7 @@ static work work_of(const ac_op_args *args) {
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
   (void)context;
   const work w = work_of(args);
-  const int64_t most = ac_min(2 * (args->in[0].count / SLICE), 2 * TASKS);
+  const int64_t most = ac_smaller(2 * (args->in[0].count / SLICE), 2 * TASKS);
   return (uint64_t)most * (w.axes.run_kept ? sizeof(strip) : sizeof(state));
 }
 
@@ -80,7 +80,7 @@ static void reduce_elements(const work *w, int64_t base, int64_t first, int64_t 
   for (int64_t at = first; at < last;) {
     const int64_t step = at / run, within = at - step * run;
     const int64_t from = base + ac_reduced_offset(&w->axes.reduced, step) + within;
-    const int64_t count = ac_min(ac_min(run - within, last - at), BLOCK - held);
+    const int64_t count = ac_smaller(ac_smaller(run - within, last - at), BLOCK - held);
     const float *x = elements_at(w, from, count, buffer + held);
     at += count;
     if (!held && (count >= BLOCK / 8 || at == last)) {
@@ -111,7 +111,7 @@ static void reduce_rows(const work *w, int64_t base, int64_t width, int64_t firs
   _Alignas(64) float buffer[BLOCK];
   const float *row[ROWS];
   for (int64_t at = first; at < last; at += ROWS) {
-    const int64_t rows = ac_min(ROWS, last - at);
+    const int64_t rows = ac_smaller(ROWS, last - at);
     for (int64_t i = 0; i < rows; i++) {
       const int64_t from = base + ac_reduced_offset(&w->axes.reduced, at + i);
       row[i] = elements_at(w, from, width, buffer + i * STRIP);
@@ -126,7 +126,7 @@ static void reduce_turned(const work *w, int64_t base, int64_t width, int64_t la
   const float *row[ROWS], *x = elements_at(w, base, width * last, buffer);
   for (int64_t i = 0; i < ROWS; i++) row[i] = turned + i * STRIP;
   for (int64_t at = 0; at < last; at += ROWS) {
-    const int64_t rows = ac_min(ROWS, last - at);
+    const int64_t rows = ac_smaller(ROWS, last - at);
     for (int64_t i = 0; i < rows; i++) {
 #pragma omp simd
       for (int64_t j = 0; j < width; j++) turned[i * STRIP + j] = x[j * last + at + i];
@@ -145,7 +145,7 @@ static void reduce_narrow(const work *w, int64_t base, int64_t width, int64_t fi
   state one[FEW];
   for (int64_t j = 0; j < width; j++) one[j] = (state){s->a[j], s->b[j], s->n};
   for (int64_t at = first; at < last;) {
-    const int64_t rows = ac_min(ac_min(TOGETHER, last - at), dim - at % dim);
+    const int64_t rows = ac_smaller(ac_smaller(TOGETHER, last - at), dim - at % dim);
     const int64_t from = base + ac_reduced_offset(&w->axes.reduced, at);
     const float *x = elements_at(w, from, rows * width, buffer);
     for (int64_t j = 0; j < width; j++) {
@@ -160,7 +160,7 @@ static void reduce_narrow(const work *w, int64_t base, int64_t width, int64_t fi
 }
 
 static int64_t strip_width(const work *w, int64_t strip) {
-  return ac_min(STRIP, w->results - strip * STRIP);
+  return ac_smaller(STRIP, w->results - strip * STRIP);
 }
 
 static void store_strip(const work *w, int64_t unit, const strip *s) {
@@ -186,7 +186,7 @@ static void run_strip(const work *w, int64_t unit, int64_t first, int64_t last, 
 
 static void run_task(const work *w, int64_t unit, int64_t slice) {
   const int64_t slot = unit * w->slices + slice, first = slice * w->length;
-  const int64_t last = ac_min(first + w->length, ac_reduction_length(&w->axes));
+  const int64_t last = ac_smaller(first + w->length, ac_reduction_length(&w->axes));
   if (w->way == ONE) {
     state own, *s = w->slices > 1 ? (state *)w->args->workspace + slot : &own;
     reduce_elements(w, ac_reduced_offset(&w->axes.kept, unit), first, last, s);

@@ -30,12 +30,12 @@ static void of_row(const ac_operand *x, int64_t base, int64_t columns, int64_t k
   float buffer[CHUNK], last = 0;
   int64_t held = 0;
   for (int64_t at = 0; at < columns; at += CHUNK) {
-    const int64_t count = ac_min(CHUNK, columns - at);
+    const int64_t count = ac_smaller(CHUNK, columns - at);
     ac_cpu_widen(x->dtype, ac_element(x->data, x->dtype, base + at), buffer, count);
     for (int64_t j = 0; j < count; j++) {
       if (held == k && !is_before(buffer[j], last)) continue;
       const int64_t place = place_of(x, base, buffer[j], ids, held);
-      held = ac_min(held + 1, k);
+      held = ac_smaller(held + 1, k);
       memmove(ids + place + 1, ids + place, (size_t)(held - 1 - place) * sizeof *ids);
       ids[place] = (int32_t)(at + j);
       last = ac_float_read(x->dtype, x->data, (size_t)(base + ids[held - 1]));

@@ -28,7 +28,7 @@ _Static_assert(AC_MAX_OUTPUTS *BLOCK <= SCRATCH, "streamed outputs have whole bl
 
 /* If more than four operands are converted, blocks are shorter. */
 static int64_t block_of(int operands) {
-  return ac_min(BLOCK, SCRATCH / ac_max(operands, 1) / 64 * 64);
+  return ac_smaller(BLOCK, SCRATCH / ac_larger(operands, 1) / 64 * 64);
 }
 
 /* Elements of a block if items are short: it then fits in the nearest cache together with what is
@@ -123,7 +123,7 @@ static int64_t limit(const blocks *s, int64_t first, int64_t last) {
   for (int k = 0; k < s->count; k++) {
     int64_t period = s->operand[k].copy->count;
     if (!s->operand[k].along && period > s->block)
-      last = ac_min(last, first - first % period + period);
+      last = ac_smaller(last, first - first % period + period);
   }
   return last;
 }
@@ -167,7 +167,7 @@ fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t 
     const ac_operand *x = &args->in[i];
     if (x->count != elements) continue;
     const int64_t bytes = ac_element_bytes(x->dtype);
-    const int64_t count = ac_min((last - first) * bytes, (end - first) * bytes - AC_CPU_AHEAD);
+    const int64_t count = ac_smaller((last - first) * bytes, (end - first) * bytes - AC_CPU_AHEAD);
     const char *from = ac_element(x->data, x->dtype, first);
     for (int64_t at = 0; at < count; at += 64) ac_cpu_fetch_ahead(from + at);
   }
@@ -177,12 +177,12 @@ fetch_streamed(const ac_op_args *args, int64_t elements, int64_t first, int64_t 
 static inline __attribute__((always_inline)) void fetch_ahead(const blocks *s, int64_t first,
                                                               int64_t last, int64_t end) {
   const int64_t bytes = ac_element_bytes(s->dtype), ahead = BLOCKS_AHEAD * (last - first);
-  const int64_t count = ac_min(last - first, end - first - ahead);
+  const int64_t count = ac_smaller(last - first, end - first - ahead);
   for (int k = 0; k < s->count; k++) {
     const blocked *x = &s->operand[k];
     if (!x->along) continue;
     const uintptr_t from = (uintptr_t)x->home + (uintptr_t)((first + ahead) * bytes),
-                    to = from + (uintptr_t)(ac_max(0, count) * bytes);
+                    to = from + (uintptr_t)(ac_larger(0, count) * bytes);
     for (uintptr_t line = from; line < to; line += 64) __builtin_prefetch((const void *)line);
   }
 }
@@ -199,9 +199,9 @@ static void run_share(const ac_op_args *args, int64_t count, int64_t weight, ac_
     shift(x, 0);
     load(&s, x, 0, x->copy->count);
   }
-  int64_t step = ac_max(1, (streamed ? STREAMED_BLOCK : SHORT_BLOCK) / weight) * weight;
+  int64_t step = ac_larger(1, (streamed ? STREAMED_BLOCK : SHORT_BLOCK) / weight) * weight;
   for (int64_t at = first * weight, end; at < last * weight; at = end) {
-    end = limit(&s, at, ac_min(last * weight, at + step));
+    end = limit(&s, at, ac_smaller(last * weight, at + step));
     if (streamed) fetch_streamed(args, count * weight, at, end, last * weight);
     else if (step <= BLOCK) fetch_ahead(&s, at, end, last * weight);
     run_block(&s, at, end, weight, range);

@@ -29,7 +29,7 @@ static void sum_strip(int64_t rows, int64_t stride, int64_t width, const void *x
   memset(sum, 0, sizeof sum);
   for (int64_t i = 0; i < rows; i += GROUP) {
     const void *from = ac_element(x, dtype, i * stride);
-    int64_t count = ac_min(GROUP, rows - i);
+    int64_t count = ac_smaller(GROUP, rows - i);
     if (dtype == AC_F32) {
       sum_group(count, stride, width, from, sum);
       continue;
@@ -45,6 +45,6 @@ void ac_cpu_column_sums(int64_t rows, int64_t columns, const void *x, ac_dtype d
                         bool add_to, int thread, int team) {
   int64_t strip = ac_cpu_strip(columns, team, STRIP);
   for (int64_t begin = thread * strip; begin < columns; begin += team * strip)
-    sum_strip(rows, columns, ac_min(strip, columns - begin), ac_element(x, dtype, begin), dtype,
+    sum_strip(rows, columns, ac_smaller(strip, columns - begin), ac_element(x, dtype, begin), dtype,
               y + begin, add_to);
 }

@@ -172,7 +172,7 @@ void ac_cpu_narrow_rows(ac_dtype dtype, bool mark, const float *x, int64_t ldx, 
 void ac_cpu_narrow_in_place(ac_dtype dtype, bool mark, float *x, int64_t count) {
   float run[AC_CPU_RUN];
   for (int64_t i = 0; i < count; i += AC_CPU_RUN) {
-    int64_t length = ac_min(AC_CPU_RUN, count - i);
+    int64_t length = ac_smaller(AC_CPU_RUN, count - i);
     memcpy(run, x + i, (size_t)length * sizeof *x);
     ac_cpu_narrow(dtype, mark, run, ac_element(x, dtype, i), length);
   }

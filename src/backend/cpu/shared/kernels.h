@@ -64,8 +64,8 @@ static inline float smaller(float a, float b) {
 static inline void ac_cpu_share(int64_t count, int64_t unit, int thread, int team, int64_t *first,
                                 int64_t *last) {
   int64_t share = ac_ceil_div(ac_ceil_div(count, unit), team) * unit;
-  *first = ac_min(count, thread * share);
-  *last = ac_min(count, *first + share);
+  *first = ac_smaller(count, thread * share);
+  *last = ac_smaller(count, *first + share);
 }
 
 typedef void (*ac_cpu_part)(const ac_cpu_context *context, const ac_op_args *args, int thread,
@@ -180,7 +180,7 @@ void ac_cpu_column_sums(int64_t rows, int64_t columns, const void *x, ac_dtype d
 
 /* Columns per strip when `columns` are shared out by strips of at most `most`. */
 static inline int64_t ac_cpu_strip(int64_t columns, int team, int64_t most) {
-  return ac_min(ac_ceil_div(ac_ceil_div(columns, team), 16) * 16, most);
+  return ac_smaller(ac_ceil_div(ac_ceil_div(columns, team), 16) * 16, most);
 }
 
 #endif

@@ -45,7 +45,7 @@ static inline float row_max(const float *x, int64_t n) {
 static inline float row_sum(const float *x, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}}, other = {{0}}; /* in turn, for each addition waits for the one before */
     for (; j + 2 * AC_CPU_LANES <= end; j += 2 * AC_CPU_LANES) {
 #pragma omp simd
@@ -67,7 +67,7 @@ static inline float row_sum(const float *x, int64_t n) {
 static inline float row_dot(const float *x, const float *y, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
@@ -83,7 +83,7 @@ static inline float row_dot(const float *x, const float *y, int64_t n) {
 static inline float row_centred_squares(const float *x, float mean, int64_t n) {
   double total = 0;
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes sum = {{0}}, other = {{0}};
     for (; j + 2 * AC_CPU_LANES <= end; j += 2 * AC_CPU_LANES) {
 #pragma omp simd
@@ -117,7 +117,7 @@ static inline void row_gradient_sums(const float *g, const float *x, float mean,
     return;
   }
   for (int64_t j = 0; j < n;) {
-    int64_t end = ac_min(n, j + AC_CPU_CHUNK);
+    int64_t end = ac_smaller(n, j + AC_CPU_CHUNK);
     lanes plain = {{0}}, with_x = {{0}};
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd

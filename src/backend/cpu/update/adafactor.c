@@ -19,8 +19,8 @@ typedef struct grid {
 static grid grid_of(const ac_op_args *args) {
   grid g = {.rows = ac_adafactor_rows(args)};
   g.columns = args->in[0].count / g.rows;
-  g.tile_rows = ac_max(TILE_ROWS, ac_ceil_div(g.rows, MOST_TILES));
-  g.tile_columns = ac_max(TILE_COLUMNS, ac_ceil_div(g.columns, MOST_TILES));
+  g.tile_rows = ac_larger(TILE_ROWS, ac_ceil_div(g.rows, MOST_TILES));
+  g.tile_columns = ac_larger(TILE_COLUMNS, ac_ceil_div(g.columns, MOST_TILES));
   g.down = ac_ceil_div(g.rows, g.tile_rows);
   g.across = ac_ceil_div(g.columns, g.tile_columns);
   return g;
@@ -59,9 +59,9 @@ typedef struct tile {
 static tile tile_at(const grid *g, int64_t index) {
   tile t = {.down = index / g->across, .across = index % g->across};
   t.row = t.down * g->tile_rows;
-  t.last_row = ac_min(g->rows, t.row + g->tile_rows);
+  t.last_row = ac_smaller(g->rows, t.row + g->tile_rows);
   t.column = t.across * g->tile_columns;
-  t.last_column = ac_min(g->columns, t.column + g->tile_columns);
+  t.last_column = ac_smaller(g->columns, t.column + g->tile_columns);
   return t;
 }
 
@@ -104,7 +104,7 @@ static void square_range(const ac_op_args *args, int64_t first, int64_t last) {
     for (int64_t i = t.row; i < t.last_row; i++) {
       tile_row row = {0, 0};
       for (int64_t j = t.column, count; j < t.last_column; j += count) {
-        count = ac_min(t.last_column - j, run);
+        count = ac_smaller(t.last_column - j, run);
         square_run(args, i * g.columns + j, count, columns + j, &row);
       }
       s.rows[t.across * g.rows + i] = row.gradient;
@@ -172,7 +172,7 @@ static void size_range(const ac_op_args *args, int64_t first, int64_t last) {
     for (int64_t i = t.row; i < t.last_row; i++) {
       float square = 0;
       for (int64_t j = t.column, count; j < t.last_column; j += count) {
-        count = ac_min(t.last_column - j, run);
+        count = ac_smaller(t.last_column - j, run);
         square += size_run(args, i * g.columns + j, count, s.factors[i], c + j);
       }
       squares += (double)square;
@@ -215,7 +215,7 @@ static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   lay(&g, args->workspace, &s);
   const float step = *s.step, keep = 1.0f - a->rate * a->weight_decay;
   for (int64_t i = first / g.columns, at = first; at < last; i++) {
-    const int64_t row = i * g.columns, end = ac_min(last, row + g.columns);
+    const int64_t row = i * g.columns, end = ac_smaller(last, row + g.columns);
     const float factor = s.factors[i];
 #pragma omp simd
     for (int64_t j = at; j < end; j++)

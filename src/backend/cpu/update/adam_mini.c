@@ -38,7 +38,7 @@ static double run_squares(const ac_op_args *args, int64_t first, int64_t count) 
 static double row_squares(const ac_op_args *args, int64_t first, int64_t last) {
   double sum = 0;
   for (int64_t at = first, count; at < last; at += count) {
-    count = ac_min(last - at, stepped_run(args));
+    count = ac_smaller(last - at, stepped_run(args));
     sum += run_squares(args, at, count);
   }
   return sum;
@@ -102,7 +102,7 @@ static void moments_range(const ac_op_args *args, int64_t first, int64_t last) {
   for (int64_t j = first; j < last; j++) sums[j] = 0;
   for (int64_t i = 0; i < m.rows; i++)
     for (int64_t j = first, count; j < last; j += count) {
-      count = ac_min(last - j, stepped_run(args));
+      count = ac_smaller(last - j, stepped_run(args));
       add_squares(args, i * m.columns + j, count, sums + j);
     }
   for (int64_t j = first; j < last; j++) {
@@ -119,7 +119,7 @@ static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   const float factor = a->gradient_factor, keep = 1.0f - a->rate * a->weight_decay,
               blend = a->take1;
   for (int64_t row = first - first % columns, at = first; at < last; row += columns) {
-    const int64_t end = ac_min(last, row + columns);
+    const int64_t end = ac_smaller(last, row + columns);
 #pragma omp simd
     for (int64_t j = at; j < end; j++) {
       const float moved = m[j] + blend * (factor * g[j] - m[j]);

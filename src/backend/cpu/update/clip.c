@@ -64,7 +64,8 @@ static void clip_columns(const ac_op_args *args, int64_t first, int64_t count) {
 }
 
 static void columns_range(const ac_op_args *args, int64_t first, int64_t last) {
-  for (int64_t at = first; at < last; at += BLOCK) clip_columns(args, at, ac_min(BLOCK, last - at));
+  for (int64_t at = first; at < last; at += BLOCK)
+    clip_columns(args, at, ac_smaller(BLOCK, last - at));
 }
 
 static void clip(const ac_cpu_context *context, const ac_op_args *args) {

@@ -94,7 +94,7 @@ static ac_gemm next_product(const space *s) {
 
 /* Its rows from `first` on. A factor's rows are of lda elements, its columns if transposed. */
 static ac_gemm strip_of(ac_gemm product, int64_t first) {
-  const int64_t rows = ac_min(STRIP, product.m - first);
+  const int64_t rows = ac_smaller(STRIP, product.m - first);
   product.m = rows;
   product.n = first + rows;
   product.a = ac_element((void *)(uintptr_t)product.a, product.a_dtype,
@@ -173,7 +173,7 @@ static double momentum_block(const ac_op_args *args, const space *s, int64_t fir
   _Alignas(64) float updates[RUN];
   double sum = 0;
   for (int64_t at = first, count; at < last; at += count) {
-    count = ac_min(last - at, RUN);
+    count = ac_smaller(last - at, RUN);
     sum += momentum_run(args, updates, at, count);
     ac_cpu_narrow(s->dtype, false, updates, ac_element(s->x, s->dtype, at), count);
   }
@@ -184,7 +184,7 @@ static void momentum_range(const ac_op_args *args, int64_t first, int64_t last) 
   const space *s = args->workspace;
   for (int64_t block = first; block < last; block++)
     s->squares[block] =
-        momentum_block(args, s, block * BLOCK, ac_min(args->in[0].count, (block + 1) * BLOCK));
+        momentum_block(args, s, block * BLOCK, ac_smaller(args->in[0].count, (block + 1) * BLOCK));
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -196,9 +196,10 @@ static void multiply(const ac_cpu_context *context, const space *s, const ac_gem
 }
 
 static void mirror_tile(const ac_gemm *gemm, int64_t row, int64_t column) {
-  const int64_t rows = ac_min(gemm->m, row + TILE), columns = ac_min(gemm->n, column + TILE);
+  const int64_t rows = ac_smaller(gemm->m, row + TILE),
+                columns = ac_smaller(gemm->n, column + TILE);
   for (int64_t i = row; i < rows; i++)
-    for (int64_t j = ac_max(column, i + 1); j < columns; j++)
+    for (int64_t j = ac_larger(column, i + 1); j < columns; j++)
       if (gemm->c_dtype == AC_F32)
         ((float *)gemm->c)[i * gemm->ldc + j] = ((const float *)gemm->c)[j * gemm->ldc + i];
       else
@@ -251,7 +252,7 @@ static void normalise_share(const ac_op_args *args, const space *s, int thread, 
   int64_t first, last;
   ac_cpu_share(all, AC_CPU_LINE, thread, team, &first, &last);
   for (int64_t at = first, count; at < last; at += count) {
-    count = ac_min(last - at, RUN);
+    count = ac_smaller(last - at, RUN);
     void *x = ac_element(s->x, s->dtype, at);
     ac_cpu_widen(s->dtype, x, values, count);
     for (int64_t i = 0; i < count; i++) values[i] *= inverse;
@@ -283,7 +284,7 @@ static void step_floats(const ac_op_args *args, int64_t first, int64_t last) {
   float *p = args->out[0].data;
   const float keep = 1.0f - a->rate * a->weight_decay, step = a->rate * a->scale;
   for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + RUN);
+    end = ac_smaller(last, at + RUN);
     ac_cpu_widen(s->dtype, ac_element(s->next, s->dtype, at), updates, end - at);
 #pragma omp simd
     for (int64_t i = at; i < end; i++) p[i] = p[i] * keep - step * updates[i - at];

@@ -46,7 +46,7 @@ static void count_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static int32_t added(int32_t count, int64_t more) {
-  return (int32_t)ac_min(INT32_MAX, count + more);
+  return (int32_t)ac_smaller(INT32_MAX, count + more);
 }
 
 static void numerics(const ac_cpu_context *context, const ac_op_args *args) {

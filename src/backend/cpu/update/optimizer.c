@@ -43,7 +43,7 @@ static void statistics_range(const ac_op_args *args, int64_t first, int64_t last
   float widened[BLOCK];
   for (int64_t block = first; block < last; block++) {
     const float *g = ac_element(gradient->data, gradient->dtype, block * BLOCK);
-    int64_t count = ac_min(BLOCK, gradient->count - block * BLOCK);
+    int64_t count = ac_smaller(BLOCK, gradient->count - block * BLOCK);
     if (gradient->dtype != AC_F32) {
       ac_cpu_widen(gradient->dtype, g, widened, count);
       g = widened;

@@ -12,7 +12,7 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
   const random_mask mask = rounding_of(args, a->stream);
   float sum[BLOCK], block[BLOCK];
   for (int64_t at = first; at < last; at += BLOCK) {
-    const int64_t count = ac_min(BLOCK, last - at);
+    const int64_t count = ac_smaller(BLOCK, last - at);
     void *to = ac_element(y->data, y->dtype, at);
     ac_cpu_widen(x->dtype, ac_element(x->data, x->dtype, at), block, count);
     if (args->add[0]) {

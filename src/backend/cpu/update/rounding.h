@@ -17,7 +17,7 @@ static inline void round_by_chance(const random_mask *mask, uint32_t sample, int
   uint16_t bits[AC_CPU_RANDOM_HALVES];
   const int64_t end = first + count;
   for (int64_t base = first & ~(int64_t)7; base < end; base += AC_CPU_RANDOM_HALVES) {
-    const int64_t from = ac_max(first, base), to = ac_min(end, base + AC_CPU_RANDOM_HALVES);
+    const int64_t from = ac_larger(first, base), to = ac_smaller(end, base + AC_CPU_RANDOM_HALVES);
     random_bits(bits, mask, sample, (uint32_t)(base / 8));
 #pragma omp simd
     for (int64_t i = from; i < to; i++)

@@ -70,7 +70,7 @@ static inline void stepped_part(stepped_block *b, int64_t first, int64_t last, a
     return;
   }
   for (int64_t at = first, end; at < last; at = end) {
-    end = ac_min(last, at + AC_CPU_STEPPED);
+    end = ac_smaller(last, at + AC_CPU_STEPPED);
     range(stepped_load(b, at, end - at), at, end);
     stepped_store(b, at, end - at);
   }
@@ -161,7 +161,7 @@ static inline float *floats_of_block(const ac_operand *x, int64_t at, int64_t co
 
 static inline void block_load(stepped_codes *s, const ac_op_args *args, int states, int64_t block) {
   s->at = block * AC_EIGHT_BIT_BLOCK;
-  s->count = ac_min(AC_EIGHT_BIT_BLOCK, args->in[0].count - s->at);
+  s->count = ac_smaller(AC_EIGHT_BIT_BLOCK, args->in[0].count - s->at);
   s->values = floats_of_block(&args->out[0], s->at, s->count, s->copies[0]);
   s->gradient = floats_of_block(&args->in[0], s->at, s->count, s->copies[1]);
   for (int k = 0; k < states; k++) {

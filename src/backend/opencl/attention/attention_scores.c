@@ -83,11 +83,11 @@ static block cut(const ac_opencl *cl, const ac_cl_attention *s, bool gradient) {
   one.samples = 1;
   const int64_t unit = cl->unit_emulated ? EMULATED_ROWS : ROWS,
                 rows = ac_cl_unit_space(cl, operand_bytes(&one, gradient)) / each;
-  b.most_rows = ac_min(s->positions, ac_max(rows / unit, 1) * unit);
+  b.most_rows = ac_smaller(s->positions, ac_larger(rows / unit, 1) * unit);
   const int64_t of_pair = each * b.most_rows + (int64_t)sizeof(float) * sums_of_pair(&b);
-  b.most_pairs = ac_max(ac_cl_unit_space(cl, operand_bytes(s, gradient)) / of_pair, 1);
+  b.most_pairs = ac_larger(ac_cl_unit_space(cl, operand_bytes(s, gradient)) / of_pair, 1);
   if (b.most_pairs > s->heads) b.most_pairs -= b.most_pairs % s->heads;
-  b.most_pairs = ac_min(b.most_pairs, pairs_of(s));
+  b.most_pairs = ac_smaller(b.most_pairs, pairs_of(s));
   lay_out(&b);
   return b;
 }
@@ -97,15 +97,15 @@ static bool take_pairs(block *b, int64_t pair) {
   const int64_t heads = b->s->heads;
   if (pair >= pairs_of(b->s)) return false;
   b->pair = pair;
-  b->pairs = ac_min(b->most_pairs, pairs_of(b->s) - pair);
-  if (b->most_pairs < heads) b->pairs = ac_min(b->pairs, heads - pair % heads);
-  b->inner = ac_min(b->pairs, heads);
+  b->pairs = ac_smaller(b->most_pairs, pairs_of(b->s) - pair);
+  if (b->most_pairs < heads) b->pairs = ac_smaller(b->pairs, heads - pair % heads);
+  b->inner = ac_smaller(b->pairs, heads);
   return true;
 }
 
 static void take_rows(block *b, int64_t row) {
   b->row = row;
-  b->rows = ac_min(b->most_rows, b->s->positions - row);
+  b->rows = ac_smaller(b->most_rows, b->s->positions - row);
 }
 
 /* The keys that its queries have seen. */

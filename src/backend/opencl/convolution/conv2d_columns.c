@@ -57,7 +57,7 @@ static int64_t operand_bytes(const ac_cl_conv2d *s) {
 static int64_t most_positions(const ac_opencl *cl, const ac_cl_conv2d *s, int64_t rows) {
   const int64_t bytes = ac_cl_unit_space(cl, operand_bytes(s));
   const int64_t most = bytes / (int64_t)sizeof(uint16_t) / rows / POSITIONS * POSITIONS;
-  return ac_max(most, POSITIONS);
+  return ac_larger(most, POSITIONS);
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -114,7 +114,7 @@ static ac_status multiply_images(ac_opencl *cl, const columns *c, ac_cl_product 
   product.first_b = first;
   for (int64_t begin = 0; begin < end; begin += most) {
     product.place = begin;
-    product.n = ac_min(most, end - begin);
+    product.n = ac_smaller(most, end - begin);
     product.pitch_b = round_up(product.n, POSITIONS);
     AC_TRY(spread(cl, c, workspace, first, 1, product.pitch_b, begin));
     AC_TRY(ac_cl_gemm(cl, &product, workspace));
@@ -124,8 +124,8 @@ static ac_status multiply_images(ac_opencl *cl, const columns *c, ac_cl_product 
 
 static uint64_t bytes_for_images(const ac_opencl *cl, const columns *c) {
   const int64_t end = c->s->images * pixels_of(c->positions);
-  return sizeof(uint16_t) *
-         (uint64_t)(c->rows * ac_min(most_positions(cl, c->s, c->rows), round_up(end, POSITIONS)));
+  return sizeof(uint16_t) * (uint64_t)(c->rows * ac_smaller(most_positions(cl, c->s, c->rows),
+                                                            round_up(end, POSITIONS)));
 }
 
 ac_status ac_cl_columns_forward(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
@@ -169,11 +169,11 @@ static void cut(const ac_opencl *cl, chunks *c, const ac_cl_conv2d *s) {
   c->y = columns_of_x(&c->unmoved);
   const int64_t most = most_positions(cl, s, c->x.rows + c->y.rows);
   const int64_t longest = cl->unit_emulated ? EMULATED_CHUNK : CHUNK;
-  c->length = ac_min(ac_min(longest, most), round_up(positions, POSITIONS));
+  c->length = ac_smaller(ac_smaller(longest, most), round_up(positions, POSITIONS));
   c->count = ac_ceil_div(positions, c->length);
-  c->slots = ac_min(ac_min(MOST_SLOTS, most / c->length), c->count);
+  c->slots = ac_smaller(ac_smaller(MOST_SLOTS, most / c->length), c->count);
   const int64_t partial = PARTIAL_BYTES / (int64_t)sizeof(float) / weights_of(s);
-  c->slots = ac_min(c->slots, ac_max(partial, 1));
+  c->slots = ac_smaller(c->slots, ac_larger(partial, 1));
 }
 
 static int64_t partial_sums(const chunks *c) {
@@ -209,7 +209,7 @@ ac_status ac_cl_columns_weight_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
   product.first_b = 2 * partial_sums(&c);
   product.first_a = product.first_b + c.slots * c.x.rows * c.length;
   for (int64_t done = 0; done < c.count; done += c.slots) {
-    const int64_t blocks = ac_min(c.slots, c.count - done), begin = done * c.length;
+    const int64_t blocks = ac_smaller(c.slots, c.count - done), begin = done * c.length;
     AC_TRY(spread(cl, &c.x, args->workspace, product.first_b, blocks, c.length, begin));
     AC_TRY(spread(cl, &c.y, args->workspace, product.first_a, blocks, c.length, begin));
     product.batch = blocks * s->attributes->groups;

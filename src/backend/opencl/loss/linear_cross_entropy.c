@@ -163,11 +163,11 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
                       input = input_product(&c);
   uint64_t bytes = (RESULTS + EXTENT) * sizeof(float) * (uint64_t)c.count;
-  bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &logits));
+  bytes = ac_larger_bytes(bytes, ac_cl_gemm_workspace(cl, &logits));
   if (is_gradient(args) && args->out[1].count)
-    bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &weight));
+    bytes = ac_larger_bytes(bytes, ac_cl_gemm_workspace(cl, &weight));
   if (is_gradient(args) && args->out[0].count)
-    bytes = ac_max_bytes(bytes, ac_cl_gemm_workspace(cl, &input));
+    bytes = ac_larger_bytes(bytes, ac_cl_gemm_workspace(cl, &input));
   return bytes + sizeof(float) * (uint64_t)(c.count * largest_pitch(c.classes) + ALIGNMENT);
 }
 

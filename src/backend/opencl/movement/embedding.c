@@ -18,11 +18,11 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
 static ac_status make_chain(ac_opencl *cl, const ac_operand *ids, const ac_cl_argument *chain,
                             const ac_cl_argument *marks) {
   const int64_t most = 16 * cl->most_items, n = ids->count,
-                each = ac_ceil_div(ac_max(most / n, 1), cl->group) * cl->group;
+                each = ac_ceil_div(ac_larger(most / n, 1), cl->group) * cl->group;
   for (int64_t first = 0; first < n; first += each)
     AC_TRY(AC_CL_LAUNCH(cl, ((ac_cl_kernel){"embedding", "embedding_chain", NULL}),
-                        ac_cl_elements(cl, ac_min(each, n - first)), AC_CL_OPERAND(*ids), *chain,
-                        *marks, AC_CL_INT(first), AC_CL_INT(n)));
+                        ac_cl_elements(cl, ac_smaller(each, n - first)), AC_CL_OPERAND(*ids),
+                        *chain, *marks, AC_CL_INT(first), AC_CL_INT(n)));
   return AC_OK;
 }
 

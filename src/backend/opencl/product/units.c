@@ -310,7 +310,7 @@ ac_status ac_cl_unit_takes_all(ac_opencl *cl, ac_dtype storage, const ac_cl_prod
 int64_t ac_cl_unit_space(const ac_opencl *cl, int64_t operands) {
   const int64_t least = cl->unit_emulated ? 8 << 10 : 1 << 20;
   const int64_t most = cl->unit_emulated ? 64 << 10 : 32 << 20;
-  return ac_min(ac_max(2 * operands, least), most);
+  return ac_smaller(ac_larger(2 * operands, least), most);
 }
 
 uint64_t ac_cl_unit_bytes(ac_status status, bool takes, uint64_t plain, uint64_t by_unit) {

@@ -24,7 +24,7 @@ static launch launch_of(const ac_opencl *cl, const ac_op_args *args) {
   const int64_t groups = l.columns ? ac_ceil_div(l.results, 32) : l.results;
   const int64_t least = (l.columns ? ac_cl_lanes(cl) : cl->group) * LEAST_OF_ITEM;
   const int64_t most = groups < GROUPS ? ac_ceil_div(GROUPS, groups) : 1;
-  l.length = ac_ceil_div(l.elements, ac_max(1, ac_min(most, l.elements / least)));
+  l.length = ac_ceil_div(l.elements, ac_larger(1, ac_smaller(most, l.elements / least)));
   l.slices = ac_ceil_div(l.elements, l.length);
   l.groups = groups * l.slices;
   return l;
@@ -33,7 +33,8 @@ static launch launch_of(const ac_opencl *cl, const ac_op_args *args) {
 /* Of three floats for each result of each slice. */
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   const int64_t least = ac_cl_lanes(cl) * LEAST_OF_ITEM;
-  return 3 * sizeof(float) * (uint64_t)ac_min(args->in[0].count / least, (int64_t)2 * GROUPS * 32);
+  return 3 * sizeof(float) *
+         (uint64_t)ac_smaller(args->in[0].count / least, (int64_t)2 * GROUPS * 32);
 }
 
 /* Kernels are compiled for one storage type. */

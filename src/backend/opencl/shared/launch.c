@@ -118,8 +118,8 @@ ac_cl_grid ac_cl_groups(int64_t groups, int x, int y) {
 }
 
 ac_cl_grid ac_cl_elements(const ac_opencl *cl, int64_t n) {
-  const int64_t groups = ac_ceil_div(n, cl->group), most = ac_max(cl->most_items / cl->group, 1);
-  ac_cl_grid grid = ac_cl_groups(ac_min(groups, most), cl->group, 1);
+  const int64_t groups = ac_ceil_div(n, cl->group), most = ac_larger(cl->most_items / cl->group, 1);
+  ac_cl_grid grid = ac_cl_groups(ac_smaller(groups, most), cl->group, 1);
   if (groups > most) grid.global[2] = (size_t)ac_ceil_div(groups, most);
   return grid;
 }

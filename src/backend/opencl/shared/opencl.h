@@ -234,7 +234,7 @@ static inline int64_t ac_cl_small(const ac_opencl *cl) {
 /* Work-groups that go over n elements together, each item over every so many-th: one of what is
  * small. */
 static inline int64_t ac_cl_some_groups(const ac_opencl *cl, int64_t n) {
-  return ac_min(ac_ceil_div(n, ac_cl_small(cl)), 1024);
+  return ac_smaller(ac_ceil_div(n, ac_cl_small(cl)), 1024);
 }
 
 /* An op's file defines `const ac_cl_op ac_cl_op_NAME` for each of its ops. */
