@@ -20,6 +20,7 @@ static const struct {
     {"eval", "step loss accuracy"},
     {"spike", "step outcome back_to loss loss_limit grad_norm grad_norm_limit begins_anew"},
     {"layers", "step gradient_norm weight_norm update_ratio"},
+    {"epoch", "epoch step"},
     {"average", "step loss accuracy"},
     {"growth", "step batch noise_scale"},
     {"noise_layers", "step windows gradient_squares variance noise_scale"},

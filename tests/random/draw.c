@@ -233,6 +233,8 @@ static void end_graph(op_draw *d, const random_recipe *recipe) {
   d->loss = true;
   if (sum && ac_graph_status(d->graph) == AC_OK)
     ac_graph_set_loss(d->graph, generators[recipe->loss.family]->build(d, sum));
+  if (sum && sum->role == AC_ROLE_ACTIVATION && ac_graph_status(d->graph) == AC_OK)
+    ac_graph_set_output(d->graph, "sum", sum);
 }
 
 static bool index_leaves(random_graph *g) {

@@ -285,6 +285,22 @@ static ac_status accumulate(training *t, int64_t first) {
   return ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation);
 }
 
+/* Between windows: what the loss takes, of all samples of a window, which must change nothing. */
+static ac_status predict(const training *t, int64_t first) {
+  const ac_graph *graph = t->g->graph;
+  ac_feed feeds[OP_DRAW_INPUTS];
+  const int count = feeds_of(t->g, first, feeds);
+  if (!graph->output_count) return AC_OK;
+  const ac_shape *shape = &ac_tensor_at(graph, graph->outputs[0].tensor)->shape;
+  const int64_t elements = ac_shape_count(shape) * (shape->batched ? t->g->recipe.batch : 1);
+  float *data = malloc((size_t)elements * sizeof *data);
+  if (!data) return ac_fail(AC_ERROR_MEMORY, "no memory for a prediction");
+  const ac_status status =
+      ac_trainer_predict(t->trainer, "sum", t->g->recipe.batch, feeds, count, elements, data);
+  free(data);
+  return status;
+}
+
 /* A window that overflows in f16 runs again at the lower scale. */
 static ac_status train_window(training *t, int w) {
   random_window *window = &t->trial->windows[w];
@@ -294,6 +310,7 @@ static ac_status train_window(training *t, int w) {
       AC_TRY(accumulate(t, (RANDOM_WINDOWS - 1 - w) * batch));
       ac_trainer_discard(t->trainer);
     }
+    if (t->habit == HABIT_EVALUATES) AC_TRY(predict(t, w * batch));
     AC_TRY(accumulate(t, w * batch));
     free_arrays(window->gradient, t->trial->parameters);
     window->gradient = t->plan->way->keeps ? read_gradients(t) : NULL;
