@@ -431,7 +431,8 @@ static void refusals(void **state) {
   assert_refused(
       ac_plan_create(&plan, graph, device, &(ac_plan_desc){.optimizer = {.callback_states = 1}}),
       AC_ERROR_ARGUMENT, "no meaning for another optimizer");
-  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.optimizer = {.kind = AC_SGD}}));
+  assert_ok(ac_plan_create(&plan, graph, device,
+                           &(ac_plan_desc){.batch = 1, .optimizer = {.kind = AC_SGD}}));
   assert_refused(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.optimizer = {.step = sgd}}),
                  AC_ERROR_ARGUMENT, "the plan is not for one");
   ac_plan_free(plan);
