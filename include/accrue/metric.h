@@ -1,10 +1,11 @@
 /** @file
- * Metrics: numbers that are reported beside the losses, and that nothing is trained on. A metric is
+ * Metrics: numbers that are reported with the losses, and that nothing is trained on. A metric is
  * made of the sums of a loss (ac_loss makes them of any tensor of one number a row): a weighted sum
  * and its weight, over a window or a dataset, however that is split.
  *
- *     ac_graph_add_metric(graph, "top5", ac_top_k_accuracy(logits, labels, 5, NULL),
- * AC_METRIC_MEAN); ac_graph_add_metric(graph, "perplexity", loss, AC_METRIC_EXP);
+ *     ac_tensor *top = ac_top_k_accuracy(logits, labels, 5, NULL);
+ *     ac_graph_add_metric(graph, "top5", top, AC_METRIC_MEAN);
+ *     ac_graph_add_metric(graph, "perplexity", loss, AC_METRIC_EXP);
  *     ac_graph_add_metric(graph, "hits", ac_loss(ac_equal(a, b), NULL), AC_METRIC_MEAN); */
 #ifndef ACCRUE_METRIC_H
 #define ACCRUE_METRIC_H

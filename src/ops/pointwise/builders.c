@@ -1,5 +1,5 @@
-/* The public functions of elements: each checks its numbers and makes a program of few steps, whose
- * values are its operands and then its numbers. */
+/* The public functions of elements: each checks its numbers and makes a program of few steps, with
+ * its operands and then its numbers as values. */
 #include <accrue/pointwise.h>
 
 #include "ops/pointwise/elementwise.h"

@@ -52,7 +52,7 @@ static int word_length(const char *at) {
   return length < 40 ? length : 40;
 }
 
-/* What stands at the parser's place, as a word for a sentence. */
+/* What is at the parser's place, as a word for a sentence. */
 static const char *shown(const parser *p, char word[48]) {
   unsigned char c = (unsigned char)*p->at;
   int length = word_length(p->at);
@@ -231,7 +231,7 @@ static int sum(parser *p) {
   return chain(p, "+-", functions, product);
 }
 
-/* The comparison that stands here, taken; -1: none. */
+/* Takes the comparison that is here; -1: none. */
 static int comparison(parser *p) {
   static const struct {
     char mark[3];

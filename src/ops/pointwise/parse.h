@@ -4,7 +4,7 @@
 
 #include "ops/pointwise/program.h"
 
-/* What the letters of a formula are: values of the program, -1 for those that are no names. */
+/* What the letters of a formula are: values of the program, -1 for those that name nothing. */
 typedef struct ac_formula_names {
   int value[26];
   bool hidden; /* functions of the table that users do not have are known */

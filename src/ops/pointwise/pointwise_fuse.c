@@ -89,7 +89,7 @@ static bool find_kept(const ac_graph *graph, const ac_program *program, const in
   return true;
 }
 
-/* Whether `both` keeps no more than the two, of which the first gives `spared`. */
+/* Whether `both` keeps no more than the two; the first of these gives `spared`. */
 static bool keeps_no_more(const ac_graph *graph, const kept *both, const kept *one,
                           const kept *other, int spared) {
   const ac_shape *shape = &ac_tensor_at(graph, spared)->shape;

@@ -1,6 +1,6 @@
 /* Making programs and reading them. What a program is made of goes through ac_program_apply alone:
  * there constants are folded, what changes nothing is left out, and equal steps become one. Rules
- * keep every bit for all values, infinities and NaN too, but for the sign of zero. */
+ * keep every bit for all values, also infinities and NaN, but for the sign of zero. */
 #include "ops/pointwise/program.h"
 
 #include "core/half.h"

@@ -1,4 +1,4 @@
-/* Metrics: named sums beside the losses, of windows and evaluations, however these are split, that
+/* Metrics: named sums with the losses, of windows and evaluations, however these are split, that
  * change nothing of the training. */
 #include "support/runs.h"
 
@@ -24,7 +24,7 @@ static void fill(void) {
   }
 }
 
-/* "heavy": the first logit, weighted, of which nothing is trained. */
+/* "heavy": the first logit, weighted; nothing is trained on it. */
 static ac_graph *make(bool metrics) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));

@@ -76,7 +76,7 @@ static void find_last(const ac_program *p, uint8_t last[VALUES]) {
   for (int j = 0; j < p->results; j++) last[p->result[j]] = AC_PROGRAM_STEPS;
 }
 
-/* Whether something still reads, after a step, the operand whose place an output takes. */
+/* An output takes the place of an operand: whether a later step still reads that operand. */
 static bool overwrites(const job *w, int output, int step, const uint8_t last[VALUES]) {
   for (int i = 0; i < w->program->operands; i++)
     if (w->args->in[i].count && w->args->in[i].data == w->args->out[output].data && last[i] > step)

@@ -14,7 +14,7 @@
  * are their distances from whole numbers. What is beyond the last quarter turn then has an error
  * below 2^-55, also for the largest x; polynomials are those of Cephes.
  *
- * to_the_power: 2^(b log2 a) in doubles, whose error 2^-45 times 150 is far below a float's.
+ * to_the_power: 2^(b log2 a) in doubles: an error of 2^-45 times 150 is far below a float's.
  *
  * error_function: below 1 an odd polynomial of degree 13, fitted to 2e-9; else by normal_tail.
  *
