@@ -39,8 +39,12 @@ ac_status ac_gradient_pass(ac_differentiation *d, int target, ac_tensor *gradien
   if (!forward->requires_gradient) return AC_OK;
   if (forward->role == AC_ROLE_PARAMETER) {
     ac_tensor *sum = parameter_gradient(d, forward);
-    int node = ac_append_scale(graph, 1, gradient);
-    if (node < 0 || !sum) return graph->status;
+    if (!sum) return graph->status;
+    /* A parameter that was given another shape is told of a gradient in its own. */
+    if (!ac_shape_equal(&gradient->shape, &sum->shape))
+      gradient = ac_graph_view(graph, gradient, &sum->shape);
+    int node = gradient ? ac_append_scale(graph, 1, gradient) : -1;
+    if (node < 0) return graph->status;
     ac_node_at(graph, node)->out[0] = sum->id;
     return AC_OK;
   }

@@ -599,12 +599,14 @@ static void what_contradicts_is_refused(void **state) {
   for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
     ac_plan *plan;
     ac_plan_desc desc = plans[i].plan;
+    desc.batch = BATCH;
     desc.gradients = AC_GRADIENTS_FOLDED;
     assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT,
                    plans[i].sentence);
   }
   for (size_t i = 0; i < sizeof trainers / sizeof *trainers; i++) {
     ac_plan_desc desc = trainers[i].plan;
+    desc.batch = BATCH;
     desc.gradients = AC_GRADIENTS_FOLDED;
     ac_plan *plan = plan_of(device, &model, desc);
     ac_trainer *trainer;
