@@ -125,6 +125,17 @@ static int find_function(const parser *p, const char *name, int length) {
   return -1;
 }
 
+/* For a name such as max or pow it says the whole name. */
+static int fail_unknown(parser *p, const char *name, int length) {
+  const char *longer = NULL;
+  for (int i = 0; i < AC_FUNCTION_COUNT && !longer; i++)
+    if (length > 1 && !ac_functions[i].hidden &&
+        !strncmp(ac_functions[i].name, name, (size_t)length))
+      longer = ac_functions[i].name;
+  return longer ? fail(p, name, "there is no function \"%.*s\"; there is %s", length, name, longer)
+                : fail(p, name, "there is no function \"%.*s\"", length, name);
+}
+
 static int call(parser *p, const char *begin, int function) {
   const ac_function *row = &ac_functions[function];
   int in[3] = {0, 0, 0}, count = 0;
@@ -159,7 +170,7 @@ static int name(parser *p) {
     return p->names->value[letter];
   }
   int function = find_function(p, begin, length);
-  if (function < 0) return fail(p, begin, "there is no function \"%.*s\"", length, begin);
+  if (function < 0) return fail_unknown(p, begin, length);
   if (!take(p, '('))
     return fail(p, begin, "%s is a function; a ( should follow", ac_functions[function].name);
   return call(p, begin, function);

@@ -121,6 +121,8 @@ static void names_faults(void **state) {
       {"\xce\xb1", "column 1: a number, a name or ( should be here, not the byte 0xce", 1},
       {"a\x01", "column 2: the byte 0x01 cannot be in a formula", 1},
       {"foo(a)", "column 1: there is no function \"foo\"", 1},
+      {"max(a, 2)", "column 1: there is no function \"max\"; there is maximum", 1},
+      {"2 * pow(a, 2)", "column 5: there is no function \"pow\"; there is power", 1},
       {"a + Tanh(a)", "column 5: there is no function \"Tanh\"", 1},
       {"A", "column 1: there is no function \"A\"", 1},
       {"inf * a", "column 1: there is no function \"inf\"", 1},
