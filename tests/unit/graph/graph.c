@@ -336,10 +336,12 @@ static void wrong_losses_are_named(void **state) {
   MISBUILT("mean_squared_error", "it takes prediction f32 [B, ...]", IDS("target"),
            ac_mean_squared_error(x, ids, NULL));
   MISBUILT("mean_squared_error", "it takes", IDS("weights"), ac_mean_squared_error(x, x, ids));
-  MISBUILT("top_k_accuracy", "k is 5, not in [1, 4]", X, ac_top_k_accuracy(x, ids, 5, NULL));
-  MISBUILT("class_precision", "the class is 4, not in [0, 3]", X,
+  MISBUILT("top_k_accuracy", "k is 5, not in [1, 4]", "logits is input \"x\"",
+           ac_top_k_accuracy(x, ids, 5, NULL));
+  MISBUILT("class_precision", "the class is 4, not in [0, 3]", "logits is input \"x\"",
            ac_class_precision(x, ids, 4, NULL));
-  MISBUILT("class_recall", "the class is -1, not in [0, 3]", X, ac_class_recall(x, ids, -1, NULL));
+  MISBUILT("class_recall", "the class is -1, not in [0, 3]", "logits is input \"x\"",
+           ac_class_recall(x, ids, -1, NULL));
   MISBUILT("class_iou", "it takes logits f32 [..., V]", IDS("logits"),
            ac_class_iou(ids, ids, 0, NULL));
   MISBUILT("loss", "it takes per_row f32 [B, ...]", W("per_row"), ac_loss(w, NULL));

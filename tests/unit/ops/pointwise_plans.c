@@ -102,7 +102,10 @@ static void is_the_same_as_ops(void **state) {
        .micro_batch = ROWS,
        .gradients = AC_GRADIENTS_BUFFER,
        .recompute = AC_RECOMPUTE_ALL},
-      {.batch = ROWS, .micro_batch = ROWS, .gradients = AC_GRADIENTS_BUFFER, .precision = AC_PRECISION_BF16},
+      {.batch = ROWS,
+       .micro_batch = ROWS,
+       .gradients = AC_GRADIENTS_BUFFER,
+       .precision = AC_PRECISION_BF16},
   };
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
@@ -127,7 +130,48 @@ static void is_the_same_as_ops(void **state) {
     }
 }
 
+/* The gradient of p, which the graph has as [4, 3] or as [2, 6]. */
+static void gradient_of_shaped(float gradient[12], int rows, int columns) {
+  const ac_parameter_desc spread = {.init = {AC_INIT_UNIFORM, .low = -1, .high = 1}};
+  float x[2][12], y[2][12];
+  for (int i = 0; i < 24; i++) {
+    x[i / 12][i % 12] = (float)(i * 7 % 23) / 12 - 0.9f;
+    y[i / 12][i % 12] = (float)(i * 5 % 17) / 9 - 0.8f;
+  }
+  const ac_feed feeds[] = {{"x", x}, {"y", y}};
+  ac_graph *graph;
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *in = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)),
+            *target = ac_input(graph, "y", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)),
+            *p = ac_parameter(graph, "p", AC_SHAPE(rows, columns), &spread),
+            *s = ac_parameter(graph, "s", AC_SHAPE(1), &spread);
+  ac_tensor *moved = ac_subtract(ac_reshape(p, AC_SHAPE(2, 6)), s);
+  ac_graph_set_loss(graph, ac_mean_squared_error(ac_add(in, moved), target, NULL));
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 2}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = 5}));
+  assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  assert_ok(ac_trainer_get_gradient(trainer, 0, 0, 12, gradient));
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
+/* A parameter that is read in another shape than its own gets the same gradient. */
+static void reads_parameters_in_any_shape(void **state) {
+  (void)state;
+  float own[12], other[12];
+  gradient_of_shaped(own, 2, 6);
+  gradient_of_shaped(other, 4, 3);
+  assert_memory_equal(own, other, sizeof own);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(is_the_same_as_ops)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(is_the_same_as_ops),
+                                     cmocka_unit_test(reads_parameters_in_any_shape)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
