@@ -62,8 +62,8 @@ void ac_program_end(ac_program *program, int results, const int *result, unsigne
 enum { AC_FORMULA_MESSAGE = 256 };
 
 /* Parses a formula (accrue/pointwise.h has the grammar) over `operands` operands, and it must name
- * each of them. False with a sentence that begins with the position of the fault, `column 5: `; bytes
- * count from 1. */
+ * each of them. False with a sentence that begins with the position of the fault, `column 5: `;
+ * bytes count from 1. */
 bool ac_program_parse(ac_program *program, const char *formula, int operands,
                       char message[AC_FORMULA_MESSAGE]);
 /* As a formula again; cut off where the room ends. */
