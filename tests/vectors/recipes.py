@@ -103,24 +103,6 @@ def codes(draw):
     return x, noise
 
 
-def bandit(draw, n):
-    x = [[draw() for _ in range(2)] for _ in range(64)]
-    shares = torch.exp(net(n, torch.tensor(np.array(x, f32).astype(float)))).detach().numpy()
-    chosen, advantage = np.zeros((64, 3)), np.zeros(64)
-    for i in range(64):
-        place, action = (float(draw()) + 1) / 2 * shares[i].sum(), 0
-        while action < 2 and place >= shares[i][action]:
-            place -= shares[i][action]
-            action += 1
-        chosen[i][action] = 1
-        advantage[i] = action == (0 if x[i][0] > 0.25 else 1 if x[i][1] > 0 else 2)
-    return x, chosen, advantage - advantage.mean()
-
-
-def reinforce(n, x, chosen, advantage):
-    return -(advantage * (chosen * F.log_softmax(net(n, x), -1)).sum(-1)).mean()
-
-
 def focal(z, t):
     p, ce = torch.sigmoid(z), F.binary_cross_entropy_with_logits(z, t, reduction="none")
     p_t = p * t + (1 - p) * (1 - t)
@@ -158,4 +140,3 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
-train("reinforce", [(2, 16), (16, 3)], bandit, reinforce, 60, 1)

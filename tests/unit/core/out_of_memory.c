@@ -69,7 +69,8 @@ static const void *const data[] = {numbers};
 static const char *device_name;
 static ac_graph *graph;
 static ac_device *device;
-static ac_plan *training, *predicting;
+static ac_plan *training, *predicting, *sharing;
+static ac_trainer *owner; /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_tokens *tokens;
 static test_path pixels, labels, ten, hundred, words, weights;
@@ -80,6 +81,7 @@ typedef struct made {
   ac_plan *plan;
   ac_trainer *trainer;
   ac_session *session;
+  ac_learner *learner;
   ac_bench *bench;
   ac_tokens *tokens;
   ac_model_file *file;
@@ -90,6 +92,7 @@ static void free_made(made *m) {
   ac_graph_free(m->graph);
   ac_trainer_free(m->trainer);
   ac_session_free(m->session);
+  ac_learner_free(m->learner);
   ac_plan_free(m->plan);
   ac_bench_free(m->bench);
   ac_device_close(m->device);
@@ -125,35 +128,39 @@ typedef struct creation {
   static ac_status function##_##name(made *m) { \
     return function(__VA_ARGS__);               \
   }
-#define CREATIONS(X)                                                                    \
-  X(ac_graph_create, 0, &m->graph)                                                      \
-  X(ac_device_open, 0, &m->device,                                                      \
-    &(ac_device_desc){.name = device_name, .allocator = &allocator})                    \
-  X(ac_plan_create, fixed, &m->plan, graph, device, &fixed)                             \
-  X(ac_plan_create, predicts, &m->plan, graph, device, &predicts)                       \
-  X(ac_trainer_create, 0, &m->trainer, training, NULL)                                  \
-  X(ac_session_create, 0, &m->session, predicting, 0)                                   \
-  X(ac_bench_create, 0, &m->bench, device, NULL)                                        \
-  X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                \
-  X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                   \
-  X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                    \
-  X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                     \
-  X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                                    \
-  X(ac_dataset_augmented, 0, &m->dataset, images,                                       \
-    &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                        \
-  X(ac_tokens_from_text, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0)                   \
-  X(ac_tokens_from_text_where, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0, NULL, NULL) \
-  X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                    \
-  X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                              \
-  X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                    \
-  X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)            \
-  X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)               \
-  X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)               \
-  X(ac_dataset_from_cifar10, 0, &m->dataset, ten.text, 0, -1)                           \
-  X(ac_dataset_from_cifar, 0, &m->dataset, ten.text, 0, -1)                             \
-  X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)               \
-  X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)             \
-  X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true)      \
+#define CREATIONS(X)                                                                           \
+  X(ac_graph_create, 0, &m->graph)                                                             \
+  X(ac_device_open, 0, &m->device,                                                             \
+    &(ac_device_desc){.name = device_name, .allocator = &allocator})                           \
+  X(ac_plan_create, fixed, &m->plan, graph, device, &fixed)                                    \
+  X(ac_plan_create, predicts, &m->plan, graph, device, &predicts)                              \
+  X(ac_trainer_create, 0, &m->trainer, training, NULL)                                         \
+  X(ac_session_create, 0, &m->session, predicting, 0)                                          \
+  X(ac_session_create_shared, 0, &m->session, sharing, 0, owner)                               \
+  X(ac_learner_create, 0, &m->learner, graph,                                                  \
+    &(ac_learner_desc){.device = {.name = device_name, .allocator = &allocator},               \
+                       .plan = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL}}) \
+  X(ac_bench_create, 0, &m->bench, device, NULL)                                               \
+  X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                       \
+  X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
+  X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
+  X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                            \
+  X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                                           \
+  X(ac_dataset_augmented, 0, &m->dataset, images,                                              \
+    &(ac_augmentation){.shift = 1, .rotation = 5, .mean = mean})                               \
+  X(ac_tokens_from_text, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0)                          \
+  X(ac_tokens_from_text_where, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0, NULL, NULL)        \
+  X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                           \
+  X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                                     \
+  X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
+  X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)                   \
+  X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)                      \
+  X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)                      \
+  X(ac_dataset_from_cifar10, 0, &m->dataset, ten.text, 0, -1)                                  \
+  X(ac_dataset_from_cifar, 0, &m->dataset, ten.text, 0, -1)                                    \
+  X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)                      \
+  X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)                    \
+  X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true)             \
   X(ac_model_file_open, 0, &m->file, weights.text)
 
 CREATIONS(CREATION)
@@ -228,10 +235,16 @@ static void fail_all(const char *name, const creation *list, size_t count) {
   device_name = name;
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = name, .allocator = &allocator}));
   assert_ok(ac_plan_create(&training, graph, device, &trains));
+  ac_plan_desc shares = predicts;
+  shares.shared = "*";
   assert_ok(ac_plan_create(&predicting, graph, device, &predicts));
+  assert_ok(ac_plan_create(&sharing, graph, device, &shares));
+  assert_ok(ac_trainer_create(&owner, training, NULL));
   for (size_t i = 0; i < count; i++) fail_every_allocation(&list[i]);
+  ac_trainer_free(owner);
   ac_plan_free(training);
   ac_plan_free(predicting);
+  ac_plan_free(sharing);
   ac_device_close(device);
 }
 
