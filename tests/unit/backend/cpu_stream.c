@@ -6,6 +6,7 @@
 #include "backend/cpu/shared/element.h"
 #include "backend/device.h"
 #include "core/half.h"
+#include "ops/attention/softmax.h"
 #include "ops/norm/layer_norm.h"
 #include "ops/norm/rms_norm.h"
 #include "ops/pointwise/dropout.h"
@@ -53,6 +54,7 @@ PROGRAM(chain, 2, 0.5f, {AC_FUNCTION_tanh, {0}}, {AC_FUNCTION_multiply, {FIRST, 
 static const ac_dropout_attributes short_samples = {1.0f / 3, 1, 7},
                                    whole_samples = {1.0f / 3, 1, 1024},
                                    odd_samples = {1.0f / 3, 1, 777};
+static const ac_softmax_attributes last_axis = {1, 0}, logarithm = {1, 1};
 static const ac_layer_norm_attributes layer = {1e-5f};
 static const ac_rms_norm_attributes rms = {1e-5f};
 
@@ -71,7 +73,8 @@ static const example examples[] = {
     {AC_OP_dropout, &short_samples, {WHOLE}, {WHOLE}, false},
     {AC_OP_dropout, &whole_samples, {WHOLE}, {WHOLE}, false},
     {AC_OP_dropout, &odd_samples, {WHOLE}, {WHOLE}, false},
-    {AC_OP_softmax, NULL, {WHOLE}, {WHOLE}, false},
+    {AC_OP_softmax, &last_axis, {WHOLE}, {WHOLE}, false},
+    {AC_OP_softmax, &logarithm, {WHOLE}, {WHOLE}, false},
     {AC_OP_layer_norm, &layer, {WHOLE, PER_COLUMN, PER_COLUMN}, {WHOLE, TWO_PER_ROW}, false},
     {AC_OP_rms_norm, &rms, {WHOLE, PER_COLUMN}, {WHOLE, PER_ROW}, false},
     {AC_OP_rms_norm_input_gradient, &rms, {WHOLE, WHOLE, PER_ROW, PER_COLUMN}, {WHOLE}, false},

@@ -1,6 +1,7 @@
 /* What drivers bound or are not ready for: first use by several threads at once, work-items beyond
  * 32 bits, buffers larger than the largest, one queue of several that fails. */
 #define _GNU_SOURCE /* RTLD_NEXT */
+#include "ops/attention/softmax.h"
 #include "support/devices.h"
 
 #ifdef AC_HAVE_OPENCL
@@ -81,7 +82,9 @@ static void test_threads_open_at_once(void **state) {
 static ac_status prepare_softmax(ac_device *device, int64_t rows) {
   const ac_operand x = {.dtype = AC_F32, .rank = 2, .dim = {rows, 8}, .count = 8 * rows};
   const ac_run_state run = {.batch = rows};
-  const ac_op_args args = {.op = AC_OP_softmax, .in = {x}, .out = {x}, .run = &run};
+  const ac_softmax_attributes last = {1, 0};
+  const ac_op_args args = {
+      .op = AC_OP_softmax, .attributes = &last, .in = {x}, .out = {x}, .run = &run};
   assert_true(device->backend->supports(device->state, &args));
   return device->backend->prepare(device->state, &args);
 }

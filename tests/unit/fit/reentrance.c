@@ -169,6 +169,20 @@ static ac_status call_test_rates(ac_trainer *t) {
   return ac_trainer_test_rates(t, &desc, points, &result);
 }
 
+static ac_status call_set_input(ac_trainer *t) {
+  return ac_trainer_set_input(t, "x", numbers);
+}
+static ac_status call_predict(ac_trainer *t) {
+  static const float zeros[TOKENS * WIDTH];
+  return ac_trainer_predict(t, "y", 1, &(ac_feed){"x", zeros}, 1, 2, numbers);
+}
+static ac_status call_watch_tensor(ac_trainer *t) {
+  return ac_trainer_watch_tensor(t, "y", NULL, NULL);
+}
+static ac_status call_copy_weights(ac_trainer *t) {
+  return ac_trainer_copy_weights(t, "encoder", t, "decoder", 1);
+}
+
 /* `changes`: it says so itself, where a fit asks whether to stop, which is not in the middle of
  * anything but a window. */
 typedef struct action {
@@ -222,6 +236,10 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(evaluate),
                                  ACTION(evaluate_until),
                                  ACTION(test_rates),
+                                 CHANGE(set_input),
+                                 ACTION(predict),
+                                 ACTION(watch_tensor),
+                                 CHANGE(copy_weights),
                                  {"ac_fit", call_fit, false}};
 enum { ACTIONS = sizeof actions / sizeof *actions };
 

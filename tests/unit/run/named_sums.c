@@ -211,7 +211,7 @@ static void a_state_has_them(void **state) {
 
 static void bad_input(void **state) {
   (void)state;
-  char name[8];
+  char name[16];
   REFUSED_METRIC("metric \"m\": it is not a result of a loss op",
                  ac_graph_add_metric(g, "m", in, AC_METRIC_MEAN));
   REFUSED_METRIC("metric \"m\": it is not a result of a loss op",
