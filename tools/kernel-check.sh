@@ -244,7 +244,12 @@ is_for() { # OPTIONS TARGET
 measure() { # FAMILY <tab> OPTIONS
   local family=${1%%$'\t'*} options=${1#*$'\t'} object target nvidia=()
   object=$(mktemp -d "$work/XXXXXXXX")
-  "$program" "$family" >"$object/program.cl"
+  if [[ -e $work/written/$family.cl ]]; then
+    cp "$work/written/$family.cl" "$object/program.cl"
+    family=${family%%.*}
+  else
+    "$program" "$family" >"$object/program.cl"
+  fi
   group_sizes "$object/program.cl" "$options" >"$object/sizes"
   for target in $chosen_targets; do
     if [[ $target == sm_* ]] && is_for "$options" "$target"; then nvidia+=("$target"); fi
@@ -274,7 +279,9 @@ if [[ -z $program ]]; then
   program=$root/build/ci/bin/test_kernel_variants
   (cd "$root" && cmake --preset ci && cmake --build --preset ci --target test_kernel_variants) >/dev/null
 fi
-"$program" | sort -u >"$work/variants"
+# Sources that the backend writes for one variant are kept there, as FAMILY.HASH.cl.
+mkdir "$work/written"
+ACCRUE_WRITTEN_KERNELS=$work/written "$program" | sort -u >"$work/variants"
 if ((quick)); then
   grep -E '^(gemm|unit_gemm|conv2d|attention)\b.* -DSTORAGE_BF16$' "$work/variants" |
     grep -vE ' -D[ABC]_F32| -DHEAD=(1|3|20|32|96)\b' | "$root/tests/sample.sh" kernel_check >"$work/fewer"

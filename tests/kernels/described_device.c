@@ -6,9 +6,11 @@
 #include <CL/cl.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/opencl/shared/sources.h"
+#include "core/hash.h"
 
 /* The one object for platforms, devices, contexts, queues, buffers and kernels. A program is the
  * source that it was made of. */
@@ -101,27 +103,55 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-static const ac_cl_text *own_text(const ac_cl_source *source) {
-  return source->parts[source->part_count - 1];
+/* Its name, and behind a point what tells a text that the backend wrote from others. */
+typedef struct program {
+  char name[96];
+} program;
+
+static const ac_cl_source *source_of(const char *last_text) {
+  for (int i = 0; i < ac_cl_source_count; i++) {
+    const ac_cl_source *source = &ac_cl_sources[i];
+    if (last_text == (const char *)source->parts[source->part_count - 1]->bytes) return source;
+  }
+  return NULL;
+}
+
+/* Into the folder that ACCRUE_WRITTEN_KERNELS names, if it is set. */
+static void keep_written(const program *p, cl_uint count, const char **texts,
+                         const size_t *lengths) {
+  const char *folder = getenv("ACCRUE_WRITTEN_KERNELS");
+  char path[1024];
+  if (!folder) return;
+  snprintf(path, sizeof path, "%s/%s.cl", folder, p->name);
+  FILE *file = fopen(path, "w");
+  if (!file) return;
+  for (cl_uint i = 0; i < count; i++) fwrite(texts[i], 1, lengths[i], file);
+  fclose(file);
 }
 
 cl_program clCreateProgramWithSource(cl_context context, cl_uint count, const char **texts,
                                      const size_t *lengths, cl_int *error) {
-  (void)context, (void)lengths;
-  for (int i = 0; count > 0 && i < ac_cl_source_count; i++)
-    if (texts[count - 1] == (const char *)own_text(&ac_cl_sources[i])->bytes) {
-      *error = CL_SUCCESS;
-      return (cl_program)(void *)&ac_cl_sources[i];
-    }
-  *error = CL_INVALID_VALUE;
-  return NULL;
+  (void)context;
+  const ac_cl_source *plain = count > 0 ? source_of(texts[count - 1]) : NULL;
+  const ac_cl_source *written = !plain && count > 1 ? source_of(texts[count - 2]) : NULL;
+  program *p = plain || written ? malloc(sizeof *p) : NULL;
+  *error = p ? CL_SUCCESS : CL_INVALID_VALUE;
+  if (!p) return NULL;
+  if (plain) {
+    snprintf(p->name, sizeof p->name, "%s", plain->name);
+  } else {
+    snprintf(p->name, sizeof p->name, "%s.%016llx", written->name,
+             (unsigned long long)ac_hash(AC_HASH_BEGIN, texts[count - 1], lengths[count - 1]));
+    keep_written(p, count, texts, lengths);
+  }
+  return (cl_program)(void *)p;
 }
 
-cl_int clBuildProgram(cl_program program, cl_uint count, const cl_device_id *devices,
+cl_int clBuildProgram(cl_program built, cl_uint count, const cl_device_id *devices,
                       const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
                       void *user) {
   (void)count, (void)devices, (void)notify, (void)user;
-  printf("%s\t%s\n", ((const ac_cl_source *)(void *)program)->name, options);
+  printf("%s\t%s\n", ((const program *)(void *)built)->name, options);
   return CL_SUCCESS;
 }
 

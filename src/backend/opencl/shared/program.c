@@ -145,8 +145,10 @@ static ac_status compile(ac_opencl *cl, const ac_cl_source *source, const char *
     text[parts] = (const char *)source->parts[parts]->bytes;
     length[parts] = source->parts[parts]->length;
   }
-  text[parts] = written;
-  length[parts++] = strlen(written);
+  if (*written) {
+    text[parts] = written;
+    length[parts++] = strlen(written);
+  }
   cl_int error;
   *program = clCreateProgramWithSource(cl->context, (cl_uint)parts, text, length, &error);
   if (error != CL_SUCCESS) return ac_cl_fail(cl, error, "clCreateProgramWithSource");
