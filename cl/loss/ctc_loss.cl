@@ -185,7 +185,7 @@ kernel WORK_GROUP(ROW_GROUP,
     if (class_of(s, j) == blank) blanks += g[j];
   barrier(CLK_GLOBAL_MEM_FENCE);
   blanks = group_sum(blanks, scratch, item, ROW_GROUP);
-  for (int j = item ? 2 * item - 1 : 0; j < s.states; j += item ? 2 * ROW_GROUP : s.states) {
+  for (int j = item ? 2 * item - 1 : 0; j < s.states; j += item ? 2 * (ROW_GROUP - 1) : s.states) {
     const int v = class_of(s, j);
     float sum = 0;
     bool first = true;

@@ -196,6 +196,8 @@ static const op_case cases[] = {
     LOSS("one class, 2x3x1", 2, 3, 1, 0, CLASSES(0, 1, AC_BATCH, 1), {0}, CLASSES(0, 1, AC_BATCH)),
     LOSS("one of each", 1, 1, 2, 0, CLASSES(1, 2, AC_BATCH, 1)),
     LOSS("many targets 2x90x40", 2, 90, 40, 0, CLASSES(1, 40, AC_BATCH, 40)),
+    LOSS("more targets than items of a work-group, 4x90x200", 4, 90, 200, 0,
+         CLASSES(1, 200, AC_BATCH, 70)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
