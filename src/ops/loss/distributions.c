@@ -46,11 +46,12 @@ ac_tensor *ac_kl_divergence(ac_tensor *logits, ac_tensor *target_logits, ac_tens
                          logits);
 }
 
-/* x / max(|x|, 1e-12), as PyTorch's normalize. */
+/* x / max(|x|, 1e-12), as PyTorch's normalize. The square is limited, because a root has no
+ * derivative at 0. */
 static ac_tensor *unit_vectors(ac_tensor *x) {
   ac_tensor *square = ac_sum(ac_square(x), AC_AXES(-1), true);
   ac_tensor *parts[] = {x, square};
-  return ac_formula(x->graph, "a / maximum(sqrt(b), 1e-12)", parts, 2);
+  return ac_formula(x->graph, "a / sqrt(maximum(b, 1e-24))", parts, 2);
 }
 
 /* s[i, i] is in no row of its own, so it is a sum of products once more. */

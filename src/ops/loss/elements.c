@@ -54,12 +54,16 @@ bool ac_loss_number(const ac_builder *builder, ac_tensor *const *operands, const
   return false;
 }
 
-/* A float as a fraction of whole numbers, exactly, and as every locale writes it. */
+/* A float as a fraction of whole numbers, exactly, and as every locale writes it. The power of two
+ * is in two parts, as all of it may be too large for a float. */
 static int write_number(char *to, size_t size, float value) {
   int power;
   const double whole = ldexp(frexp((double)value, &power), 24);
   power -= 24;
-  return snprintf(to, size, "(%.0f %c %.0f)", whole, power < 0 ? '/' : '*', ldexp(1, abs(power)));
+  const char by = power < 0 ? '/' : '*';
+  const int half = abs(power) / 2;
+  return snprintf(to, size, "(%.0f %c %.0f %c %.0f)", whole, by, ldexp(1, half), by,
+                  ldexp(1, abs(power) - half));
 }
 
 ac_tensor *ac_loss_formula(ac_graph *graph, const char *formula, ac_tensor *const *operands,

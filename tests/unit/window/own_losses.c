@@ -174,12 +174,51 @@ static void wrong_lengths_are_refused(void **state) {
   stop(&r);
 }
 
+/* As in PyTorch a vector of zeros has a unit vector of zeros, and a gradient. */
+static void zero_vectors_have_a_gradient(void **state) {
+  (void)state;
+  static const float b[2][2] = {{1, 2}, {3, -1}};
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *p = ac_parameter(g, "w", SHAPE(ROWS), NULL),
+            *a = ac_multiply(ac_input(g, "a", AC_F32, SHAPE(AC_BATCH, 2, 2)), ac_slice(p, 0, 0, 2));
+  ac_graph_set_loss(
+      g, ac_contrastive_loss(a, ac_input(g, "b", AC_F32, SHAPE(AC_BATCH, 2, 2)), NULL, 0.5f));
+  run r = start_run("cpu", g, (ac_plan_desc){.micro_batch = 1});
+  for (int k = 0; k < 2; k++) {
+    const float vectors[2][2] = {{0, 0}, {(float)k, 2}};
+    const ac_feed feeds[] = {{"a", vectors}, {"b", b}};
+    float gradient[ROWS];
+    assert_ok(ac_trainer_accumulate(r.trainer, 1, feeds, 2));
+    assert_ok(ac_trainer_get_gradient(r.trainer, 0, 0, ROWS, gradient));
+    for (int i = 0; i < ROWS; i++) assert_true(isfinite(gradient[i]));
+    ac_trainer_discard(r.trainer);
+  }
+  stop(&r);
+}
+
+/* Settings of losses are numbers in a formula, which has no exponents to write them with. */
+static void small_numbers_are_settings(void **state) {
+  (void)state;
+  static const float deltas[] = {2e-38f, 1e-33f, 1e-20f, 3e38f};
+  for (size_t k = 0; k < sizeof deltas / sizeof *deltas; k++) {
+    ac_graph *g;
+    assert_ok(ac_graph_create(&g));
+    ac_tensor *prediction = ac_input(g, "prediction", AC_F32, SHAPE(AC_BATCH, 2));
+    ac_huber_loss(prediction, ac_input(g, "target", AC_F32, SHAPE(AC_BATCH, 2)), NULL, deltas[k]);
+    assert_string_equal(ac_graph_message(g), "");
+    ac_graph_free(g);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_loss_is_its_mean_everywhere),
       cmocka_unit_test(several_have_means_of_their_own_everywhere),
       cmocka_unit_test(wrong_weights_are_refused),
       cmocka_unit_test(wrong_lengths_are_refused),
+      cmocka_unit_test(zero_vectors_have_a_gradient),
+      cmocka_unit_test(small_numbers_are_settings),
   };
   return cmocka_run_group_tests_name("own_losses", tests, NULL, NULL);
 }
