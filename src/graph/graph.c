@@ -296,6 +296,8 @@ static const char *refuse_loss(const ac_graph *graph, const char *name, const ac
     if (!*graph->losses[i].name) return "the graph has a loss without a name (set_loss)";
     if (!strcmp(graph->losses[i].name, name)) return "the name exists already";
   }
+  for (int i = 0; i < graph->metric_count; i++)
+    if (!strcmp(graph->metrics[i].name, name)) return "a metric has this name";
   return NULL;
 }
 

@@ -224,6 +224,8 @@ static void bad_input(void **state) {
                  ac_graph_add_metric(g, "m", sums, AC_METRIC_EXP));
   REFUSED_METRIC("a loss has this name", ac_graph_add_loss(g, "m", sums, 1),
                  ac_graph_add_metric(g, "m", sums, AC_METRIC_EXP));
+  REFUSED_METRIC("a metric has this name", ac_graph_add_metric(g, "m", sums, AC_METRIC_EXP),
+                 ac_graph_add_loss(g, "m", sums, 1));
   REFUSED_METRIC(
       "as many metrics as there can be", for (int i = 0; i <= AC_MAX_METRICS; i++) {
         snprintf(name, sizeof name, "m%d", i);
