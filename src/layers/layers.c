@@ -48,9 +48,9 @@ static bool is_zero(const ac_init *init) {
 }
 
 /* `init`, or what PyTorch's layers with this fan have: uniform in +-1 / sqrt(fan_in). */
-static ac_init by_fan(const ac_init *init, int64_t fan_in) {
+static ac_init by_fan(const ac_init *init, double fan_in) {
   if (!is_zero(init)) return *init;
-  const float bound = (float)(1 / sqrt((double)fan_in));
+  const float bound = (float)(1 / sqrt(fan_in));
   return (ac_init){.kind = AC_INIT_UNIFORM, .low = -bound, .high = bound};
 }
 
@@ -65,16 +65,17 @@ ac_tensor *ac_dense(ac_graph *graph, const char *name, ac_tensor *x, int64_t out
   layer l;
   if (!begin(&l, graph, name, d.frozen, &builder, &x)) return NULL;
   const int64_t in = ac_shape_last(&x->shape);
+  const double fan_in = (double)in;
   if (x->dtype != AC_F32 || x->shape.rank == 0 || (x->shape.batched && x->shape.rank == 1))
     return end(&l, ac_builder_fail(graph, &builder, &x, NULL));
   if (out < 1)
     return end(&l, ac_builder_fail(graph, &builder, &x, "out is %lld; it must be at least 1",
                                    (long long)out));
-  ac_init weight = by_fan(&d.weight, in);
+  ac_init weight = by_fan(&d.weight, fan_in);
   if (d.layout == AC_IN_OUT) weight.in_out = true;
   ac_tensor *w = d.layout == AC_IN_OUT ? parameter(&l, "weight", AC_SHAPE(in, out), weight)
                                        : parameter(&l, "weight", AC_SHAPE(out, in), weight);
-  ac_tensor *b = d.no_bias ? NULL : parameter(&l, "bias", AC_SHAPE(out), by_fan(&d.bias, in));
+  ac_tensor *b = d.no_bias ? NULL : parameter(&l, "bias", AC_SHAPE(out), by_fan(&d.bias, fan_in));
   return end(&l, ac_linear(x, w, b, d.layout));
 }
 
@@ -94,7 +95,7 @@ ac_tensor *ac_conv2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int6
   if (groups < 1 || in % groups)
     return end(&l, ac_builder_fail(graph, &builder, &x, "%lld groups do not divide %lld channels",
                                    (long long)groups, (long long)in));
-  const int64_t fan_in = in / groups * kernel * kernel;
+  const double fan_in = (double)(in / groups) * kernel * kernel; /* as large as they may ask for */
   ac_tensor *w = parameter(&l, "weight", AC_SHAPE(out, in / groups, kernel, kernel),
                            by_fan(&d.weight, fan_in));
   ac_tensor *b = d.no_bias ? NULL : parameter(&l, "bias", AC_SHAPE(out), by_fan(&d.bias, fan_in));

@@ -162,6 +162,7 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT("fc.weight", (ac_dense(graph, "fc", x, 3, NULL), ac_dense(graph, "fc", x, 3, NULL)));
   MISBUILT("name", ac_dense(graph, name, x, 3, NULL));
   MISBUILT("both must be at least 1", ac_conv2d_layer(graph, "c", x, 3, 0, NULL));
+  MISBUILT("at most 2^48 elements", ac_conv2d_layer(graph, "c", x, 3, INT32_MAX, NULL));
   MISBUILT("it takes x f32 [B, in, H, W]", ac_conv2d_layer(graph, "c", v, 3, 3, NULL));
   MISBUILT(
       "4 groups do not divide 6 channels",
