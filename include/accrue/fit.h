@@ -51,9 +51,10 @@ typedef struct ac_fit_event {
   double seconds;
   double data_wait_seconds; /**< How many of these it waited for samples. */
   ac_update update;         /**< AC_FIT_STEP: the update. */
-  /** AC_FIT_EVALUATION: the result. AC_FIT_EPOCH: the same over the windows of the epoch, as they
-   * were trained, without those that were not finite. A window that ends in the next epoch is part
-   * of that. After ac_fit has gone on within an epoch: over the windows since. */
+  /** AC_FIT_EVALUATION: the result. AC_FIT_EPOCH: the same over the windows that began in the
+   * epoch, as they were trained, without those that were not finite. If a window ends several
+   * epochs, there is one event, for the last of them. After ac_fit has gone on within an epoch:
+   * over the windows since. */
   ac_evaluation evaluation;
 
   /* ---- may still change ---- */
