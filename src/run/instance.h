@@ -103,6 +103,7 @@ typedef struct ac_watched {
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
+  const struct ac_instance *shares; /* what has the parameters that the plan shares; NULL: none */
   void **chunks;
   int chunk_count;
   void **persistent;           /* by storage id: handles of cells, also of those in the arena */
@@ -143,6 +144,8 @@ void ac_instance_free(ac_instance *instance);
 
 /* Finds the handles of parameters that the plan shares, in `from` (NULL: refuses such a plan). */
 ac_status ac_shared_find(ac_instance *instance, const ac_instance *from);
+/* The instance that keeps a parameter with all its copies; *index becomes its index there. */
+const ac_instance *ac_shared_owner(const ac_instance *instance, int *index);
 
 /* ac_session_create with parameters of another instance. */
 ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,
@@ -327,10 +330,10 @@ ac_status ac_instance_save(ac_instance *instance, const char *path, const char *
 int ac_instance_find_parameter(const ac_instance *instance, const char *name);
 /* Elements [first, first + count) of a parameter, in f32. Writing also brings its working copy in
  * 16 bits up to date; reading takes that copy where the plan keeps no other. */
-ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
+ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data);
-ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
-                                     float *data);
+ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
+                                     int64_t count, float *data);
 /* Reads all parameters. Fails with AC_ERROR_NOT_FINITE at the first that is not finite; the message
  * names it and the function `who`.
  */

@@ -68,9 +68,10 @@ ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int6
                                            (uint64_t)count * sizeof *data);
 }
 
-ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t first,
+ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
+  instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   if (instance->persistent[memory->tensor])
     AC_TRY(ac_instance_write_floats(instance, memory->tensor, first, count, data));
@@ -78,8 +79,6 @@ ac_status ac_instance_write_parameter(ac_instance *instance, int index, int64_t 
   return ac_instance_write_floats(instance, memory->working, first, count, data);
 }
 
-/* 16-bit elements come into the second half of the room for floats, and are converted from the
- * first on: none is overwritten before it is read. */
 /* In place. */
 static void read_integers(float *data, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
@@ -89,6 +88,8 @@ static void read_integers(float *data, int64_t count) {
   }
 }
 
+/* 16-bit elements come into the second half of the room for floats, and are converted from the
+ * first on: none is overwritten before it is read. */
 ac_status ac_instance_read_floats(const ac_instance *instance, const void *handle, ac_dtype dtype,
                                   int64_t first, int64_t count, float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
@@ -101,8 +102,9 @@ ac_status ac_instance_read_floats(const ac_instance *instance, const void *handl
   return AC_OK;
 }
 
-ac_status ac_instance_read_parameter(ac_instance *instance, int index, int64_t first, int64_t count,
-                                     float *data) {
+ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
+                                     int64_t count, float *data) {
+  instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
   int tensor = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
   return ac_instance_read_floats(instance, instance->persistent[tensor],

@@ -1,6 +1,6 @@
 /* Parameters of another instance: the cells of one are used by both. A parameter is found by its
  * name. What changes it also writes its copy in 16 bits. So an instance that trains it must have
- * all cells of it that the other one has. */
+ * all cells of it that the other one has, and what the host writes goes to the other one's. */
 #include "run/instance.h"
 
 #include "core/error.h"
@@ -41,8 +41,19 @@ static ac_status find_cell(ac_instance *instance, const ac_cell *cell, const ac_
   return AC_OK;
 }
 
+const ac_instance *ac_shared_owner(const ac_instance *instance, int *index) {
+  while (instance->shares && ac_problem_shares(&instance->plan->problem, *index)) {
+    const ac_graph *graph = instance->plan->graph;
+    *index = ac_instance_find_parameter(instance->shares,
+                                        ac_tensor_at(graph, graph->parameters[*index])->name);
+    instance = instance->shares;
+  }
+  return instance;
+}
+
 ac_status ac_shared_find(ac_instance *instance, const ac_instance *from) {
   const ac_plan *plan = instance->plan;
+  instance->shares = from;
   for (int i = 0; i < plan->cell_count; i++) {
     if (plan->cells[i].space != AC_SPACE_SHARED) continue;
     if (!from)

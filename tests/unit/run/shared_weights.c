@@ -144,6 +144,43 @@ static void a_session_follows(const char *device) {
 }
 ON_SHARED_DEVICES(a_session_follows)
 
+/* Sets all elements of a parameter through the second trainer, and returns what the first has. */
+static float set_by_second(const run *first, const run *second, const char *name, float value) {
+  const int index = ac_trainer_find_parameter(first->trainer, name);
+  float values[WIDTH * WIDTH];
+  for (int i = 0; i < WIDTH * WIDTH; i++) values[i] = value;
+  assert_ok(ac_trainer_set_parameter(second->trainer, index, 0, WIDTH * WIDTH, values));
+  assert_ok(ac_trainer_get_parameter(first->trainer, index, 0, WIDTH * WIDTH, values));
+  return values[WIDTH * WIDTH - 1];
+}
+
+/* What is written through one is there for the other one, also where it uses only the copy in 16
+ * bits, or only the original. */
+static void writing_changes_both(const char *device) {
+  for (int p = 0; p < 3; p++)
+    for (int q = 0; q < 2; q++) {
+      run a = first_run(device, (ac_precision)p), b;
+      const ac_plan_desc plan = {.batch = BATCH,
+                                 .precision = (ac_precision)(q ? p : 0),
+                                 .shared = "encoder,shared",
+                                 .frozen = "encoder,shared"};
+      assert_ok(start_second(&a, &plain, &plan, &b));
+      assert_true(set_by_second(&a, &b, "encoder", 0.3f) == 0.3f);
+      assert_true(set_by_second(&a, &b, "shared", -0.7f) == -0.7f);
+      float x[ROW], y[ROW];
+      predict(a.trainer, x);
+      const int index = ac_trainer_find_parameter(a.trainer, "shared");
+      float values[WIDTH * WIDTH];
+      assert_ok(ac_trainer_get_parameter(a.trainer, index, 0, WIDTH * WIDTH, values));
+      assert_ok(ac_trainer_set_parameter(a.trainer, index, 0, WIDTH * WIDTH, values));
+      predict(a.trainer, y);
+      assert_memory_equal(x, y, sizeof x);
+      end_second(&b);
+      end_run(&a);
+    }
+}
+ON_SHARED_DEVICES(writing_changes_both)
+
 /* ---- weights that follow --------------------------------------------------------------------- */
 
 static void weights_follow_at_a_rate(const char *device) {
@@ -218,6 +255,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_copy_serves_both_everywhere),
                                      cmocka_unit_test(a_run_stays_as_it_is_everywhere),
                                      cmocka_unit_test(a_session_follows_everywhere),
+                                     cmocka_unit_test(writing_changes_both_everywhere),
                                      cmocka_unit_test(weights_follow_at_a_rate_everywhere),
                                      cmocka_unit_test(bad_input_everywhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
