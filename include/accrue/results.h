@@ -91,8 +91,10 @@ AC_API void ac_keep_tensor(void *buffer, const ac_tensor_view *view);
  * the same: ac_trainer_copy_weights(t, "target.", t, "online.", 0.005). Running statistics are
  * parameters. Copies in 16 bits follow; optimizer state does not change.
  *
- * AC_ERROR_ARGUMENT if no parameter follows another, if shapes differ, or for a rate outside [0,
- * 1]. AC_ERROR_STATE where parameters cannot be written (ac_trainer_set_parameter). */
+ * AC_ERROR_ARGUMENT if no parameter follows another, if shapes differ, for a rate outside [0, 1],
+ * and for one between 0 and 1 if a parameter of `to` is kept in 16 bits alone (ac_plan_desc.frozen,
+ * AC_WEIGHTS_BF16), where small steps would be lost. AC_ERROR_STATE where parameters cannot be
+ * written (ac_trainer_set_parameter). */
 AC_API ac_status ac_trainer_copy_weights(ac_trainer *to, const char *to_prefix, ac_trainer *from,
                                          const char *from_prefix, double rate);
 

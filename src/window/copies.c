@@ -47,6 +47,21 @@ static ac_status blend(ac_trainer *to, int index, ac_trainer *from, int source, 
   return AC_OK;
 }
 
+/* What is kept in 16 bits alone does not move by a part of the way that is below half of its last
+ * bit, however often. */
+static ac_status check_storage(const ac_trainer *to, int index, double rate) {
+  int own = index;
+  const ac_instance *instance = ac_shared_owner(&to->instance, &own);
+  const ac_parameter_tensors *memory = &instance->plan->problem.parameters[own];
+  const int kept = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
+  const ac_dtype dtype = ac_tensor_at(instance->plan->graph, kept)->dtype;
+  if (dtype == AC_F32 || rate == 0 || rate == 1) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: \"%s\" is kept in %s alone, which loses steps at a rate of %g; plan for "
+                 "f32, or copy it at the rate 1",
+                 parameter_of(to, index)->name, ac_dtype_name(dtype), rate);
+}
+
 static ac_status check(const ac_trainer *to, const char *prefix, const ac_trainer *from,
                        const char *from_prefix, double rate) {
   int matches = 0;
@@ -61,6 +76,7 @@ static ac_status check(const ac_trainer *to, const char *prefix, const ac_traine
     if (!ac_shape_equal(&a->shape, &b->shape))
       return ac_fail(AC_ERROR_ARGUMENT, "trainer: \"%s\" %s cannot follow \"%s\" %s", a->name,
                      ac_shape_text(ours, &a->shape), b->name, ac_shape_text(theirs, &b->shape));
+    AC_TRY(check_storage(to, i, rate));
     matches++;
   }
   if (matches) return AC_OK;

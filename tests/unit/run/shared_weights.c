@@ -211,6 +211,22 @@ static void weights_follow_at_a_rate(const char *device) {
 }
 ON_SHARED_DEVICES(weights_follow_at_a_rate)
 
+/* What is frozen may be kept in 16 bits alone, where a small step would be no step. */
+static void small_steps_are_not_lost(const char *device) {
+  for (int p = 0; p < 3; p++) {
+    const ac_plan_desc plan = {
+        .batch = BATCH, .precision = (ac_precision)p, .frozen = "encoder,shared"};
+    run a = first_run(device, (ac_precision)p), b = start_model(device, &plain, &plan, &rates);
+    const ac_status status =
+        ac_trainer_copy_weights(b.trainer, "shared", a.trainer, "shared", 0.01);
+    assert_int_equal(status, p ? AC_ERROR_ARGUMENT : AC_OK);
+    if (p) assert_non_null(strstr(ac_last_error(), "trainer: \"shared\" is kept in "));
+    assert_ok(ac_trainer_copy_weights(b.trainer, "shared", a.trainer, "shared", 1));
+    end_both(&b, &a);
+  }
+}
+ON_SHARED_DEVICES(small_steps_are_not_lost)
+
 /* ---- what is refused ------------------------------------------------------------------------- */
 
 static void refused(const run *first, const shape_of_model *m, const ac_plan_desc *plan,
@@ -257,6 +273,7 @@ int main(void) {
                                      cmocka_unit_test(a_session_follows_everywhere),
                                      cmocka_unit_test(writing_changes_both_everywhere),
                                      cmocka_unit_test(weights_follow_at_a_rate_everywhere),
+                                     cmocka_unit_test(small_steps_are_not_lost_everywhere),
                                      cmocka_unit_test(bad_input_everywhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
