@@ -10,12 +10,16 @@
 #include "ops/loss/loss.h"
 #include "ops/words.h"
 
+#include <string.h>
+
 bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                                ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes) {
   const ac_cross_entropy_desc described = AC_DESCRIBED(ac_cross_entropy_desc, desc);
-  *attributes =
-      (ac_cross_entropy_attributes){described.ignore, described.ignore_index, described.smoothing};
+  memset(attributes, 0, sizeof *attributes); /* plans compare all bytes (plan/works.c) */
+  attributes->ignore = described.ignore;
+  attributes->ignore_index = described.ignore_index;
+  attributes->smoothing = described.smoothing;
   if (described.smoothing >= 0 && described.smoothing < 1) return true;
   ac_builder_fail(graph, builder, operands, "smoothing is %g, not in [0, 1)",
                   (double)described.smoothing);
