@@ -17,11 +17,11 @@ extern "C" {
  * integers are converted. `elements` says how many it has room for. That must be as many as there
  * are: those of one sample times `count`, or those of the tensor if it has no batch.
  *
- * Inputs that the tensor depends on need a feed, and no others: predictions need no targets. An
- * input without a batch that is fed keeps this value. The
+ * Inputs that the tensor depends on need a feed, and no others: predictions need no targets. The
  * parameters are those of the last update, or their averages (ac_trainer_use_average). Running
  * statistics are used and stay as they are, and so does all else: the next window has the same bits
- * with and without this call.
+ * with and without this call. But an input without a batch that is fed keeps this value, also for
+ * what a window in progress has still to come.
  *
  * A window in progress is left as it is, or the call is refused with AC_ERROR_STATE: if the plan
  * has the window's gradients or samples in the memory that this needs (ac_plan_desc.whole_windows).
