@@ -146,6 +146,10 @@ void ac_instance_free(ac_instance *instance);
 ac_status ac_shared_find(ac_instance *instance, const ac_instance *from);
 /* The instance that keeps a parameter with all its copies; *index becomes its index there. */
 const ac_instance *ac_shared_owner(const ac_instance *instance, int *index);
+/* Writes elements of a copy in 16 bits that is all an instance uses of such a parameter. Where it
+ * has them already the original stays as exact as it is. */
+ac_status ac_shared_write_copy(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                               int64_t count, const void *data);
 
 /* ac_session_create with parameters of another instance. */
 ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,

@@ -295,6 +295,8 @@ ac_status ac_instance_write_elements(ac_instance *instance, const ac_cell *cell,
                                      int64_t count, const void *data) {
   if (cell->role == AC_ROLE_PARAMETER && cell->dtype == AC_F32)
     return ac_instance_write_parameter(instance, cell->owner, first, count, data);
+  if (cell->role == AC_ROLE_WORKING && cell->space == AC_SPACE_SHARED)
+    return ac_shared_write_copy(instance, cell, first, count, data);
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   return ac_instance_write_cell(instance, cell, (uint64_t)first * size, data,
                                 (uint64_t)count * size);

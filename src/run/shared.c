@@ -4,6 +4,8 @@
 #include "run/instance.h"
 
 #include "core/error.h"
+#include "core/half.h"
+#include "core/integers.h"
 
 #include <string.h>
 
@@ -49,6 +51,22 @@ const ac_instance *ac_shared_owner(const ac_instance *instance, int *index) {
     instance = instance->shares;
   }
   return instance;
+}
+
+ac_status ac_shared_write_copy(const ac_instance *instance, const ac_cell *cell, int64_t first,
+                               int64_t count, const void *data) {
+  enum { PIECE = 1024 };
+  uint16_t there[PIECE];
+  float values[PIECE];
+  for (int64_t done = 0; done < count; done += PIECE) {
+    const int64_t piece = ac_smaller(count - done, PIECE);
+    const uint16_t *from = (const uint16_t *)data + done;
+    AC_TRY(ac_instance_read_elements(instance, cell, first + done, piece, there));
+    if (!memcmp(there, from, (size_t)piece * sizeof *from)) continue;
+    ac_floats_read(values, from, cell->dtype, piece);
+    AC_TRY(ac_instance_write_parameter(instance, cell->owner, first + done, piece, values));
+  }
+  return AC_OK;
 }
 
 ac_status ac_shared_find(ac_instance *instance, const ac_instance *from) {

@@ -181,6 +181,37 @@ static void writing_changes_both(const char *device) {
 }
 ON_SHARED_DEVICES(writing_changes_both)
 
+/* A state of a trainer that uses only the copy in 16 bits brings back what both had; to the bit,
+ * where the other one is brought back as well. */
+static void states_change_both(const char *device) {
+  for (int p = 0; p < 3; p++) {
+    const char *first = "first.state", *second = "second.state";
+    const ac_plan_desc plan = {.batch = BATCH,
+                               .precision = (ac_precision)p,
+                               .shared = "encoder,shared",
+                               .frozen = "encoder,shared"};
+    run a = first_run(device, (ac_precision)p), b;
+    assert_ok(start_second(&a, &plain, &plan, &b));
+    train(&a, 0);
+    assert_ok(ac_trainer_save_state(a.trainer, first, NULL, 0));
+    assert_ok(ac_trainer_save_state(b.trainer, second, NULL, 0));
+    const int index = ac_trainer_find_parameter(a.trainer, "shared");
+    float was[WIDTH * WIDTH], now[WIDTH * WIDTH];
+    assert_ok(ac_trainer_get_parameter(a.trainer, index, 0, WIDTH * WIDTH, was));
+    set_by_second(&a, &b, "shared", 3);
+    assert_ok(ac_trainer_load_state(b.trainer, second));
+    assert_ok(ac_trainer_get_parameter(a.trainer, index, 0, WIDTH * WIDTH, now));
+    assert_true(distance(now, was, WIDTH * WIDTH) <= (p ? 4e-3 : 0));
+    assert_ok(ac_trainer_load_state(a.trainer, first));
+    assert_ok(ac_trainer_load_state(b.trainer, second));
+    assert_ok(ac_trainer_get_parameter(a.trainer, index, 0, WIDTH * WIDTH, now));
+    assert_memory_equal(was, now, sizeof was);
+    end_second(&b);
+    end_run(&a);
+  }
+}
+ON_SHARED_DEVICES(states_change_both)
+
 /* ---- weights that follow --------------------------------------------------------------------- */
 
 static void weights_follow_at_a_rate(const char *device) {
@@ -272,6 +303,7 @@ int main(void) {
                                      cmocka_unit_test(a_run_stays_as_it_is_everywhere),
                                      cmocka_unit_test(a_session_follows_everywhere),
                                      cmocka_unit_test(writing_changes_both_everywhere),
+                                     cmocka_unit_test(states_change_both_everywhere),
                                      cmocka_unit_test(weights_follow_at_a_rate_everywhere),
                                      cmocka_unit_test(small_steps_are_not_lost_everywhere),
                                      cmocka_unit_test(bad_input_everywhere)};
