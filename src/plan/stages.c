@@ -279,10 +279,20 @@ static bool stays(const layer *l, const ac_node *node) {
   return any;
 }
 
+/* The node yields nothing but sums, and has added to them: a loss or a metric of a stage that runs
+ * again. */
+static bool is_summed_up(const layer *l, int index) {
+  const ac_node *node = ac_node_at(l->stages->graph, index);
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+    if (activation(l->stages->graph, node->out[j]) >= 0) return false;
+  return l->order->ran[index];
+}
+
 static ac_status run_forward(const layer *l, int index) {
   const ac_graph *graph = l->stages->graph;
   const ac_node *node = ac_node_at(graph, index);
-  if (stays(l, node)) return AC_OK;
+  if (stays(l, node) || is_summed_up(l, index)) return AC_OK;
+  l->order->ran[index] = true;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     int storage = activation(graph, node->out[j]);
     if (storage < 0) continue;
@@ -375,6 +385,7 @@ static layer begin_order(ac_order *order, const ac_stages *stages) {
   order->nodes.count = 0;
   memset(order->available, 0, tensors * sizeof *order->available);
   memset(order->kept, 0, tensors * sizeof *order->kept);
+  memset(order->ran, 0, (size_t)stages->graph->node_count * sizeof *order->ran);
   return (layer){order, stages};
 }
 
@@ -382,19 +393,22 @@ static layer begin_order(ac_order *order, const ac_stages *stages) {
 static layer begin_stage(ac_order *order, const ac_stages *stages, int s) {
   const ac_stage *stage = &stages->stage[s];
   order->nodes.count = 0;
-  for (int p = stage->forward; p < stage->forward_end; p++)
+  for (int p = stage->forward; p < stage->forward_end; p++) {
+    order->ran[stages->nodes[p]] = false;
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int storage = activation(stages->graph, ac_node_at(stages->graph, stages->nodes[p])->out[j]);
       if (storage >= 0) order->available[storage] = order->kept[storage] = false;
     }
+  }
   return (layer){order, stages};
 }
 
 ac_status ac_order_create(ac_order *order, const ac_stages *stages) {
   size_t tensors = (size_t)stages->graph->tensor_count + 1;
   *order = (ac_order){.available = malloc(tensors * sizeof *order->available),
-                      .kept = malloc(tensors * sizeof *order->kept)};
-  return order->available && order->kept ? AC_OK : no_memory();
+                      .kept = malloc(tensors * sizeof *order->kept),
+                      .ran = malloc(((size_t)stages->graph->node_count + 1) * sizeof *order->ran)};
+  return order->available && order->kept && order->ran ? AC_OK : no_memory();
 }
 
 void ac_order_free(ac_order *order) {
@@ -402,6 +416,7 @@ void ac_order_free(ac_order *order) {
   free(order->pending);
   free(order->available);
   free(order->kept);
+  free(order->ran);
 }
 
 ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_chain *chain,

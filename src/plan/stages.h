@@ -7,7 +7,8 @@
  *
  * A stage's backward nodes read boundaries, and activations of the stage itself. A variant of a
  * stage drops some of these activations after the forward pass. They are computed anew, by the same
- * forward nodes, right before the backward node that needs them. Variants are found greedily:
+ * forward nodes, right before the backward node that needs them. A node that yields nothing but
+ * sums, such as a loss, runs once, however often its stage does. Variants are found greedily:
  * tensors are dropped in the order of bytes saved per second of recomputing, and each length of
  * that order is a variant (at most AC_STAGE_VARIANTS of them, evenly chosen). A graph without any
  * cut is one stage, and can only drop activations within it.
@@ -86,6 +87,7 @@ typedef struct ac_order {
   int capacity;
   bool *available; /* by storage */
   bool *kept;      /* by storage: hinted to be kept, and computed */
+  bool *ran;       /* by node: a forward node that is in the order */
   void *pending;   /* nodes that wait for their inputs */
   int pending_capacity;
 } ac_order;

@@ -3,7 +3,7 @@
  * parameter is stepped once; values stay in their memory. */
 #include "support/runs.h"
 
-#include "plan/plan.h"
+#include "plan/candidates.h"
 #include "window/trainer.h"
 
 /* ---- a classifier with a loss that is computed again ----------------------------------------- */
@@ -68,6 +68,87 @@ static void recomputing_a_loss_changes_no_bit(const char *device) {
   assert_true(update[0].grad_norm == update[1].grad_norm);
 }
 ON_EVERY_DEVICE(recomputing_a_loss_changes_no_bit)
+
+/* ---- losses and metrics half way ------------------------------------------------------------- */
+
+enum { LAYERS = 3 };
+
+/* Each layer's output has a loss, or a metric. */
+static ac_graph *measured_layers(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, WIDTH)), *h = x;
+  for (int i = 0; i < LAYERS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "layer.%d", i);
+    h = ac_relu(ac_linear(h, test_matrix(g, name, "w", WIDTH, WIDTH), NULL, AC_IN_OUT));
+    ac_tensor *sums = ac_mean_squared_error(h, x, NULL);
+    if (i == 1) ac_graph_add_metric(g, name, sums, AC_METRIC_MEAN);
+    else ac_graph_add_loss(g, name, sums, 1);
+  }
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+/* Lays down the plan anew, so that all stages before a backward pass run again for it. */
+static void run_all_again(ac_plan *plan) {
+  const ac_stages *stages = plan->problem.stages;
+  ac_cost_model costs;
+  ac_candidates s;
+  ac_chain_operation list[256];
+  int count = 0;
+  ac_cost_guess(&costs);
+  assert_ok(ac_candidates_list(&s, &plan->problem, &costs, 0));
+  assert_true(stages->count > LAYERS && stages->count < 16);
+  for (int last = stages->count; last > 0; last--) {
+    for (int l = 1; l < last; l++) list[count++] = (ac_chain_operation){AC_CHAIN_FORWARD, l, 0};
+    list[count++] = (ac_chain_operation){AC_CHAIN_SAVE, last, 0};
+    list[count++] = (ac_chain_operation){AC_CHAIN_BACKWARD, last, 0};
+  }
+  assert_ok(ac_order_lay(&s.order, stages, &s.sizes[0].chain, list, count));
+  const ac_choice choice = {
+      .micro_batch = ROWS, .order = &s.order.nodes, .way = ac_gradient_way_of(AC_GRADIENTS_BUFFER)};
+  assert_ok(ac_plan_lay(plan, &choice));
+  ac_candidates_free(&s);
+}
+
+static int runs_of(const ac_plan *plan, ac_op op) {
+  int runs = 0;
+  for (int i = 0; i < plan->main.step_count; i++)
+    runs += ac_node_at(plan->graph, plan->main.steps[i].node)->op == op;
+  return runs;
+}
+
+static void update_measured(const char *device, bool again, ac_update *update) {
+  trained t;
+  ac_graph *graph = measured_layers();
+  assert_ok(ac_device_open(&t.device, &(ac_device_desc){.name = device, .threads = 2}));
+  const ac_plan_desc desc = {
+      .batch = ROWS, .micro_batch = ROWS, .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
+  assert_ok(ac_plan_create(&t.plan, graph, t.device, &desc));
+  if (again) run_all_again(t.plan);
+  assert_ok(ac_plan_check(t.plan));
+  assert_int_equal(runs_of(t.plan, AC_OP_mean_squared_error), LAYERS);
+  if (again) assert_true(runs_of(t.plan, AC_OP_linear) > LAYERS);
+  assert_ok(ac_trainer_create(&t.trainer, t.plan,
+                              &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 0.1}}));
+  float x[ROWS * WIDTH];
+  for (int i = 0; i < ROWS * WIDTH; i++) x[i] = (float)(i * 7 % 11) / 5 - 1;
+  assert_ok(ac_trainer_accumulate(t.trainer, ROWS, &(ac_feed){"x", x}, 1));
+  assert_ok(ac_trainer_update(t.trainer, update));
+  ac_graph_free(graph);
+  end(&t);
+}
+
+static void stages_that_run_again_sum_up_once(const char *device) {
+  ac_update once, again;
+  update_measured(device, false, &once);
+  update_measured(device, true, &again);
+  assert_true(once.loss == again.loss && once.grad_norm == again.grad_norm);
+  assert_int_equal(once.metric_count, 1);
+  assert_true(once.metrics[0].value == again.metrics[0].value);
+}
+ON_EVERY_DEVICE(stages_that_run_again_sum_up_once)
 
 /* ---- plans
  * --------------------------------------------------------------------------------------- */
@@ -360,6 +441,7 @@ static void gradients_pass_through_views_whatever_their_number(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(recomputing_a_loss_changes_no_bit_everywhere),
+      cmocka_unit_test(stages_that_run_again_sum_up_once_everywhere),
       cmocka_unit_test(what_runs_again_has_no_sums),
       cmocka_unit_test(steps_that_add_twice_or_never_are_found),
       cmocka_unit_test(sums_are_those_that_ops_name),
