@@ -270,14 +270,15 @@ AC_API ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions);
  * from the others. Only the leading dimension may be symbolic. */
 AC_API ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *shape);
 
-/** Swaps two dimensions. Neither may be the batch. */
+/** Swaps two dimensions. Neither may be the batch. A negative axis counts from the end: -1 is the
+ * last one. */
 AC_API ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b);
 
-/** 1 to 8 tensors side by side along `axis`, which is not the batch. Their other dimensions are
- * equal. */
+/** 1 to 8 tensors side by side along `axis`, which may be negative and is not the batch. Their
+ * other dimensions are equal. */
 AC_API ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis);
 
-/** The elements [first, first + length) of an axis that is not the batch. */
+/** The elements [first, first + length) of an axis, which may be negative and is not the batch. */
 AC_API ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length);
 
 /* ---- images: [B, channels, height, width] ---------------------------------------------------- */

@@ -58,8 +58,9 @@ AC_API ac_tensor *ac_reciprocal(ac_tensor *x);
 AC_API ac_tensor *ac_abs(ac_tensor *x);
 /** 1 if x > 0, -1 if x < 0, else 0. Its derivative is 0. */
 AC_API ac_tensor *ac_sign(ac_tensor *x);
-/** The element of x, but at least low and at most high: min(max(x, low), high). The derivative is 1
- * between low and high, and 0 elsewhere, also at these (PyTorch 2.15; earlier ones had 1 there). */
+/** The element of x, but at least low and at most high: min(max(x, low), high). Both are finite.
+ * The derivative is 1 between low and high, and 0 elsewhere, also at these (PyTorch 2.15; earlier
+ * ones had 1 there). */
 AC_API ac_tensor *ac_clamp(ac_tensor *x, float low, float high);
 
 /* ---- elementary functions -------------------------------------------------------------------- */

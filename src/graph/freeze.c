@@ -18,6 +18,7 @@ static ac_status freeze(ac_graph *graph, const char *pattern) {
 static bool needs_gradient(const ac_graph *graph, const ac_tensor *tensor) {
   if (tensor->storage != tensor->id) return ac_tensor_at(graph, tensor->storage)->requires_gradient;
   if (tensor->role == AC_ROLE_PARAMETER) return !tensor->desc.frozen;
+  if (tensor->dtype == AC_I32) return false; /* ids that an op finds */
   const ac_node *node = ac_node_at(graph, tensor->producer);
   for (int i = 0; node && i < AC_MAX_INPUTS; i++)
     if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient) return true;

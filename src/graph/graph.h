@@ -189,6 +189,10 @@ bool ac_shape_parse(ac_shape *shape, int rank, const int64_t *dim);
  * are equal, or 1, or absent. The batch goes with as many rows of a sample, or with 1. False if
  * they do not fit. */
 bool ac_broadcast_shapes(ac_shape *shape, int count, ac_tensor *const *tensors);
+/* The axis that a caller means: a negative one counts from the end. It may be none of the shape. */
+static inline int ac_shape_axis(const ac_shape *s, int axis) {
+  return axis < 0 ? axis + s->rank : axis;
+}
 static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;
 }

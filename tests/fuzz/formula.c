@@ -10,13 +10,12 @@
 static void differentiate(const ac_program *program) {
   const double operand[AC_PROGRAM_OPERANDS] = {0.5, -1, 2, 0, 3, 1e30, 1, 1};
   double result[AC_PROGRAM_RESULTS];
-  int of[AC_PROGRAM_OPERANDS], last[AC_PROGRAM_STEPS];
+  int of[AC_PROGRAM_OPERANDS];
   ac_program gradient;
   for (int i = 0; i < program->operands; i++) {
     if (!ac_program_differentiate(program, 1, &i, &gradient, of)) continue;
     FUZZ_CHECK(gradient.operands >= 1 && of[0] == AC_OF_RESULT_GRADIENT);
     ac_program_evaluate(&gradient, operand, result);
-    ac_program_lifetimes(&gradient, last);
   }
 }
 

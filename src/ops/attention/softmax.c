@@ -16,7 +16,7 @@ static ac_tensor *softmax(const char *name, ac_tensor *x, int axis, bool logarit
   if (x->dtype != AC_F32) return ac_builder_fail(graph, &builder, &x, NULL);
   if (x->shape.batched && x->shape.rank < 2)
     return ac_builder_fail(graph, &builder, &x, "the batch is the only dimension of x");
-  const int at = axis < 0 ? axis + x->shape.rank : axis;
+  const int at = ac_shape_axis(&x->shape, axis);
   if (at < 0 || at >= x->shape.rank)
     return ac_builder_fail(graph, &builder, &x, "axis %d is none of x", axis);
   if (at == 0 && x->shape.batched)

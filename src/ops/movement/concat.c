@@ -29,18 +29,19 @@ ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int ax
                            parts ? "" : " at NULL", AC_MAX_INPUTS);
   if (!ac_builder_begin(graph, &builder, parts)) return NULL;
   ac_shape shape = parts[0]->shape;
-  if (!is_axis(&shape, axis))
+  const int at = ac_shape_axis(&shape, axis);
+  if (!is_axis(&shape, at))
     return ac_builder_fail(graph, &builder, parts,
                            "there is no axis %d; give one after the batch, which is axis 0", axis);
-  shape.dim[axis] = 0;
+  shape.dim[at] = 0;
   for (int i = 0; i < count; i++) {
-    if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, axis))
+    if (parts[i]->dtype != AC_F32 || !matches(&parts[0]->shape, &parts[i]->shape, at))
       return ac_builder_fail(graph, &builder, parts,
                              "parts[%d] is not f32, or differs elsewhere than along axis %d", i,
                              axis);
-    shape.dim[axis] += parts[i]->shape.dim[axis];
+    shape.dim[at] += parts[i]->shape.dim[at];
   }
-  ac_concat_attributes attributes = {axis, 0};
+  ac_concat_attributes attributes = {at, 0};
   return ac_graph_emit(graph, AC_OP_concat, &attributes, sizeof attributes, count, parts, &shape);
 }
 
@@ -61,12 +62,13 @@ ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length) {
   ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
   ac_shape shape = x->shape;
-  if (x->dtype != AC_F32 || !is_axis(&shape, axis) || first < 0 || length < 1 ||
-      first > shape.dim[axis] || length > shape.dim[axis] - first)
+  const int at = ac_shape_axis(&shape, axis);
+  if (x->dtype != AC_F32 || !is_axis(&shape, at) || first < 0 || length < 1 ||
+      first > shape.dim[at] || length > shape.dim[at] - first)
     return ac_builder_fail(graph, &builder, &x, "cannot take %lld from %lld on along axis %d",
                            (long long)length, (long long)first, axis);
-  shape.dim[axis] = length;
-  ac_concat_attributes attributes = {axis, first};
+  shape.dim[at] = length;
+  ac_concat_attributes attributes = {at, first};
   return ac_graph_emit(graph, AC_OP_slice, &attributes, sizeof attributes, 1, &x, &shape);
 }
 

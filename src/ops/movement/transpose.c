@@ -9,18 +9,15 @@ ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b) {
   static const ac_builder builder = {"transpose", 1, {"x f32"}};
   ac_graph *graph = ac_builder_graph(&builder, &x);
   if (!graph) return NULL;
-  if (axis_a > axis_b) {
-    int axis = axis_a;
-    axis_a = axis_b, axis_b = axis;
-  }
-  int first = x->shape.batched ? 1 : 0;
-  if (x->dtype != AC_F32 || axis_a < first || axis_b >= x->shape.rank)
+  const int a = ac_shape_axis(&x->shape, axis_a), b = ac_shape_axis(&x->shape, axis_b);
+  const ac_transpose_attributes attributes = {a < b ? a : b, a < b ? b : a};
+  const int first = x->shape.batched ? 1 : 0;
+  if (x->dtype != AC_F32 || attributes.axis_a < first || attributes.axis_b >= x->shape.rank)
     return ac_builder_fail(graph, &builder, &x, "cannot swap axes %d and %d", axis_a, axis_b);
-  if (axis_a == axis_b) return ac_graph_view(graph, x, &x->shape);
+  if (a == b) return ac_graph_view(graph, x, &x->shape);
   ac_shape shape = x->shape;
-  shape.dim[axis_a] = x->shape.dim[axis_b];
-  shape.dim[axis_b] = x->shape.dim[axis_a];
-  ac_transpose_attributes attributes = {axis_a, axis_b};
+  shape.dim[a] = x->shape.dim[b];
+  shape.dim[b] = x->shape.dim[a];
   return ac_graph_emit(graph, AC_OP_transpose, &attributes, sizeof attributes, 1, &x, &shape);
 }
 

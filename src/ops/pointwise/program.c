@@ -236,15 +236,6 @@ void ac_program_evaluate(const ac_program *program, const double *operand, doubl
   for (int i = 0; i < program->results; i++) result[i] = value[program->result[i]];
 }
 
-void ac_program_lifetimes(const ac_program *program, int last[AC_PROGRAM_STEPS]) {
-  for (int i = 0; i < program->steps; i++) {
-    const ac_program_step *step = &program->step[i];
-    last[i] = i;
-    for (int k = 0; k < ac_functions[step->function].operands; k++)
-      if (step->in[k] >= AC_FIRST_STEP) last[step->in[k] - AC_FIRST_STEP] = i;
-  }
-}
-
 double ac_program_flops(const ac_program *program) {
   double flops = 0;
   for (int i = 0; i < program->steps; i++) flops += ac_functions[program->step[i].function].flops;

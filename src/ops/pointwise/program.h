@@ -88,9 +88,6 @@ bool ac_program_reaches(const ac_program *program, int operand);
 
 /* In double precision: the reference of tests. */
 void ac_program_evaluate(const ac_program *program, const double *operand, double *result);
-/* For each step the last step that reads its value (its own index: a result), so that backends
- * share few buffers. */
-void ac_program_lifetimes(const ac_program *program, int last[AC_PROGRAM_STEPS]);
 /* For one element. */
 double ac_program_flops(const ac_program *program);
 

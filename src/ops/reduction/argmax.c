@@ -11,7 +11,7 @@ ac_tensor *ac_argmax(ac_tensor *x, int axis, bool keep) {
   uint32_t bits;
   ac_graph *graph = ac_axes_begin(&builder, x, 1, &axis, &bits);
   if (!graph) return NULL;
-  const int at = axis < 0 ? axis + x->shape.rank : axis;
+  const int at = ac_shape_axis(&x->shape, axis);
   if (x->shape.dim[at] > INT32_MAX)
     return ac_builder_fail(graph, &builder, &x, "axis %d is longer than an i32 counts", axis);
   const ac_argmax_attributes a = {at};

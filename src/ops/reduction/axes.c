@@ -65,7 +65,7 @@ ac_reduced_axes ac_reduction_results(const ac_operand *x, uint32_t axes) {
 
 /* What is wrong with axis number i; NULL: nothing. */
 static const char *wrong_axis(const ac_shape *shape, const int *axes, int i, uint32_t *bits) {
-  const int axis = axes[i] < 0 ? axes[i] + shape->rank : axes[i];
+  const int axis = ac_shape_axis(shape, axes[i]);
   if (axis < 0 || axis >= shape->rank) return "is none of x";
   if (axis == 0 && shape->batched) return "is the batch; only a loss adds up samples";
   if (*bits >> axis & 1) return "comes twice";

@@ -12,7 +12,7 @@ ac_tensor *ac_cumulative_sum(ac_tensor *x, int axis) {
   uint32_t bits;
   ac_graph *graph = ac_axes_begin(&builder, x, 1, &axis, &bits);
   if (!graph) return NULL;
-  const ac_cumulative_sum_attributes a = {axis < 0 ? axis + x->shape.rank : axis, false};
+  const ac_cumulative_sum_attributes a = {ac_shape_axis(&x->shape, axis), false};
   return ac_graph_emit(graph, AC_OP_cumulative_sum, &a, sizeof a, 1, &x, &x->shape);
 }
 

@@ -115,14 +115,6 @@ uint32_t ac_repeated_axes(const ac_shape *from, const ac_shape *to) {
   return axes;
 }
 
-ac_tensor *ac_append_sum_to(ac_graph *graph, ac_tensor *x, const ac_shape *shape) {
-  if (!x || ac_shape_equal(&x->shape, shape)) return x;
-  const ac_reduce_attributes a = {
-      .kind = AC_REDUCE_SUM, .axes = ac_repeated_axes(shape, &x->shape), .divisor = 1};
-  if (!a.axes) return ac_graph_view(graph, x, shape);
-  return ac_graph_emit(graph, AC_OP_reduce, &a, sizeof a, 1, &x, shape);
-}
-
 ac_status ac_gradient_sum_to(ac_differentiation *d, int target, ac_tensor *gradient) {
   if (!gradient || !ac_gradient_wanted(d, target)) return d->graph->status;
   const ac_shape *shape = &ac_tensor_at(d->graph, target)->shape;

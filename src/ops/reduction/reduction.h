@@ -21,8 +21,5 @@ uint32_t ac_repeated_axes(const ac_shape *from, const ac_shape *to);
 /* Passes a gradient on to `target`, summed over the axes along which the target was repeated to
  * give what the gradient is of. */
 ac_status ac_gradient_sum_to(ac_differentiation *d, int target, ac_tensor *gradient);
-/* Appends the sum of x over the axes along which a tensor of this shape was repeated to x's: a
- * tensor of this shape, or x if nothing was repeated. */
-ac_tensor *ac_append_sum_to(ac_graph *graph, ac_tensor *x, const ac_shape *shape);
 
 #endif

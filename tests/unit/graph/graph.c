@@ -42,6 +42,10 @@ static void shapes_follow_the_ops(void **state) {
   assert_shape(ac_matmul(y, y, true, false), SHAPE(AC_BATCH, 12, 12));
   assert_shape(ac_dropout(y, 0), SHAPE(AC_BATCH, 5, 12));
   assert_shape(ac_transpose(y, 2, 2), SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_transpose(y, -1, -2), SHAPE(AC_BATCH, 12, 5));
+  assert_shape(ac_transpose(y, 2, -1), SHAPE(AC_BATCH, 5, 12));
+  assert_shape(ac_slice(y, -2, 1, 3), SHAPE(AC_BATCH, 3, 12));
+  assert_shape(ac_concat(g, (ac_tensor *[]){y, y}, 2, -1), SHAPE(AC_BATCH, 5, 24));
   assert_int_equal(ac_graph_status(g), AC_OK);
   assert_string_equal(ac_graph_message(g), "");
   ac_graph_free(g);
@@ -255,7 +259,10 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(INT64_MIN, 24)));
   MISBUILT("reshape", "rank is 7", X, ac_reshape(x, SHAPE(1, 1, 1, 1, 1, 1, 1)));
-  MISBUILT("transpose", "cannot swap axes 0 and 1", X, ac_transpose(x, 1, 0));
+  MISBUILT("transpose", "cannot swap axes 1 and 0", X, ac_transpose(x, 1, 0));
+  MISBUILT("transpose", "cannot swap axes -3 and 1", X, ac_transpose(x, -3, 1));
+  MISBUILT("slice", "cannot take 1 from 0 on along axis -3", X, ac_slice(x, -3, 0, 1));
+  MISBUILT("concat", "there is no axis -4", "parts[0] is input \"x\"", ac_concat(g, &x, 1, -4));
   MISBUILT("slice", "cannot take 3 from 4 on along axis 1", X, ac_slice(x, 1, 4, 3));
   MISBUILT("slice", "cannot take 1 from 0 on along axis 0", X, ac_slice(x, 0, 0, 1));
   MISBUILT("slice", "cannot take", X, ac_slice(x, 1, INT64_MAX, INT64_MAX));

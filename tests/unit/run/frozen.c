@@ -133,6 +133,27 @@ static void refuses_what_is_not_there(void **state) {
   ac_device_close(device);
 }
 
+/* No gradient goes through ids, whichever way the table that they index is frozen. */
+static void ids_depend_on_nothing(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  for (int i = 0; i < 2; i++) {
+    ac_graph *g;
+    ac_plan *plan;
+    assert_ok(ac_graph_create(&g));
+    ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 3));
+    ac_tensor *ids = ac_argmax(ac_multiply(x, ac_parameter(g, "p", SHAPE(3), NULL)), -1, false);
+    ac_tensor *table =
+        ac_parameter(g, "table", SHAPE(3, 2), &(ac_parameter_desc){.frozen = i == 0});
+    ac_graph_set_loss(g, ac_loss(ac_embedding(table, ids), NULL));
+    const ac_plan_desc desc = {.batch = 2, .frozen = i == 0 ? NULL : "table"};
+    assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_ARGUMENT,
+                   "the loss depends on no trainable parameter");
+    ac_graph_free(g);
+  }
+  ac_device_close(device);
+}
+
 /* ---- states ---------------------------------------------------------------------------------- */
 
 static run begin(const char *device, ac_plan_desc plan) {
@@ -218,6 +239,7 @@ int main(void) {
       cmocka_unit_test(nothing_below_runs_again),
       cmocka_unit_test(sixteen_bits_alone),
       cmocka_unit_test(refuses_what_is_not_there),
+      cmocka_unit_test(ids_depend_on_nothing),
       cmocka_unit_test(check_resumed_everywhere),
       cmocka_unit_test(states_of_other_runs_are_refused),
   };

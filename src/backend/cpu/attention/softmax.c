@@ -71,7 +71,8 @@ static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) 
 
 /* ---- over another axis ----------------------------------------------------------------------- */
 
-enum { MOST_WIDE = 256, IN_CACHE = 1 << 15 };
+/* So many rows are summed in floats, and these sums in doubles. */
+enum { MOST_WIDE = 256, IN_CACHE = 1 << 15, FEW_ROWS = 64 };
 
 /* x as [outer, length, inner], in strips of so many columns. */
 typedef struct strips {
@@ -105,12 +106,19 @@ static void store_line(const ac_op_args *args, int64_t at, const float *line, in
   ac_cpu_narrow(y->dtype, args->run->mark_flushed, line, ac_element(y->data, y->dtype, at), width);
 }
 
+/* Adds what rows have summed up to the sums of the strip, and begins anew. */
+static void add_rows(double *total, float *sum, int64_t width) {
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) total[j] += (double)sum[j], sum[j] = 0;
+}
+
 static void forward_strip(const ac_op_args *args, int64_t base, int64_t width, const strips *s) {
   const ac_softmax_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0];
   float max[MOST_WIDE], sum[MOST_WIDE], line[MOST_WIDE], buffer[MOST_WIDE];
+  double total[MOST_WIDE];
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) max[j] = -INFINITY, sum[j] = 0;
+  for (int64_t j = 0; j < width; j++) max[j] = -INFINITY, sum[j] = 0, total[j] = 0;
   for (int64_t i = 0; i < s->length; i++) {
     const float *row = line_of(x, base + i * s->inner, width, buffer);
 #pragma omp simd
@@ -120,11 +128,13 @@ static void forward_strip(const ac_op_args *args, int64_t base, int64_t width, c
     const float *row = line_of(x, base + i * s->inner, width, buffer);
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) sum[j] += exponential(row[j] - max[j]);
+    if (i % FEW_ROWS == FEW_ROWS - 1) add_rows(total, sum, width);
   }
+  add_rows(total, sum, width);
   if (a->logarithm)
-    for (int64_t j = 0; j < width; j++) sum[j] = logf(sum[j]);
+    for (int64_t j = 0; j < width; j++) sum[j] = logf((float)total[j]);
   else
-    for (int64_t j = 0; j < width; j++) sum[j] = 1.0f / sum[j];
+    for (int64_t j = 0; j < width; j++) sum[j] = 1.0f / (float)total[j];
   for (int64_t i = 0; i < s->length; i++) {
     const float *row = line_of(x, base + i * s->inner, width, buffer);
     if (a->logarithm) {
@@ -141,8 +151,9 @@ static void forward_strip(const ac_op_args *args, int64_t base, int64_t width, c
 static void gradient_strip(const ac_op_args *args, int64_t base, int64_t width, const strips *s) {
   const ac_softmax_attributes *a = args->attributes;
   float sum[MOST_WIDE], line[MOST_WIDE], first[MOST_WIDE], second[MOST_WIDE];
+  double total[MOST_WIDE];
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) sum[j] = 0;
+  for (int64_t j = 0; j < width; j++) sum[j] = 0, total[j] = 0;
   for (int64_t i = 0; i < s->length; i++) {
     const float *dy = line_of(&args->in[0], base + i * s->inner, width, first);
     const float *y = line_of(&args->in[1], base + i * s->inner, width, second);
@@ -153,7 +164,10 @@ static void gradient_strip(const ac_op_args *args, int64_t base, int64_t width, 
 #pragma omp simd
       for (int64_t j = 0; j < width; j++) sum[j] += dy[j] * y[j];
     }
+    if (i % FEW_ROWS == FEW_ROWS - 1) add_rows(total, sum, width);
   }
+  add_rows(total, sum, width);
+  for (int64_t j = 0; j < width; j++) sum[j] = (float)total[j];
   for (int64_t i = 0; i < s->length; i++) {
     const float *dy = line_of(&args->in[0], base + i * s->inner, width, first);
     const float *y = line_of(&args->in[1], base + i * s->inner, width, second);

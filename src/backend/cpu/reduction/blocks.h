@@ -5,6 +5,10 @@
  * Blocks are reduced in floats and joined in doubles, in the order of the elements, so that
  * rounding does not grow with their number. A strip has the states of neighbouring results.
  *
+ * The mean of a block is off by roundings of its largest element, which may be more than elements
+ * differ. So differences d are from a number near the mean. Their sum r tells how near: the mean
+ * itself would give sum of d^2 - r^2 / n.
+ *
  * What is summed, or compared, may be a function of x: blocks are mapped first. */
 #ifndef AC_BACKEND_CPU_BLOCKS_H
 #define AC_BACKEND_CPU_BLOCKS_H
@@ -12,6 +16,8 @@
 #include "backend/cpu/shared/reduce.h"
 #include "backend/cpu/shared/vector_math.h"
 #include "ops/reduction/reduce.h"
+
+#include <float.h>
 
 enum { STRIP = 512, ROWS = 16, BLOCK = STRIP * ROWS };
 
@@ -209,9 +215,39 @@ static inline state exponentials_of(const float *x, int64_t count) {
   return (state){(double)most, (double)lanes_sum(sum), (double)count};
 }
 
+/* Squares, of differences that add up to `rest`, from where they are to their mean. Infinite ones
+ * stay so. */
+static inline double from_mean(double squares, double rest, double n) {
+  const double less = squares - rest * rest / n;
+  return squares > (double)FLT_MAX ? squares : less < 0 ? 0 : less;
+}
+
 static inline state squares_of(const float *x, int64_t count) {
-  const float mean = row_sum(x, count) / (float)count;
-  return (state){(double)mean, (double)row_centred_squares(x, mean, count), (double)count};
+  const float near = row_sum(x, count) / (float)count;
+  const double n = (double)count;
+  double rest = 0, squares = 0;
+  for (int64_t j = 0; j < count;) {
+    const int64_t end = ac_smaller(count, j + AC_CPU_CHUNK);
+    lanes d = {{0}}, e = {{0}}, dd = {{0}}, ee = {{0}};
+    for (; j + 2 * AC_CPU_LANES <= end; j += 2 * AC_CPU_LANES) {
+#pragma omp simd
+      for (int l = 0; l < AC_CPU_LANES; l++) {
+        const float one = x[j + l] - near, other = x[j + AC_CPU_LANES + l] - near;
+        d.v[l] += one;
+        e.v[l] += other;
+        dd.v[l] += one * one;
+        ee.v[l] += other * other;
+      }
+    }
+    for (int l = 0; j < end; j++, l = (l + 1) % AC_CPU_LANES) {
+      const float one = x[j] - near;
+      d.v[l] += one;
+      dd.v[l] += one * one;
+    }
+    rest += (double)lanes_sum(lanes_add(d, e));
+    squares += (double)lanes_sum(lanes_add(dd, ee));
+  }
+  return (state){(double)near + rest / n, from_mean(squares, rest, n), n};
 }
 
 static inline void state_add(form f, state *s, const float *x, int64_t count) {
@@ -275,26 +311,48 @@ static inline void exponential_rows(const float *const *row, int64_t rows, int64
   }
 }
 
-static inline void square_rows(const float *const *row, int64_t rows, int64_t width, float *mean,
-                               float *squares) {
-  sum_rows(row, rows, width, mean);
+/* From the first row, which is near enough for so few: the mean is first[j] + rest[j]. */
+static inline void square_rows(const float *const *row, int64_t rows, int64_t width, float *first,
+                               float *squares, float *rest) {
+  const float n = (float)rows;
+  int64_t i = 0;
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) mean[j] /= (float)rows, squares[j] = 0;
-  for (int64_t i = 0; i < rows; i++) {
-    const float *x = row[i];
+  for (int64_t j = 0; j < width; j++) first[j] = row[0][j], squares[j] = 0, rest[j] = 0;
+  for (; i + 4 <= rows; i += 4) {
+    const float *r0 = row[i], *r1 = row[i + 1], *r2 = row[i + 2], *r3 = row[i + 3];
 #pragma omp simd
-    for (int64_t j = 0; j < width; j++) squares[j] += (x[j] - mean[j]) * (x[j] - mean[j]);
+    for (int64_t j = 0; j < width; j++) {
+      const float a = r0[j] - first[j], b = r1[j] - first[j];
+      const float c = r2[j] - first[j], d = r3[j] - first[j];
+      rest[j] += (a + b) + (c + d);
+      squares[j] += (a * a + b * b) + (c * c + d * d);
+    }
+  }
+  for (; i < rows; i++) {
+    const float *r0 = row[i];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) {
+      const float a = r0[j] - first[j];
+      rest[j] += a;
+      squares[j] += a * a;
+    }
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) {
+    rest[j] /= n;
+    const float less = squares[j] - n * (rest[j] * rest[j]);
+    squares[j] = squares[j] > FLT_MAX ? squares[j] : less < 0 ? 0 : less;
   }
 }
 
 static inline void strip_add(form f, strip *s, const float *const *row, int64_t rows,
                              int64_t width) {
-  float first[STRIP], second[STRIP];
+  float first[STRIP], second[STRIP], third[STRIP];
   strip block = {.n = (double)rows};
   if (f == SUM) sum_rows(row, rows, width, first);
   else if (f == LARGEST) largest_rows(row, rows, width, first, second);
   else if (f == EXPONENTIALS) exponential_rows(row, rows, width, first, second);
-  else square_rows(row, rows, width, first, second);
+  else square_rows(row, rows, width, first, second, third);
   if (f == SUM) {
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) s->a[j] += (double)first[j];
@@ -302,6 +360,10 @@ static inline void strip_add(form f, strip *s, const float *const *row, int64_t 
   }
 #pragma omp simd
   for (int64_t j = 0; j < width; j++) block.a[j] = (double)first[j], block.b[j] = (double)second[j];
+  if (f == SQUARED_DIFFERENCES) {
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) block.a[j] += (double)third[j];
+  }
   strip_join(f, s, &block, width);
 }
 
