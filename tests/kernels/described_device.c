@@ -103,7 +103,7 @@ cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* Its name, and behind a point what tells a text that the backend wrote from others. */
+/* Its name. After a point: the hash of a text that the backend wrote, to tell it from others. */
 typedef struct program {
   char name[96];
 } program;
