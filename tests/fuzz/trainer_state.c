@@ -23,13 +23,13 @@ static char before[264], saved[264], again[264]; /* paths */
 /* ---- the trainer ----------------------------------------------------------------------------- */
 
 static ac_graph *make_graph(void) {
-  const ac_parameter_desc frozen = {.frozen = true};
+  const ac_parameter_desc frozen = {.frozen = true}, zeros = {.init = {AC_INIT_ZERO}};
   ac_graph *graph;
   FUZZ_CHECK(ac_graph_create(&graph) == AC_OK);
   ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, CHANNELS, WIDTH));
   ac_tensor *mean = ac_parameter(graph, "mean", AC_SHAPE(CHANNELS), &frozen);
   ac_tensor *variance = ac_parameter(graph, "var", AC_SHAPE(CHANNELS), &frozen);
-  ac_tensor *w = ac_parameter(graph, "w", AC_SHAPE(WIDTH, WIDTH), ZEROS);
+  ac_tensor *w = ac_parameter(graph, "w", AC_SHAPE(WIDTH, WIDTH), &zeros);
   ac_tensor *h = ac_batch_norm(x, NULL, NULL, mean, variance, NULL);
   ac_graph_set_loss(graph, ac_mean_squared_error(ac_linear(h, w, NULL, AC_OUT_IN), x, NULL));
   FUZZ_CHECK(ac_graph_status(graph) == AC_OK);
