@@ -273,8 +273,13 @@ static void step_whole(const random_stepping *s, const ac_shape *shape, const fl
   const double rounding = s->factors == AC_BF16 ? 0x1p-8 : 16 * 0x1p-24;
   const double lost =
       s->kind.row->step == AC_OP_muon ? 485 * rounding * s->rate * muon_scale(shape) : 0;
+  /* Clipped gradients are equal numbers, and each addition of these to a long sum of squares loses
+   * to the same side. Adafactor divides by the roots of such sums. */
+  const double drift =
+      s->kind.row->step == AC_OP_adafactor ? (double)ac_shape_last(shape) / 4 * 0x1p-24 : 0;
   for (int64_t e = 0; e < count; e++)
-    tolerance[e] = lost + float_error(before[e], weights[e], fabs(terms[e])) +
+    tolerance[e] = lost + drift * fabs(weights[e] - before[e]) +
+                   float_error(before[e], weights[e], fabs(terms[e])) +
                    2e-5 * s->rate * s->decay * fabs(before[e]); /* which a step may cancel */
   free(before), free(g), free(terms);
 }
