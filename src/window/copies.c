@@ -6,41 +6,44 @@
 
 #include <accrue/results.h>
 #include <accrue/session.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 1 << 16 }; /* elements */
+/* Elements. Two pieces are on the stack: nothing is allocated between updates. */
+enum { PIECE = 4096 };
 
 static const ac_tensor *parameter_of(const ac_trainer *trainer, int index) {
   const ac_graph *graph = trainer->instance.plan->graph;
   return ac_tensor_at(graph, graph->parameters[index]);
 }
 
-/* The parameter of `from` that parameter `index` of `to` follows; -1: none. */
+/* The parameter of `from` that parameter `index` of `to` follows; -1: none. It is looked for from
+ * *next on, which becomes the one after it: most graphs have both in one order. */
 static int source_of(const ac_trainer *to, int index, const char *prefix, const ac_trainer *from,
-                     const char *from_prefix) {
+                     const char *from_prefix, int *next) {
   const char *name = parameter_of(to, index)->name;
   const size_t length = strlen(prefix), other = strlen(from_prefix);
   if (strncmp(name, prefix, length) != 0) return -1;
-  for (int i = 0; i < ac_trainer_parameter_count(from); i++) {
+  const int count = ac_trainer_parameter_count(from);
+  for (int k = 0; k < count; k++) {
+    const int i = (*next + k) % count;
     const char *theirs = parameter_of(from, i)->name;
-    if (!strncmp(theirs, from_prefix, other) && !strcmp(theirs + other, name + length)) return i;
+    if (strncmp(theirs, from_prefix, other) != 0 || strcmp(theirs + other, name + length) != 0)
+      continue;
+    *next = i + 1;
+    return i;
   }
   return -1;
 }
 
-/* `pieces`: room for two. */
-static ac_status blend(ac_trainer *to, int index, ac_trainer *from, int source, float rate,
-                       float *pieces) {
+static ac_status blend(ac_trainer *to, int index, ac_trainer *from, int source, float rate) {
   const int64_t count = ac_shape_count(&parameter_of(to, index)->shape);
-  float *other = pieces + PIECE;
+  float own[PIECE], other[PIECE];
   for (int64_t first = 0; first < count; first += PIECE) {
     const int64_t size = count - first < PIECE ? count - first : PIECE;
     AC_TRY(ac_instance_read_parameter(&from->instance, source, first, size, other));
     if (rate < 1) {
-      AC_TRY(ac_instance_read_parameter(&to->instance, index, first, size, pieces));
-      for (int64_t i = 0; i < size; i++) other[i] = pieces[i] + rate * (other[i] - pieces[i]);
+      AC_TRY(ac_instance_read_parameter(&to->instance, index, first, size, own));
+      for (int64_t i = 0; i < size; i++) other[i] = own[i] + rate * (other[i] - own[i]);
     }
     AC_TRY(ac_instance_write_parameter(&to->instance, index, first, size, other));
   }
@@ -64,12 +67,12 @@ static ac_status check_storage(const ac_trainer *to, int index, double rate) {
 
 static ac_status check(const ac_trainer *to, const char *prefix, const ac_trainer *from,
                        const char *from_prefix, double rate) {
-  int matches = 0;
+  int matches = 0, next = 0;
   if (!(rate >= 0 && rate <= 1))
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: weights are copied at a rate from 0 to 1, not %g",
                    rate);
   for (int i = 0; i < ac_trainer_parameter_count(to); i++) {
-    const int source = source_of(to, i, prefix, from, from_prefix);
+    const int source = source_of(to, i, prefix, from, from_prefix, &next);
     if (source < 0) continue;
     const ac_tensor *a = parameter_of(to, i), *b = parameter_of(from, source);
     char ours[AC_SHAPE_TEXT], theirs[AC_SHAPE_TEXT];
@@ -92,15 +95,11 @@ ac_status ac_trainer_copy_weights(ac_trainer *to, const char *to_prefix, ac_trai
   AC_TRY(ac_trainer_check_writable(to));
   AC_TRY(ac_instance_check_usable(&from->instance, "trainer"));
   AC_TRY(check(to, prefix, from, other, rate));
-  float *pieces = malloc(2 * PIECE * sizeof *pieces);
-  if (!pieces) return ac_fail(AC_ERROR_MEMORY, "trainer: no memory to copy weights");
-  ac_status status = AC_OK;
-  for (int i = 0; i < ac_trainer_parameter_count(to) && status == AC_OK; i++) {
-    const int source = source_of(to, i, prefix, from, other);
-    if (source >= 0) status = blend(to, i, from, source, (float)rate, pieces);
+  for (int i = 0, next = 0; i < ac_trainer_parameter_count(to); i++) {
+    const int source = source_of(to, i, prefix, from, other, &next);
+    if (source >= 0) AC_TRY(blend(to, i, from, source, (float)rate));
   }
-  free(pieces);
-  return status;
+  return AC_OK;
 }
 
 ac_status ac_session_create_shared(ac_session **session, const ac_plan *plan, uint64_t seed,

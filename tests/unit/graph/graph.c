@@ -204,6 +204,10 @@ static void wrong_operands_are_named(void **state) {
            ac_batch_norm(x, NULL, NULL, b, b, NULL));
   MISBUILT("weight_standardisation", "it takes weight f32 [O, ...]", "weight is input \"x\"",
            ac_weight_standardisation(x, 0));
+}
+
+static void wrong_elements_are_named(void **state) {
+  (void)state;
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
   MISBUILT("gelu", "unknown kind 9", X, ac_gelu(x, (ac_gelu_kind)9));
   MISBUILT("scale", "the factor inf is not finite", X, ac_scale(x, INFINITY));
@@ -254,6 +258,10 @@ static void wrong_operands_are_named(void **state) {
                                &(ac_attention_desc){.heads = 3}));
   MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
   MISBUILT("dropout", "it takes x f32 [B, ...]", W("x"), ac_dropout(w, 0.5f));
+}
+
+static void wrong_movements_and_layers_are_named(void **state) {
+  (void)state;
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(AC_BATCH, 7, 4)));
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(24)));
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(1LL << 40, 1LL << 40)));
@@ -619,6 +627,8 @@ int main(void) {
       cmocka_unit_test(shapes_of_reductions),
       cmocka_unit_test(the_first_failure_sticks),
       cmocka_unit_test(wrong_operands_are_named),
+      cmocka_unit_test(wrong_elements_are_named),
+      cmocka_unit_test(wrong_movements_and_layers_are_named),
       cmocka_unit_test(wrong_reductions_are_named),
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
