@@ -88,7 +88,7 @@ static void turn_neighbours(const float *x, float *y, const float *cosines, cons
   }
 }
 
-/* A head, whose first element is `at`. In 16 bits all of it passes through the thread's memory, so
+/* A head, with the first element `at`. In 16 bits all of it passes through the thread's memory, so
  * that a mark (ac_run_state.mark_flushed) on what does not turn is not taken for one of this op. */
 static void turn_head(const ac_op_args *args, const row *r, int64_t at) {
   const ac_rope_attributes *a = args->attributes;
