@@ -166,6 +166,7 @@ typedef struct ac_cl_argument {
     cl_float f;
     cl_uint2 u2;
     float floats[8];
+    cl_long longs[8];
   } value;
 } ac_cl_argument;
 
@@ -180,6 +181,10 @@ typedef struct ac_cl_argument {
 #define AC_CL_FLOATS(x)                \
   ((ac_cl_argument){8 * sizeof(float), \
                     {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
+/* Eight of these, a long8. */
+#define AC_CL_LONGS(x)                   \
+  ((ac_cl_argument){8 * sizeof(cl_long), \
+                    {.longs = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* A 64-bit seed as the two words of a Philox key. */
 #define AC_CL_SEED(x) \
   ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
