@@ -29,11 +29,11 @@ kernel WORK_GROUP(32, LANES) void transpose_tile(const global storage *x, global
   const size_t o = quotient(rest, m), middle = rest - o * m;
   const size_t from = o * a * m * b + middle * b, to = o * a * m * b + middle * a;
   for (int k = lane; k < 32; k += LANES)
-    if (a0 + k < a && b0 + tx < b) 
+    if (a0 + k < a && b0 + tx < b)
       tile[k][tx] = ((const global bits *)x)[from + (a0 + k) * m * b + b0 + tx];
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int k = lane; k < 32; k += LANES)
-    if (b0 + k < b && a0 + tx < a) 
+    if (b0 + k < b && a0 + tx < a)
       ((global bits *)y)[to + (b0 + k) * m * a + a0 + tx] = tile[tx][k];
 }
 

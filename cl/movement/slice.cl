@@ -1,6 +1,7 @@
 /* slice: y[i, j, ...] = x[first[0] + i step[0], first[1] + j step[1], ...], also beyond the ends of
- * x: there is `value` (`stored`, as bits), or x reflected, or its last element, as `outside` says (ops/movement/slice.h).
- * One work-item an element of y. Elements are moved as they are stored unless they are added.
+ * x: there is `value` (`stored`, as bits), or x reflected, or its last element, as `outside` says
+ * (ops/movement/slice.h). One work-item an element of y. Elements are moved as they are stored
+ * unless they are added.
  *
  * slice_gradient: dx[j] (+)= the sum of dy[i] over all i that were taken from j, for each axis in
  * the order of i. One work-item an element of dx.
@@ -20,20 +21,19 @@ long index_of(long i, long whole, long first, long step, int outside) {
   return at < 0 ? -at : 2 * (whole - 1) - at;
 }
 
-#define AXIS(k)                                                                            \
-  if (rank > k) {                                                                          \
-    const size_t next = quotient(rest, part.s##k);                                         \
+#define AXIS(k)                                                                                    \
+  if (rank > k) {                                                                                  \
+    const size_t next = quotient(rest, part.s##k);                                                 \
     const long at = index_of(rest - next * part.s##k, whole.s##k, first.s##k, step.s##k, outside); \
-    within = within && at >= 0;                                                            \
-    from += at * stride;                                                                   \
-    stride *= whole.s##k;                                                                  \
-    rest = next;                                                                           \
+    within = within && at >= 0;                                                                    \
+    from += at * stride;                                                                           \
+    stride *= whole.s##k;                                                                          \
+    rest = next;                                                                                   \
   }
 
 kernel WORK_GROUP(GROUP, 1) void slice(const global storage *x, global storage *y, long n,
                                        long inner, int rank, long8 whole, long8 part, long8 first,
-                                       long8 step, int outside, float value,
-                                       uint stored, int add) {
+                                       long8 step, int outside, float value, uint stored, int add) {
   const size_t e = element_id();
   if (e >= n) return;
   size_t rest = quotient(e, inner);
@@ -69,15 +69,14 @@ long next_taken(long j, long i, long whole, long part, long first, long step, in
 }
 
 /* Index of dx along an axis, and a loop over what was taken from it. */
-#define INDEX(k)                                      \
-  long j##k = 0;                                      \
-  if (rank > k) {                                     \
-    const size_t next = quotient(rest, whole.s##k);   \
-    j##k = rest - next * whole.s##k;                  \
-    rest = next;                                      \
+#define INDEX(k)                                    \
+  long j##k = 0;                                    \
+  if (rank > k) {                                   \
+    const size_t next = quotient(rest, whole.s##k); \
+    j##k = rest - next * whole.s##k;                \
+    rest = next;                                    \
   }
-#define TAKEN(k, i) \
-  next_taken(j##k, i, whole.s##k, part.s##k, first.s##k, step.s##k, outside)
+#define TAKEN(k, i) next_taken(j##k, i, whole.s##k, part.s##k, first.s##k, step.s##k, outside)
 #define EACH(k) for (long i##k = TAKEN(k, 0); i##k < part.s##k; i##k = TAKEN(k, i##k + 1))
 
 kernel WORK_GROUP(GROUP, 1) void slice_gradient(const global storage *dy, global storage *dx,
@@ -101,9 +100,9 @@ kernel WORK_GROUP(GROUP, 1) void slice_gradient(const global storage *dy, global
   EACH(2)
   EACH(1)
   EACH(0)
-  sum += load(dy, ((((((i5 * part.s4 + i4) * part.s3 + i3) * part.s2 + i2) * part.s1 + i1) * part.s0 +
-                    i0) *
-                       inner +
-                   c));
+  sum += load(
+      dy, ((((((i5 * part.s4 + i4) * part.s3 + i3) * part.s2 + i2) * part.s1 + i1) * part.s0 + i0) *
+               inner +
+           c));
   store(dx, e, add ? load(dx, e) + sum : sum);
 }

@@ -45,8 +45,8 @@ AC_API ac_tensor *ac_expand(ac_tensor *x, int rank, const int64_t *shape);
  * dimensions are equal. All are f32, or all i32. */
 AC_API ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis);
 
-/** Tensors of one shape along a new axis: that of the result, where -1 is behind the last axis of
- * the parts. It is not the batch. All are f32, or all i32. */
+/** Tensors of one shape along a new axis: that of the result, where -1 is the one after all axes
+ * of the parts. It is not the batch. All are f32, or all i32. */
 AC_API ac_tensor *ac_stack(ac_graph *graph, ac_tensor *const *parts, int count, int axis);
 
 /** The elements [first, first + length) of an axis that is not the batch. x is f32 or i32. */
@@ -62,7 +62,7 @@ AC_API ac_tensor *ac_slice_step(ac_tensor *x, int axis, int64_t first, int64_t l
  * builders do, all parts are NULL. x is f32 or i32. */
 AC_API void ac_split(ac_tensor *x, int axis, int count, const int64_t *sizes, ac_tensor **parts);
 
-/** x backwards along these axes, of which none is the batch. AC_ALL_AXES are all but the batch. x
+/** x backwards along these axes; none is the batch. AC_ALL_AXES are all but the batch. x
  * is f32 or i32. */
 AC_API ac_tensor *ac_flip(ac_tensor *x, int count, const int *axes);
 
@@ -75,10 +75,11 @@ typedef enum ac_pad_mode {
 
 /** Settings of padding. */
 typedef struct ac_pad_desc {
-  int64_t before[AC_MAX_RANK]; /**< How many elements before each axis of x, the first axis first. */
-  int64_t after[AC_MAX_RANK];  /**< How many behind it. */
-  ac_pad_mode mode;            /**< What they are. */
-  float value;                 /**< For AC_PAD_VALUE. */
+  int64_t
+      before[AC_MAX_RANK];    /**< How many elements before each axis of x, the first axis first. */
+  int64_t after[AC_MAX_RANK]; /**< How many after it. */
+  ac_pad_mode mode;           /**< What they are. */
+  float value;                /**< For AC_PAD_VALUE. */
 } ac_pad_desc;
 
 /** x [...] with more elements on any side of any axis but the batch. With AC_PAD_REFLECT it can be

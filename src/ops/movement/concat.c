@@ -1,7 +1,7 @@
 /* concat puts tensors side by side along an axis. Up to 8 are one op; of more, the first ones are
  * followed by zeros, and concat_more puts up to 7 others into their places, in the same memory. The
  * gradient of a part is the slice of dy that it became; that of what concat_more was put into is
- * dy itself, of which the ops before it take their own slices. */
+ * dy itself: the ops before it take their own slices of that. */
 #include "ops/movement/concat.h"
 
 #include <accrue/movement.h>

@@ -39,13 +39,13 @@ static ac_tensor *slice(const ac_builder *builder, ac_tensor *x, int axis, int64
   ac_shape shape = x->shape;
   const int at = ac_shape_axis(&shape, axis);
   if (!ac_is_moved(x) || !ac_is_axis(&shape, at) || !is_part(shape.dim[at], first, length, step))
-    return step == 1 ? ac_builder_fail(graph, builder, &x,
-                                       "cannot take %lld from %lld on along axis %d",
-                                       (long long)length, (long long)first, axis)
-                     : ac_builder_fail(graph, builder, &x,
-                                       "cannot take %lld from %lld on in steps of %lld along axis "
-                                       "%d",
-                                       (long long)length, (long long)first, (long long)step, axis);
+    return step == 1
+               ? ac_builder_fail(graph, builder, &x, "cannot take %lld from %lld on along axis %d",
+                                 (long long)length, (long long)first, axis)
+               : ac_builder_fail(graph, builder, &x,
+                                 "cannot take %lld from %lld on in steps of %lld along axis "
+                                 "%d",
+                                 (long long)length, (long long)first, (long long)step, axis);
   ac_slice_attributes attributes = ac_slice_whole();
   shape.dim[at] = length;
   attributes.first[at] = first;

@@ -24,8 +24,9 @@ typedef struct ac_sliced_axis {
   int64_t whole, part, first, step;
 } ac_sliced_axis;
 
-/* Axes as a kernel goes over them. Neighbours that are taken whole are one. Behind the last axis
- * lie `inner` neighbouring elements that are taken together. There is one axis at least. */
+/* Axes as a kernel goes over them. Neighbours that are taken whole are one. Each index of
+ * the last axis has `inner` neighbouring elements, which are taken together. There is one axis at
+ * least. */
 typedef struct ac_sliced_axes {
   int rank;
   ac_sliced_axis axis[AC_MAX_RANK];

@@ -43,10 +43,11 @@ const op_reference op_reference_concat_more = {concat_more, copy_error, true, fa
 
 /* The gradient of a part is a slice that begins where the parts before end. */
 #define STEPS .step = {1, 1, 1, 1, 1, 1}
-#define SLICE(i, ...)                                                                             \
-  {                                                                                               \
-    .op = AC_OP_slice, .attributes = &(const op_attributes){.slice = {.first = {__VA_ARGS__}, STEPS}}, \
-    .in = {OP_DY}, .of = {i}, .outputs = 1                                                        \
+#define SLICE(i, ...)                                                                              \
+  {                                                                                                \
+    .op = AC_OP_slice,                                                                             \
+    .attributes = &(const op_attributes){.slice = {.first = {__VA_ARGS__}, STEPS}}, .in = {OP_DY}, \
+    .of = {i}, .outputs = 1                                                                        \
   }
 static const op_gradient of_three[] = {SLICE(0, 0), SLICE(1, 0, 5), SLICE(2, 0, 6)};
 static const op_gradient of_last[] = {SLICE(0, 0), SLICE(1, 0, 0, 7)};
@@ -67,8 +68,9 @@ static const op_case cases[] = {
     CONCAT("last axis", AC_OP_concat, 2, 0, 2, of_last,
            .in = {OP_F32(AC_BATCH, 65, 7), OP_F32(AC_BATCH, 65, 258)},
            .out = {OP_F32(AC_BATCH, 65, 265)}),
-    CONCAT("with room behind", AC_OP_concat, 2, 0, 2, of_last,
-           .in = {OP_F32(AC_BATCH, 5, 7), OP_F32(AC_BATCH, 5, 2)}, .out = {OP_F32(AC_BATCH, 5, 65)}),
+    CONCAT("with room after them", AC_OP_concat, 2, 0, 2, of_last,
+           .in = {OP_F32(AC_BATCH, 5, 7), OP_F32(AC_BATCH, 5, 2)},
+           .out = {OP_F32(AC_BATCH, 5, 65)}),
     CONCAT("eight parts without a batch", AC_OP_concat, 0, 0, 1, of_eight,
            .in = {OP_F32(1, 3), OP_F32(2, 3), OP_F32(3, 3), OP_F32(4, 3), OP_F32(5, 3),
                   OP_F32(6, 3), OP_F32(7, 3), OP_F32(8, 3)},
@@ -114,7 +116,8 @@ static bool takes(const ac_shape *x) {
 /* Parts in another order, one of them left out or taken twice; joined to another result; more than
  * one op can take; or stacked. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  const int first = x->shape.batched ? 1 : 0, axis = first + op_draw_below(d, x->shape.rank - first);
+  const int first = x->shape.batched ? 1 : 0,
+            axis = first + op_draw_below(d, x->shape.rank - first);
   const int64_t size = x->shape.dim[axis], cut = op_draw_below(d, (int)size);
   ac_tensor *parts[12];
   const int kind = op_draw_below(d, 4);

@@ -27,12 +27,12 @@ static op_tolerance permute_error(const ac_op_args *args, int output) {
 const op_reference op_reference_permute = {permute, permute_error, true, false};
 
 /* What brings axes back that are a, b, ... of those before. */
-#define BACK(...)                                                                             \
-  {                                                                                           \
-    {                                                                                         \
-      .op = AC_OP_permute, .attributes = &(const op_attributes){.permute = {{__VA_ARGS__}}},  \
-      .in = {OP_DY}, .of = {0}, .outputs = 1                                                  \
-    }                                                                                         \
+#define BACK(...)                                                                            \
+  {                                                                                          \
+    {                                                                                        \
+      .op = AC_OP_permute, .attributes = &(const op_attributes){.permute = {{__VA_ARGS__}}}, \
+      .in = {OP_DY}, .of = {0}, .outputs = 1                                                 \
+    }                                                                                        \
   }
 static const op_gradient back_021[] = BACK(0, 2, 1), back_0213[] = BACK(0, 2, 1, 3),
                          back_10[] = BACK(1, 0), back_0312[] = BACK(0, 3, 1, 2),
@@ -41,10 +41,10 @@ static const op_gradient back_021[] = BACK(0, 2, 1), back_0213[] = BACK(0, 2, 1,
 
 #define AXES(...) \
   { __VA_ARGS__ }
-#define PERMUTE(name_, axes_, back_, batch_, ...)                                           \
-  {                                                                                         \
-    .name = name_, .op = AC_OP_permute, .attributes.permute = {axes_}, .batch = batch_,     \
-    .gradients = back_, .gradient_count = 1, __VA_ARGS__                                    \
+#define PERMUTE(name_, axes_, back_, batch_, ...)                                       \
+  {                                                                                     \
+    .name = name_, .op = AC_OP_permute, .attributes.permute = {axes_}, .batch = batch_, \
+    .gradients = back_, .gradient_count = 1, __VA_ARGS__                                \
   }
 
 static const op_case cases[] = {
@@ -77,8 +77,7 @@ static void invert(const ac_permute_attributes *a, int rank, ac_permute_attribut
   for (int d = 0; d < rank; d++) back->axes[a->axes[d]] = d;
 }
 
-static const op_gradient back_again = {
-    .op = AC_OP_permute, .in = {OP_DY}, .of = {0}, .outputs = 1};
+static const op_gradient back_again = {.op = AC_OP_permute, .in = {OP_DY}, .of = {0}, .outputs = 1};
 
 static void from_vector(op_case *result, const op_vector *vector) {
   static op_attributes back;

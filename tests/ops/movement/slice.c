@@ -180,14 +180,20 @@ static ac_tensor *pad(op_draw *d, ac_tensor *x, int axis) {
 
 /* A part, in steps or not, backwards or not; x flipped; or padded. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  const int first = x->shape.batched ? 1 : 0, axis = first + op_draw_below(d, x->shape.rank - first);
+  const int first = x->shape.batched ? 1 : 0,
+            axis = first + op_draw_below(d, x->shape.rank - first);
   const int64_t size = x->shape.dim[axis], cut = op_draw_below(d, (int)size);
   switch (op_draw_below(d, 5)) {
-  case 0: return ac_slice(x, axis, cut, 1 + op_draw_below(d, (int)(size - cut)));
-  case 1: return ac_slice_step(x, axis, cut, 1 + (size - 1 - cut) / 2, 2);
-  case 2: return ac_slice_step(x, axis, cut, 1 + cut / 3, -3);
-  case 3: return ac_flip(x, 1, &axis);
-  default: return pad(d, x, axis);
+  case 0:
+    return ac_slice(x, axis, cut, 1 + op_draw_below(d, (int)(size - cut)));
+  case 1:
+    return ac_slice_step(x, axis, cut, 1 + (size - 1 - cut) / 2, 2);
+  case 2:
+    return ac_slice_step(x, axis, cut, 1 + cut / 3, -3);
+  case 3:
+    return ac_flip(x, 1, &axis);
+  default:
+    return pad(d, x, axis);
   }
 }
 

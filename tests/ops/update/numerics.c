@@ -131,8 +131,8 @@ static void check_marks_beside_slice(ac_device *device) {
     uint16_t want;
     op_encode(AC_F16, sum, &want);
     if (sum == 0) want = 0;
-    OP_EXPECT("slice", dx[i] == want, "%s, element %d: %04x became %04x, not %04x",
-              device->info.id, i, before[i], dx[i], want);
+    OP_EXPECT("slice", dx[i] == want, "%s, element %d: %04x became %04x, not %04x", device->info.id,
+              i, before[i], dx[i], want);
   }
 }
 

@@ -9,7 +9,8 @@ static char *at_element(const ac_operand *x, int64_t index) {
   return (char *)x->data + (size_t)index * ac_element_bytes(x->dtype);
 }
 
-static void copy(const ac_operand *x, int64_t from, const ac_operand *y, int64_t to, int64_t count) {
+static void copy(const ac_operand *x, int64_t from, const ac_operand *y, int64_t to,
+                 int64_t count) {
   memcpy(at_element(y, to), at_element(x, from), (size_t)count * ac_element_bytes(y->dtype));
 }
 

@@ -43,10 +43,10 @@ static int innermost(const ac_permuted_axes *axes) {
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* A few elements: a call of memcpy would take longer than they do. */
-#define FEW(type)                                                                    \
-  if (run <= 16) {                                                                   \
-    for (int64_t i = 0; i < run; i++) ((type *)y)[i] = ((const type *)x)[i];         \
-    return;                                                                          \
+#define FEW(type)                                                            \
+  if (run <= 16) {                                                           \
+    for (int64_t i = 0; i < run; i++) ((type *)y)[i] = ((const type *)x)[i]; \
+    return;                                                                  \
   }
 static void copy_run(const char *x, char *y, int64_t run, size_t size) {
   if (size == 4) {
@@ -65,8 +65,7 @@ static void range_of_runs(const ac_op_args *args, int64_t first, int64_t last) {
   const size_t size = ac_element_bytes(args->in[0].dtype);
   const char *x = args->in[0].data;
   char *y = args->out[0].data;
-  const int64_t run = axes.dim[axes.rank - 1],
-                rows = axes.rank > 1 ? axes.dim[axes.rank - 2] : 1,
+  const int64_t run = axes.dim[axes.rank - 1], rows = axes.rank > 1 ? axes.dim[axes.rank - 2] : 1,
                 step = axes.rank > 1 ? axes.stride[axes.rank - 2] : 0;
   for (int64_t item = first; item < last;) {
     int64_t from, to, row = item % rows;
@@ -79,21 +78,21 @@ static void range_of_runs(const ac_op_args *args, int64_t first, int64_t last) {
 
 /* ---- squares --------------------------------------------------------------------------------- */
 
-#define SQUARES(name, type)                                                                        \
-  static void name(const type *x, int64_t across, type *y, int64_t distance, int64_t width,        \
-                   int64_t count) {                                                                \
-    type tile[TILE][TILE];                                                                         \
-    int64_t b = 0;                                                                                 \
-    for (; width == TILE && b + TILE <= count; b += TILE) {                                        \
-      for (int i = 0; i < TILE; i++) {                                                             \
-        type row[TILE];                                                                            \
-        memcpy(row, x + (b + i) * across, sizeof row);                                             \
-        for (int k = 0; k < TILE; k++) tile[k][i] = row[k];                                        \
-      }                                                                                            \
-      for (int k = 0; k < TILE; k++) memcpy(y + k * distance + b, tile[k], sizeof tile[k]);        \
-    }                                                                                              \
-    for (; b < count; b++)                                                                         \
-      for (int64_t k = 0; k < width; k++) y[k * distance + b] = x[b * across + k];                 \
+#define SQUARES(name, type)                                                                 \
+  static void name(const type *x, int64_t across, type *y, int64_t distance, int64_t width, \
+                   int64_t count) {                                                         \
+    type tile[TILE][TILE];                                                                  \
+    int64_t b = 0;                                                                          \
+    for (; width == TILE && b + TILE <= count; b += TILE) {                                 \
+      for (int i = 0; i < TILE; i++) {                                                      \
+        type row[TILE];                                                                     \
+        memcpy(row, x + (b + i) * across, sizeof row);                                      \
+        for (int k = 0; k < TILE; k++) tile[k][i] = row[k];                                 \
+      }                                                                                     \
+      for (int k = 0; k < TILE; k++) memcpy(y + k * distance + b, tile[k], sizeof tile[k]); \
+    }                                                                                       \
+    for (; b < count; b++)                                                                  \
+      for (int64_t k = 0; k < width; k++) y[k * distance + b] = x[b * across + k];          \
   }
 
 SQUARES(squares_of_words, uint32_t)

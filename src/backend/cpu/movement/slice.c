@@ -234,8 +234,7 @@ static void add_run(const slicing *s, const window *w, const void *dy, int64_t i
   if (w->width == inner) {
     slicing flat = *s;
     flat.axes.inner = 1;
-    add_index(&flat, &all, ac_element(dy, s->dtype, i * inner), 0, j,
-              sum + (j - w->j) * w->width);
+    add_index(&flat, &all, ac_element(dy, s->dtype, i * inner), 0, j, sum + (j - w->j) * w->width);
   } else {
     add_index(s, w, dy, i, j, sum);
   }
@@ -250,7 +249,7 @@ static void steps_within(const ac_sliced_axis *a, int64_t j, int64_t end, int64_
   *last = begin + length > 0 ? ac_smaller(a->part, ac_ceil_div(begin + length, step)) : 0;
 }
 
-/* A row of dy, of which every step-th element of x was taken. */
+/* A row of dy, if every step-th element of x was taken. */
 static void add_steps(const slicing *s, const window *w, const void *dy, float *sum) {
   const ac_sliced_axis *a = &s->axes.axis[s->axes.rank - 1];
   int64_t i, last;
@@ -302,7 +301,7 @@ static void add_row(const slicing *s, const window *w, const void *dy, float *su
   }
 }
 
-/* Adds the rows of dy whose outer axes from d on were taken from the row of dx with these indices;
+/* Adds the rows of dy that were taken from the row of dx with these indices, as to axes from d on;
  * `row` is what earlier axes make of the number of the row. */
 static void add_rows(const slicing *s, const window *w, const int64_t *index, int d, int64_t row,
                      float *sum) {
@@ -318,9 +317,8 @@ static void add_rows(const slicing *s, const window *w, const int64_t *index, in
 static void gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_slice_attributes *attributes = args->attributes;
   const ac_operand *dy = &args->in[0], *dx = &args->out[0];
-  const slicing s = {args,      ac_sliced_axes_of(dx, dy, attributes),
-                     attributes->outside, dx->dtype,
-                     ac_element_bytes(dx->dtype), 0};
+  const slicing s = {args,      ac_sliced_axes_of(dx, dy, attributes), attributes->outside,
+                     dx->dtype, ac_element_bytes(dx->dtype),           0};
   const ac_sliced_axes *axes = &s.axes;
   const int64_t length = axes->axis[axes->rank - 1].whole, most = indices_of(axes),
                 parts = ac_ceil_div(axes->inner, WINDOW), windows = windows_of(axes);

@@ -144,9 +144,8 @@ static int64_t turned_weights(const ac_cl_conv2d *s) {
 /* [groups, out, in, area] as [groups, in, out, area]. */
 static ac_status turn_weights(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
   const int64_t area = area_of(s), in = s->in, out = s->out;
-  const ac_cl_axes axes = {4,
-                           {area, out, in, s->attributes->groups, 1, 1, 1, 1},
-                           {1, in * area, area, out * in * area}};
+  const ac_cl_axes axes = {
+      4, {area, out, in, s->attributes->groups, 1, 1, 1, 1}, {1, in * area, area, out * in * area}};
   return ac_cl_permute(cl, args->in[1].data, args->workspace, &axes);
 }
 
