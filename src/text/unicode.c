@@ -1,6 +1,7 @@
 #include "text/unicode.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <utf8proc.h>
 
 size_t ac_utf8_put(char *to, uint32_t character) {
@@ -108,17 +109,59 @@ bool ac_is_normal(uint32_t c, ac_normal_form form) {
   return property->decomp_seqindex == UINT16_MAX && !syllable;
 }
 
-ac_status ac_normalise(char **result, size_t *length, const char *text, size_t count,
-                       ac_normal_form form) {
+/* Marks in a row in the order of their combining classes, as a normal form has them. utf8proc sorts
+ * by insertion: in the square of the time, if they are many and in another order. */
+static void sort_marks(utf8proc_int32_t *characters, utf8proc_int32_t *room, size_t count) {
+  size_t places[257] = {0};
+  for (size_t i = 0; i < count; i++)
+    places[utf8proc_get_property(characters[i])->combining_class + 1]++;
+  for (int class = 0; class < 256; class ++) places[class + 1] += places[class];
+  for (size_t i = 0; i < count; i++)
+    room[places[utf8proc_get_property(characters[i])->combining_class]++] = characters[i];
+  memcpy(characters, room, count * sizeof *room);
+}
+
+/* The text with such rows in order; free() frees it. NULL: there is no memory. */
+static char *order_marks(const char *text, size_t count, size_t *length) {
+  utf8proc_int32_t *characters = malloc(2 * (count + 1) * sizeof *characters);
+  char *ordered = malloc(count + 1);
+  size_t total = 0, bytes;
+  for (size_t at = 0; characters && at < count; at += bytes)
+    characters[total++] = (utf8proc_int32_t)ac_utf8_get(text + at, &bytes);
+  for (size_t i = 0, end; characters && i < total; i = end + 1) {
+    for (end = i; end < total && utf8proc_get_property(characters[end])->combining_class;) end++;
+    if (end > i) sort_marks(characters + i, characters + count + 1, end - i);
+  }
+  *length = 0;
+  for (size_t i = 0; characters && ordered && i < total; i++)
+    *length += ac_utf8_put(ordered + *length, (uint32_t)characters[i]);
+  if (!characters) free(ordered);
+  free(characters);
+  return characters ? ordered : NULL;
+}
+
+static ac_status map(char **result, size_t *length, const char *text, size_t count,
+                     ac_normal_form form) {
   utf8proc_uint8_t *made;
   const utf8proc_ssize_t bytes =
       utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)count, &made,
                    (utf8proc_option_t)options_of(form));
-  if (bytes < 0)
-    return ac_fail(AC_ERROR_MEMORY, "tokenizer: %s", utf8proc_errmsg(bytes));
+  if (bytes < 0) return ac_fail(AC_ERROR_MEMORY, "tokenizer: %s", utf8proc_errmsg(bytes));
   *result = (char *)made;
   *length = (size_t)bytes;
   return AC_OK;
+}
+
+ac_status ac_normalise(char **result, size_t *length, const char *text, size_t count,
+                       ac_normal_form form) {
+  enum { FEW = 64 };
+  if (count <= FEW) return map(result, length, text, count, form);
+  size_t bytes;
+  char *ordered = order_marks(text, count, &bytes);
+  if (!ordered) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu marks", count);
+  const ac_status status = map(result, length, ordered, bytes, form);
+  free(ordered);
+  return status;
 }
 
 size_t ac_grapheme_length(const char *text, size_t count) {
