@@ -60,8 +60,8 @@ typedef struct ac_encoding {
                       else each byte, was read as U+FFFD. */
 } ac_encoding;
 
-/** Encodes `bytes` bytes of UTF-8, at most 2^31 - 1. The same text always gives the same tokens. The
- * time grows with the length of the text, whatever is in it. ac_encoding_free frees the result,
+/** Encodes `bytes` bytes of UTF-8, at most 2^31 - 1. The same text always gives the same tokens.
+ * The time grows with the length of the text, whatever is in it. ac_encoding_free frees the result,
  * which is all zeros if this fails. */
 AC_API ac_status ac_tokenizer_encode(ac_tokenizer *tokenizer, const char *text, size_t bytes,
                                      const ac_encode_desc *desc, ac_encoding *encoding);
@@ -70,8 +70,8 @@ AC_API ac_status ac_tokenizer_encode(ac_tokenizer *tokenizer, const char *text, 
 AC_API void ac_encoding_free(ac_encoding *encoding);
 
 /** The text of `count` tokens, as UTF-8 with a 0 after it; free() frees it. What is not UTF-8 gives
- * U+FFFD. Special tokens are left out if `skip_special`. *bytes, which may be NULL, gets the length.
- * Fails with AC_ERROR_ARGUMENT if no token has an id. */
+ * U+FFFD. Special tokens are left out if `skip_special`. *bytes, which may be NULL, gets the
+ * length. Fails with AC_ERROR_ARGUMENT if no token has an id. */
 AC_API ac_status ac_tokenizer_decode(char **text, size_t *bytes, const ac_tokenizer *tokenizer,
                                      const uint32_t *ids, size_t count, bool skip_special);
 

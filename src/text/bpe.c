@@ -234,9 +234,8 @@ static ac_status make_symbols(const ac_text_model *model, bpe *b, const char *pi
     length = model->bytes ? 1 : ac_utf8_length(piece[at]);
     if (length > count - at) length = count - at;
     uint32_t id = affixes ? find_affixed(model, b, piece + at, length, !at, at + length == count)
-                  : length == 1
-                      ? b->first_ids[(unsigned char)piece[at]]
-                      : ac_vocabulary_find(&model->vocabulary, piece + at, length);
+                  : length == 1 ? b->first_ids[(unsigned char)piece[at]]
+                                : ac_vocabulary_find(&model->vocabulary, piece + at, length);
     AC_TRY(add_character(model, b, piece + at, length, id));
   }
   if (b->count) b->symbols[b->count - 1].after = NOTHING;

@@ -1,5 +1,6 @@
-/* Tokens to text: each token's text, and then the file's steps, each of which makes new texts of the
- * texts there are. At the end they are one behind the other, and what is not UTF-8 becomes U+FFFD. */
+/* Tokens to text: each token's text, and then the file's steps, each of which makes new texts of
+ * the texts there are. At the end they are one behind the other, and what is not UTF-8 becomes
+ * U+FFFD. */
 #include "text/tokenizer.h"
 
 #include "text/room.h"
@@ -40,7 +41,8 @@ static ac_status add_strip(ac_decoder *decoder, const json_t *json) {
 }
 
 static ac_status add_metaspace(ac_decoder *decoder, const json_t *json) {
-  const char *mark = ac_json_text(json, "replacement"), *scheme = ac_json_text(json, "prepend_scheme");
+  const char *mark = ac_json_text(json, "replacement"),
+             *scheme = ac_json_text(json, "prepend_scheme");
   AC_TRY(add(decoder, AC_DECODE_METASPACE, mark ? mark : "\xe2\x96\x81", " "));
   decoder->list[decoder->count - 1].flag =
       scheme ? strcmp(scheme, "never") != 0 : ac_json_bool(json, "add_prefix_space", true);
@@ -240,16 +242,21 @@ static ac_status apply_to(const ac_decode_step *step, texts *out, const texts *i
   const char *text = text_at(in, i, &count);
   const size_t length = step->from ? strlen(step->from) : 0;
   switch (step->kind) {
-    case AC_DECODE_REPLACE: return put_replaced(out, text, count, step->from, step->to);
-    case AC_DECODE_STRIP: return strip(step, out, text, count);
-    case AC_DECODE_WORDPIECE: return join_wordpiece(step, out, i, text, count);
-    case AC_DECODE_SUFFIX: return join_suffix(step, out, in, i);
-    case AC_DECODE_METASPACE: {
-      const size_t skipped =
-          !i && step->flag && begins_with(text, count, step->from, length) ? length : 0;
-      return put_replaced(out, text + skipped, count - skipped, step->from, " ");
-    }
-    default: return put(out, text, count);
+  case AC_DECODE_REPLACE:
+    return put_replaced(out, text, count, step->from, step->to);
+  case AC_DECODE_STRIP:
+    return strip(step, out, text, count);
+  case AC_DECODE_WORDPIECE:
+    return join_wordpiece(step, out, i, text, count);
+  case AC_DECODE_SUFFIX:
+    return join_suffix(step, out, in, i);
+  case AC_DECODE_METASPACE: {
+    const size_t skipped =
+        !i && step->flag && begins_with(text, count, step->from, length) ? length : 0;
+    return put_replaced(out, text + skipped, count - skipped, step->from, " ");
+  }
+  default:
+    return put(out, text, count);
   }
 }
 

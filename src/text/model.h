@@ -1,6 +1,6 @@
 /* The model of a tokenizer: a piece of text to ids. One kind a file: bpe.c, unigram.c, wordpiece.c
- * (with WordLevel). The tokens of a piece cover it from its beginning to its end, but for characters
- * that a model without an unknown token leaves out. */
+ * (with WordLevel). The tokens of a piece cover it from its beginning to its end, but for
+ * characters that a model without an unknown token leaves out. */
 #ifndef AC_TEXT_MODEL_H
 #define AC_TEXT_MODEL_H
 
@@ -35,16 +35,16 @@ typedef struct ac_text_model_kind {
 struct ac_text_model {
   const ac_text_model_kind *kind;
   ac_vocabulary vocabulary;
-  bool bytes;            /* tokens are written as characters that stand for bytes (ByteLevel) */
-  uint32_t unknown;      /* AC_NO_TOKEN: none */
+  bool bytes;             /* tokens are written as characters that stand for bytes (ByteLevel) */
+  uint32_t unknown;       /* AC_NO_TOKEN: none */
   uint32_t byte_ids[256]; /* of tokens <0x00> to <0xFF>; AC_NO_TOKEN: none */
   bool byte_fallback;
   bool word_by_word; /* the words of a piece have the same tokens alone (ac_text_word_end) */
   void *own;         /* the kind's */
 };
 
-/* Models without pre-tokenizers get whole texts, with this mark, U+2581, for spaces. If no token has
- * it after another character, then no merge crosses the place before it, and each word can be
+/* Models without pre-tokenizers get whole texts, with this mark, U+2581, for spaces. If no token
+ * has it after another character, then no merge crosses the place before it, and each word can be
  * encoded alone, which is faster. */
 #define AC_WORD_MARK "\xe2\x96\x81"
 /* Where the first word of the text ends: before a mark that follows something else. */

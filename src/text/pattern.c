@@ -16,7 +16,7 @@ struct ac_pattern {
 /* White_Space; PCRE2's own \s also has U+180E. */
 #define SPACES "\\t-\\r\\x{85}\\p{Z}"
 /* Alphabetic, marks, decimal numbers, connectors and joiners. */
-#define WORDS                                                                                    \
+#define WORDS                                                                                      \
   "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
   "\\x{1f170}-\\x{1f189}\\x{200c}\\x{200d}"
 
@@ -71,7 +71,7 @@ static ac_status spell_out(builder *to, const char *text) {
       in_class = true;
       if (at[1] == '^') AC_TRY(put(to, ++at, 1));
       if (at[1] == ']') AC_TRY(put(to, ++at, 1)); /* the first one is a character */
-    } else if (in_class && *at == '[') { /* [:alpha:] */
+    } else if (in_class && *at == '[') {          /* [:alpha:] */
       const char *end = strstr(at, ":]");
       if (end) AC_TRY(put(to, at + 1, (size_t)(end + 1 - at)));
       if (end) at = end + 1;
@@ -84,6 +84,8 @@ static ac_status compile(ac_pattern *made, const char *text, size_t count, uint3
   int error;
   PCRE2_SIZE offset;
   made->code = pcre2_compile((PCRE2_SPTR)text, count, options, &error, &offset, NULL);
+  if (!made->code && error == PCRE2_ERROR_HEAP_FAILED)
+    return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a pattern");
   if (!made->code) {
     PCRE2_UCHAR message[128];
     pcre2_get_error_message(error, message, sizeof message);

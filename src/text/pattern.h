@@ -11,7 +11,8 @@ typedef struct ac_pattern ac_pattern;
 ac_status ac_pattern_make(ac_pattern **pattern, const char *text, bool literal);
 void ac_pattern_free(ac_pattern *pattern);
 
-/* The next match that is not empty at `from` or later. *begin and *end are `count` if there is none.
+/* The next match that is not empty at `from` or later. *begin and *end are `count` if there is
+ * none.
  */
 ac_status ac_pattern_find(ac_pattern *pattern, const char *text, size_t count, size_t from,
                           size_t *begin, size_t *end);

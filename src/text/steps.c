@@ -39,8 +39,8 @@ static ac_status change_form(const ac_step *step, ac_text *to, const ac_text *fr
   char *form;
   AC_TRY(ac_normalise(&form, &length, from->bytes + at, *end - at, step->form));
   const bool same = length == *end - at && !memcmp(form, from->bytes + at, length);
-  const ac_status status = same ? keep(to, from, at, *end)
-                                : ac_text_append(to, form, length, origin_of(from, at, *end));
+  const ac_status status =
+      same ? keep(to, from, at, *end) : ac_text_append(to, form, length, origin_of(from, at, *end));
   free(form);
   return status;
 }
@@ -63,7 +63,7 @@ static ac_status change_case(const ac_step *step, ac_text *to, const ac_text *fr
 }
 
 static ac_status drop_marks(const ac_step *step, ac_text *to, const ac_text *from, size_t at,
-                              size_t stop, size_t *end) {
+                            size_t stop, size_t *end) {
   size_t length;
   const uint32_t c = ac_utf8_get(from->bytes + at, &length);
   (void)stop;
@@ -100,8 +100,7 @@ static ac_status change_by_table(const ac_step *step, ac_text *to, const ac_text
   const char *bytes = from->bytes + at;
   const size_t grapheme = ac_grapheme_length(bytes, stop - at);
   *end = at + grapheme;
-  const char *whole =
-      grapheme < SHORT ? ac_charsmap_find(&step->charsmap, bytes, grapheme) : NULL;
+  const char *whole = grapheme < SHORT ? ac_charsmap_find(&step->charsmap, bytes, grapheme) : NULL;
   if (whole) return ac_text_append(to, whole, strlen(whole), origin_of(from, at, *end));
   for (size_t i = at, next; i < *end; i = next) {
     next = i + ac_utf8_length(from->bytes[i]);
@@ -164,15 +163,24 @@ static ac_status change_all(change *one, const ac_step *step, ac_text *to, const
 
 static ac_status rewrite(const ac_step *step, ac_text *to, const ac_text *from, ac_piece piece) {
   switch (step->kind) {
-    case AC_STEP_NORMAL_FORM: return change_all(change_form, step, to, from, piece);
-    case AC_STEP_LOWERCASE: return change_all(change_case, step, to, from, piece);
-    case AC_STEP_NO_MARKS: return change_all(drop_marks, step, to, from, piece);
-    case AC_STEP_CLEAN: return change_all(clean, step, to, from, piece);
-    case AC_STEP_APART: return change_all(set_apart, step, to, from, piece);
-    case AC_STEP_CHARSMAP: return change_all(change_by_table, step, to, from, piece);
-    case AC_STEP_STRIP: return strip(step, to, from, piece);
-    case AC_STEP_REPLACE: return replace(step, to, from, piece);
-    default: return prepend(step, to, from, piece);
+  case AC_STEP_NORMAL_FORM:
+    return change_all(change_form, step, to, from, piece);
+  case AC_STEP_LOWERCASE:
+    return change_all(change_case, step, to, from, piece);
+  case AC_STEP_NO_MARKS:
+    return change_all(drop_marks, step, to, from, piece);
+  case AC_STEP_CLEAN:
+    return change_all(clean, step, to, from, piece);
+  case AC_STEP_APART:
+    return change_all(set_apart, step, to, from, piece);
+  case AC_STEP_CHARSMAP:
+    return change_all(change_by_table, step, to, from, piece);
+  case AC_STEP_STRIP:
+    return strip(step, to, from, piece);
+  case AC_STEP_REPLACE:
+    return replace(step, to, from, piece);
+  default:
+    return prepend(step, to, from, piece);
   }
 }
 
@@ -209,10 +217,17 @@ static ac_status take_part(splitter *s, size_t begin, size_t end, bool match) {
   bool joins = false;
   if (begin == end) return AC_OK;
   switch (s->step->behaviour) {
-    case AC_SPLIT_CONTIGUOUS: joins = match == s->matched; break;
-    case AC_SPLIT_WITH_PREVIOUS: joins = match && !s->matched; break;
-    case AC_SPLIT_WITH_NEXT: joins = !match && s->matched; break;
-    default: break;
+  case AC_SPLIT_CONTIGUOUS:
+    joins = match == s->matched;
+    break;
+  case AC_SPLIT_WITH_PREVIOUS:
+    joins = match && !s->matched;
+    break;
+  case AC_SPLIT_WITH_NEXT:
+    joins = !match && s->matched;
+    break;
+  default:
+    break;
   }
   if (!joins) AC_TRY(flush(s, begin));
   s->end = end;

@@ -11,16 +11,16 @@
 #include <jansson.h>
 
 typedef enum ac_step_kind {
-  AC_STEP_NORMAL_FORM,  /* NFC and the like */
+  AC_STEP_NORMAL_FORM, /* NFC and the like */
   AC_STEP_LOWERCASE,
-  AC_STEP_NO_MARKS,     /* removes accents and the like */
-  AC_STEP_STRIP,        /* spaces at the ends */
-  AC_STEP_REPLACE,      /* what matches the pattern, by `text` */
-  AC_STEP_PREPEND,      /* `text`, to every piece; see `first` and `unless_there` */
-  AC_STEP_CLEAN,        /* controls go, spaces become ' ' */
-  AC_STEP_APART,        /* spaces around ideographs */
-  AC_STEP_CHARSMAP,     /* SentencePiece's table */
-  AC_STEP_SPLIT         /* by the pattern */
+  AC_STEP_NO_MARKS, /* removes accents and the like */
+  AC_STEP_STRIP,    /* spaces at the ends */
+  AC_STEP_REPLACE,  /* what matches the pattern, by `text` */
+  AC_STEP_PREPEND,  /* `text`, to every piece; see `first` and `unless_there` */
+  AC_STEP_CLEAN,    /* controls go, spaces become ' ' */
+  AC_STEP_APART,    /* spaces around ideographs */
+  AC_STEP_CHARSMAP, /* SentencePiece's table */
+  AC_STEP_SPLIT     /* by the pattern */
 } ac_step_kind;
 
 /* What becomes of a match of the pattern that a piece is split by. */
@@ -35,14 +35,14 @@ typedef enum ac_split_behaviour {
 typedef struct ac_step {
   ac_step_kind kind;
   ac_normal_form form;
-  bool left, right;     /* STRIP */
-  bool spacing_too;     /* NO_MARKS: also marks that take space */
-  char *text;           /* REPLACE, PREPEND */
-  ac_pattern *pattern;  /* REPLACE, SPLIT */
+  bool left, right;    /* STRIP */
+  bool spacing_too;    /* NO_MARKS: also marks that take space */
+  char *text;          /* REPLACE, PREPEND */
+  ac_pattern *pattern; /* REPLACE, SPLIT */
   ac_split_behaviour behaviour;
-  bool invert;          /* what does not match counts as a match */
-  bool first;           /* PREPEND: only to what the given text begins with */
-  bool unless_there;    /* PREPEND: not to what begins with it */
+  bool invert;       /* what does not match counts as a match */
+  bool first;        /* PREPEND: only to what the given text begins with */
+  bool unless_there; /* PREPEND: not to what begins with it */
   ac_charsmap charsmap;
 } ac_step;
 

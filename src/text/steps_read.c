@@ -154,12 +154,11 @@ static ac_status read_byte_level(ac_steps *steps, const json_t *json) {
   steps->bytes = true;
   /* As a normalizer it has no members, and does nothing but write bytes as characters. */
   if (!json_object_get(json, "add_prefix_space")) return AC_OK;
-  if (ac_json_bool(json, "add_prefix_space", true))
-    AC_TRY(add_prepend(steps, " ", true, false));
+  if (ac_json_bool(json, "add_prefix_space", true)) AC_TRY(add_prepend(steps, " ", true, false));
   if (!ac_json_bool(json, "use_regex", true)) return AC_OK;
-  return add_split(steps,
-                   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-                   false, AC_SPLIT_ISOLATED);
+  return add_split(
+      steps, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+      false, AC_SPLIT_ISOLATED);
 }
 
 static ac_status read_split(ac_steps *steps, const json_t *json) {
@@ -212,14 +211,14 @@ static ac_status read_delimiter(ac_steps *steps, const json_t *json) {
 }
 
 static ac_status read_metaspace(ac_steps *steps, const json_t *json) {
-  const char *mark = ac_json_text(json, "replacement"), *scheme = ac_json_text(json, "prepend_scheme");
+  const char *mark = ac_json_text(json, "replacement"),
+             *scheme = ac_json_text(json, "prepend_scheme");
   if (!mark) mark = "\xe2\x96\x81";
   if (!scheme) scheme = ac_json_bool(json, "add_prefix_space", true) ? "always" : "never";
   if (strcmp(scheme, "always") && strcmp(scheme, "first") && strcmp(scheme, "never"))
     return ac_fail(AC_ERROR_UNSUPPORTED, "its prepend_scheme is \"%s\"", scheme);
   AC_TRY(add_replace(steps, " ", true, mark));
-  if (strcmp(scheme, "never"))
-    AC_TRY(add_prepend(steps, mark, true, !strcmp(scheme, "first")));
+  if (strcmp(scheme, "never")) AC_TRY(add_prepend(steps, mark, true, !strcmp(scheme, "first")));
   return ac_json_bool(json, "split", true) ? add_split(steps, mark, true, AC_SPLIT_WITH_NEXT)
                                            : AC_OK;
 }

@@ -128,8 +128,8 @@ static ac_status encode_part(maker *m, const ac_text *from, size_t begin, size_t
     AC_TRY(ac_text_clear(&work->text));
     AC_TRY(ac_text_append_from(&work->text, from, begin, end));
   } else {
-    AC_TRY(ac_text_begin(&work->text, from->bytes + begin, end - begin,
-                         from->base + (uint32_t)begin));
+    AC_TRY(
+        ac_text_begin(&work->text, from->bytes + begin, end - begin, from->base + (uint32_t)begin));
   }
   work->pieces.count = 0;
   AC_TRY(ac_pieces_add(&work->pieces, 0, end - begin));
@@ -143,18 +143,20 @@ static ac_status encode_part(maker *m, const ac_text *from, size_t begin, size_t
 
 static bool in_word(uint32_t c) {
   switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
+  case UTF8PROC_CATEGORY_LU:
+  case UTF8PROC_CATEGORY_LL:
+  case UTF8PROC_CATEGORY_LT:
+  case UTF8PROC_CATEGORY_LM:
+  case UTF8PROC_CATEGORY_LO:
+  case UTF8PROC_CATEGORY_MN:
+  case UTF8PROC_CATEGORY_MC:
+  case UTF8PROC_CATEGORY_ME:
+  case UTF8PROC_CATEGORY_ND:
+  case UTF8PROC_CATEGORY_NL:
+  case UTF8PROC_CATEGORY_PC:
+    return true;
+  default:
+    return false;
   }
 }
 
@@ -212,14 +214,13 @@ static ac_status cut_out(maker *m, const ac_trie *trie, const ac_text *text,
   size_t done = 0, from = 0;
   while (done < text->count) {
     size_t begin, end;
-    const ac_added_token *added =
-        find_added(m, trie, text->bytes, text->count, from, &begin, &end);
+    const ac_added_token *added = find_added(m, trie, text->bytes, text->count, from, &begin, &end);
     from = end;
     if (added) take_spaces(added, text->bytes, text->count, done, &begin, &end);
     if (begin > done) AC_TRY(between(m, text, done, begin));
     if (!added) break;
-    AC_TRY(emit(m, added->id, ac_text_origin(text, begin).begin,
-                ac_text_origin(text, end - 1).end));
+    AC_TRY(
+        emit(m, added->id, ac_text_origin(text, begin).begin, ac_text_origin(text, end - 1).end));
     done = end;
     if (from < done) from = done;
   }
@@ -232,8 +233,8 @@ static ac_status normalize(maker *m, const ac_text *text, size_t begin, size_t e
     AC_TRY(ac_text_clear(&work->text));
     AC_TRY(ac_text_append_from(&work->text, text, begin, end));
   } else {
-    AC_TRY(ac_text_begin(&work->text, text->bytes + begin, end - begin,
-                         text->base + (uint32_t)begin));
+    AC_TRY(
+        ac_text_begin(&work->text, text->bytes + begin, end - begin, text->base + (uint32_t)begin));
   }
   work->pieces.count = 0;
   AC_TRY(ac_pieces_add(&work->pieces, 0, end - begin));
@@ -261,8 +262,7 @@ static ac_status read_text(maker *m, ac_text *text, const char *bytes, size_t co
 }
 
 static ac_status emit_all(maker *m, const ac_id_list *ids, size_t at) {
-  for (size_t i = 0; i < ids->count; i++)
-    AC_TRY(emit(m, ids->ids[i], (uint32_t)at, (uint32_t)at));
+  for (size_t i = 0; i < ids->count; i++) AC_TRY(emit(m, ids->ids[i], (uint32_t)at, (uint32_t)at));
   return AC_OK;
 }
 

@@ -14,7 +14,7 @@
 typedef struct ac_added_token {
   uint32_t id;
   bool special, normalized;
-  bool single_word;  /* not within a word */
+  bool single_word;    /* not within a word */
   bool lstrip, rstrip; /* spaces before or after it belong to it */
 } ac_added_token;
 
@@ -36,9 +36,9 @@ typedef enum ac_decode_kind {
 
 typedef struct ac_decode_step {
   ac_decode_kind kind;
-  char *from, *to;   /* texts */
-  int start, stop;   /* STRIP: how often, at most */
-  bool flag;         /* METASPACE: the first mark goes; WORDPIECE: tidies spaces */
+  char *from, *to; /* texts */
+  int start, stop; /* STRIP: how often, at most */
+  bool flag;       /* METASPACE: the first mark goes; WORDPIECE: tidies spaces */
 } ac_decode_step;
 
 typedef struct ac_decoder {
@@ -64,7 +64,7 @@ struct ac_tokenizer {
   ac_text_model model;
   ac_added_token *added;
   size_t added_count, added_capacity;
-  ac_trie raw, normal; /* of added tokens; values are indices of `added` */
+  ac_trie raw, normal;      /* of added tokens; values are indices of `added` */
   ac_id_list before, after; /* special tokens around a text */
   ac_decoder decoder;
   ac_work normalized, work;

@@ -131,7 +131,8 @@ static ac_status read_pair(ac_tokenizer *t, const json_t *json) {
   if (status == AC_OK) status = put_before(&t->before, &before);
   free(before.ids);
   AC_TRY(status);
-  return add_named(t, &t->after, json_string_value(json_array_get(json_object_get(json, "sep"), 0)));
+  return add_named(t, &t->after,
+                   json_string_value(json_array_get(json_object_get(json, "sep"), 0)));
 }
 
 static ac_status read_post(ac_tokenizer *t, const json_t *json) {
@@ -143,7 +144,8 @@ static ac_status read_post(ac_tokenizer *t, const json_t *json) {
   if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
     return read_pair(t, json);
   if (strcmp(type, "Sequence"))
-    return ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: this library has no step \"%.60s\"", type);
+    return ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: this library has no step \"%.60s\"",
+                   type);
   const json_t *list = json_object_get(json, "processors"), *one;
   size_t i;
   json_array_foreach(list, i, one) AC_TRY(read_post(t, one));
@@ -170,11 +172,9 @@ static ac_status read_file(ac_tokenizer *t, const char *path) {
   AC_TRY(ac_file_open(&stream, path, false));
   json_t *json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
   fclose(stream);
-  if (!json)
-    return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, error.text);
-  const ac_status status = json_is_object(json)
-                               ? ac_tokenizer_read_json(t, json)
-                               : ac_fail(AC_ERROR_FORMAT, "it is no tokenizer");
+  if (!json) return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, error.text);
+  const ac_status status = json_is_object(json) ? ac_tokenizer_read_json(t, json)
+                                                : ac_fail(AC_ERROR_FORMAT, "it is no tokenizer");
   json_decref(json);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", path);
 }

@@ -1,6 +1,6 @@
-/* A trie of byte strings, each with a number: all strings that a text begins with, from the shortest
- * to the longest, in time of the longest. The children of a node lie side by side, sorted by their
- * bytes; those of the root are found by a table. */
+/* A trie of byte strings, each with a number: all strings that a text begins with, from the
+ * shortest to the longest, in time of the longest. The children of a node lie side by side, sorted
+ * by their bytes; those of the root are found by a table. */
 #ifndef AC_TEXT_TRIE_H
 #define AC_TEXT_TRIE_H
 

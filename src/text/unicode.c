@@ -47,8 +47,7 @@ bool ac_is_space(uint32_t c) {
 bool ac_is_mark(uint32_t c, bool spacing_too) {
   const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
   return category == UTF8PROC_CATEGORY_MN ||
-         (spacing_too &&
-          (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
+         (spacing_too && (category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_ME));
 }
 
 bool ac_is_control(uint32_t c) {
@@ -72,10 +71,14 @@ uint32_t ac_lower(uint32_t c) {
 static int options_of(ac_normal_form form) {
   const int decompose = UTF8PROC_DECOMPOSE | UTF8PROC_STABLE;
   switch (form) {
-    case AC_NFC: return UTF8PROC_COMPOSE | UTF8PROC_STABLE;
-    case AC_NFD: return decompose;
-    case AC_NFKC: return UTF8PROC_COMPOSE | UTF8PROC_STABLE | UTF8PROC_COMPAT;
-    default: return decompose | UTF8PROC_COMPAT;
+  case AC_NFC:
+    return UTF8PROC_COMPOSE | UTF8PROC_STABLE;
+  case AC_NFD:
+    return decompose;
+  case AC_NFKC:
+    return UTF8PROC_COMPOSE | UTF8PROC_STABLE | UTF8PROC_COMPAT;
+  default:
+    return decompose | UTF8PROC_COMPAT;
   }
 }
 

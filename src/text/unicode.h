@@ -20,11 +20,14 @@ static inline uint32_t ac_utf8_get(const char *at, size_t *length) {
   const unsigned char *c = (const unsigned char *)at;
   *length = ac_utf8_length(*at);
   switch (*length) {
-    case 1: return c[0];
-    case 2: return (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu);
-    case 3: return (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
-    default:
-      return (c[0] & 0x07u) << 18 | (c[1] & 0x3fu) << 12 | (c[2] & 0x3fu) << 6 | (c[3] & 0x3fu);
+  case 1:
+    return c[0];
+  case 2:
+    return (c[0] & 0x1fu) << 6 | (c[1] & 0x3fu);
+  case 3:
+    return (c[0] & 0x0fu) << 12 | (c[1] & 0x3fu) << 6 | (c[2] & 0x3fu);
+  default:
+    return (c[0] & 0x07u) << 18 | (c[1] & 0x3fu) << 12 | (c[2] & 0x3fu) << 6 | (c[3] & 0x3fu);
   }
 }
 

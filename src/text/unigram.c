@@ -1,7 +1,8 @@
-/* Unigram (Kudo, arXiv 1804.10959): of all ways to cut a piece into tokens, the one with the largest
- * sum of log-probabilities, by Viterbi's algorithm over the ends of tokens. A character that no
- * token begins and ends with counts as unknown, at 10 less than the least probable token. Of equal
- * sums the one found first counts, from the left. n bytes take O(n L) for tokens of at most L bytes.
+/* Unigram (Kudo, arXiv 1804.10959): of all ways to cut a piece into tokens, the one with the
+ * largest sum of log-probabilities, by Viterbi's algorithm over the ends of tokens. A character
+ * that no token begins and ends with counts as unknown, at 10 less than the least probable token.
+ * Of equal sums the one found first counts, from the left. n bytes take O(n L) for tokens of at
+ * most L bytes.
  */
 #include "text/model.h"
 
@@ -11,7 +12,7 @@
 #include <math.h>
 
 typedef struct ending {
-  double score; /* of the best way to here */
+  double score;        /* of the best way to here */
   uint32_t id, length; /* of its last token */
   bool reached;
 } ending;

@@ -21,7 +21,8 @@ typedef struct ac_vocabulary {
 
 enum { AC_MAX_VOCABULARY = 1 << 24 };
 
-ac_status ac_vocabulary_put(ac_vocabulary *vocabulary, uint32_t id, const char *bytes, size_t count);
+ac_status ac_vocabulary_put(ac_vocabulary *vocabulary, uint32_t id, const char *bytes,
+                            size_t count);
 /* AC_NO_TOKEN: there is none. */
 uint32_t ac_vocabulary_find(const ac_vocabulary *vocabulary, const char *bytes, size_t count);
 /* NULL: no token has this id. */

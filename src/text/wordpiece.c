@@ -1,6 +1,6 @@
-/* WordPiece: from the beginning of a word on, always the longest token; tokens that do not begin the
- * word have a prefix, usually "##". A word with a part that no token begins with is unknown as a
- * whole, and so is one of too many characters. WordLevel: a word is a token or unknown. */
+/* WordPiece: from the beginning of a word on, always the longest token; tokens that do not begin
+ * the word have a prefix, usually "##". A word with a part that no token begins with is unknown as
+ * a whole, and so is one of too many characters. WordLevel: a word is a token or unknown. */
 #include "text/model.h"
 
 #include "text/room.h"
@@ -41,9 +41,8 @@ static ac_status read_wordpiece(ac_text_model *model, const json_t *json) {
   const char *prefix = json_string_value(json_object_get(json, "continuing_subword_prefix"));
   wordpiece *w = model->own = calloc(1, sizeof *w);
   if (!w) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
-  w->most = json_is_integer(most) && json_integer_value(most) > 0
-                ? (size_t)json_integer_value(most)
-                : 100;
+  w->most = json_is_integer(most) && json_integer_value(most) > 0 ? (size_t)json_integer_value(most)
+                                                                  : 100;
   AC_TRY(ac_text_read_vocabulary(model, json_object_get(json, "vocab")));
   AC_TRY(ac_text_read_unknown(model, json, "unk_token"));
   AC_TRY(make_trie(&model->vocabulary, "", false, &w->first));
