@@ -27,7 +27,7 @@ static ac_status write_small(const char *path) {
   return fclose(file) == 0 ? AC_OK : AC_ERROR_IO;
 }
 
-/* One line a token: its id, where it stands in the text, and its bytes. */
+/* One line a token: its id, its place in the text, and its bytes. */
 static void show(const ac_tokenizer *tokenizer, const ac_encoding *tokens) {
   for (size_t i = 0; i < tokens->count; i++) {
     size_t bytes;

@@ -28,11 +28,11 @@ AC_API void ac_tokenizer_free(ac_tokenizer *tokenizer);
 /** The largest id + 1, added tokens included. A model's embedding has at least as many rows. */
 AC_API uint32_t ac_tokenizer_vocabulary(const ac_tokenizer *tokenizer);
 
-/** The token's text as the file has it, such as "<|im_end|>". *id gets its id. False, and *id stays
- * as it is, if there is no such token. */
+/** *id gets the id of the token with this text, such as "<|im_end|>". False, and *id stays as it is,
+ * if there is no such token. */
 AC_API bool ac_tokenizer_find(const ac_tokenizer *tokenizer, const char *text, uint32_t *id);
 
-/** The bytes that a token stands for in a text, of a special token its name; they may be a part of
+/** The bytes of a text that a token is for, of a special token its name; they may be a part of
  * a character. They belong to the tokenizer. NULL, and *bytes is 0, if no token has this id. */
 AC_API const char *ac_tokenizer_token(const ac_tokenizer *tokenizer, uint32_t id, size_t *bytes);
 
@@ -50,7 +50,7 @@ typedef struct ac_encode_desc {
 
 /** The tokens of a text. */
 typedef struct ac_encoding {
-  size_t count;
+  size_t count; /**< How many tokens there are. */
   uint32_t *ids;   /**< [count]. */
   uint32_t *begin; /**< [count]: where each token's text begins, in bytes of the text. */
   uint32_t *end;   /**< [count]: where it ends. For tokens that were added, begin and end are

@@ -32,7 +32,7 @@ typedef struct heap_entry {
 typedef struct bpe {
   merge *merges; /* a hash table, open addressing */
   size_t slots;
-  uint32_t first_ids[256]; /* of single bytes, where tokens stand for bytes */
+  uint32_t first_ids[256]; /* of single bytes, where tokens are bytes */
   bool whole_first;        /* a piece that is a token is not merged: ignore_merges */
   bool fuse_unknown;
   char *prefix, *suffix; /* of tokens that do not begin a piece, and of those that end one; NULL */

@@ -1,6 +1,5 @@
-/* Tokens to text: each token's text, and then the file's steps, each of which makes new texts of
- * the texts there are. At the end they are one behind the other, and what is not UTF-8 becomes
- * U+FFFD. */
+/* Tokens to text: the text of each token, and then the steps of the file. Each makes new texts of
+ * the texts there are. At the end they are joined, and what is not UTF-8 becomes U+FFFD. */
 #include "text/tokenizer.h"
 
 #include "text/room.h"
@@ -148,7 +147,7 @@ static ac_status put_replaced(texts *out, const char *text, size_t count, const 
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The byte that a text <0x0A> stands for, or -1. */
+/* The byte that a text <0x0A> is for, or -1. */
 static int byte_of(const char *text, size_t count) {
   static const char digits[] = "0123456789ABCDEF";
   if (count != 6 || memcmp(text, "<0x", 3) || text[5] != '>') return -1;
@@ -289,7 +288,7 @@ static ac_status put_tokens(const ac_tokenizer *t, texts *to, const uint32_t *id
   return AC_OK;
 }
 
-/* The texts, one behind the other, as UTF-8. */
+/* The texts, joined, as UTF-8. */
 static ac_status finish(texts *out, const texts *in) {
   clear(out);
   for (size_t at = 0, wrong, valid; at < in->byte_count; at += valid + wrong) {

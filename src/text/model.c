@@ -11,14 +11,14 @@ ac_status ac_token_list_add(ac_token_list *list, uint32_t id, size_t length) {
   return AC_OK;
 }
 
-/* GPT-2's characters for bytes: printable ones of Latin-1 stand for themselves, the others for the
+/* GPT-2's characters for bytes: printable ones of Latin-1 are themselves, the others the
  * characters from U+0100 on. */
 static bool is_itself(uint32_t byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) ||
          (byte >= 0xae && byte <= 0xff);
 }
 
-/* The byte that a character stands for, or -1. */
+/* The byte that a character is for, or -1. */
 static int byte_of(uint32_t character) {
   if (character < 0x100) return is_itself(character) ? (int)character : -1;
   uint32_t place = character - 0x100;

@@ -18,7 +18,7 @@ typedef struct ac_token_list {
   size_t count, capacity;
 } ac_token_list;
 
-/* id AC_NO_TOKEN: bytes that no token stands for. */
+/* id AC_NO_TOKEN: bytes that no token is for. */
 ac_status ac_token_list_add(ac_token_list *list, uint32_t id, size_t length);
 
 typedef struct ac_text_model ac_text_model;
@@ -35,7 +35,7 @@ typedef struct ac_text_model_kind {
 struct ac_text_model {
   const ac_text_model_kind *kind;
   ac_vocabulary vocabulary;
-  bool bytes;             /* tokens are written as characters that stand for bytes (ByteLevel) */
+  bool bytes;             /* tokens are written as characters for bytes (ByteLevel) */
   uint32_t unknown;       /* AC_NO_TOKEN: none */
   uint32_t byte_ids[256]; /* of tokens <0x00> to <0xFF>; AC_NO_TOKEN: none */
   bool byte_fallback;
@@ -55,15 +55,15 @@ extern const ac_text_model_kind ac_text_bpe, ac_text_unigram, ac_text_wordpiece,
 ac_status ac_text_model_read(ac_text_model *model, const json_t *json, bool bytes);
 void ac_text_model_free(ac_text_model *model);
 
-/* A token as the file writes it to the bytes that it stands for, where `bytes` is set; one with
- * characters that stand for none stays as it is. `to` has room for the text. */
+/* A token as the file writes it to the bytes that it is for, where `bytes` is set; one with
+ * characters that are for none stays as it is. `to` has room for the text. */
 size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool bytes);
 
 /* What all models read: {TOKEN: ID, ...}. */
 ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab);
 /* The id of a member that names a token; AC_NO_TOKEN where it is null or absent. */
 ac_status ac_text_read_unknown(ac_text_model *model, const json_t *json, const char *key);
-/* Appends a character of the piece that no token stands for: as bytes, or as unknown. */
+/* Appends a character of the piece that no token is for: as bytes, or as unknown. */
 ac_status ac_text_add_unknown(const ac_text_model *model, ac_token_list *tokens, const char *at,
                               size_t length);
 /* Whether each byte of it has a token. */

@@ -173,8 +173,9 @@ static ac_status read_file(ac_tokenizer *t, const char *path) {
   json_t *json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
   fclose(stream);
   if (!json) return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, error.text);
-  const ac_status status = json_is_object(json) ? ac_tokenizer_read_json(t, json)
-                                                : ac_fail(AC_ERROR_FORMAT, "it is no tokenizer");
+  const ac_status status = json_is_object(json)
+                               ? ac_tokenizer_read_json(t, json)
+                               : ac_fail(AC_ERROR_FORMAT, "this is not a tokenizer");
   json_decref(json);
   return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", path);
 }

@@ -16,7 +16,7 @@ typedef struct span {
   size_t first, end, depth;
 } span;
 
-/* Adds the children of a node, and says which strings are whose. */
+/* Adds the children of a node, and says which strings each has. */
 static ac_status add_children(ac_trie *trie, span **spans, size_t *capacity, uint32_t node,
                               const ac_trie_string *strings) {
   span own = (*spans)[node];

@@ -122,7 +122,7 @@ static ac_status add_tokens(const ac_text_model *model, const unigram *u, size_t
   return AC_OK;
 }
 
-/* Where unknown tokens stand, their bytes do. */
+/* Where unknown tokens are, their bytes do. */
 static ac_status spell_unknown(const ac_text_model *model, const char *piece, size_t first,
                                ac_token_list *tokens) {
   ac_token_list spelled = {0};

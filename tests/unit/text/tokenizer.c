@@ -171,7 +171,7 @@ static void bounds_are_those_of_the_given_text(void **state) {
 static void bytes_that_are_no_text_are_replaced_and_counted(void **state) {
   (void)state;
   /* Lone bytes, a part of a character, a surrogate, and one beyond Unicode: 1, 1, 2, 3 and 4 bytes,
-   * of which the parts that cannot begin a character count one by one. */
+   * where those that cannot begin a character count one by one. */
   static const char text[] = "a\xff"
                              "b\x80"
                              "c\xe4\xb8"
@@ -328,7 +328,7 @@ static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **stat
   write_file(path.text, "{\"model\":", 9);
   assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT, "line 1");
   write_file(path.text, "[]", 2);
-  assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT, "it is no tokenizer");
+  assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT, "this is not a tokenizer");
   assert_refused(ac_tokenizer_open(&tokenizer, "/nowhere/tokenizer.json"), AC_ERROR_IO, "/nowhere");
 }
 
