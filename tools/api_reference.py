@@ -40,6 +40,7 @@ TITLES = {
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
+    "tokenizer.h": "Tokenizers",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

@@ -22,6 +22,7 @@
 #include <accrue/reduction.h>
 #include <accrue/attention.h>
 #include <accrue/storage.h>
+#include <accrue/tokenizer.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
 #include <accrue/plan.h>

@@ -344,6 +344,40 @@ static void datasets(void) {
          ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
 }
 
+static void tokenizers(void) {
+  static const char path[] = ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json";
+  ac_tokenizer *t;
+  ac_encoding encoding;
+  char *text;
+  size_t bytes;
+  uint32_t id = 0;
+  REFUSED(ac_tokenizer_open, tokenizer, ac_tokenizer_open(NULL, path));
+  NOT_MADE(ac_tokenizer_open, path, ac_tokenizer, e, ac_tokenizer_open(&e, NULL));
+  NOTHING(ac_tokenizer_free, tokenizer, ac_tokenizer_free(NULL));
+  assert_ok(ac_tokenizer_open(&t, path));
+  HARMLESS(ac_tokenizer_vocabulary, tokenizer, ac_tokenizer_vocabulary(NULL) == 0);
+  HARMLESS(ac_tokenizer_find, tokenizer, !ac_tokenizer_find(NULL, "a", &id));
+  HARMLESS(ac_tokenizer_find, text, !ac_tokenizer_find(t, NULL, &id));
+  HARMLESS(ac_tokenizer_find, id, !ac_tokenizer_find(t, "a", NULL));
+  HARMLESS(ac_tokenizer_token, tokenizer, !ac_tokenizer_token(NULL, 0, &bytes));
+  HARMLESS(ac_tokenizer_token, bytes, !ac_tokenizer_token(t, 0, NULL));
+  HARMLESS(ac_tokenizer_is_special, tokenizer, !ac_tokenizer_is_special(NULL, 0));
+  REFUSED(ac_tokenizer_encode, tokenizer, ac_tokenizer_encode(NULL, "a", 1, NULL, &encoding));
+  REFUSED(ac_tokenizer_encode, text, ac_tokenizer_encode(t, NULL, 1, NULL, &encoding));
+  HARMLESS(ac_tokenizer_encode, text,
+           ac_tokenizer_encode(t, NULL, 0, NULL, &encoding) == AC_OK && !encoding.count);
+  HARMLESS(ac_tokenizer_encode, desc, ac_tokenizer_encode(t, "", 0, NULL, &encoding) == AC_OK);
+  REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
+  NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
+  REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
+  HARMLESS(ac_tokenizer_decode, bytes,
+           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  free(text);
+  REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
+  REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
+  ac_tokenizer_free(t);
+}
+
 static void files(void) {
   ac_dataset *d;
   ac_tokens *t;
@@ -1125,6 +1159,7 @@ static void null_is_a_default_or_refused(void **state) {
   plans();
   datasets();
   files();
+  tokenizers();
   model_files();
   trainer_rates();
   trainers();
