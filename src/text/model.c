@@ -11,8 +11,8 @@ ac_status ac_token_list_add(ac_token_list *list, uint32_t id, size_t length) {
   return AC_OK;
 }
 
-/* GPT-2's characters for bytes: printable ones of Latin-1 are themselves, the others the
- * characters from U+0100 on. */
+/* GPT-2's characters for bytes: printable ones of Latin-1 are themselves; the others are
+ * those from U+0100 on. */
 static bool is_itself(uint32_t byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) ||
          (byte >= 0xae && byte <= 0xff);
