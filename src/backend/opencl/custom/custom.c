@@ -74,7 +74,9 @@ static ac_status run(ac_opencl *cl, const ac_op_args *args) {
   call.device = &l.device;
   cl->op = l.op->desc.name;
   const char *sentence = l.op->desc.opencl(&call);
-  return l.status == AC_OK ? ac_custom_result(sentence) : l.status;
+  if (l.status != AC_OK || !sentence) return l.status;
+  l.status = ac_custom_result(sentence);
+  return cl->preparing ? ac_fail_prefix(l.status, "opencl: %s", cl->op) : l.status;
 }
 
 static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
