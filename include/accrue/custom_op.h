@@ -66,14 +66,16 @@ typedef struct ac_custom_call {
   struct ac_custom_device *device; /**< The library's own. */
 } ac_custom_call;
 
+/** A part of a run: items [first, last). */
+typedef void (*ac_custom_part)(const ac_custom_call *call, int64_t first, int64_t last,
+                               void *context);
+
 /** Calls `part` for disjoint ranges [first, last) that together are [0, count), from several
  * threads at once if `count` * `work` is large. `work` is roughly how many operations one item
  * takes. Returns when all are done. `context` is passed on. Only for ac_custom_desc.cpu, and not
  * from within `part`. Results must not depend on how the range is divided. */
 AC_API void ac_custom_parallel(const ac_custom_call *call, int64_t count, int64_t work,
-                               void (*part)(const ac_custom_call *call, int64_t first, int64_t last,
-                                            void *context),
-                               void *context);
+                               ac_custom_part part, void *context);
 
 /** Reads elements [first, first + count) of an input on the CPU as floats, whichever float type it
  * has. Only for ac_custom_desc.cpu. */

@@ -191,10 +191,8 @@ ac_tensor *ac_custom_op(ac_graph *graph, ac_tensor *const *inputs, int count, ac
   for (int j = 0; j < outputs_of(&d); j++) {
     const bool typed = info[j].dtype == AC_F32 || info[j].dtype == AC_I32;
     if (!typed || !ac_shape_parse(&shapes[j], info[j].rank, info[j].shape))
-      return ac_builder_fail(graph, &builder, inputs,
-                             "%s: its function gives output %d %s, or a size that is not positive",
-                             name, j,
-                             typed ? "a rank of not 0 to 6" : "a type other than f32 and i32");
+      return ac_builder_fail(graph, &builder, inputs, "%s: its function gives output %d a %s", name,
+                             j, typed ? "shape that is not valid" : "type other than f32 and i32");
   }
   why = d.gradient ? refuse_gradient(&d, inputs, count, info) : NULL;
   if (why) return ac_builder_fail(graph, &builder, inputs, "%s: its gradient: %s", name, why);
@@ -299,9 +297,7 @@ ac_status ac_custom_result(const char *sentence) {
 }
 
 void ac_custom_parallel(const ac_custom_call *call, int64_t count, int64_t work,
-                        void (*part)(const ac_custom_call *call, int64_t first, int64_t last,
-                                     void *context),
-                        void *context) {
+                        ac_custom_part part, void *context) {
   if (!AC_GIVEN(call, part) || count < 1) return;
   if (call->device) call->device->parallel(call->device, call, count, work, part, context);
   else part(call, 0, count, context);
@@ -369,4 +365,5 @@ const ac_op_desc ac_op_desc_custom = {
     .flops = flops,
     .couples = couples,
     .title = title,
+    .sample = {{"n"}, {"n"}, &ac_custom_sampled},
 };

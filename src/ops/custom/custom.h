@@ -20,13 +20,13 @@ typedef struct ac_custom_attributes {
   const ac_custom *op;
 } ac_custom_attributes;
 
+/* Of the op that is timed (sampled.c). */
+extern const ac_custom_attributes ac_custom_sampled;
+
 /* How a backend does what an op's function asks for. */
 struct ac_custom_device {
   void (*parallel)(const struct ac_custom_device *device, const ac_custom_call *call, int64_t count,
-                   int64_t work,
-                   void (*part)(const ac_custom_call *call, int64_t first, int64_t last,
-                                void *context),
-                   void *context);
+                   int64_t work, ac_custom_part part, void *context);
   void (*launch)(struct ac_custom_device *device, const ac_custom_launch_desc *desc);
   bool mark_flushed; /* ac_run_state's */
 };

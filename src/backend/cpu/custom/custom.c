@@ -10,7 +10,7 @@ typedef struct shared_out {
 
 typedef struct job {
   const ac_custom_call *call;
-  void (*part)(const ac_custom_call *call, int64_t first, int64_t last, void *context);
+  ac_custom_part part;
   void *context;
 } job;
 
@@ -20,10 +20,7 @@ static void run_range(const ac_op_args *args, int64_t first, int64_t last) {
 }
 
 static void parallel(const struct ac_custom_device *device, const ac_custom_call *call,
-                     int64_t count, int64_t work,
-                     void (*part)(const ac_custom_call *call, int64_t first, int64_t last,
-                                  void *context),
-                     void *context) {
+                     int64_t count, int64_t work, ac_custom_part part, void *context) {
   const job j = {call, part, context};
   const ac_op_args args = {.attributes = &j};
   ac_cpu_for(((const shared_out *)device)->context, &args, count, ac_larger(work, 1), run_range);

@@ -16,10 +16,7 @@ typedef struct launches {
 
 /* Ranges are for CPUs; here is but this thread. */
 static void alone(const struct ac_custom_device *device, const ac_custom_call *call, int64_t count,
-                  int64_t work,
-                  void (*part)(const ac_custom_call *call, int64_t first, int64_t last,
-                               void *context),
-                  void *context) {
+                  int64_t work, ac_custom_part part, void *context) {
   (void)device, (void)work;
   part(call, 0, count, context);
 }
