@@ -11,7 +11,7 @@
 #include "graph/builder.h"
 #include "graph/differentiate.h"
 
-_Static_assert(AC_CUSTOM_INPUTS == AC_MAX_INPUTS && AC_CUSTOM_OUTPUTS == AC_MAX_OUTPUTS,
+_Static_assert(AC_CUSTOM_INPUTS <= AC_MAX_INPUTS && AC_CUSTOM_OUTPUTS == AC_MAX_OUTPUTS,
                "the operands that the header promises");
 
 /* ---- a copy of the description --------------------------------------------------------------- */
@@ -172,11 +172,11 @@ ac_tensor *ac_custom_op(ac_graph *graph, ac_tensor *const *inputs, int count, ac
   const ac_custom_desc d = AC_DESCRIBED(ac_custom_desc, desc);
   for (int j = 0; outputs && j < outputs_of(&d) && j < AC_CUSTOM_OUTPUTS; j++) outputs[j] = NULL;
   if (!AC_GIVEN(graph)) return NULL;
-  const int given = !inputs || count < 0 ? 0 : count < AC_MAX_INPUTS ? count : AC_MAX_INPUTS;
+  const int given = !inputs || count < 0 ? 0 : count < AC_CUSTOM_INPUTS ? count : AC_CUSTOM_INPUTS;
   const ac_builder builder = {"custom_op", given, {"inputs[] f32 or i32"}};
-  if (count < 1 || count > AC_MAX_INPUTS || !inputs)
+  if (count < 1 || count > AC_CUSTOM_INPUTS || !inputs)
     return ac_builder_fail(graph, &builder, inputs, "%d inputs%s; there must be 1 to %d", count,
-                           inputs ? "" : " at NULL", AC_MAX_INPUTS);
+                           inputs ? "" : " at NULL", AC_CUSTOM_INPUTS);
   if (!ac_builder_begin(graph, &builder, inputs)) return NULL;
   const char *why = refuse_desc(&d, count);
   const char *name = d.name && *d.name && ac_is_utf8(d.name) ? d.name : "the op";
@@ -215,14 +215,14 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
         "need none",
         ac_node_text(text, sizeof text, graph, node));
   ac_custom_attributes attributes = attributes_of(own->op->gradient, own->stream);
-  ac_tensor *in[AC_MAX_INPUTS];
+  ac_tensor *in[AC_CUSTOM_INPUTS];
   int count = 0, target[AC_MAX_OUTPUTS], targets = 0;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (own->kinds.out[j] && own->kinds.out[j] != 'i') {
       attributes.kinds.in[count] = kind_of(attributes.op, AC_F32);
       in[count++] = ac_gradient_of(d, node->out[j]);
     }
-  for (int i = 0; i < AC_MAX_INPUTS; i++)
+  for (int i = 0; i < AC_CUSTOM_INPUTS; i++)
     if (desc->gradient_takes >> i & 1) {
       in[count] = ac_tensor_at(graph, node->in[i]);
       attributes.kinds.in[count] = kind_of(attributes.op, in[count]->dtype);
@@ -234,7 +234,7 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
       attributes.kinds.in[count] = kind_of(attributes.op, in[count]->dtype);
       count++;
     }
-  for (int i = 0; i < AC_MAX_INPUTS && node->in[i] >= 0; i++)
+  for (int i = 0; i < AC_CUSTOM_INPUTS && node->in[i] >= 0; i++)
     if (has_gradient(desc, i, ac_tensor_at(graph, node->in[i])->dtype)) {
       attributes.kinds.out[targets] = kind_of(attributes.op, AC_F32);
       target[targets++] = node->in[i];
@@ -256,7 +256,7 @@ void ac_custom_call_of(ac_custom_call *call, const ac_op_args *args) {
   const ac_custom_desc *desc = &attributes->op->desc;
   const ac_run_state *run = args->run;
   memset(call, 0, sizeof *call);
-  call->in_count = operand_count(attributes->kinds.in, AC_MAX_INPUTS);
+  call->in_count = operand_count(attributes->kinds.in, AC_CUSTOM_INPUTS);
   call->out_count = operand_count(attributes->kinds.out, AC_MAX_OUTPUTS);
   for (int i = 0; i < call->in_count; i++) {
     const ac_operand *x = &args->in[i];
