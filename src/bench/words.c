@@ -35,7 +35,8 @@ static void put_shapes(ac_words *w, const ac_op_args *args) {
   ac_words_put(w, "->");
   for (int j = 0; j < outputs; j++) {
     ac_words_put(w, " ");
-    put_operand(w, &args->out[j], ac_op_output_kind_of(args->op, args->attributes, j), args->add[j]);
+    put_operand(w, &args->out[j], ac_op_output_kind_of(args->op, args->attributes, j),
+                args->add[j]);
   }
 }
 

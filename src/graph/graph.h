@@ -222,8 +222,8 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
 /* Appends a tensor to a list of the graph's. NULL with the failure recorded. */
 void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor);
-/* Keeps a block, which the graph frees then, as long as it or a copy is there. NULL with the failure
- * recorded. */
+/* Keeps a block, which the graph frees then, as long as it or a copy is there. NULL with the
+ * failure recorded. */
 void *ac_graph_keep(ac_graph *graph, ac_block *block);
 /* Records that memory is short and returns NULL. */
 void *ac_graph_out_of_memory(ac_graph *graph);
