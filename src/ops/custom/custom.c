@@ -355,6 +355,12 @@ static bool couples(const void *attributes) {
   return ((const ac_custom_attributes *)attributes)->op->desc.whole_batch;
 }
 
+static const char *lacks(const void *attributes, bool on_host) {
+  const ac_custom_desc *desc = &((const ac_custom_attributes *)attributes)->op->desc;
+  if (on_host) return desc->cpu ? NULL : "it has no function for the CPU";
+  return desc->opencl ? NULL : "it has no OpenCL source";
+}
+
 static const char *title(const void *attributes) {
   return ((const ac_custom_attributes *)attributes)->op->desc.name;
 }
@@ -364,6 +370,7 @@ const ac_op_desc ac_op_desc_custom = {
     .gradient = gradient,
     .flops = flops,
     .couples = couples,
+    .lacks = lacks,
     .title = title,
     .sample = {{"n"}, {"n"}, &ac_custom_sampled},
 };

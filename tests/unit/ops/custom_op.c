@@ -378,13 +378,16 @@ static void what_it_lacks_is_named(void **state) {
               "plain (layer) has no gradient; describe one (ac_custom_desc.gradient)");
   const ac_custom_desc foreign = {
       .name = "foreign", .opencl_source = pass_source, .opencl = tire_opencl};
-  refuse_plan("cpu", &foreign, &predict, AC_ERROR_UNSUPPORTED, "cannot run foreign (layer)");
+  refuse_plan(
+      "cpu", &foreign, &predict, AC_ERROR_UNSUPPORTED,
+      "plan: device cpu cannot run foreign (layer), because it has no function for the CPU");
   ac_custom_desc whole = drops;
   whole.whole_batch = true;
   refuse_plan("cpu", &whole, &train, AC_ERROR_ARGUMENT,
               "drops (layer) looks at all samples of a batch of 4 and cannot be split");
   ac_device_close(open_opencl("opencl"));
-  refuse_plan("opencl", &plain, &predict, AC_ERROR_UNSUPPORTED, "cannot run plain (layer)");
+  refuse_plan("opencl", &plain, &predict, AC_ERROR_UNSUPPORTED,
+              "cannot run plain (layer), because it has no OpenCL source");
 }
 
 static void faults_in_source_are_told(void **state) {
