@@ -19,6 +19,7 @@
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
+#include <accrue/attention.h>
 #include <accrue/custom_op.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>

@@ -115,7 +115,7 @@ static const char *backward(const ac_custom_call *call) {
 /* ---- OpenCL ---------------------------------------------------------------------------------- */
 
 static const char forward_source[] =
-    "typedef struct { float scale, unused; } constants;\n"
+    "typedef struct { float scale, unused[15]; } constants;\n"
     "kernel void correlate(const global ac_storage *x, const global ac_storage *w, global "
     "ac_storage *y, long rows,\n"
     "                      int T, int K, constants c) {\n"
@@ -127,7 +127,7 @@ static const char forward_source[] =
     "  ac_store(y, i, c.scale * sum);\n"
     "}\n";
 static const char backward_source[] =
-    "typedef struct { float scale, unused; } constants;\n"
+    "typedef struct { float scale, unused[15]; } constants;\n"
     "kernel void correlate_input(const global ac_storage *dy, const global ac_storage *w, global "
     "ac_storage *dx,\n"
     "                            long rows, int T, int K, constants c) {\n"
@@ -204,7 +204,7 @@ static double flops(const ac_custom_call *call) {
   return 2.0 * (double)s.rows * s.Y * s.K;
 }
 
-static const correlation_constants half = {0.5f, 0};
+static const correlation_constants half = {0.5f, {0}};
 
 #define GRADIENT(stored)                                                                           \
   {                                                                                                \

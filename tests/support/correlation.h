@@ -9,7 +9,7 @@
 #include <accrue/accrue.h>
 
 typedef struct correlation_constants {
-  float scale, unused;
+  float scale, unused[15];
 } correlation_constants;
 
 /* Operands as the plan stores them, or always in f32. */

@@ -2,7 +2,7 @@
  * source follows cl/custom/custom.cl, so it knows the storage type. */
 #include "ops/custom/custom.h"
 
-#include <stdio.h>
+#include <string.h>
 
 #include "backend/opencl/shared/opencl.h"
 #include "core/error.h"
@@ -46,13 +46,19 @@ static ac_cl_grid grid_of(const ac_custom_launch_desc *desc) {
   return grid;
 }
 
+static ac_cl_argument argument_of(const ac_custom_argument *a) {
+  if (!a->bytes) return AC_CL_BUFFER(a->value);
+  ac_cl_argument argument = {.size = a->bytes};
+  if (a->bytes > sizeof argument.value) argument.value.elsewhere = a->value;
+  else memcpy(&argument.value, a->value, a->bytes);
+  return argument;
+}
+
 static ac_status queue(const launches *l, const ac_custom_launch_desc *desc) {
   ac_cl_argument arguments[AC_CUSTOM_ARGUMENTS];
   AC_TRY(check(l, desc));
   for (int i = 0; i < desc->argument_count; i++) {
-    const ac_custom_argument *a = &desc->arguments[i];
-    arguments[i] =
-        a->bytes ? (ac_cl_argument){.size = a->bytes, .bytes = a->value} : AC_CL_BUFFER(a->value);
+    arguments[i] = argument_of(&desc->arguments[i]);
   }
   const ac_cl_writer writer = {.key = l->op->source_key, .of = l->op->desc.opencl_source};
   return ac_cl_launch_written(l->cl, (ac_cl_kernel){"custom", desc->kernel, NULL}, &writer,

@@ -156,6 +156,7 @@ typedef struct ac_cl_grid {
   size_t global[3], local[3];
 } ac_cl_grid;
 
+/* One that is larger than its value's place lies elsewhere. */
 typedef struct ac_cl_argument {
   size_t size;
   union {
@@ -166,27 +167,26 @@ typedef struct ac_cl_argument {
     cl_float f;
     cl_uint2 u2;
     float floats[8];
+    const void *elsewhere;
   } value;
-  const void *bytes; /* where the value is; NULL: above */
 } ac_cl_argument;
 
-#define AC_CL_BUFFER(handle) \
-  ((ac_cl_argument){.size = sizeof(cl_mem), .value = {.buffer = (cl_mem)(handle)}})
+#define AC_CL_BUFFER(handle) ((ac_cl_argument){sizeof(cl_mem), {.buffer = (cl_mem)(handle)}})
 /* An operand's memory, NULL where it is absent. */
 #define AC_CL_OPERAND(operand) AC_CL_BUFFER((operand).count ? (operand).data : NULL)
-#define AC_CL_INT(x) ((ac_cl_argument){.size = sizeof(cl_int), .value = {.i = (cl_int)(x)}})
-#define AC_CL_UINT(x) ((ac_cl_argument){.size = sizeof(cl_uint), .value = {.u = (cl_uint)(x)}})
-#define AC_CL_LONG(x) ((ac_cl_argument){.size = sizeof(cl_long), .value = {.l = (cl_long)(x)}})
-#define AC_CL_FLOAT(x) ((ac_cl_argument){.size = sizeof(cl_float), .value = {.f = (cl_float)(x)}})
+#define AC_CL_INT(x) ((ac_cl_argument){sizeof(cl_int), {.i = (cl_int)(x)}})
+#define AC_CL_UINT(x) ((ac_cl_argument){sizeof(cl_uint), {.u = (cl_uint)(x)}})
+#define AC_CL_LONG(x) ((ac_cl_argument){sizeof(cl_long), {.l = (cl_long)(x)}})
+#define AC_CL_FLOAT(x) ((ac_cl_argument){sizeof(cl_float), {.f = (cl_float)(x)}})
 /* Eight of them, a float8. */
-#define AC_CL_FLOATS(x)          \
-  ((ac_cl_argument){             \
-      .size = 8 * sizeof(float), \
-      .value = {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
+#define AC_CL_FLOATS(x)                \
+  ((ac_cl_argument){8 * sizeof(float), \
+                    {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
+/* An array of more than 32 bytes, which lives as long as the launch takes. */
+#define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
 /* A 64-bit seed as the two words of a Philox key. */
-#define AC_CL_SEED(x)                         \
-  ((ac_cl_argument){.size = sizeof(cl_uint2), \
-                    .value = {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
+#define AC_CL_SEED(x) \
+  ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
 
 /* Compiles the kernel where that has not been done; queues it unless preparing. An empty grid does
  * nothing. */
