@@ -21,6 +21,7 @@
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
 #include <accrue/attention.h>
+#include <accrue/custom_op.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>
 #include <accrue/clipping.h>
