@@ -5,6 +5,8 @@
 
 #include "core/random.h"
 
+#include <accrue/attention.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,8 +91,8 @@ const op_reference op_reference_attention = {attention, attention_error, true, f
  * dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i */
 static void attention_gradient(const ac_op_args *args) {
   shape s = shape_of(args, &args->in[1]);
-  const double *dy = op_reals(&args->in[0]), *y = op_reals(&args->in[2]);
-  const double *lse = op_reals(&args->in[3]);
+  const double *dy = op_reals(&args->in[0]), *y = op_reals(&args->in[4]);
+  const double *lse = op_reals(&args->in[5]);
   double *dqkv = op_reals(&args->out[0]), scale = s.a->scale;
   for (int64_t i = 0; i < args->out[0].count; i++) dqkv[i] = 0;
   for (int64_t b = 0; b < s.B; b++)
@@ -132,17 +134,24 @@ const op_reference op_reference_attention_gradient = {attention_gradient, attent
 
 static const op_gradient gradients[] = {
     {.op = AC_OP_attention_gradient,
-     .in = {OP_DY, OP_INPUT(0), OP_OUTPUT(0), OP_OUTPUT(1)},
+     .in = {OP_DY, OP_INPUT(0), {0}, {0}, OP_OUTPUT(0), OP_OUTPUT(1)},
      .of = {0},
      .outputs = 1},
 };
 
-#define ATTENTION(name_, heads_, scale_, dropout_, batch_, T, C, evaluation_)                    \
-  {                                                                                              \
-    .name = name_, .op = AC_OP_attention, .attributes.attention = {heads_, scale_, dropout_, 9}, \
-    .batch = batch_, .in = {OP_RANGE(-2, 2, AC_BATCH, T, 3 * (C))},                              \
-    .out = {OP_F32(AC_BATCH, T, C), OP_F32(AC_BATCH, heads_, T)}, .gradients = gradients,        \
-    .gradient_count = 1, .evaluation = evaluation_                                               \
+#define ATTENTION(name_, heads_, scale_, dropout_, batch_, T, C, evaluation_)             \
+  {                                                                                       \
+    .name = name_, .op = AC_OP_attention,                                                 \
+    .attributes.attention = {.heads = heads_,                                             \
+                             .scale = scale_,                                             \
+                             .dropout = dropout_,                                         \
+                             .stream = 9,                                                 \
+                             .key_heads = heads_,                                         \
+                             .causal = 1,                                                 \
+                             .per_sample = 1},                                            \
+    .batch = batch_, .in = {OP_RANGE(-2, 2, AC_BATCH, T, 3 * (C))},                       \
+    .out = {OP_F32(AC_BATCH, T, C), OP_F32(AC_BATCH, heads_, T)}, .gradients = gradients, \
+    .gradient_count = 1, .evaluation = evaluation_                                        \
   }
 
 /* Few head sizes: an OpenCL kernel is compiled for each. */
@@ -178,9 +187,13 @@ static const op_case cases[] = {
 
 static void from_vector(op_case *result, const op_vector *vector) {
   result->op = AC_OP_attention;
+  const int32_t heads = (int32_t)op_vector_attribute(vector, "heads", 1);
   result->attributes.attention =
-      (ac_attention_attributes){(int32_t)op_vector_attribute(vector, "heads", 1),
-                                (float)op_vector_attribute(vector, "scale", 1), 0, 0};
+      (ac_attention_attributes){.heads = heads,
+                                .scale = (float)op_vector_attribute(vector, "scale", 1),
+                                .key_heads = heads,
+                                .causal = 1,
+                                .per_sample = 1};
   result->gradients = gradients;
   result->gradient_count = 1;
 }
@@ -314,7 +327,8 @@ static void check_split(ac_device *device) {
 /* OpenCL's kernels take heads of up to 256 elements. */
 static void check_limits(ac_device *device) {
   enum { HEADS = 3, MOST = 256 };
-  static const ac_attention_attributes attributes = {.heads = HEADS, .scale = 1};
+  static const ac_attention_attributes attributes = {
+      .heads = HEADS, .scale = 1, .key_heads = HEADS, .causal = 1, .per_sample = 1};
   if (device->backend->is_host) return;
   for (int64_t head = MOST; head <= MOST + 1; head++) {
     const int64_t C = HEADS * head;
@@ -323,7 +337,7 @@ static void check_limits(ac_device *device) {
     const ac_operand lse = {.rank = 3, .dim = {1, HEADS, 1}, .count = HEADS};
     ac_op_args all[] = {
         {.op = AC_OP_attention, .in = {qkv}, .out = {y, lse}},
-        {.op = AC_OP_attention_gradient, .in = {y, qkv, y, lse}, .out = {qkv}},
+        {.op = AC_OP_attention_gradient, .in = {y, qkv, {0}, {0}, y, lse}, .out = {qkv}},
     };
     for (int o = 0; o < 2; o++) {
       all[o].attributes = &attributes;
@@ -343,9 +357,13 @@ static void draw_shape(op_case *c, op_draw *d) {
   const int positions = op_draw_size(d, op_draw_one_in(d, 4) ? 140 : 30);
   const int most = 1 + 60000 / (positions * positions * width);
   c->op = AC_OP_attention;
-  c->attributes.attention =
-      (ac_attention_attributes){heads, (float)op_draw_between(d, 0.2, 1),
-                                op_draw_one_in(d, 2) ? 0 : 0.2f, (uint32_t)op_draw_below(d, 9)};
+  c->attributes.attention = (ac_attention_attributes){.heads = heads,
+                                                      .scale = (float)op_draw_between(d, 0.2, 1),
+                                                      .dropout = op_draw_one_in(d, 2) ? 0 : 0.2f,
+                                                      .stream = (uint32_t)op_draw_below(d, 9),
+                                                      .key_heads = heads,
+                                                      .causal = 1,
+                                                      .per_sample = 1};
   c->evaluation = op_draw_one_in(d, 6);
   c->batch = 1 + op_draw_below(d, most < 6 ? most : 6);
   c->in[0] = (op_operand_spec)OP_RANGE(-2, 2, AC_BATCH, positions, 3 * width);
