@@ -59,6 +59,7 @@
                                           -> y lse[B,H,Tq]: ops/attention/attention.h */                               \
     X(attention_gradient, "sssssffiii", "sssf")       /* dy q k? v? y lse bias? lengths? segments? of keys?            \
                                                          -> dq? dk? dv? dbias?+ */                                     \
+  F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
   F(movement, transpose) X(transpose, "s", "s")       /* x -> y, and its own gradient */                               \
   F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
