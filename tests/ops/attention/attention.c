@@ -505,14 +505,17 @@ static const op_case cases[] = {
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
-  result->op = AC_OP_attention;
   const int32_t heads = (int32_t)op_vector_attribute(vector, "heads", 1);
-  result->attributes.attention =
-      (ac_attention_attributes){.heads = heads,
-                                .scale = (float)op_vector_attribute(vector, "scale", 1),
-                                .key_heads = heads,
-                                .causal = 1,
-                                .per_sample = 1};
+  result->op = AC_OP_attention;
+  result->attributes.attention = (ac_attention_attributes){
+      .heads = heads,
+      .scale = (float)op_vector_attribute(vector, "scale", 1),
+      .key_heads = (int32_t)op_vector_attribute(vector, "key_heads", heads),
+      .causal = (int32_t)op_vector_attribute(vector, "causal", 1),
+      .at_end = (int32_t)op_vector_attribute(vector, "at_end", 0),
+      .window = (int32_t)op_vector_attribute(vector, "window", 0),
+      .soft_cap = (float)op_vector_attribute(vector, "soft_cap", 0),
+      .per_sample = 1};
   result->gradients = gradients;
   result->gradient_count = 1;
 }
