@@ -16,6 +16,7 @@
 #include <accrue/graph.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
+#include <accrue/movement.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/attention.h>
