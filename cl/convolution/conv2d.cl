@@ -1,12 +1,13 @@
 /* conv2d over images x[n,Ci,H,W] in groups of channels, with stride s, padding p and dilation d:
- *   y[n,o,i,j]  = b[o] + sum_{c,r,t} W[o,c,r,t] x[n,c,i s - p + r d, j s - p + t d]
- *   dx[n,c,h,w] (+)= sum of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h, j s - p + t d = w
+ *   y[n,o,i,j]  (+)= b[o] + sum_{c,r,t} W[o,c,r,t] x[n,c,i s - p + r d, j s - p + t d]
+ *   dx[n,c,h,w] (+)= b[c] + sum of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h, j s - p + t d = w,
+ *                 which is the transposed convolution of dy
  *   dW[o,c,r,t] (+)= sum_{n,i,j} dy[n,o,i,j] x[n,c,i s - p + r d, j s - p + t d]
  *
  * Each is a product for each group of channels, and reads operands in their places. Its dimensions
  * are made of positions (n,i,j) (for dx: (n,h,w)), of taps (channel,r,t), and of channels:
  *   conv2d                  C[o, position] = sum over taps W[o, tap] image[tap, position]
- *   conv2d_input_gradient   C[c, position] = sum over taps W[tap, c] image[tap, position]
+ *   conv_transpose2d        C[c, position] = sum over taps W[tap, c] image[tap, position]
  *   conv2d_weight_gradient  C[o, tap] = sum over positions dy[o, position] image[tap, position]
  * the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's sum_columns
  * then sums.
@@ -227,7 +228,7 @@ kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *
 /* One input channel to a group, `out` output channels. x is H x W, y h x w. */
 kernel WORK_GROUP(GROUP, 1) void depthwise(const global storage *x, const global storage *weight,
                                            const global float *bias, global storage *y, long n,
-                                           GEOMETRY) {
+                                           int add, GEOMETRY) {
   const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, w), plane = quotient(row, h);
@@ -244,11 +245,13 @@ kernel WORK_GROUP(GROUP, 1) void depthwise(const global storage *x, const global
       sum = fma(load(weight, taps + r * kw + t), load(x, from + (size_t)at * W + to), sum);
     }
   }
-  store(y, e, bias ? sum + bias[o] : sum);
+  if (bias) sum += bias[o];
+  store(y, e, add ? load(y, e) + sum : sum);
 }
 
 kernel WORK_GROUP(GROUP, 1) void depthwise_input_gradient(const global storage *dy,
                                                           const global storage *weight,
+                                                          const global float *bias,
                                                           global storage *dx, long n, int add,
                                                           GEOMETRY) {
   const size_t e = element_id();
@@ -269,6 +272,7 @@ kernel WORK_GROUP(GROUP, 1) void depthwise_input_gradient(const global storage *
       }
     }
   }
+  if (bias) sum += bias[group];
   store(dx, e, add ? load(dx, e) + sum : sum);
 }
 

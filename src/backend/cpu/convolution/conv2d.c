@@ -1,5 +1,5 @@
-/* Convolution and its input gradient, both as products of the weights with images as they lie in a
- * patch (conv_patch.c):
+/* Convolution and its input gradient, which is the transposed convolution, both as products of the
+ * weights with images as they lie in a patch (conv_patch.c):
  *
  *   for each thread's share of output rows, by regions of rows (or of several small images)
  *     for each block of rows of the weights
@@ -79,7 +79,7 @@ static const ac_dot_class *dot_for(const ac_cpu_context *context, const ac_op_ar
 }
 
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
-  bool transposed = args->op == AC_OP_conv2d_input_gradient;
+  bool transposed = args->op == AC_OP_conv_transpose2d;
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
   problem p = {.args = args,
@@ -329,7 +329,7 @@ typedef struct work {
 
 static float bias_of(const work *w, int64_t channel) {
   const ac_operand *bias = &w->p->args->in[2];
-  if (w->p->transposed || !bias->count) return 0.0f;
+  if (!bias->count) return 0.0f;
   return ((const float *)bias->data)[w->group * w->p->out + channel];
 }
 
@@ -590,7 +590,8 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
   while (next_phase(&p, &f)) {
-    if (p.transposed && f.depth == 0 && args->add[0]) continue; /* nothing meets these outputs */
+    /* Nothing meets these outputs. */
+    if (p.transposed && f.depth == 0 && args->add[0] && !args->in[2].count) continue;
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }
@@ -602,4 +603,4 @@ static void run(const ac_cpu_context *context, const ac_op_args *args) {
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {.run = run, .workspace = workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {.run = run, .workspace = workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv_transpose2d) = {.run = run, .workspace = workspace};

@@ -92,14 +92,14 @@ static uint64_t workspace(ac_opencl *cl, const shapes *s, const ac_op_args *args
   return ac_cl_unit_bytes(status, unit, plain, ac_cl_columns_workspace(cl, s, args->op));
 }
 
-/* ---- forward, and the input's gradient ------------------------------------------------------- */
+/* ---- forward, and transposed ------------------------------------------------------------------ */
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise", 1), ac_cl_elements(cl, s.y->count),
                         AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                        AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count),
+                        AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count), AC_CL_INT(args->add[0]),
                         AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
   bool unit;
   AC_TRY(by_unit(cl, &s, args, &unit));
@@ -108,7 +108,7 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const product p = {"FORWARD", s.out, s.images * s.y->dim[2] * s.y->dim[3], k, k, 1};
   const images of = {s.x, s.y, s.in, s.out};
   return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                  AC_CL_OPERAND(*s.y), false);
+                  AC_CL_OPERAND(*s.y), args->add[0]);
 }
 
 static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -116,24 +116,25 @@ static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
   return workspace(cl, &s, args, 0);
 }
 
-static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status transposed(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_input_gradient", 1),
                         ac_cl_elements(cl, s.x->count), AC_CL_OPERAND(*s.y),
-                        AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_LONG(s.x->count),
-                        AC_CL_INT(args->add[0]), AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
+                        AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(*s.x),
+                        AC_CL_LONG(s.x->count), AC_CL_INT(args->add[0]),
+                        AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
   bool unit;
   AC_TRY(by_unit(cl, &s, args, &unit));
-  if (unit) return ac_cl_columns_input_gradient(cl, &s, args);
+  if (unit) return ac_cl_columns_transposed(cl, &s, args);
   const int64_t k = s.out * s.kh * s.kw;
   const product p = {"INPUT_GRADIENT", s.in, s.images * s.x->dim[2] * s.x->dim[3], k, k, 1};
   const images of = {s.y, s.x, s.out, s.in};
-  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_BUFFER(NULL),
+  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                   AC_CL_OPERAND(*s.x), args->add[0]);
 }
 
-static uint64_t input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t transposed_workspace(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
   return workspace(cl, &s, args, 0);
 }
@@ -216,7 +217,7 @@ static bool weight_gradient_fits(const ac_op_args *args) {
 }
 
 const ac_cl_op ac_cl_op_conv2d = {.run = forward, .workspace = forward_workspace, .fits = fits};
-const ac_cl_op ac_cl_op_conv2d_input_gradient = {
-    .run = input_gradient, .workspace = input_gradient_workspace, .fits = fits};
+const ac_cl_op ac_cl_op_conv_transpose2d = {
+    .run = transposed, .workspace = transposed_workspace, .fits = fits};
 const ac_cl_op ac_cl_op_conv2d_weight_gradient = {
     .run = weight_gradient, .workspace = weight_gradient_workspace, .fits = weight_gradient_fits};

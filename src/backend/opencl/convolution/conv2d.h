@@ -31,11 +31,11 @@ ac_status ac_cl_columns_take(ac_opencl *cl, const ac_cl_conv2d *s, ac_op op, ac_
                              bool *take);
 uint64_t ac_cl_columns_workspace(const ac_opencl *cl, const ac_cl_conv2d *s, ac_op op);
 
-/* These compute it, for args of conv2d, its input's and its weight's gradient (but not the bias's).
+/* These compute it, for args of conv2d, the transposed one, and the weight's gradient (but not the
+ * bias's).
  */
 ac_status ac_cl_columns_forward(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args);
-ac_status ac_cl_columns_input_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
-                                       const ac_op_args *args);
+ac_status ac_cl_columns_transposed(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args);
 ac_status ac_cl_columns_weight_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
                                         const ac_op_args *args);
 

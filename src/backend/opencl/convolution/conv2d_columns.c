@@ -134,6 +134,7 @@ ac_status ac_cl_columns_forward(ac_opencl *cl, const ac_cl_conv2d *s, const ac_o
   product.a = args->in[1].data;
   product.c = args->out[0].data;
   product.bias = args->in[2].count ? args->in[2].data : NULL;
+  product.add = args->add[0];
   return multiply_images(cl, &c, product, args->workspace, 0);
 }
 
@@ -141,12 +142,12 @@ static int64_t turned_weights(const ac_cl_conv2d *s) {
   return round_up(weights_of(s), POSITIONS);
 }
 
-ac_status ac_cl_columns_input_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
-                                       const ac_op_args *args) {
+ac_status ac_cl_columns_transposed(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
   const columns c = columns_of_dy(s);
   ac_cl_product product = product_of_images(&c, s->in);
   product.a = args->workspace;
   product.c = args->out[0].data;
+  product.bias = args->in[2].count ? args->in[2].data : NULL;
   product.add = args->add[0];
   const ac_cl_swap swap = {s->attributes->groups, s->out, 1, s->in, area_of(s)};
   AC_TRY(ac_cl_transpose(cl, args->in[1].data, args->workspace, &swap));
@@ -224,7 +225,7 @@ ac_status ac_cl_columns_weight_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
 
 ac_status ac_cl_columns_take(ac_opencl *cl, const ac_cl_conv2d *s, ac_op op, ac_dtype storage,
                              bool *take) {
-  const int64_t channels = op == AC_OP_conv2d_input_gradient ? s->in : s->out;
+  const int64_t channels = op == AC_OP_conv_transpose2d ? s->in : s->out;
   *take = storage != AC_F32 && s->in > 1 && channels >= LEAST_CHANNELS;
   if (!*take) return AC_OK;
   ac_cl_product product = {.images = true};
