@@ -151,12 +151,13 @@ size_t largest_of_plane(const global storage *x, size_t plane, long size, local 
   }
   values[item] = most;
   places[item] = at;
-  for (int half = ROW_GROUP / 2; half > 0; half /= 2) {
+  for (int apart = ROW_GROUP / 2; apart > 0; apart /= 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (item >= half) continue;
-    if (!is_larger(values[item], places[item], values[item + half], places[item + half])) continue;
-    values[item] = values[item + half];
-    places[item] = places[item + half];
+    const int other = item + apart;
+    if (item < apart && is_larger(values[item], places[item], values[other], places[other])) {
+      values[item] = values[other];
+      places[item] = places[other];
+    }
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   return plane * size + places[0];

@@ -1,8 +1,9 @@
 /** @file
  * Convolutions, pools and upsampling.
  *
- * Images are [B, channels, height, width], lines [B, channels, length]. Kernels, strides and
- * paddings of images have height first, then width. Values and shapes are as PyTorch's.
+ * Images are [B, channels, height, width], lines [B, channels, length] and volumes [B, channels,
+ * depth, height, width]. Kernels, strides and paddings are in this order. Values and shapes are as
+ * PyTorch's.
  *
  * graph.h includes this header. */
 #ifndef ACCRUE_CONVOLUTION_H
@@ -56,6 +57,21 @@ typedef struct ac_conv1d_desc {
  * [B, Co, Lo]. The same as ac_conv2d of images of height 1. */
 AC_API ac_tensor *ac_conv1d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias,
                             const ac_conv1d_desc *desc);
+
+/** Settings of ac_conv3d: as those of ac_conv2d, with depth first. */
+typedef struct ac_conv3d_desc {
+  int stride[3];       /**< 0: 1. */
+  int padding[3];      /**< Zeros on both sides. */
+  int dilation[3];     /**< Distance between the kernel's elements. 0: 1. */
+  int groups;          /**< Groups of channels, each convolved by itself. 0: 1. */
+  int more_padding[3]; /**< So many zeros more behind, below and to the right. */
+  bool same;           /**< The result has the size of x. */
+} ac_conv3d_desc;
+
+/** Convolution of volumes: x [B, Ci, D, H, W], weight [Co, Ci / groups, kd, kh, kw], bias [Co] or
+ * NULL -> [B, Co, Do, Ho, Wo], with sizes as for ac_conv2d. */
+AC_API ac_tensor *ac_conv3d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias,
+                            const ac_conv3d_desc *desc);
 
 /** Settings of ac_conv_transpose2d. Height comes first, then width. */
 typedef struct ac_conv_transpose2d_desc {

@@ -633,6 +633,22 @@ def conv2d(f):
         x, weight = f.draw(n, ci, h, w), f.draw(ci, co // groups, *kernel)
         b = f.draw(co) if bias else None
         f.record([x, weight, b], F.conv_transpose2d(x, weight, b, **options))
+    volumes = {  # depth, height and width
+        "plain": (2, 2, (4, 5, 3), 3, (3, 3, 2), True, {}),
+        "unequal": (1, 4, (6, 5, 4), 6, (2, 3, 1), True, dict(stride=(2, 1, 1), padding=(1, 2, 0), dilation=(3, 1, 1), groups=2)),
+    }
+    for name, (n, ci, size, co, kernel, bias, options) in volumes.items():
+        for transposed in (0, 1):
+            groups = options.get("groups", 1)
+            attributes = dict(groups=groups, transposed=transposed)
+            for key in ("stride", "padding", "dilation"):
+                for axis, value in zip("dhw", options.get(key, (0, 0, 0) if key == "padding" else (1, 1, 1))):
+                    attributes[f"{key}_{axis}"] = value
+            f.case(f"volume_{name}{'_transposed' if transposed else ''}", **attributes)
+            x = f.draw(n, ci, *size)
+            weight = f.draw(*((ci, co // groups) if transposed else (co, ci // groups)), *kernel)
+            b = f.draw(co) if bias else None
+            f.record([x, weight, b], (F.conv_transpose3d if transposed else F.conv3d)(x, weight, b, **options))
 
 
 def pool2d(f):

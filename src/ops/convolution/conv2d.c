@@ -1,11 +1,11 @@
 /* clang-format off */
-/* Two-dimensional convolution of images stored channel by channel, with stride s, padding p, dilation d (each of its
+/* Convolution of images stored channel by channel, with stride s, padding p, dilation d (each of its
  * own for height and width) and groups. For an output channel o of group g:
  *   y[n,o,i,j]   = b[o] + sum over c, r, t of W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p + t d]
  *   dx[n,c,h,w]  = sum over o, r, t of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h and j s - p + t d = w
  *   dW[o,c,r,t]  = sum over n, i, j of dy[n,o,i,j] x[n, g Ci/groups + c, i s - p + r d, j s - p + t d]
  *   db[o]        = sum over n, i, j of dy[n,o,i,j]
- * where x is zero outside of the image. The weight gradient comes first, so that x can be freed before dx is made.
+ * and of volumes likewise, with a third axis, where x is zero outside of the image. The weight gradient comes first, so that x can be freed before dx is made.
  * dx is what conv_transpose2d computes of dy, and dy is what conv2d computes of the gradient of that. So in
  * conv_transpose2d x takes the place of dy, and y that of dx. convolve.c has the builders. */
 /* clang-format on */
@@ -30,10 +30,10 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 
 /* The bias is added to all positions of the larger image. */
 static ac_status gradient_transposed(ac_differentiation *d, const ac_node *node) {
-  static const ac_reduce_attributes positions = {
-      .kind = AC_REDUCE_SUM, .axes = 1u << 0 | 1u << 2 | 1u << 3, .divisor = 1};
   ac_graph *graph = d->graph;
   ac_tensor *dy = ac_gradient_of(d, node->out[0]);
+  const ac_reduce_attributes positions = {
+      .kind = AC_REDUCE_SUM, .axes = (1u << dy->shape.rank) - 1 - (1u << 1), .divisor = 1};
   int x = node->in[0], weight = node->in[1], bias = node->in[2];
   ac_tensor *of_weight[] = {dy, ac_tensor_at(graph, x)},
             *of_input[] = {dy, ac_tensor_at(graph, weight)};
@@ -69,9 +69,14 @@ static void words(ac_words *words, const ac_op_args *args) {
   ac_words_put_pair(words, "stride", a->stride, 1);
   ac_words_put_pair(words, "padding", a->padding, 0);
   ac_words_put_pair(words, "dilation", a->dilation, 1);
+  if (args->in[0].rank < 5) return;
+  if (a->depth_stride != 1) ac_words_put(words, ", stride %d in depth", a->depth_stride);
+  if (a->depth_padding) ac_words_put(words, ", padding %d in depth", a->depth_padding);
+  if (a->depth_dilation != 1) ac_words_put(words, ", dilation %d in depth", a->depth_dilation);
 }
 
-static const ac_conv2d_attributes sampled = {{1, 1}, {1, 1}, {1, 1}, 1};
+static const ac_conv2d_attributes sampled = {
+    .stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
 
 const ac_op_desc ac_op_desc_conv2d = {
     .can_add = 1,

@@ -1,10 +1,10 @@
-/* The builders of convolutions: lines are images of height 1, so all that is checked and emitted is
- * a convolution of images, or the transposed one. Padding is the one before the first element; what
- * there is after the last one follows from the size of the result. */
+/* The builders of convolutions: lines are images of height 1, so what is checked and emitted is a
+ * convolution of images or of volumes, or the transposed one. Padding is the one before the first
+ * element; what there is after the last one follows from the size of the result. */
 #include "graph/builder.h"
 #include "ops/convolution/conv2d.h"
 
-enum { MOST_AXES = 2 };
+enum { MOST_AXES = 3 };
 
 /* What a descriptor says of one axis. */
 typedef struct axis {
@@ -33,7 +33,8 @@ static const ac_shape *weight_of(const call *c) {
 
 /* An axis, for sentences. */
 static const char *name_of(const call *c, int i) {
-  static const char *const names[][MOST_AXES] = {{"length"}, {"height", "width"}};
+  static const char *const names[][MOST_AXES] = {
+      {"length"}, {"height", "width"}, {"depth", "height", "width"}};
   return names[c->axes - 1][i];
 }
 
@@ -133,10 +134,17 @@ static ac_tensor *emit(const call *c, const ac_shape *shape) {
   ac_conv2d_attributes a = {
       .stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 1}, .groups = c->groups};
   for (int i = 0; i < c->axes; i++) {
-    const int to = 2 - c->axes + i;
-    a.stride[to] = c->axis[i].stride;
-    a.padding[to] = c->axis[i].padding;
-    a.dilation[to] = c->axis[i].dilation;
+    const axis *from = &c->axis[i];
+    const int to = i + 2 - c->axes;
+    if (to < 0) {
+      a.depth_stride = from->stride;
+      a.depth_padding = from->padding;
+      a.depth_dilation = from->dilation;
+      continue;
+    }
+    a.stride[to] = from->stride;
+    a.padding[to] = from->padding;
+    a.dilation[to] = from->dilation;
   }
   ac_tensor *operands[] = {as_image(c, c->operands[0]), as_image(c, c->operands[1]),
                            c->operands[2]};
@@ -201,6 +209,23 @@ ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, const ac_
             .groups = d.groups,
             .same = d.same};
   for (int i = 0; i < 2; i++)
+    c.axis[i] = (axis){d.stride[i], d.padding[i], d.dilation[i], d.more_padding[i]};
+  return build(&c);
+}
+
+ac_tensor *ac_conv3d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, const ac_conv3d_desc *desc) {
+  static const ac_builder builder = {"conv3d",
+                                     3,
+                                     {"x f32 [B, channels, depth, height, width]",
+                                      "weight f32 [out, channels / groups, depth, height, width]",
+                                      "bias? f32 [out]"}};
+  const ac_conv3d_desc d = AC_DESCRIBED(ac_conv3d_desc, desc);
+  call c = {.builder = &builder,
+            .operands = {x, weight, bias},
+            .axes = 3,
+            .groups = d.groups,
+            .same = d.same};
+  for (int i = 0; i < 3; i++)
     c.axis[i] = (axis){d.stride[i], d.padding[i], d.dilation[i], d.more_padding[i]};
   return build(&c);
 }

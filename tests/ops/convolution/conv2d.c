@@ -15,28 +15,41 @@ typedef struct convolution {
 
 typedef void (*step)(int64_t count, double *y, double *weight, double *x, int64_t stride);
 
-/* Visits every product of y[n,o,i,j] += W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p +
- * t d] with x inside the image, those of a row of y at a time. */
+/* Sizes of images and volumes alike: samples, channels, depth, height, width. */
+typedef struct sizes {
+  int64_t n, c, d, h, w;
+} sizes;
+
+static sizes sizes_of(const ac_operand *x) {
+  const int64_t *dim = x->dim;
+  if (x->rank == 5) return (sizes){dim[0], dim[1], dim[2], dim[3], dim[4]};
+  return (sizes){dim[0], dim[1], 1, dim[2], dim[3]};
+}
+
+/* Visits every product of y[n,o,f,i,j] += W[o,c,b,r,t] x[n, g Ci/groups + c, f s - p + b d, i s - p
+ * + r d, j s - p + t d] with x inside the image, those of a row of y at a time. */
 static void visit(const convolution *v, step take) {
   const ac_conv2d_attributes *a = v->a;
-  const int64_t *x = v->x->dim, *w = v->weight->dim, *y = v->y->dim;
+  const sizes x = sizes_of(v->x), w = sizes_of(v->weight), y = sizes_of(v->y);
   double *weight = op_reals(v->weight);
-  int64_t out = y[1] / a->groups, stride = a->stride[1];
-  for (int64_t n = 0; n < y[0]; n++)
-    for (int64_t o = 0; o < y[1]; o++)
-      for (int64_t e = 0; e < w[1] * w[2] * w[3]; e++) {
-        int64_t c = e / w[3] / w[2], r = e / w[3] % w[2], t = e % w[3];
-        int64_t down = r * a->dilation[0] - a->padding[0], first = 0, last = y[3];
+  int64_t out = y.c / a->groups, stride = a->stride[1];
+  for (int64_t n = 0; n < y.n; n++)
+    for (int64_t o = 0; o < y.c; o++)
+      for (int64_t e = 0; e < w.c * w.d * w.h * w.w; e++) {
+        int64_t c = e / w.w / w.h / w.d, b = e / w.w / w.h % w.d, r = e / w.w % w.h, t = e % w.w;
+        int64_t down = r * a->dilation[0] - a->padding[0], first = 0, last = y.w;
         int64_t right = t * a->dilation[1] - a->padding[1];
         while (first < last && first * stride + right < 0) first++;
-        while (first < last && (last - 1) * stride + right >= x[3]) last--;
-        for (int64_t i = 0; i < y[2]; i++) {
-          int64_t h = i * a->stride[0] + down;
-          if (h < 0 || h >= x[2] || first == last) continue;
-          int64_t row = (n * x[1] + o / out * w[1] + c) * x[2] + h;
-          take(last - first, op_reals(v->y) + ((n * y[1] + o) * y[2] + i) * y[3] + first,
-               weight + o * w[1] * w[2] * w[3] + e,
-               op_reals(v->x) + row * x[3] + first * stride + right, stride);
+        while (first < last && (last - 1) * stride + right >= x.w) last--;
+        for (int64_t k = 0; k < y.d * y.h; k++) {
+          int64_t f = k / y.h, i = k % y.h, h = i * a->stride[0] + down;
+          int64_t z = f * a->depth_stride - a->depth_padding + b * a->depth_dilation;
+          if (v->x->rank < 5) z = 0;
+          if (h < 0 || h >= x.h || z < 0 || z >= x.d || first == last) continue;
+          int64_t row = ((n * x.c + o / out * w.c + c) * x.d + z) * x.h + h;
+          take(last - first, op_reals(v->y) + ((n * y.c + o) * y.d * y.h + k) * y.w + first,
+               weight + o * w.c * w.d * w.h * w.w + e,
+               op_reals(v->x) + row * x.w + first * stride + right, stride);
         }
       }
 }
@@ -56,7 +69,7 @@ static void weight_step(int64_t count, double *dy, double *dweight, double *x, i
 }
 
 static void add_bias(const ac_operand *y, const ac_operand *bias) {
-  int64_t pixels = y->dim[2] * y->dim[3];
+  int64_t pixels = y->count / y->dim[0] / y->dim[1];
   for (int64_t e = 0; bias->count && e < y->count; e++)
     op_reals(y)[e] += op_reals(bias)[e / pixels % y->dim[1]];
 }
@@ -81,7 +94,7 @@ static void conv2d_weight_gradient(const ac_op_args *args) {
   zero(db);
   if (args->out[0].count)
     visit(&(convolution){args->attributes, &args->in[0], &args->out[0], dy}, weight_step);
-  int64_t pixels = dy->dim[2] * dy->dim[3];
+  int64_t pixels = dy->count / dy->dim[0] / dy->dim[1];
   for (int64_t e = 0; db->count && e < dy->count; e++)
     op_reals(db)[e / pixels % dy->dim[1]] += op_reals(dy)[e];
 }
@@ -156,6 +169,21 @@ static const op_gradient bias_gradient = {
                           .groups = groups_},                                               \
     .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = transposed_gradients, \
     .gradient_count = 2                                                                     \
+  }
+/* Of volumes: strides, paddings and dilations of depth, height and width. */
+#define VOLUMES(op_, gradients_, name_, s0, s1, s2, p0, p1, p2, d0, d1, d2, groups_, batch_, x, y, \
+                ...)                                                                               \
+  {                                                                                                \
+    .name = name_, .op = AC_OP_##op_,                                                              \
+    .attributes.conv2d = {.stride = {s1, s2},                                                      \
+                          .padding = {p1, p2},                                                     \
+                          .dilation = {d1, d2},                                                    \
+                          .groups = groups_,                                                       \
+                          .depth_stride = s0,                                                      \
+                          .depth_padding = p0,                                                     \
+                          .depth_dilation = d0},                                                   \
+    .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = gradients_,                  \
+    .gradient_count = 2                                                                            \
   }
 #define IMAGES(...) OP_F32(AC_BATCH, __VA_ARGS__)
 
@@ -339,8 +367,8 @@ static const op_case cases[] = {
      * image's, and elements that no output meets. */
     CONV2D("4x4 of the same size, 2x9x7", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(3, 9, 7),
            IMAGES(5, 9, 7), OP_F32(5, 3, 4, 4), OP_F32(5)),
-    CONV2D("padding after the image alone, by tiles, 2x10x9", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1, 2,
-           IMAGES(16, 10, 9), IMAGES(32, 13, 10), OP_F32(32, 16, 3, 3), OP_F32(32)),
+    CONV2D("padding after the image alone, by tiles, 2x10x9", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1,
+           2, IMAGES(16, 10, 9), IMAGES(32, 13, 10), OP_F32(32, 16, 3, 3), OP_F32(32)),
     CONV2D("padding before, and an image cut after it, 2x6x40", PAIR(1, 2), PAIR(2, 1), PAIR(1, 1),
            1, 2, IMAGES(32, 6, 40), IMAGES(5, 4, 16), OP_F32(5, 32, 3, 3)),
     CONV2D("many samples, padding after the image, 16x5x4", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1,
@@ -366,6 +394,23 @@ static const op_case cases[] = {
     TRANSPOSED("transposed, many samples, 1x1, stride 2, 16x3x4", PAIR(2, 2), PAIR(0, 0),
                PAIR(1, 1), 1, 16, IMAGES(32, 3, 4), IMAGES(32, 6, 7), OP_F32(32, 32, 1, 1),
                OP_F32(32)),
+    VOLUMES(conv2d, gradients, "volumes 3x3x3, 2x5x6x7", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2,
+            IMAGES(3, 5, 6, 7), IMAGES(5, 5, 6, 7), OP_F32(5, 3, 3, 3, 3), OP_F32(5)),
+    VOLUMES(conv2d, gradients, "volumes, unequal axes, two groups", 2, 1, 3, 2, 1, 0, 1, 2, 1, 2, 2,
+            IMAGES(4, 7, 8, 9), IMAGES(6, 5, 6, 3), OP_F32(6, 2, 3, 3, 2), OP_F32(6)),
+    VOLUMES(conv2d, gradients, "volumes, stride and dilation of the depth share a factor", 4, 1, 1,
+            3, 0, 0, 2, 1, 1, 1, 2, IMAGES(3, 10, 3, 4), IMAGES(4, 3, 3, 4), OP_F32(4, 3, 3, 1, 1)),
+    VOLUMES(conv2d, gradients, "volumes by tiles, in blocks, 2x9x40x34", 1, 1, 1, 1, 1, 1, 1, 1, 1,
+            1, 2, IMAGES(16, 9, 40, 34), IMAGES(16, 9, 40, 34), OP_F32(16, 16, 3, 3, 3),
+            OP_F32(16)),
+    VOLUMES(conv2d, gradients, "volumes of planes of one, many samples", 1, 1, 1, 0, 0, 0, 1, 1, 1,
+            1, 20, IMAGES(16, 6, 1, 1), IMAGES(32, 4, 1, 1), OP_F32(32, 16, 3, 1, 1), OP_F32(32)),
+    VOLUMES(conv_transpose2d, transposed_gradients, "transposed volumes, stride 2, 2x3x4x5", 2, 2,
+            2, 1, 1, 1, 1, 1, 1, 1, 2, IMAGES(5, 3, 4, 5), IMAGES(4, 6, 8, 10),
+            OP_F32(5, 4, 4, 4, 4), OP_F32(4)),
+    VOLUMES(conv_transpose2d, transposed_gradients, "transposed volumes, planes of no tap", 3, 1, 1,
+            0, 0, 0, 3, 1, 1, 1, 2, IMAGES(4, 4, 3, 3), IMAGES(6, 14, 4, 4), OP_F32(4, 6, 2, 2, 2),
+            OP_F32(6)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -379,6 +424,9 @@ static void from_vector(op_case *result, const op_vector *vector) {
   a->dilation[0] = (int32_t)op_vector_attribute(vector, "dilation_h", 1);
   a->dilation[1] = (int32_t)op_vector_attribute(vector, "dilation_w", 1);
   a->groups = (int32_t)op_vector_attribute(vector, "groups", 1);
+  a->depth_stride = (int32_t)op_vector_attribute(vector, "stride_d", 1);
+  a->depth_padding = (int32_t)op_vector_attribute(vector, "padding_d", 0);
+  a->depth_dilation = (int32_t)op_vector_attribute(vector, "dilation_d", 1);
   result->gradients = transposed ? transposed_gradients : gradients;
   result->gradient_count = 2;
 }
@@ -684,8 +732,37 @@ static ac_tensor *grow_transposed(op_draw *d, ac_tensor *x, int flat) {
                              });
 }
 
+/* Of volumes that have the rows of images as planes. */
+static ac_tensor *grow_volume(op_draw *d, ac_tensor *x) {
+  ac_shape shape = x->shape;
+  shape.rank = 5;
+  shape.dim[4] = shape.dim[3];
+  shape.dim[3] = 1;
+  if (shape.dim[4] % 2 == 0) shape.dim[3] = 2, shape.dim[4] /= 2;
+  x = op_draw_view(x, &shape);
+  ac_conv3d_desc desc = {.groups = op_draw_one_in(d, 3) ? op_draw_divisor(d, shape.dim[1]) : 1};
+  const int64_t out = desc.groups * (1 + op_draw_below(d, 3));
+  int64_t dim[5] = {out, shape.dim[1] / desc.groups, 1, 1, 1};
+  for (int i = 0; i < 3; i++) {
+    int kernel = op_draw_size(d, 3);
+    desc.stride[i] = 1 + op_draw_below(d, 3);
+    desc.padding[i] = op_draw_below(d, 2);
+    desc.dilation[i] = 1 + op_draw_below(d, 2);
+    while (desc.dilation[i] * (kernel - 1) + 1 > shape.dim[2 + i] + 2 * desc.padding[i]) kernel--;
+    dim[2 + i] = kernel;
+  }
+  ac_tensor *weight = op_draw_weight(d, dim[1] * dim[2] * dim[3] * dim[4], 5, dim);
+  ac_tensor *y = ac_conv3d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out), &desc);
+  if (!y) return NULL;
+  shape = y->shape;
+  shape.rank = 4;
+  shape.dim[3] *= shape.dim[4];
+  return op_draw_view(y, &shape);
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   const int flat = op_draw_below(d, 8);
+  if (op_draw_one_in(d, 6)) return grow_volume(d, x);
   if (flat < 2) x = draw_line(x, flat);
   /* Those that are transposed make images larger, and graphs stay small. */
   if (ac_shape_count(&x->shape) < 120 && op_draw_one_in(d, 4)) return grow_transposed(d, x, flat);

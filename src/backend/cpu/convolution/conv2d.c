@@ -31,6 +31,7 @@
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,
  * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/convolution/conv.h"
+#include "backend/cpu/convolution/conv_volume.h"
 #include "backend/cpu/convolution/conv_lanes.h"
 #include "backend/cpu/convolution/winograd.h"
 #include "backend/cpu/product/pairs.h"
@@ -212,6 +213,7 @@ static int64_t memory_share(const memory *m) {
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  if (ac_conv_is_of_volumes(args)) return ac_conv_volume_workspace(context, args);
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
   int64_t floats = m.copied + context->threads * memory_share(&m);
@@ -570,7 +572,8 @@ static void run_phase(work *w, int thread, int team) {
   }
 }
 
-static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+void ac_conv_images_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                         int team) {
   if (ac_winograd_takes(context, args)) {
     ac_winograd_convolve(args, thread, team);
     return;
@@ -599,7 +602,8 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_parallel(context, args, run_part);
+  ac_cpu_parallel(context, args,
+                  ac_conv_is_of_volumes(args) ? ac_conv_volume_part : ac_conv_images_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {.run = run, .workspace = workspace};

@@ -38,11 +38,11 @@ static int64_t round_up(int64_t n, int64_t unit) {
 }
 
 static int64_t area_of(const ac_cl_conv2d *s) {
-  return s->kh * s->kw;
+  return s->kd * s->kh * s->kw;
 }
 
 static int64_t pixels_of(const ac_operand *images) {
-  return images->dim[2] * images->dim[3];
+  return ac_cl_conv_pixels(images);
 }
 
 static int64_t weights_of(const ac_cl_conv2d *s) {
@@ -75,7 +75,10 @@ typedef struct columns {
  * on. */
 static ac_status spread(ac_opencl *cl, const columns *c, void *workspace, int64_t first,
                         int64_t blocks, int64_t length, int64_t begin) {
-  const char *options = c->of_gradient ? "-DCOLUMNS -DINPUT_GRADIENT" : "-DCOLUMNS";
+  static const char *const kinds[2][2] = {
+      {"-DCOLUMNS", "-DCOLUMNS -DINPUT_GRADIENT"},
+      {"-DCOLUMNS -DVOLUME", "-DCOLUMNS -DINPUT_GRADIENT -DVOLUME"}};
+  const char *options = kinds[ac_cl_conv_is_of_volumes(c->s)][c->of_gradient];
   const int64_t items = blocks * c->rows * (length / 8);
   const int64_t end = c->s->images * pixels_of(c->positions);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"conv2d", "columns", options}), ac_cl_elements(cl, items),
@@ -163,9 +166,10 @@ typedef struct chunks {
 } chunks;
 
 static void cut(const ac_opencl *cl, chunks *c, const ac_cl_conv2d *s) {
-  static const ac_conv2d_attributes one_tap = {{1, 1}, {0, 0}, {1, 1}, 1};
+  static const ac_conv2d_attributes one_tap = {
+      {1, 1}, {0, 0}, {1, 1}, .groups = 1, .depth_stride = 1, .depth_dilation = 1};
   const int64_t positions = s->images * pixels_of(s->y);
-  c->unmoved = (ac_cl_conv2d){&one_tap, s->y, s->y, s->images, s->y->dim[1], s->y->dim[1], 1, 1};
+  c->unmoved = (ac_cl_conv2d){&one_tap, s->y, s->y, s->images, s->y->dim[1], s->y->dim[1], 1, 1, 1};
   c->x = columns_of_x(s);
   c->y = columns_of_x(&c->unmoved);
   const int64_t most = most_positions(cl, s, c->x.rows + c->y.rows);
