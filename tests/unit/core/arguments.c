@@ -823,6 +823,9 @@ static ac_tensor *frozen(const char *name) {
 static ac_tensor *image(void) {
   return ac_input(graph, "image", AC_F32, AC_SHAPE(AC_BATCH, 2, 3, 3));
 }
+static ac_tensor *heads(void) {
+  return ac_input(graph, "queries", AC_F32, AC_SHAPE(AC_BATCH, 3, 2, 4));
+}
 static ac_tensor *kernel(void) {
   return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), ZEROS);
 }
@@ -917,6 +920,9 @@ static void only_operands(void) {
   PASSES(ac_top_k, x, ac_top_k(NULL, 1, NULL));
   BUILDS(ac_top_k, ids, ac_top_k(x, 1, NULL));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
+  STICKS(ac_rope, x, "x is missing", ac_rope(NULL, labels, NULL));
+  BUILDS(ac_rope, positions, ac_rope(heads(), NULL, &(ac_rope_desc){.base = 100}));
+  BUILDS(ac_rope, desc, ac_rope(heads(), NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
   PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));

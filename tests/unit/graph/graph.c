@@ -33,6 +33,9 @@ static void shapes_follow_the_ops(void **state) {
   ac_tensor *y = ac_causal_attention(qkv, &(ac_attention_desc){.heads = 3});
   assert_shape(y, SHAPE(AC_BATCH, 5, 12));
   assert_shape(ac_linear(y, table, NULL, AC_OUT_IN), SHAPE(AC_BATCH, 5, 11));
+  assert_shape(ac_rope(ac_reshape(y, SHAPE(AC_BATCH, 5, 3, 4)), ids, NULL),
+               SHAPE(AC_BATCH, 5, 3, 4));
+  assert_shape(ac_rope(ac_reshape(w, SHAPE(1, 12, 6, 6)), NULL, NULL), SHAPE(1, 12, 6, 6));
   ac_tensor *rows = ac_reshape(y, SHAPE(AC_BATCH_TIMES(5), 12));
   assert_shape(rows, SHAPE(AC_BATCH_TIMES(5), 12));
   assert_shape(ac_reshape(rows, SHAPE(AC_BATCH, 0, 12)), SHAPE(AC_BATCH, 5, 12));
@@ -302,6 +305,36 @@ static void wrong_elements_are_named(void **state) {
                                &(ac_attention_desc){.heads = 3}));
   MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
   MISBUILT("dropout", "it takes x f32 [B, ...]", W("x"), ac_dropout(w, 0.5f));
+}
+
+static void wrong_rotations_are_named(void **state) {
+  (void)state;
+#define ROPE(...)                                        \
+  ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), NULL, \
+          &(ac_rope_desc){.base = 10000, __VA_ARGS__})
+#define PAIR "x is input \"x\" f32 [B, 6, 2, 2]"
+  MISBUILT("rope", "it takes x f32 [B, T, H, D], positions i32 [B, T] or NULL", X,
+           ac_rope(x, ids, NULL));
+  MISBUILT("rope", "it takes", IDS("positions"),
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 3, 4, 2)), ids, NULL));
+  MISBUILT("rope", "it takes", "positions is input \"x\"",
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), x, NULL));
+  MISBUILT("rope", "cannot turn 1 elements of 1 in pairs", "x is input \"x\" f32 [B, 6, 4, 1]",
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 4, 1)), ids, NULL));
+  MISBUILT("rope", "cannot turn 4 elements of 2", PAIR, ROPE(.dimensions = 4));
+  MISBUILT("rope", "cannot turn -2 elements of 2", PAIR, ROPE(.dimensions = -2));
+  MISBUILT("rope", "offset is -1", PAIR, ROPE(.offset = -1));
+  MISBUILT("rope", "offset is 2147483642; positions must be below 2^31 - 1", PAIR,
+           ROPE(.offset = INT32_MAX - 5));
+  MISBUILT("rope", "scaling is unknown", PAIR, ROPE(.scaling = (ac_rope_scaling)3));
+  MISBUILT("rope", "factor must be at least 1", PAIR,
+           ROPE(.scaling = AC_ROPE_LINEAR, .factor = NAN));
+  MISBUILT("rope", "high_freq_factor must be above low_freq_factor", PAIR,
+           ROPE(.scaling = AC_ROPE_LLAMA3, .low_freq_factor = 4));
+  MISBUILT("rope", "base must be at least 1", PAIR,
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), NULL, &(ac_rope_desc){.base = 0.5}));
+#undef ROPE
+#undef PAIR
 }
 
 static void wrong_movements_and_layers_are_named(void **state) {
@@ -731,6 +764,7 @@ int main(void) {
       cmocka_unit_test(the_first_failure_sticks),
       cmocka_unit_test(wrong_operands_are_named),
       cmocka_unit_test(wrong_elements_are_named),
+      cmocka_unit_test(wrong_rotations_are_named),
       cmocka_unit_test(wrong_movements_and_layers_are_named),
       cmocka_unit_test(wrong_reductions_are_named),
       cmocka_unit_test(wrong_losses_are_named),
