@@ -24,23 +24,31 @@ class Numbers:
         return f32(f32(self.state >> 8) / f32(1 << 23) - f32(1))
 
 
-def train(name, layers, fill, loss, updates, rate):
-    """Layers [(in, out)] have a weight and then a bias; `fill` gives the arrays of a window."""
+def descend(name, shapes, window, loss, updates, rate):
+    """Trains parameters of these shapes: `window` gives the arrays of one, and `loss` its loss."""
     draw = Numbers()
     parameters = []
-    for into, out in layers:
-        for shape in ((out, into), (out,)):
-            values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
-            parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+    for shape in shapes:
+        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
+        parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
     first = None
     for _ in range(updates):
-        n = [lambda x, k=k: F.linear(x, parameters[2 * k], parameters[2 * k + 1]) for k in range(len(layers))]
-        window = [torch.tensor(np.array(x, f32).astype(float)) for x in (fill(draw, n) if fill is bandit else fill(draw))]
-        value = loss(n, *window)
+        arrays = [torch.tensor(np.array(x, f32).astype(float)) for x in window(draw, parameters)]
+        value = loss(parameters, *arrays)
         for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
             p.data -= rate * g
         first = first or value.item()
     print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+def train(name, layers, fill, loss, updates, rate):
+    """Layers [(in, out)] have a weight and then a bias; `fill` gives the arrays of a window."""
+    def functions(parameters):
+        return [lambda x, k=k: F.linear(x, parameters[2 * k], parameters[2 * k + 1]) for k in range(len(layers))]
+
+    shapes = [shape for into, out in layers for shape in ((out, into), (out,))]
+    descend(name, shapes, lambda draw, p: fill(draw),
+            lambda p, *window: loss(functions(p), *window), updates, rate)
 
 
 def huber(draw):
@@ -132,6 +140,43 @@ def triplet(n, x):
     return F.triplet_margin_loss(a, p, q, margin=2, eps=1e-6)
 
 
+def discs(draw, _):
+    noisy, disc = np.zeros((2, 8, 1, 16, 16), f32)
+    for n in range(8):
+        row, column = f32(8) + f32(5) * draw(), f32(8) + f32(5) * draw()
+        for i in range(16):
+            for j in range(16):
+                y, x = f32(i) - row, f32(j) - column
+                disc[n, 0, i, j] = x * x + y * y < 9
+                noisy[n, 0, i, j] = disc[n, 0, i, j] + draw()
+    return noisy, disc
+
+
+def dice(p, x, target):
+    full = torch.tanh(F.conv2d(x, p[0], p[1], padding="same"))
+    down = torch.tanh(F.conv2d(full, p[2], p[3], stride=2, padding=1))
+    up = torch.tanh(F.conv_transpose2d(down, p[4], p[5], stride=2))
+    q = torch.sigmoid(F.conv2d(torch.cat([full, up], 1), p[6], p[7], padding="same")).flatten(1)
+    target = target.flatten(1)
+    return (1 - (2 * (q * target).sum(1) + 1) / (q.sum(1) + target.sum(1) + 1)).mean()
+
+
+def signals(draw, _):
+    signal, period = np.zeros((32, 1, 48), f32), np.arange(32) % 3
+    for n in range(32):
+        half, phase = 2 + n % 3, int(f32(4) * (draw() + f32(1)))
+        for i in range(48):
+            signal[n, 0, i] = f32(1 if (i + phase) // half % 2 else -1) + draw()
+    return signal, period
+
+
+def lines(p, x, period):
+    x = F.avg_pool1d(torch.tanh(F.conv1d(x, p[0], p[1], padding="same")), 2)
+    x = torch.tanh(F.conv1d(x, p[2], p[3], padding="same"))
+    x = F.max_pool1d(x, 3, 2, ceil_mode=True).mean(2)
+    return F.cross_entropy(F.linear(x, p[4], p[5]), period.long())
+
+
 train("huber_regression", [(4, 16), (16, 1)], huber, lambda n, x, y: F.huber_loss(net(n, x), y, delta=0.5), 200, 0.1)
 train("focal_loss", [(2, 16), (16, 1)], rare, lambda n, x, t: focal(net(n, x), t), 300, 1)
 train("siamese", [(4, 16), (16, 8)], triplets, triplet, 40, 0.02)
@@ -140,3 +185,5 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
+descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
+descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)

@@ -52,8 +52,7 @@ static void draw_axis(convolution *c, int i, bool one_tap) {
 }
 
 static convolution draw_any(void) {
-  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d,
-                              AC_OP_conv2d_weight_gradient};
+  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d, AC_OP_conv2d_weight_gradient};
   static const ac_dtype dtypes[] = {AC_BF16, AC_BF16, AC_F32, AC_F16};
   convolution c = {.op = ops[draw_below(3)], .dtype = dtypes[draw_below(4)]};
   bool one_tap = draw_below(3) == 0;
@@ -225,9 +224,7 @@ static void drop_operands(operands *o) {
 
 /* What the op writes. */
 static int outputs_of(const convolution *c, operands *o, operand *written[2]) {
-  written[0] = c->op == AC_OP_conv2d                  ? &o->y
-               : c->op == AC_OP_conv_transpose2d ? &o->x
-                                                      : &o->dw;
+  written[0] = c->op == AC_OP_conv2d ? &o->y : c->op == AC_OP_conv_transpose2d ? &o->x : &o->dw;
   written[1] = &o->db;
   return c->op == AC_OP_conv2d_weight_gradient && c->bias ? 2 : 1;
 }

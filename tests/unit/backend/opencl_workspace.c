@@ -105,8 +105,7 @@ static uint64_t least_of_convolution(const convolution *c) {
 }
 
 static void check_convolutions(const ac_device *device, bool emulated) {
-  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d,
-                              AC_OP_conv2d_weight_gradient};
+  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d, AC_OP_conv2d_weight_gradient};
   for (int number = 0; number < SHAPES; number++) {
     const convolution c = draw_convolution();
     const ac_op op = ops[number % 3];

@@ -394,9 +394,8 @@ static uint64_t convolution_bytes(ac_device *device, bool input_gradient, int64_
   int64_t size_out = (size + 2 * a->padding[0] - kernel) / a->stride[0] + 1;
   ac_operand x = image(samples, channels, size), y = image(samples, out, size_out);
   const ac_run_state state = {.training = true, .loss_scale = 1};
-  ac_op_args args = {.op = input_gradient ? AC_OP_conv_transpose2d : AC_OP_conv2d,
-                     .attributes = a,
-                     .run = &state};
+  ac_op_args args = {
+      .op = input_gradient ? AC_OP_conv_transpose2d : AC_OP_conv2d, .attributes = a, .run = &state};
   args.in[0] = input_gradient ? y : x;
   args.in[1] = image(out, channels, kernel);
   args.out[0] = input_gradient ? x : y;
