@@ -64,7 +64,7 @@ typedef struct ac_conv3d_desc {
   int padding[3];      /**< Zeros on both sides. */
   int dilation[3];     /**< Distance between the kernel's elements. 0: 1. */
   int groups;          /**< Groups of channels, each convolved by itself. 0: 1. */
-  int more_padding[3]; /**< So many zeros more behind, below and to the right. */
+  int more_padding[3]; /**< So many zeros more after x than before it. */
   bool same;           /**< The result has the size of x. */
 } ac_conv3d_desc;
 
@@ -115,8 +115,8 @@ typedef struct ac_pool2d_desc {
   int kernel[2];       /**< Size of a patch. */
   int stride[2];       /**< Distance between patches. 0: the kernel's size. */
   int padding[2];      /**< On both sides; at most half the kernel. */
-  int more_padding[2]; /**< So much more below and to the right, where it is within this limit too.
-                        */
+  int more_padding[2]; /**< So much more below and to the right. In all it is at most half of the
+                            kernel there as well. */
   bool ceil;           /**< Numbers of patches are rounded up: the last one may be cut off, but it
                             begins within x or before it. */
   bool skip_padding;   /**< Averages are of elements of x alone. */
@@ -153,7 +153,7 @@ typedef struct ac_pool3d_desc {
   int kernel[3];       /**< Size of a patch. */
   int stride[3];       /**< Distance between patches. 0: the kernel's size. */
   int padding[3];      /**< On both sides; at most half the kernel. */
-  int more_padding[3]; /**< So much more behind, below and to the right. */
+  int more_padding[3]; /**< So much more after x than before it. */
   bool ceil;           /**< Numbers of patches are rounded up. */
   bool skip_padding;   /**< Averages are of elements of x alone. */
 } ac_pool3d_desc;

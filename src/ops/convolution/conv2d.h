@@ -9,7 +9,7 @@
 typedef struct ac_conv2d_attributes {
   int32_t stride[2], padding[2], dilation[2];
   int32_t groups;
-  /* Of volumes [n, channels, depth, height, width], whose weights have a depth as well; else 0. */
+  /* Of volumes [n, channels, depth, height, width]; their weights have a depth as well. Else 0. */
   int32_t depth_stride, depth_padding, depth_dilation;
 } ac_conv2d_attributes;
 

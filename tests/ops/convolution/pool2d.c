@@ -141,7 +141,7 @@ static op_tolerance sum_error(const ac_op_args *args, int output) {
   return (op_tolerance){1, op_sum_error(terms(args)) * op_largest(&args->in[0])};
 }
 
-/* A patch's sum is divided by its taps, of which there is at least one. */
+/* A patch's sum is divided by its taps, at least by one. */
 static op_tolerance average_error(const ac_op_args *args, int output) {
   const ac_pool2d_attributes *a = args->attributes;
   op_tolerance sum = sum_error(args, output);
@@ -220,7 +220,7 @@ static const op_case cases[] = {
     POOL(max, "max of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3, IMAGES(6, 9, 11),
          IMAGES(6, 1, 1)),
     /* Patches that reach beyond the padding after the image (rounded up), other padding after than
-     * before, padding that does not count, and patches by the number of the output, of which some
+     * before, padding that does not count, and patches by the number of the output; some of these
      * overlap. */
     POOL_OF(max, "max, rounded up", 2, IMAGES(3, 8, 10), IMAGES(3, 4, 5), .kernel = {3, 3},
             .stride = {2, 2}),

@@ -1,5 +1,5 @@
 /* Convolutions of volumes [n, channels, depth, height, width], by convolutions of images. An output
- * plane is the result of one image, whose channels are the planes that it meets: channel c at tap j
+ * plane is the result of one image. Its channels are the planes that it meets: channel c at tap j
  * of the depth is channel c * taps + j. So the weights [out, channels, taps, height, width] are
  * those of images as they lie, all sums are one product's, and nothing is rounded between.
  *
