@@ -35,7 +35,7 @@ def train(name, layers, fill, loss, updates, rate):
     first = None
     for _ in range(updates):
         n = [lambda x, k=k: F.linear(x, parameters[2 * k], parameters[2 * k + 1]) for k in range(len(layers))]
-        window = [torch.tensor(np.array(x, f32).astype(float)) for x in (fill(draw, n) if fill is bandit else fill(draw))]
+        window = [torch.tensor(np.array(x, f32).astype(float)) for x in fill(draw)]
         value = loss(n, *window)
         for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
             p.data -= rate * g
