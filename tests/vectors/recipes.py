@@ -229,6 +229,35 @@ def translation(p, source, written, targets, lengths):
     return F.cross_entropy(layer(y)[real], targets[real])
 
 
+def counting(draw):
+    rows = []
+    for _ in range(32):
+        first, step = below(draw, 7), 1 + below(draw, 6)
+        rows.append([(first + step * t) % 7 for t in range(9)])
+    rows = torch.tensor(rows)
+    return rows[:, :-1], rows[:, 1:]
+
+
+def rotated(x):
+    """Rotary positions, pairs (i, i + half), base 500000."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[2], dtype=float)[:, None] * 500000.0 ** (-torch.arange(half, dtype=float) / half)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def llama_block(p, tokens, targets):
+    linear = lambda x: F.linear(x, next(p))
+    norm = lambda x: F.rms_norm(x, x.shape[-1:], next(p), 1e-5)
+    x = F.embedding(tokens, next(p))
+    h = norm(x)
+    q, k, v = rotated(heads(linear(h), 4)), rotated(heads(linear(h), 2)), heads(linear(h), 2)
+    x = x + linear(attend(q, k, v, is_causal=True, enable_gqa=True))
+    h = norm(x)
+    x = x + linear(F.silu(linear(h)) * linear(h))
+    return F.cross_entropy(linear(norm(x)).flatten(0, 1), targets.flatten())
+
+
 feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16, 8), (16, 8), (16, 16))
 descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
 embedded = [(7, 16), (5, 16)]
@@ -279,3 +308,5 @@ def lines(p, x, period):
 
 descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
 descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)
+descend("llama_block", [(7, 16), (16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24), (16,), (7, 16)],
+        counting, llama_block, 400, 0.2)

@@ -159,7 +159,7 @@ typedef struct creation {
   X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                           \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                                     \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
-  X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")            \
+  X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")          \
   X(ac_tokenizer_decode, 0, &m->text, NULL, tokenizer, ids, 3, false)                          \
   X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)                   \
   X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)                      \
