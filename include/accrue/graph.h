@@ -301,8 +301,8 @@ AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 }
 #endif
 
-/* Parts of this header, in files of their own: convolutions and pools, losses, movement, and ops on
- * elements. */
+/* Parts of this header, in files of their own: attention, convolutions and pools, losses, movement,
+ * and ops on elements. */
 #include <accrue/attention.h>
 #include <accrue/convolution.h>
 #include <accrue/loss.h>
