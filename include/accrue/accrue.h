@@ -18,6 +18,7 @@
 #include <accrue/loss.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/attention.h>
 #include <accrue/reduction.h>
 #include <accrue/attention.h>
 #include <accrue/storage.h>

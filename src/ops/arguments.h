@@ -12,7 +12,7 @@ const char *ac_op_name(ac_op op);
 char ac_op_input_kind(ac_op op, int input);
 char ac_op_output_kind(ac_op op, int output);
 
-enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
+enum { AC_MAX_INPUTS = 10, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
 
 /* Loss sums on the device, each kept as an unevaluated sum of two floats (hi + lo, Knuth's TwoSum),
  * so that adding many micro-batches loses nothing: {loss, weight, weight of rows classified right,

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+enum { MOST_PARTS = 8 };
+
 static bool is_axis(const ac_shape *shape, int axis) {
   return axis >= (shape->batched ? 1 : 0) && axis < shape->rank;
 }
@@ -22,11 +24,11 @@ static bool matches(const ac_shape *a, const ac_shape *b, int axis) {
 
 ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis) {
   if (!AC_GIVEN(graph)) return NULL;
-  const int given = !parts || count < 0 ? 0 : count < AC_MAX_INPUTS ? count : AC_MAX_INPUTS;
+  const int given = !parts || count < 0 ? 0 : count < MOST_PARTS ? count : MOST_PARTS;
   const ac_builder builder = {"concat", given, {"parts[] f32"}};
-  if (count < 1 || count > AC_MAX_INPUTS || !parts)
+  if (count < 1 || count > MOST_PARTS || !parts)
     return ac_builder_fail(graph, &builder, parts, "%d parts%s; there must be 1 to %d", count,
-                           parts ? "" : " at NULL", AC_MAX_INPUTS);
+                           parts ? "" : " at NULL", MOST_PARTS);
   if (!ac_builder_begin(graph, &builder, parts)) return NULL;
   ac_shape shape = parts[0]->shape;
   const int at = ac_shape_axis(&shape, axis);

@@ -253,10 +253,10 @@ static void wrong_elements_are_named(void **state) {
   MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
            ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
   MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
-  MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
+  MISBUILT("causal_attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
-  MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
-  MISBUILT("attention", "3 heads do not divide the width 4", "qkv is input \"q\"",
+  MISBUILT("causal_attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
+  MISBUILT("causal_attention", "3 heads do not divide the width 4", "qkv is input \"q\"",
            ac_causal_attention(ac_input(g, "q", AC_F32, SHAPE(AC_BATCH, 6, 12)),
                                &(ac_attention_desc){.heads = 3}));
   MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
@@ -608,7 +608,6 @@ static void every_builder_was_tried(void **state) {
     for (int i = 0; i < f->count; i++) takes |= !strncmp(f->parameter[i], "ac_tensor *", 11);
     char word[80];
     const char *name = f->name + 3;
-    if (!strcmp(name, "causal_attention")) name = "attention";
     if (!strcmp(name, "tensor_hint")) name = "hint";
     snprintf(word, sizeof word, " %s ", name);
     if (takes && !strstr(tried, word)) fail_msg("no sentence of %s was looked at", f->name);
