@@ -20,7 +20,6 @@
 #include <accrue/layers.h>
 #include <accrue/attention.h>
 #include <accrue/reduction.h>
-#include <accrue/attention.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>

@@ -75,6 +75,8 @@ AC_API ac_tensor *ac_attention(ac_tensor *q, ac_tensor *k, ac_tensor *v,
  * and `causal` need not be set. */
 AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc);
 
+/* ---- positions ------------------------------------------------------------------------------- */
+
 /** How rotary embeddings reach positions beyond those of the first training. */
 typedef enum ac_rope_scaling {
   AC_ROPE_UNSCALED = 0, /**< They do not. */

@@ -11,14 +11,14 @@
  * b / per_sample. Head h of the queries reads head h / (H / Hkv) of keys and values.
  *
  * A query that sees no key, and one whose scores are all -infinity, has y = 0, lse =
- * AC_ATTENTION_UNSEEN and gradients of 0. That lse makes exp(score - lse) 0. */
+ * AC_ATTENTION_UNSEEN and gradients of 0. Weights of what is hidden are 0 whatever lse is. */
 #ifndef AC_OPS_ATTENTION_H
 #define AC_OPS_ATTENTION_H
 
 #include "core/integers.h"
 #include "ops/arguments.h"
 
-#define AC_ATTENTION_UNSEEN 3.4028234663852886e38f
+#define AC_ATTENTION_UNSEEN 0.0f
 
 /* All of four bytes, so that no byte is unset. Dropout of attention weight (h, i, j) of row r of a
  * sample is element ((r H + h) Tq + i) Tk + j of `stream`. */

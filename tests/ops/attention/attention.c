@@ -670,29 +670,52 @@ static void check_limits(ac_device *device) {
   }
 }
 
+/* Masks that fit shapes that are drawn. */
+static void draw_masks(op_case *c, op_draw *d, int queries, int keys, bool packed) {
+  ac_attention_attributes *a = &c->attributes.attention;
+  const int bias_heads = op_draw_one_in(d, 2) ? 1 : a->heads;
+  a->causal = op_draw_one_in(d, 2);
+  a->window = op_draw_one_in(d, 3) ? op_draw_size(d, keys) : 0;
+  a->at_end = (a->causal || a->window) && op_draw_one_in(d, 3);
+  a->skip_padding = op_draw_one_in(d, 4);
+  a->soft_cap = op_draw_one_in(d, 4) ? 1.5f : 0;
+  if (op_draw_one_in(d, 4) && a->heads * queries * keys < 4000)
+    c->in[3] = (op_operand_spec)HIDING_BIAS(bias_heads, queries, keys);
+  if (op_draw_one_in(d, 3)) c->in[4] = (op_operand_spec)OP_IDS(keys + 1, AC_BATCH);
+  if (!op_draw_one_in(d, 3)) return;
+  c->in[5] = (op_operand_spec)SEGMENTS(queries);
+  if (!packed || op_draw_one_in(d, 2)) c->in[6] = (op_operand_spec)SEGMENTS(keys);
+}
+
 /* Heads of sizes that cases have, as an OpenCL kernel is compiled for each; few and many of them,
  * so that those of a sample fit into what is multiplied at a time, or do not. */
 static void draw_shape(op_case *c, op_draw *d) {
   static const int sizes[] = {1, 3, 4, 5, 6, 12, 17, 20};
-  const int size = sizes[op_draw_below(d, sizeof sizes / sizeof *sizes)];
-  const int heads = op_draw_size(d, op_draw_one_in(d, 4) ? 40 : 6), width = heads * size;
-  const int positions = op_draw_size(d, op_draw_one_in(d, 4) ? 140 : 30);
-  const int most = 1 + 60000 / (positions * positions * width);
+  enum { SIZES = sizeof sizes / sizeof *sizes };
+  const int size = sizes[op_draw_below(d, SIZES)], group = op_draw_one_in(d, 2) ? 1 : 2,
+            key_heads = op_draw_size(d, op_draw_one_in(d, 4) ? 40 : 6), heads = group * key_heads;
+  const bool packed = op_draw_one_in(d, 2);
+  const int queries = op_draw_size(d, op_draw_one_in(d, 4) ? 140 : 30),
+            keys = packed ? queries : op_draw_size(d, op_draw_one_in(d, 4) ? 140 : 30);
+  const int most = 1 + 60000 / (queries * keys * heads * size);
   c->op = AC_OP_attention;
   c->attributes.attention = (ac_attention_attributes){.heads = heads,
                                                       .scale = (float)op_draw_between(d, 0.2, 1),
                                                       .dropout = op_draw_one_in(d, 2) ? 0 : 0.2f,
                                                       .stream = (uint32_t)op_draw_below(d, 9),
-                                                      .key_heads = heads,
+                                                      .key_heads = key_heads,
                                                       .causal = 1,
                                                       .per_sample = 1};
   c->evaluation = op_draw_one_in(d, 6);
   c->batch = 1 + op_draw_below(d, most < 6 ? most : 6);
-  c->in[0] = (op_operand_spec)OP_RANGE(-2, 2, AC_BATCH, positions, 3 * width);
-  c->out[0] = (op_operand_spec)OP_F32(AC_BATCH, positions, width);
-  c->out[1] = (op_operand_spec)OP_F32(AC_BATCH, heads, positions);
+  c->in[0] = (op_operand_spec)QUERIES(heads + (packed ? 2 * key_heads : 0), size, queries);
+  if (!packed) c->in[1] = c->in[2] = (op_operand_spec)KEYS(key_heads, size, keys);
+  c->out[0] = (op_operand_spec)OP_F32(AC_BATCH, queries, heads * size);
+  c->out[1] = (op_operand_spec)OP_F32(AC_BATCH, heads, queries);
   c->gradients = gradients;
   c->gradient_count = 1;
+  if (op_draw_one_in(d, 4)) return;
+  draw_masks(c, d, queries, keys, packed);
 }
 
 static void special(ac_device *device) {
@@ -706,21 +729,89 @@ static void special(ac_device *device) {
 const op_family op_family_attention = {"attention", cases,   sizeof cases / sizeof *cases,
                                        from_vector, special, NULL};
 
+/* ---- random graphs --------------------------------------------------------------------------- */
+
 static bool takes(const ac_shape *x) {
   return x->batched && x->rank == 3 && x->dim[0] == 1 && x->dim[1] <= 20;
 }
 
-/* Of x itself where it is as wide as queries, keys and values are. */
+/* x as `width` columns: x itself if it has so many, sometimes. */
+static ac_tensor *columns(op_draw *d, ac_tensor *x, int64_t width) {
+  const int64_t in = ac_shape_last(&x->shape);
+  if (in == width && !op_draw_one_in(d, 3)) return x;
+  return ac_linear(x, op_draw_weight(d, in, 2, (int64_t[]){width, in}), NULL, AC_OUT_IN);
+}
+
+static ac_tensor *draw_integers(op_draw *d, int64_t length, double low, double high) {
+  ac_shape shape = {.rank = length ? 2 : 1, .batched = true, .dim = {1, length}};
+  const op_drawn_leaf *leaf = op_draw_input(d, AC_I32, &shape, low, high);
+  return leaf ? leaf->tensor : NULL;
+}
+
+static ac_tensor *draw_bias(op_draw *d, int64_t heads, int64_t queries, int64_t keys) {
+  const int64_t dim[] = {op_draw_one_in(d, 2) ? 1 : heads, queries, keys};
+  const ac_shape batched = {.rank = 4, .batched = true, .dim = {1, dim[0], queries, keys}};
+  ac_tensor *result = op_draw_one_in(d, 3) ? op_draw_result(d, &batched) : NULL;
+  if (result || dim[0] * queries * keys > OP_DRAW_ELEMENTS) return result;
+  return op_draw_unbatched(d, -1, 1, 3, dim);
+}
+
+static void draw_desc(op_draw *d, ac_attention_desc *desc, int64_t queries, int64_t keys) {
+  desc->scale = op_draw_one_in(d, 2) ? 0 : 0.7f;
+  desc->dropout = op_draw_one_in(d, 2) ? 0 : 0.2f;
+  if (op_draw_one_in(d, 3)) return;
+  desc->causal = op_draw_one_in(d, 3);
+  desc->window = op_draw_one_in(d, 4) ? op_draw_size(d, (int)keys) : 0;
+  desc->at_end = (desc->causal || desc->window) && op_draw_one_in(d, 3);
+  desc->skip_padding = op_draw_one_in(d, 6);
+  desc->soft_cap = op_draw_one_in(d, 5) ? 2 : 0;
+  if (op_draw_one_in(d, 4)) desc->bias = draw_bias(d, desc->heads, queries, keys);
+  if (op_draw_one_in(d, 4)) desc->lengths = draw_integers(d, 0, 0, (double)keys + 1);
+  if (op_draw_one_in(d, 4)) desc->segments = draw_integers(d, queries, -1, 2);
+  if (desc->segments && (queries != keys || op_draw_one_in(d, 2)))
+    desc->key_segments = draw_integers(d, keys, -1, 2);
+  if (queries != keys && !desc->key_segments) desc->segments = NULL;
+}
+
+/* [B, T, heads size] of x, as heads. */
+static ac_tensor *draw_heads(op_draw *d, ac_tensor *x, int64_t heads, int64_t size) {
+  return ac_reshape(columns(d, x, heads * size), AC_SHAPE(AC_BATCH, x->shape.dim[1], heads, size));
+}
+
+/* Keys of x itself, or of an input of another length. */
+static ac_tensor *draw_source(op_draw *d, ac_tensor *x) {
+  if (op_draw_one_in(d, 2)) return x;
+  const ac_shape shape = {
+      .rank = 3, .batched = true, .dim = {1, op_draw_size(d, 12), op_draw_size(d, 12)}};
+  const op_drawn_leaf *leaf = op_draw_input(d, AC_F32, &shape, -1.5, 1.5);
+  return leaf ? leaf->tensor : x;
+}
+
+static ac_tensor *back(ac_tensor *y) {
+  const ac_shape *s = &y->shape;
+  return ac_reshape(y, AC_SHAPE(AC_BATCH, s->dim[1], s->dim[2] * s->dim[3]));
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  int64_t width = ac_shape_last(&x->shape), C = width / 3;
-  if (width % 3 || op_draw_one_in(d, 3)) {
-    C = op_draw_size(d, 32);
-    x = ac_linear(x, op_draw_weight(d, width, 2, (int64_t[]){3 * C, width}), NULL, AC_OUT_IN);
+  const int64_t key_heads = op_draw_size(d, 3), group = op_draw_size(d, 3),
+                heads = key_heads * group, size = op_draw_size(d, 8), length = x->shape.dim[1];
+  ac_attention_desc desc = {.heads = (int)heads, .key_heads = (int)key_heads};
+  const int kind = op_draw_below(d, 3);
+  if (kind == 0) {
+    draw_desc(d, &desc, length, length);
+    return ac_causal_attention(columns(d, x, (heads + 2 * key_heads) * size), &desc);
   }
-  ac_attention_desc desc = {.heads = op_draw_divisor(d, C),
-                            .scale = op_draw_one_in(d, 2) ? 0 : 0.7f,
-                            .dropout = op_draw_one_in(d, 2) ? 0 : 0.2f};
-  return ac_causal_attention(x, &desc);
+  if (kind == 1) {
+    draw_desc(d, &desc, length, length);
+    return back(ac_attention(draw_heads(d, x, heads + 2 * key_heads, size), NULL, NULL, &desc));
+  }
+  ac_tensor *source = draw_source(d, x), *q = draw_heads(d, x, heads, size),
+            *k = draw_heads(d, source, key_heads, size),
+            *v = op_draw_one_in(d, 3)
+                     ? k
+                     : draw_heads(d, source, key_heads, op_draw_one_in(d, 2) ? size : 5);
+  draw_desc(d, &desc, length, source->shape.dim[1]);
+  return back(ac_attention(q, k, v, &desc));
 }
 
 const op_generator op_generator_attention = {
