@@ -140,3 +140,51 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
+
+
+def echoes(draw):
+    ids = [[int((draw() + f32(1)) / f32(2) * f32(8)) for _ in range(12)] for _ in range(8)]
+    return ids, [[row[t if t < 3 else t - 3] for t in range(12)] for row in ids]
+
+
+def rotated(x, base=500000):
+    """transformers' apply_rotary_pos_emb, of x [B, T, H, D]."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1])[:, None, None] / base ** (torch.arange(half) / half)
+    a, b = x.split(half, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def llama(p, ids, targets):
+    p = iter(p)
+    norm = lambda x: F.rms_norm(x, (16,), next(p), 1e-5)
+    heads = lambda x, count: (x @ next(p).T).unflatten(-1, (count, 4))
+    x = next(p)[ids]
+    for _ in range(2):
+        h = norm(x)
+        q, k, v = rotated(heads(h, 4)), rotated(heads(h, 2)), heads(h, 2)
+        y = F.scaled_dot_product_attention(*(part.transpose(1, 2) for part in (
+            q, k.repeat_interleave(2, 2), v.repeat_interleave(2, 2))), is_causal=True)
+        x = x + y.transpose(1, 2).flatten(2) @ next(p).T
+        h = norm(x)
+        x = x + (F.silu(h @ next(p).T) * (h @ next(p).T)) @ next(p).T
+    return F.cross_entropy((norm(x) @ next(p).T).flatten(0, 1), targets.flatten())
+
+
+def train_model(name, shapes, fill, loss, updates, rate):
+    """As `train`, of a model with these parameters and samples of integers."""
+    draw, first = Numbers(), None
+    parameters = []
+    for shape in shapes:
+        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
+        parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+    for _ in range(updates):
+        value = loss(parameters, *(torch.tensor(x) for x in fill(draw)))
+        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
+            p.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
+train_model("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
