@@ -45,7 +45,7 @@ typedef struct ac_attention_desc {
    * on are seen by no query. NULL: all are there. */
   ac_tensor *lengths;
   /** Positions from the length on are padding for queries as well: they see nothing. It saves their
-   * work. Otherwise they see what others see, and whoever uses the result leaves it out. */
+   * work. Otherwise they see what others see, and their results mean nothing. */
   bool skip_padding;
   /** For several documents in one sample: the document of each query, i32 [B, Tq], in any order. A
    * query sees the keys of its own document alone. A negative number is padding, which sees nothing

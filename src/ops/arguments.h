@@ -11,8 +11,19 @@ const char *ac_op_name(ac_op op);
 /* The letter of an input or output in AC_OP_LIST; 0 beyond those the op has. */
 char ac_op_input_kind(ac_op op, int input);
 char ac_op_output_kind(ac_op op, int output);
+/* Whether what it has of kind s may also be integers, which it moves. */
+bool ac_op_moves_integers(ac_op op);
 
 enum { AC_MAX_INPUTS = 10, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
+
+/* What attributes begin with where the op's letters in the list are c; 0: there is no operand. */
+typedef struct ac_op_kinds {
+  char in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
+} ac_op_kinds;
+
+/* The letter of an input or output of an op with these attributes, which is never c. */
+char ac_op_input_kind_of(ac_op op, const void *attributes, int input);
+char ac_op_output_kind_of(ac_op op, const void *attributes, int output);
 
 /* Loss sums on the device, each kept as an unevaluated sum of two floats (hi + lo, Knuth's TwoSum),
  * so that adding many micro-batches loses nothing: {loss, weight, weight of rows classified right,
@@ -66,7 +77,8 @@ static inline float ac_loss_scale(const ac_op_args *args) {
   return args->run->loss_scales ? args->run->loss_scales[args->loss] : args->run->loss_scale;
 }
 
-/* The storage type: that of the operands of kind s present, f32 if there are none. A backend may
+/* The storage type: that of the operands of kind s present, f32 if there are none; i32 where
+ * integers are moved. A backend may
  * take some of these in f32 and round them itself (ac_backend.rounds): then that of the others. */
 ac_dtype ac_op_storage(const ac_op_args *args);
 /* Whether all operands present have dtypes of their kinds, and those of kind s the same one, but

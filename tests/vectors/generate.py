@@ -343,6 +343,57 @@ def attention(f):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=factor)
         scores = (q @ k.mT * factor).masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf)
         f.record([qkv], y.transpose(1, 2).reshape(B, T, C), [torch.logsumexp(scores, -1)])
+    for name, settings, H, Hkv, Tq, Tk, D, Dv in (
+            ("crossed", {}, 2, 2, 5, 9, 3, 3),
+            ("grouped_wider_values", dict(causal=1), 4, 2, 9, 9, 3, 5),
+            ("window", dict(causal=1, window=3), 2, 1, 9, 9, 3, 3),
+            ("window_both_ways", dict(window=2), 2, 2, 9, 8, 3, 3),
+            ("at_end", dict(causal=1, at_end=1), 2, 2, 3, 9, 3, 3),
+            ("capped", dict(soft_cap=1.5, bias_heads=2), 2, 2, 5, 6, 3, 3),
+            ("bias_of_all_heads", dict(bias_heads=1), 3, 3, 5, 6, 3, 3),
+            ("bias_of_samples", dict(bias_heads=2, bias_samples=1), 2, 2, 5, 6, 3, 3),
+            ("lengths", dict(lengths=1), 2, 2, 5, 6, 3, 3),
+            ("segments", dict(causal=1, segments=1), 2, 1, 9, 9, 3, 3),
+            ("segments_of_keys", dict(segments=1, lengths=1, bias_heads=1), 2, 2, 5, 9, 3, 3)):
+        masked_attention(f, name, settings, H, Hkv, Tq, Tk, D, Dv)
+
+
+def masked_attention(f, name, settings, H, Hkv, Tq, Tk, D, Dv):
+    """All of it by scaled_dot_product_attention with a mask, but for the cap, which it does not have."""
+    B, factor, get = 2, float(np.float32(1 / np.sqrt(D))), lambda key: settings.get(key, 0)
+    f.case(name, heads=H, key_heads=Hkv, scale=factor, causal=get("causal"),
+           **{key: get(key) for key in ("window", "at_end", "soft_cap")})
+    q, k, v = f.draw(B, Tq, H * D), f.draw(B, Tk, Hkv * D), f.draw(B, Tk, Hkv * Dv)
+    shape = (B, get("bias_heads"), Tq, Tk)
+    bias = f.draw(*shape[0 if get("bias_samples") else 1:]) if get("bias_heads") else None
+    lengths = torch.tensor([Tk, Tk // 2]) if get("lengths") else None
+    own = f.ids(2, B, Tq) if get("segments") else None
+    other = own if own is None or Tq == Tk else f.ids(2, B, Tk)
+    place, key = torch.arange(Tq)[:, None] + get("at_end") * (Tk - Tq), torch.arange(Tk)
+    seen = torch.ones(B, 1, Tq, Tk, dtype=torch.bool)
+    if get("causal"):
+        seen &= key <= place
+    if get("window"):
+        seen &= (key - place).abs() < get("window")
+    if lengths is not None:
+        seen &= key < lengths[:, None, None, None]
+    if own is not None:
+        seen &= own[:, None, :, None] == other[:, None, None, :]
+    heads = lambda x, n: x.reshape(B, x.shape[1], n, -1).transpose(1, 2)
+    keys, values = (heads(x, Hkv).repeat_interleave(H // Hkv, 1) for x in (k, v))
+    mask = torch.where(seen, 0.0 if bias is None else bias, -torch.inf)
+    scores = heads(q, H) @ keys.mT * factor
+    if get("soft_cap"):
+        scores = get("soft_cap") * torch.tanh(scores / get("soft_cap"))
+    scores = scores + mask
+    if get("soft_cap"):
+        y = scores.softmax(-1) @ values
+    else:
+        y = F.scaled_dot_product_attention(heads(q, H), keys, values, attn_mask=mask, scale=factor)
+    # A query that sees nothing is ours to define, and PyTorch's softmax has NaN there.
+    assert seen.any(-1).all(), name
+    f.record([q, k, v, bias, lengths, own, None if other is own else other],
+             y.transpose(1, 2).reshape(B, Tq, H * Dv), [torch.logsumexp(scores, -1)])
 
 
 def rope(f):
@@ -382,11 +433,15 @@ def rope(f):
         f.record([x, positions], rotate(x, angle.cos(), angle.sin(), dimensions // 2, interleaved))
 
 
-def transpose(f):
-    for name, a, b in (("middle", 1, 2), ("outer", 1, 3)):
-        f.case(name, axis_a=a, axis_b=b)
+def axes_of(axes):
+    return {f"axis{d}": axis for d, axis in enumerate(axes)}
+
+
+def permute(f):
+    for name, axes in (("middle", (0, 2, 1, 3)), ("outer", (0, 3, 2, 1)), ("channels_last", (0, 2, 3, 1)), ("turn", (0, 3, 1, 2))):
+        f.case(name, **axes_of(axes))
         x = f.draw(2, 3, 5, 7)
-        f.record([x], x.transpose(a, b).contiguous())
+        f.record([x], x.permute(axes).contiguous())
 
 
 def sums(loss, weight, right):
@@ -665,9 +720,20 @@ def concat(f):
         f.case(f"concat_axis_{axis}", axis=axis)
         parts = [f.draw(*shape) for shape in shapes]
         f.record(parts, torch.cat(parts, axis))
-    f.case("slice", slice=1, axis=2, first=1)
-    x = f.draw(2, 3, 5, 4)
-    f.record([x], x[:, :, 1:4])
+
+
+def slice_(f):
+    def case(name, shape, make, first=(), step=(), **numbers):
+        f.case(name, **{f"first{d}": n for d, n in enumerate(first)}, **{f"step{d}": n for d, n in enumerate(step)}, **numbers)
+        x = f.draw(*shape)
+        f.record([x], make(x).contiguous())
+
+    case("part", (2, 3, 5, 4), lambda x: x[:, :, 1:4], (0, 0, 1))
+    case("steps", (2, 7, 9), lambda x: x[:, 1::2, 2::3], (0, 1, 2), (1, 2, 3))
+    case("flip", (2, 3, 5), lambda x: x.flip(1, 2), (0, 2, 4), (1, -1, -1))
+    case("pad", (2, 3, 4), lambda x: F.pad(x, (2, 1, 0, 3), value=0.5), (0, 0, -2), value=0.5)
+    case("reflect", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "reflect"), (0, 0, -3, -2), outside=1)
+    case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
 def upsample_nearest2d(f):
@@ -1153,11 +1219,11 @@ def main():
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
-                   attention=attention, rope=rope, transpose=transpose, cross_entropy=cross_entropy,
+                   attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)

@@ -142,49 +142,128 @@ train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
 
 
+# ---- recipes of attention ---------------------------------------------------------------------------------------------
+
+
+def descend(name, shapes, fill, loss, updates, rate):
+    """Parameters of these shapes, in the order of the graph; `fill` gives tensors of a window, ids among them."""
+    draw = Numbers()
+    p = []
+    for shape in shapes:
+        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
+        p.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+    first = None
+    for _ in range(updates):
+        value = loss(iter(p), *fill(draw))
+        for x, g in zip(p, torch.autograd.grad(value, p)):
+            x.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+def below(draw, limit):
+    return int((draw() + f32(1)) * f32(0.5) * f32(limit))
+
+
+def dense(*sizes):
+    return [shape for into, out in sizes for shape in ((out, into), (out,))]
+
+
+def heads(x, count):
+    return x.reshape(*x.shape[:2], count, -1).transpose(1, 2)
+
+
+def attend(q, k, v, **how):
+    return F.scaled_dot_product_attention(q, k, v, **how).transpose(1, 2).flatten(2)
+
+
+def hidden_tokens(draw):
+    tokens, targets, weights, lengths = (torch.zeros(32, 8, dtype=torch.long) for _ in range(4))
+    for i in range(32):
+        first, step = below(draw, 6), 1 + below(draw, 2)
+        lengths[i] = 4 + below(draw, 5)
+        hidden = below(draw, int(lengths[i, 0]))
+        for t in range(int(lengths[i, 0])):
+            targets[i, t] = tokens[i, t] = (first + step * t) % 6
+        tokens[i, hidden], weights[i, hidden] = 6, 1
+    return tokens, targets, weights.double(), lengths[:, 0]
+
+
+def encoder(p, tokens, targets, weights, lengths):
+    layer = lambda x: F.linear(x, next(p), next(p))
+    x = F.embedding(tokens, next(p)) + next(p)
+    seen = (torch.arange(8) < lengths[:, None])[:, None, None]
+    x = x + layer(attend(*(heads(part, 2) for part in layer(x).split(16, -1)), attn_mask=seen))
+    x = x + layer(F.gelu(layer(x)))
+    losses = F.cross_entropy(layer(x).flatten(0, 1), targets.flatten(), reduction="none")
+    return (losses * weights.flatten()).sum() / weights.sum()
+
+
+def sentences(draw):
+    source, written, targets = (torch.zeros(32, 5, dtype=torch.long) for _ in range(3))
+    lengths = torch.zeros(32, dtype=torch.long)
+    for i in range(32):
+        lengths[i] = n = 2 + below(draw, 4)
+        for t in range(n):
+            source[i, t] = below(draw, 6)
+        for t in range(n):
+            targets[i, t] = 5 - source[i, n - 1 - t]
+        written[i] = torch.cat([torch.tensor([6]), targets[i, :-1]])
+    return source, written, targets, lengths
+
+
+def translation(p, source, written, targets, lengths):
+    layer = lambda x: F.linear(x, next(p), next(p))
+    real = torch.arange(5) < lengths[:, None]
+
+    def attended(x, y, **how):
+        q, k, v = heads(layer(x), 2), heads(layer(y), 1), heads(layer(y), 1)
+        return x + layer(attend(q, k, v, enable_gqa=True, **how))
+
+    x = F.embedding(source, next(p)) + next(p)
+    x = attended(x, x, attn_mask=real[:, None, None])
+    y = F.embedding(written, next(p)) + next(p)
+    y = attended(y, y, is_causal=True)
+    y = attended(y, x, attn_mask=real[:, None, None])
+    y = y + layer(F.gelu(layer(y)))
+    return F.cross_entropy(layer(y)[real], targets[real])
+
+
+feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16, 8), (16, 8), (16, 16))
+descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
+embedded = [(7, 16), (5, 16)]
+descend("translation", [*embedded, *attended, *embedded, *attended, *attended, *feed_forward], sentences, translation, 300, 0.1)
+
+
 def echoes(draw):
-    ids = [[int((draw() + f32(1)) / f32(2) * f32(8)) for _ in range(12)] for _ in range(8)]
-    return ids, [[row[t if t < 3 else t - 3] for t in range(12)] for row in ids]
+    ids = [[below(draw, 8) for _ in range(12)] for _ in range(8)]
+    return torch.tensor(ids), torch.tensor([[row[t if t < 3 else t - 3] for t in range(12)] for row in ids])
 
 
 def rotated(x, base=500000):
-    """transformers' apply_rotary_pos_emb, of x [B, T, H, D]."""
+    """transformers' apply_rotary_pos_emb, of x [B, H, T, D]."""
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1])[:, None, None] / base ** (torch.arange(half) / half)
+    angle = torch.arange(x.shape[2])[:, None] / base ** (torch.arange(half) / half)
     a, b = x.split(half, -1)
     return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
 
 
 def llama(p, ids, targets):
-    p = iter(p)
-    norm = lambda x: F.rms_norm(x, (16,), next(p), 1e-5)
-    heads = lambda x, count: (x @ next(p).T).unflatten(-1, (count, 4))
+    def norm(x):
+        return F.rms_norm(x, (16,), next(p), 1e-5)
+
+    def shared(x):  # four heads of queries share two
+        return heads(x @ next(p).T, 2).repeat_interleave(2, 1)
+
     x = next(p)[ids]
     for _ in range(2):
         h = norm(x)
-        q, k, v = rotated(heads(h, 4)), rotated(heads(h, 2)), heads(h, 2)
-        y = F.scaled_dot_product_attention(*(part.transpose(1, 2) for part in (
-            q, k.repeat_interleave(2, 2), v.repeat_interleave(2, 2))), is_causal=True)
-        x = x + y.transpose(1, 2).flatten(2) @ next(p).T
+        q, k, v = rotated(heads(h @ next(p).T, 4)), rotated(shared(h)), shared(h)
+        x = x + attend(q, k, v, is_causal=True) @ next(p).T
         h = norm(x)
         x = x + (F.silu(h @ next(p).T) * (h @ next(p).T)) @ next(p).T
     return F.cross_entropy((norm(x) @ next(p).T).flatten(0, 1), targets.flatten())
 
 
-def train_model(name, shapes, fill, loss, updates, rate):
-    """As `train`, of a model with these parameters and samples of integers."""
-    draw, first = Numbers(), None
-    parameters = []
-    for shape in shapes:
-        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
-        parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
-    for _ in range(updates):
-        value = loss(parameters, *(torch.tensor(x) for x in fill(draw)))
-        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
-            p.data -= rate * g
-        first = first or value.item()
-    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
-
-
 llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
-train_model("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)

@@ -267,7 +267,7 @@ static double pairs(const ac_attention_attributes *a, const ac_attention_shape *
   return sum * (double)(s->batch * s->heads);
 }
 
-/* Two products, of which each pair takes 2 D and 2 Dv flops; backward one more with v and two more
+/* Two products. Each pair takes 2 D and 2 Dv flops in them; backward one more with v and two more
  * with k and q. */
 static double flops(const ac_op_args *args) {
   const ac_operand *in = args->in;

@@ -10,7 +10,7 @@
  * B is per_sample times the micro-batch: row b of it is row b % per_sample of sample
  * b / per_sample. Head h of the queries reads head h / (H / Hkv) of keys and values.
  *
- * A query that sees no key, and one whose scores are all -infinity, has y = 0, lse =
+ * A query that sees no key, or with scores that are all -infinity, has y = 0, lse =
  * AC_ATTENTION_UNSEEN and gradients of 0. Weights of what is hidden are 0 whatever lse is. */
 #ifndef AC_OPS_ATTENTION_H
 #define AC_OPS_ATTENTION_H

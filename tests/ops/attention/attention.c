@@ -419,7 +419,7 @@ static const op_case cases[] = {
      .in = {QUERIES(2, 3, 5), KEYS(2, 3, 3), KEYS(2, 3, 3), NONE, OP_IDS(4, AC_BATCH)},
      RESULTS(2, 5, 3),
      .gradients = some_gradients},
-    {.name = "lengths of queries too, causal",
+    {.name = "lengths of queries as well, causal",
      ATTRIBUTES(2, 2, .causal = 1, .skip_padding = 1),
      .batch = 4,
      .in = {QUERIES(6, 3, 45), NONE, NONE, NONE, OP_IDS(46, AC_BATCH)},
@@ -482,7 +482,7 @@ static const op_case cases[] = {
      .out = {OP_F32(AC_BATCH_TIMES(3), 9, 6), OP_F32(AC_BATCH_TIMES(3), 2, 9)},
      .gradients = gradients,
      .gradient_count = 1},
-    /* Keys in parts, of which masks leave whole blocks out. */
+    /* Keys in parts. Masks leave whole blocks of them out. */
     {.name = "1100 keys, a window and grouped heads",
      ATTRIBUTES(2, 1, .causal = 1, .window = 150),
      .batch = 1,
@@ -505,14 +505,17 @@ static const op_case cases[] = {
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
-  result->op = AC_OP_attention;
   const int32_t heads = (int32_t)op_vector_attribute(vector, "heads", 1);
-  result->attributes.attention =
-      (ac_attention_attributes){.heads = heads,
-                                .scale = (float)op_vector_attribute(vector, "scale", 1),
-                                .key_heads = heads,
-                                .causal = 1,
-                                .per_sample = 1};
+  result->op = AC_OP_attention;
+  result->attributes.attention = (ac_attention_attributes){
+      .heads = heads,
+      .scale = (float)op_vector_attribute(vector, "scale", 1),
+      .key_heads = (int32_t)op_vector_attribute(vector, "key_heads", heads),
+      .causal = (int32_t)op_vector_attribute(vector, "causal", 1),
+      .at_end = (int32_t)op_vector_attribute(vector, "at_end", 0),
+      .window = (int32_t)op_vector_attribute(vector, "window", 0),
+      .soft_cap = (float)op_vector_attribute(vector, "soft_cap", 0),
+      .per_sample = 1};
   result->gradients = gradients;
   result->gradient_count = 1;
 }

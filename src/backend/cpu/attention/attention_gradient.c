@@ -161,7 +161,7 @@ static void tile_gradients(const worker *w, const shape *s, const head_view *h, 
 
 /* ---- dq, dk and dv --------------------------------------------------------------------------- */
 
-/* Where gradients go: to the outputs, of which any may be absent, or into the one of q. */
+/* Where gradients go: to the outputs, or into the one of q. Any may be absent. */
 typedef struct targets {
   void *q, *k, *v; /* of a head; NULL: absent */
 } targets;

@@ -119,7 +119,7 @@ void ac_cl_release_transfers(ac_opencl *cl);
 /* ---- program.c ------------------------------------------------------------------------------- */
 
 /* Source that follows a file of cl/, written when it is compiled: by key, the same text. It is cut
- * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. */
+ * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. Without `write`, `of` is it. */
 typedef struct ac_cl_writer {
   uint64_t key;
   void (*write)(const void *of, char *text, size_t size);
@@ -168,6 +168,7 @@ typedef struct ac_cl_argument {
     cl_uint2 u2;
     float floats[8];
     const void *elsewhere;
+    cl_long longs[8];
   } value;
 } ac_cl_argument;
 
@@ -186,6 +187,10 @@ typedef struct ac_cl_argument {
 #define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
 /* The same of a struct. */
 #define AC_CL_LARGE_OF(x) ((ac_cl_argument){sizeof(x), {.elsewhere = &(x)}})
+/* Eight of these, a long8. */
+#define AC_CL_LONGS(x)                   \
+  ((ac_cl_argument){8 * sizeof(cl_long), \
+                    {.longs = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* A 64-bit seed as the two words of a Philox key. */
 #define AC_CL_SEED(x) \
   ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
