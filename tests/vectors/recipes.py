@@ -229,35 +229,6 @@ def translation(p, source, written, targets, lengths):
     return F.cross_entropy(layer(y)[real], targets[real])
 
 
-def counting(draw):
-    rows = []
-    for _ in range(32):
-        first, step = below(draw, 7), 1 + below(draw, 6)
-        rows.append([(first + step * t) % 7 for t in range(9)])
-    rows = torch.tensor(rows)
-    return rows[:, :-1], rows[:, 1:]
-
-
-def rotated(x):
-    """Rotary positions, pairs (i, i + half), base 500000."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[2], dtype=float)[:, None] * 500000.0 ** (-torch.arange(half, dtype=float) / half)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
-
-def llama_block(p, tokens, targets):
-    linear = lambda x: F.linear(x, next(p))
-    norm = lambda x: F.rms_norm(x, x.shape[-1:], next(p), 1e-5)
-    x = F.embedding(tokens, next(p))
-    h = norm(x)
-    q, k, v = rotated(heads(linear(h), 4)), rotated(heads(linear(h), 2)), heads(linear(h), 2)
-    x = x + linear(attend(q, k, v, is_causal=True, enable_gqa=True))
-    h = norm(x)
-    x = x + linear(F.silu(linear(h)) * linear(h))
-    return F.cross_entropy(linear(norm(x)).flatten(0, 1), targets.flatten())
-
-
 feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16, 8), (16, 8), (16, 16))
 descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
 embedded = [(7, 16), (5, 16)]
@@ -308,5 +279,40 @@ def lines(p, x, period):
 
 descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
 descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)
-descend("llama_block", [(7, 16), (16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24), (16,), (7, 16)],
-        counting, llama_block, 400, 0.2)
+
+
+# ---- a recipe of Llama's blocks ---------------------------------------------------------------------------------------
+
+
+def echoes(draw):
+    ids = [[below(draw, 8) for _ in range(12)] for _ in range(8)]
+    return torch.tensor(ids), torch.tensor([[row[t if t < 3 else t - 3] for t in range(12)] for row in ids])
+
+
+def rotated(x, base=500000):
+    """transformers' apply_rotary_pos_emb, of x [B, H, T, D]."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[2])[:, None] / base ** (torch.arange(half) / half)
+    a, b = x.split(half, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def llama(p, ids, targets):
+    def norm(x):
+        return F.rms_norm(x, (16,), next(p), 1e-5)
+
+    def shared(x):  # four heads of queries share two
+        return heads(x @ next(p).T, 2).repeat_interleave(2, 1)
+
+    x = next(p)[ids]
+    for _ in range(2):
+        h = norm(x)
+        q, k, v = rotated(heads(h @ next(p).T, 4)), rotated(shared(h)), shared(h)
+        x = x + attend(q, k, v, is_causal=True) @ next(p).T
+        h = norm(x)
+        x = x + (F.silu(h @ next(p).T) * (h @ next(p).T)) @ next(p).T
+    return F.cross_entropy((norm(x) @ next(p).T).flatten(0, 1), targets.flatten())
+
+
+llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
+descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
