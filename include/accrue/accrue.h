@@ -19,6 +19,7 @@
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
+#include <accrue/recurrent.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
