@@ -7,7 +7,7 @@
  *   recurrent_state     an item a unit of a sample: the gradient of the initial state
  *   recurrent_weights   an item an element of W or b: its gradient
  *
- * `cell` is ac_cell. Of what the workspace has, carried [samples, states, units] are gradients that
+ * `cell` is ac_recurrent_cell. Of what the workspace has, carried [samples, states, units] are gradients that
  * reach h[t-1] and c[t-1] past the gates; `own` are a GRU's of s[n], and dgates are there if no
  * operand is. Work-groups of GROUP items; no local memory. Dtypes: storage for gates, W, y and what
  * is kept, int for lengths, float for the rest. */

@@ -15,7 +15,7 @@ typedef struct tape {
   random_reference *result;
   ac_run_state state;
   double **data;     /* by storage; integers are the leaves' own */
-  double **leaf_s;   /* by leaf's storage: as operands of kind s see it */
+  double **stored;   /* of leaves and results that are floats, by storage: as kind s sees them */
   double **gradient; /* by storage; NULL: nothing has reached it */
   uint64_t counter;  /* of noise */
   double **pooled;   /* by node of batch norm: [C][3] of the window */
@@ -87,22 +87,32 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
   if (!given && t->parameters) from = t->parameters[tensor->parameter];
   const double *along = given || !t->run->direction ? NULL : t->run->direction[tensor->parameter];
   t->data[tensor->id] = reals(count);
-  t->leaf_s[tensor->id] = reals(count);
+  t->stored[tensor->id] = reals(count);
   for (int64_t e = 0; e < count; e++) {
     double value = (double)from[first + e];
     if (along) value += t->run->step * along[e];
     t->data[tensor->id][e] = off(t, value, 'f', 0);
-    t->leaf_s[tensor->id][e] = off(t, value, 's', t->run->smallest);
+    t->stored[tensor->id][e] = off(t, value, 's', t->run->smallest);
   }
+}
+
+/* A result in floats is rounded for an operand of kind s. */
+static void store_result(tape *t, const ac_operand *x, int tensor, char kind) {
+  store(t, op_reals(x), x->count, kind, false);
+  if (kind != 'f') return;
+  t->stored[tensor] = reals(x->count);
+  for (int64_t e = 0; e < x->count; e++)
+    t->stored[tensor][e] = off(t, op_reals(x)[e], 's', t->run->smallest);
 }
 
 static void *operand_data(const tape *t, int tensor, char kind, int64_t sample) {
   const ac_tensor *x = ac_tensor_at(t->g->graph, tensor);
   int leaf = t->g->leaf[x->storage];
-  if (leaf < 0) return t->data[x->storage];
+  if (leaf < 0)
+    return kind == 's' && t->stored[x->storage] ? t->stored[x->storage] : t->data[x->storage];
   const random_values *v = &t->g->values[leaf];
   if (v->integers) return v->integers + sample * v->count;
-  return kind == 's' ? t->leaf_s[x->storage] : t->data[x->storage];
+  return kind == 's' ? t->stored[x->storage] : t->data[x->storage];
 }
 
 static void forward_arguments(tape *t, const ac_node *node, int64_t sample, ac_op_args *args) {
@@ -147,7 +157,7 @@ static void forward(tape *t, int64_t sample) {
     compute(t, &args, false);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].count)
-        store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
+        store_result(t, &args.out[j], node->out[j], ac_op_output_kind(node->op, j));
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
     if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
@@ -252,8 +262,8 @@ static void take_gradients(tape *t) {
 
 static void forget(tape *t) {
   for (int i = 0; i < t->g->graph->tensor_count; i++) {
-    free(t->data[i]), free(t->leaf_s[i]), free(t->gradient[i]);
-    t->data[i] = t->leaf_s[i] = t->gradient[i] = NULL;
+    free(t->data[i]), free(t->stored[i]), free(t->gradient[i]);
+    t->data[i] = t->stored[i] = t->gradient[i] = NULL;
   }
 }
 
@@ -318,7 +328,7 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
   begin(r, g);
   r->ties.unit = fmax(run->unit, 0x1p-22);
   t.data = calloc(tensors, sizeof *t.data);
-  t.leaf_s = calloc(tensors, sizeof *t.leaf_s);
+  t.stored = calloc(tensors, sizeof *t.stored);
   t.gradient = calloc(tensors, sizeof *t.gradient);
   t.pooled = calloc(nodes, sizeof *t.pooled);
   t.state = (ac_run_state){
@@ -339,7 +349,7 @@ void random_evaluate(random_reference *r, const random_graph *g, const random_ru
       r->norm += r->gradient[p][e] * r->gradient[p][e];
   }
   r->norm = sqrt(r->norm);
-  free(t.data), free(t.leaf_s), free(t.gradient), free(t.pooled);
+  free(t.data), free(t.stored), free(t.gradient), free(t.pooled);
 }
 
 void random_reference_free(random_reference *r) {

@@ -31,11 +31,11 @@ static ac_shape of_samples(const ac_tensor *gates, int64_t rows, int64_t columns
 ac_tensor *ac_recurrent_emit(ac_graph *graph, const ac_recurrent_attributes *attributes,
                              ac_tensor *gates, ac_tensor *w, ac_tensor *b, ac_tensor *state,
                              ac_tensor *lengths, ac_tensor **final) {
-  const ac_cell cell = (ac_cell)attributes->cell;
+  const ac_recurrent_cell cell = (ac_recurrent_cell)attributes->cell;
   ac_tensor *operands[] = {gates, w, b, state, lengths};
   if (!gates) return NULL;
   const ac_shape y = of_samples(gates, gates->shape.dim[1], w->shape.dim[1]),
-                 last = of_samples(gates, ac_cell_states(cell), w->shape.dim[1]);
+                 last = of_samples(gates, ac_recurrent_states(cell), w->shape.dim[1]);
   ac_tensor_at(graph, w->storage)->matrix = AC_MATRIX_OUT_IN;
   ac_tensor *result =
       ac_graph_emit(graph, AC_OP_recurrent, attributes, sizeof *attributes, 5, operands, &y);
@@ -43,7 +43,7 @@ ac_tensor *ac_recurrent_emit(ac_graph *graph, const ac_recurrent_attributes *att
   const int node = result->producer;
   *final = ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &last);
   if (!*final) return NULL;
-  if (ac_cell_is_plain(cell)) return result;
+  if (ac_recurrent_is_plain(cell)) return result;
   const bool all =
       ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &gates->shape) &&
       ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &y);

@@ -26,7 +26,7 @@ static int64_t part_of(int64_t positions) {
 typedef struct recurrence {
   ac_graph *graph;
   ac_builder builder;
-  ac_cell cell;
+  ac_recurrent_cell cell;
   ac_recurrent_desc desc;
   int directions;
   ac_tensor *x, *lengths, *hidden, *cells; /* the two of the initial state; NULL: zeros */
@@ -125,7 +125,7 @@ static bool is_matrix(const ac_tensor *w, int64_t rows, int64_t columns) {
 }
 
 static bool are_weights(const recurrence *r, const ac_recurrent_weights *w, int64_t in) {
-  const int64_t width = ac_cell_gates(r->cell) * r->units;
+  const int64_t width = ac_recurrent_gates(r->cell) * r->units;
   ac_tensor *const all[] = {w->input, w->hidden, w->input_bias, w->hidden_bias};
   for (int i = 0; i < 4; i++)
     if (all[i] && all[i]->graph != r->graph) return false;
@@ -145,10 +145,10 @@ static const char *weights_fault(const recurrence *r, const ac_recurrent_weights
   return NULL;
 }
 
-static const char *desc_fault(const ac_recurrent_desc *d, ac_cell cell) {
+static const char *desc_fault(const ac_recurrent_desc *d, ac_recurrent_cell cell) {
   if (d->direction < AC_FORWARD || d->direction > AC_BOTH_DIRECTIONS) return "unknown direction";
   if (d->function < AC_RNN_TANH || d->function > AC_RNN_RELU) return "unknown function of a cell";
-  if (d->function && !ac_cell_is_plain(cell)) return "only ac_rnn has a choice of functions";
+  if (d->function && !ac_recurrent_is_plain(cell)) return "only ac_rnn has a choice of functions";
   if (d->layers < 1 || d->layers > MOST_ROWS / 2) return "there are 1 to 32 layers";
   if (!(d->dropout >= 0 && d->dropout < 1)) return "dropout must be in [0, 1)";
   return NULL;
@@ -173,7 +173,7 @@ static bool check(const recurrence *r, const ac_recurrent_weights *weights) {
 
 /* ---- builders -------------------------------------------------------------------------------- */
 
-static ac_tensor *build(const char *name, ac_cell cell, ac_tensor *x, ac_tensor *lengths,
+static ac_tensor *build(const char *name, ac_recurrent_cell cell, ac_tensor *x, ac_tensor *lengths,
                         const ac_recurrent_state *given, const ac_recurrent_weights *weights,
                         const ac_recurrent_desc *desc, ac_recurrent_state *final) {
   const bool lstm = cell == AC_CELL_LSTM;

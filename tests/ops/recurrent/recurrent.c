@@ -29,7 +29,7 @@ static int64_t before(const ac_recurrence *r, int64_t t, int64_t length) {
 
 static double h_of(const ac_recurrence *r, int64_t n, int64_t t, int64_t unit) {
   if (t >= 0) return op_reals(r->y)[(n * r->positions + t) * r->units + unit];
-  const int64_t states = ac_cell_states(r->cell);
+  const int64_t states = ac_recurrent_states(r->cell);
   return r->state->count ? op_reals(r->state)[n * states * r->units + unit] : 0;
 }
 
@@ -75,7 +75,7 @@ static void clear(const ac_operand *x) {
 
 static void recurrent(const ac_op_args *args) {
   const ac_recurrence r = ac_recurrence_of(args);
-  const int64_t H = r.units, states = ac_cell_states(r.cell);
+  const int64_t H = r.units, states = ac_recurrent_states(r.cell);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) clear(&args->out[j]);
   for (int64_t n = 0; n < r.samples; n++) {
     double *last = op_reals(&args->out[1]) + n * states * H;
@@ -151,7 +151,7 @@ static void cell_gradient(const ac_recurrence *r, const double *a, double kept, 
 static void sample_gradient(const ac_recurrence *r, const ac_op_args *args, int64_t n,
                             double *dstate) {
   const int64_t H = r->units, length = length_of(r, args, n);
-  const int64_t states = ac_cell_states(r->cell);
+  const int64_t states = ac_recurrent_states(r->cell);
   double *ds = calloc((size_t)(r->gates * H), sizeof *ds);
   for (int64_t i = length - 1; i >= 0; i--) {
     const int64_t t = r->reversed ? length - 1 - i : i, at = n * r->positions + t,
@@ -186,7 +186,7 @@ static void sample_gradient(const ac_recurrence *r, const ac_op_args *args, int6
 
 static void recurrent_gradient(const ac_op_args *args) {
   const ac_recurrence r = ac_recurrence_of(args);
-  const int64_t size = ac_cell_states(r.cell) * r.units;
+  const int64_t size = ac_recurrent_states(r.cell) * r.units;
   double *dstate = calloc((size_t)(2 * r.units), sizeof *dstate);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) clear(&args->out[j]);
   for (int64_t n = 0; n < r.samples; n++) {
@@ -282,7 +282,7 @@ const op_family op_family_recurrent = {"recurrent", cases, sizeof cases / sizeof
 /* ---- random graphs --------------------------------------------------------------------------- */
 
 typedef struct drawn {
-  ac_cell cell;
+  ac_recurrent_cell cell;
   ac_recurrent_desc desc;
   ac_recurrent_weights weights[4];
   ac_tensor *lengths;
@@ -297,7 +297,7 @@ static ac_tensor *build(const drawn *w, ac_tensor *x, const ac_recurrent_state *
 
 static void draw_weights(op_draw *d, drawn *w, int64_t in, int64_t units) {
   const int directions = w->desc.direction == AC_BOTH_DIRECTIONS ? 2 : 1;
-  const int64_t width = ac_cell_gates(w->cell) * units;
+  const int64_t width = ac_recurrent_gates(w->cell) * units;
   for (int i = 0; i < w->desc.layers * directions; i++) {
     const int64_t from = i < directions ? in : directions * units;
     const int64_t input[] = {width, from}, hidden[] = {width, units};
@@ -311,7 +311,7 @@ static void draw_weights(op_draw *d, drawn *w, int64_t in, int64_t units) {
 /* Whatever the shape, as up to 6 positions. Sometimes the states go on to a second layer over the
  * same positions, as they do to the next part of a long sequence. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  static const ac_cell cells[] = {AC_CELL_LSTM, AC_CELL_GRU, AC_CELL_TANH};
+  static const ac_recurrent_cell cells[] = {AC_CELL_LSTM, AC_CELL_GRU, AC_CELL_TANH};
   const int64_t n = ac_shape_count(&x->shape) / x->shape.dim[0];
   int64_t T = 6;
   while (n % T) T--;

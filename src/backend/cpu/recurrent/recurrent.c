@@ -62,7 +62,7 @@ static void pack_block(const work *w, int64_t block, float *scratch) {
 static void begin_sample(const work *w, const ac_cpu_recurrent_part *p, int64_t i) {
   const ac_cpu_recurrence *all = &w->all;
   const int64_t units = all->r.units, row = p->row + i, count = p->last - p->first;
-  const int64_t states = ac_cell_states(all->r.cell);
+  const int64_t states = ac_recurrent_states(all->r.cell);
   const float *state = ac_cpu_data(all->r.state);
   float *h = w->h[0] + row * all->pitch + p->first;
   uint16_t stored[AC_CPU_RUN];
@@ -146,7 +146,7 @@ static void plain_relu(const cell_row *s) {
   for (int64_t j = 0; j < s->count; j++) h[j] = maximum(x[j] + (sum[j] + b[j]), 0.0f);
 }
 
-static void run_cell(ac_cell cell, const cell_row *row) {
+static void run_cell(ac_recurrent_cell cell, const cell_row *row) {
   switch (cell) {
   case AC_CELL_LSTM:
     lstm(row);
@@ -253,7 +253,7 @@ static void finish_row(const work *w, const ac_cpu_recurrent_part *p, place at, 
   const int64_t count = p->last - p->first, element = at.step * all->r.units + p->first;
   float *h = w->h[to] + at.row * all->pitch + p->first;
   put(w, all->r.y, element, at.counts ? h : NULL, count);
-  if (!ac_cell_is_plain(all->r.cell)) store_activated(w, p, at);
+  if (!ac_recurrent_is_plain(all->r.cell)) store_activated(w, p, at);
   const void *stored = ac_element(all->r.y->data, all->dtype, element);
   if (at.counts) {
     if (all->dtype != AC_F32) ac_cpu_widen(all->dtype, stored, h, count);
@@ -278,7 +278,7 @@ static void step(const work *w, const ac_cpu_recurrent_part *p, int64_t t, int f
 
 static void finish_part(const work *w, const ac_cpu_recurrent_part *p) {
   const ac_cpu_recurrence *all = &w->all;
-  const int64_t units = all->r.units, states = ac_cell_states(all->r.cell);
+  const int64_t units = all->r.units, states = ac_recurrent_states(all->r.cell);
   const float *const rows[] = {w->h[all->r.positions % 2], w->c};
   for (int64_t i = 0; i < p->rows; i++)
     for (int64_t k = 0; k < states; k++)

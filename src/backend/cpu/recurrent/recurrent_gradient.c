@@ -149,7 +149,7 @@ static void plain_relu(const cell_row *s) {
   }
 }
 
-static void run_cell(ac_cell cell, const cell_row *row) {
+static void run_cell(ac_recurrent_cell cell, const cell_row *row) {
   switch (cell) {
   case AC_CELL_LSTM:
     lstm(row);
@@ -199,7 +199,7 @@ static void load_row(const work *w, const ac_cpu_recurrent_part *p, const ac_ope
 static void load_state(const work *w, const ac_cpu_recurrent_part *p, const place *at, int64_t k,
                        float *to) {
   const ac_recurrence *r = &w->all.r;
-  const int64_t row = at->sample * ac_cell_states(r->cell) + k;
+  const int64_t row = at->sample * ac_recurrent_states(r->cell) + k;
   if (r->state->count) load_row(w, p, r->state, row * r->units, to);
   else memset(to, 0, (size_t)(p->last - p->first) * sizeof *to);
 }
@@ -230,7 +230,7 @@ static cell_row load_cell(const work *w, const ac_cpu_recurrent_part *p, const p
   float *rows[ROWS_OF_SCRATCH];
   for (int k = 0; k < ROWS_OF_SCRATCH; k++) rows[k] = scratch_row(w, thread, k);
   float **const more = rows + 2 * AC_CPU_MOST_GATES;
-  const bool plain = ac_cell_is_plain(r->cell);
+  const bool plain = ac_recurrent_is_plain(r->cell);
   for (int64_t g = 0; g < r->gates; g++)
     load_row(w, p, plain ? r->y : r->activated, (step * r->gates + g) * units, rows[g]);
   if (!plain) load_row(w, p, r->kept, step * units, more[0]);
@@ -316,7 +316,7 @@ static void begin_part(const work *w, const ac_cpu_recurrent_part *p) {
   const ac_recurrence *r = &all->r;
   const float *from = ac_cpu_data(&w->args->in[1]);
   float *const rows[] = {w->dh, w->dc};
-  const int64_t states = ac_cell_states(r->cell);
+  const int64_t states = ac_recurrent_states(r->cell);
   for (int64_t i = 0; i < p->rows; i++)
     for (int64_t k = 0; k < states; k++)
       for (int64_t j = p->first; j < p->last; j++)
@@ -328,7 +328,7 @@ static void finish_part(const work *w, const ac_cpu_recurrent_part *p) {
   const ac_cpu_recurrence *all = &w->all;
   float *to = ac_cpu_data(&w->args->out[1]);
   const float *const rows[] = {w->dh, w->dc};
-  const int64_t states = ac_cell_states(all->r.cell);
+  const int64_t states = ac_recurrent_states(all->r.cell);
   for (int64_t i = 0; to && i < p->rows; i++)
     for (int64_t k = 0; k < states; k++)
       memcpy(to + ((p->sample + i) * states + k) * all->r.units + p->first,

@@ -38,7 +38,7 @@ static room room_of(const ac_op_args *args) {
   const ac_recurrence r = ac_recurrence_of(args);
   const int64_t steps = r.samples * r.positions * r.units;
   const uint64_t carried =
-      (uint64_t)(r.samples * ac_cell_states(r.cell) * r.units) * sizeof(float);
+      (uint64_t)(r.samples * ac_recurrent_states(r.cell) * r.units) * sizeof(float);
   room at = {.own = (int64_t)(ac_align(carried, AC_LINE_BYTES) / sizeof(float))};
   at.gates = at.own + (r.cell == AC_CELL_GRU ? floats_of(&r, steps) : 0);
   at.total = at.gates + (args->out[0].count ? 0 : floats_of(&r, steps * r.gates));
