@@ -2,15 +2,14 @@
  *
  *   recurrent_forward   an item a unit of a sample, a launch a position: its gates, and h[t]. The
  *                       final state is the one that goes from launch to launch.
- *   recurrent_backward  the same backwards: gradients of its gates, of which the next launch sums up
- *                       what reaches h[t-1]
- *   recurrent_state     an item a unit of a sample: the gradient of the initial state
- *   recurrent_weights   an item an element of W or b: its gradient
+ *   recurrent_backward  the same backwards: gradients of its gates, of which the next launch sums
+ * up what reaches h[t-1] recurrent_state     an item a unit of a sample: the gradient of the
+ * initial state recurrent_weights   an item an element of W or b: its gradient
  *
- * `cell` is ac_recurrent_cell. Of what the workspace has, carried [samples, states, units] are gradients that
- * reach h[t-1] and c[t-1] past the gates; `own` are a GRU's of s[n], and dgates are there if no
- * operand is. Work-groups of GROUP items; no local memory. Dtypes: storage for gates, W, y and what
- * is kept, int for lengths, float for the rest. */
+ * `cell` is ac_recurrent_cell. Of what the workspace has, carried [samples, states, units] are
+ * gradients that reach h[t-1] and c[t-1] past the gates; `own` are a GRU's of s[n], and dgates are
+ * there if no operand is. Work-groups of GROUP items; no local memory. Dtypes: storage for gates,
+ * W, y and what is kept, int for lengths, float for the rest. */
 #include "common.h"
 
 enum { LSTM, GRU, TANH, RELU };
@@ -167,9 +166,8 @@ kernel WORK_GROUP(GROUP, 1) void recurrent_backward(
     const float i = load(activated, p.gates), f = load(activated, p.gates + units),
                 g = load(activated, p.gates + 2 * units), o = load(activated, p.gates + 3 * units);
     const float c = tanh(load(kept, out)), dc = room[at + units] + dh * o * (1 - c * c);
-    const float before = p.before >= 0
-                             ? load(kept, (p.n * positions + p.before) * units + p.unit)
-                             : (state ? state[at + units] : 0);
+    const float before = p.before >= 0 ? load(kept, (p.n * positions + p.before) * units + p.unit)
+                                       : (state ? state[at + units] : 0);
     store(dgates, p.gates, dc * g * i * (1 - i));
     store(dgates, p.gates + units, dc * before * f * (1 - f));
     store(dgates, p.gates + 2 * units, dc * i * (1 - g * g));
@@ -192,10 +190,12 @@ kernel WORK_GROUP(GROUP, 1) void recurrent_backward(
   }
 }
 
-kernel WORK_GROUP(GROUP, 1) void recurrent_state(
-    const global storage *w, const global int *lengths, const global storage *dgates,
-    const global float *room, global float *dstate, long first_own, long first_gates, long items,
-    long positions, long units, long first, int reversed, int cell) {
+kernel WORK_GROUP(GROUP, 1) void recurrent_state(const global storage *w, const global int *lengths,
+                                                 const global storage *dgates,
+                                                 const global float *room, global float *dstate,
+                                                 long first_own, long first_gates, long items,
+                                                 long positions, long units, long first,
+                                                 int reversed, int cell) {
   const size_t item = element_id();
   if (item >= items) return;
   const size_t n = quotient(item, units), unit = item - n * units;
@@ -206,17 +206,20 @@ kernel WORK_GROUP(GROUP, 1) void recurrent_state(
   if (!dgates) dgates = (const global storage *)(room + first_gates);
   float dh = room[at];
   if (length > 0)
-    dh += from_gates(dgates, own, w, n * positions + (reversed ? length - 1 : 0), unit, units, cell);
+    dh +=
+        from_gates(dgates, own, w, n * positions + (reversed ? length - 1 : 0), unit, units, cell);
   dstate[at] = dh;
   if (cell == LSTM) dstate[at + units] = room[at + units];
 }
 
 /* Columns of an item's row: those of W, and the bias. */
-kernel WORK_GROUP(GROUP, 1) void recurrent_weights(
-    const global storage *y, const global float *state, const global int *lengths,
-    const global storage *dgates, const global float *room, global float *dw, global float *db,
-    long first_own, long first_gates, long samples, long positions, long units, long first,
-    int reversed, int cell, int add_w, int add_b) {
+kernel WORK_GROUP(GROUP,
+                  1) void recurrent_weights(const global storage *y, const global float *state,
+                                            const global int *lengths, const global storage *dgates,
+                                            const global float *room, global float *dw,
+                                            global float *db, long first_own, long first_gates,
+                                            long samples, long positions, long units, long first,
+                                            int reversed, int cell, int add_w, int add_b) {
   const size_t item = element_id(), columns = units + 1;
   const size_t row = quotient(item, columns), k = item - row * columns;
   const bool bias = k == units;
@@ -231,7 +234,9 @@ kernel WORK_GROUP(GROUP, 1) void recurrent_weights(
     for (long t = 0; t < length; t++) {
       const long next = t + 1 < length ? t + 1 : -1;
       const float d = sum_gradient(dgates, own, n * positions + t, g, row - g * units, units, cell);
-      sum += bias ? d : d * before_of(y, state, n, reversed ? next : t - 1, positions, units, states, k);
+      sum += bias
+                 ? d
+                 : d * before_of(y, state, n, reversed ? next : t - 1, positions, units, states, k);
     }
     all += sum;
   }

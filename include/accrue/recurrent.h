@@ -79,7 +79,8 @@ AC_API ac_tensor *ac_rnn(ac_tensor *x, ac_tensor *lengths, const ac_recurrent_st
                          const ac_recurrent_weights *weights, const ac_recurrent_desc *desc,
                          ac_recurrent_state *final);
 
-/* ---- layers, which make their parameters ------------------------------------------------------ */
+/* ---- layers, which make their parameters ------------------------------------------------------
+ */
 
 /** Settings of ac_lstm_layer, ac_gru_layer and ac_rnn_layer. */
 typedef struct ac_recurrent_layer_desc {

@@ -13,7 +13,7 @@ typedef struct op_instance {
   ac_dtype storage;        /* of operands of kind s; values are what it can hold */
   op_attributes attributes;
   ac_run_state run;
-  int results;    /* op_case.results, at least 1 */
+  int results;     /* op_case.results, at least 1 */
   ac_op_args args; /* data: double or int32_t; outputs hold the reference's result */
   double *initial[AC_MAX_OUTPUTS]; /* what outputs hold before the run */
   op_fill out_fill[AC_MAX_OUTPUTS];

@@ -44,19 +44,17 @@ ac_tensor *ac_recurrent_emit(ac_graph *graph, const ac_recurrent_attributes *att
   *final = ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &last);
   if (!*final) return NULL;
   if (ac_recurrent_is_plain(cell)) return result;
-  const bool all =
-      ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &gates->shape) &&
-      ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &y);
+  const bool all = ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &gates->shape) &&
+                   ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_F32, &y);
   return all ? result : NULL;
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  ac_tensor *operands[] = {
-      ac_gradient_of(d, node->out[0]),        ac_gradient_of(d, node->out[1]),
-      ac_tensor_at(graph, node->out[2]),      ac_tensor_at(graph, node->out[0]),
-      ac_tensor_at(graph, node->out[3]),      ac_tensor_at(graph, node->in[1]),
-      ac_tensor_at(graph, node->in[3]),       ac_tensor_at(graph, node->in[4])};
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]),   ac_gradient_of(d, node->out[1]),
+                           ac_tensor_at(graph, node->out[2]), ac_tensor_at(graph, node->out[0]),
+                           ac_tensor_at(graph, node->out[3]), ac_tensor_at(graph, node->in[1]),
+                           ac_tensor_at(graph, node->in[3]),  ac_tensor_at(graph, node->in[4])};
   const int targets[] = {node->in[0], node->in[3], node->in[1], node->in[2]};
   return ac_gradient_emit(d, AC_OP_recurrent_gradient, node->attributes,
                           sizeof(ac_recurrent_attributes), 8, operands, 4, targets);

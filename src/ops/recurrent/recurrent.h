@@ -3,7 +3,12 @@
 
 #include "ops/arguments.h"
 
-typedef enum ac_recurrent_cell { AC_CELL_LSTM, AC_CELL_GRU, AC_CELL_TANH, AC_CELL_RELU } ac_recurrent_cell;
+typedef enum ac_recurrent_cell {
+  AC_CELL_LSTM,
+  AC_CELL_GRU,
+  AC_CELL_TANH,
+  AC_CELL_RELU
+} ac_recurrent_cell;
 
 /* The op's positions are those from `first` on of sequences of `all`, which lengths count. */
 typedef struct ac_recurrent_attributes {
@@ -35,7 +40,8 @@ static inline ac_recurrence ac_recurrence_of(const ac_op_args *args) {
   const ac_recurrent_attributes *a = (const ac_recurrent_attributes *)args->attributes;
   const ac_operand *in = args->in, *out = args->out;
   const bool forward = args->op == AC_OP_recurrent;
-  ac_recurrence r = {.cell = (ac_recurrent_cell)a->cell, .reversed = a->reversed, .first = a->first};
+  ac_recurrence r = {
+      .cell = (ac_recurrent_cell)a->cell, .reversed = a->reversed, .first = a->first};
   r.gates = ac_recurrent_gates(r.cell);
   r.y = forward ? &out[0] : &in[3];
   r.activated = forward ? &out[2] : &in[2];

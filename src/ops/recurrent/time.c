@@ -165,8 +165,8 @@ static bool check(const recurrence *r, const ac_recurrent_weights *weights) {
     fail(r, NULL);
     return false;
   }
-  const char *fault = x->dim[1] >= INT32_MAX ? "positions are counted in 32 bits"
-                                             : weights_fault(r, weights);
+  const char *fault =
+      x->dim[1] >= INT32_MAX ? "positions are counted in 32 bits" : weights_fault(r, weights);
   if (fault) fail(r, fault);
   return !fault;
 }

@@ -104,8 +104,8 @@ static double stored_error(const ac_operand *x) {
   return x->dtype == AC_BF16 ? 0x1p14 : x->dtype == AC_F16 ? 0x1p11 : 0;
 }
 
-/* What a step rounds, of values that are at most `size`: of h, which W multiplies, and of functions.
- * Steps hand it on, multiplied by about 1. */
+/* What a step rounds, of values that are at most `size`: of h, which W multiplies, and of
+ * functions. Steps hand it on, multiplied by about 1. */
 static double step_error(const ac_recurrence *r, double size) {
   const double w = op_largest(r->w), stored = stored_error(r->y);
   return size * (4 * OP_MATH_ERROR + w * op_sum_error(r->units) +
@@ -177,7 +177,8 @@ static void sample_gradient(const ac_recurrence *r, const ac_op_args *args, int6
       if (args->out[3].count) op_reals(&args->out[3])[row] += ds[row];
       for (int64_t k = 0; k < H; k++) {
         dstate[k] += ds[row] * op_reals(r->w)[row * H + k];
-        if (args->out[2].count) op_reals(&args->out[2])[row * H + k] += ds[row] * h_of(r, n, from, k);
+        if (args->out[2].count)
+          op_reals(&args->out[2])[row * H + k] += ds[row] * h_of(r, n, from, k);
       }
     }
   }
@@ -224,45 +225,55 @@ static const op_gradient gradients[] = {
 
 #define NONE \
   { .rank = 0 }
-#define LENGTHS(low_, high_)                                                          \
-  {                                                                                   \
-    .dtype = AC_I32, .rank = 1, .dim = {AC_BATCH}, .low = low_, .high = (high_) + 1 \
-  }
-#define CASE(name_, batch_, T, H, G, N, attributes_, ...)                                    \
-  {                                                                                          \
-    .name = name_, .op = AC_OP_recurrent, .batch = batch_, .gradients = gradients,           \
-    .gradient_count = 1, .results = 2, .attributes.recurrent = attributes_,                  \
-    .out = {OP_F32(AC_BATCH, T, H), OP_F32(AC_BATCH, N, H), __VA_ARGS__
+#define LENGTHS(low_, high_) \
+  { .dtype = AC_I32, .rank = 1, .dim = {AC_BATCH}, .low = low_, .high = (high_) + 1 }
+#define CASE(name_, batch_, T, H, G, N, attributes_, ...)                          \
+  {                                                                                \
+    .name = name_, .op = AC_OP_recurrent, .batch = batch_, .gradients = gradients, \
+    .gradient_count = 1, .results = 2, .attributes.recurrent = attributes_,        \
+    .out = {                                                                       \
+      OP_F32(AC_BATCH, T, H), OP_F32(AC_BATCH, N, H), __VA_ARGS__
 #define GATED(T, H, G) OP_F32(AC_BATCH, T, (G) * (H)), OP_F32(AC_BATCH, T, H)
 #define AT(...) \
   { __VA_ARGS__ }
-#define IN(T, H, G)                                                                \
-  }                                                                                \
+#define IN(T, H, G) \
+  }                 \
   , .in = {OP_RANGE(-2, 2, AC_BATCH, T, (G) * (H)), OP_RANGE(-0.4, 0.4, (G) * (H), H)
 #define END \
   }         \
   }
 
 static const op_case cases[] = {
-    CASE("lstm 3x5x7", 3, 5, 7, 4, 2, AT(AC_CELL_LSTM, false, 0, 5), GATED(5, 7, 4))
-        IN(5, 7, 4), OP_F32(28) END,
+    CASE("lstm 3x5x7", 3, 5, 7, 4, 2, AT(AC_CELL_LSTM, false, 0, 5), GATED(5, 7, 4)) IN(5, 7, 4),
+    OP_F32(28) END,
     CASE("lstm with a state and lengths, 11x6x18", 11, 6, 18, 4, 2, AT(AC_CELL_LSTM, false, 4, 12),
-         GATED(6, 18, 4)) IN(6, 18, 4), OP_F32(72), OP_F32(AC_BATCH, 2, 18), LENGTHS(3, 12) END,
+         GATED(6, 18, 4)) IN(6, 18, 4),
+    OP_F32(72),
+    OP_F32(AC_BATCH, 2, 18),
+    LENGTHS(3, 12) END,
     CASE("lstm reversed with lengths, 5x4x5", 5, 4, 5, 4, 2, AT(AC_CELL_LSTM, true, 0, 4),
-         GATED(4, 5, 4)) IN(4, 5, 4), NONE, OP_F32(AC_BATCH, 2, 5), LENGTHS(0, 4) END,
+         GATED(4, 5, 4)) IN(4, 5, 4),
+    NONE,
+    OP_F32(AC_BATCH, 2, 5),
+    LENGTHS(0, 4) END,
     CASE("lstm of many units 34x3x40", 34, 3, 40, 4, 2, AT(AC_CELL_LSTM, false, 0, 3),
-         GATED(3, 40, 4)) IN(3, 40, 4), OP_F32(160) END,
-    CASE("gru 3x5x7", 3, 5, 7, 3, 1, AT(AC_CELL_GRU, false, 0, 5), GATED(5, 7, 3))
-        IN(5, 7, 3), OP_F32(21) END,
+         GATED(3, 40, 4)) IN(3, 40, 4),
+    OP_F32(160) END,
+    CASE("gru 3x5x7", 3, 5, 7, 3, 1, AT(AC_CELL_GRU, false, 0, 5), GATED(5, 7, 3)) IN(5, 7, 3),
+    OP_F32(21) END,
     CASE("gru reversed with a state and lengths, 9x6x19", 9, 6, 19, 3, 1,
-         AT(AC_CELL_GRU, true, 2, 9), GATED(6, 19, 3))
-        IN(6, 19, 3), OP_F32(57), OP_F32(AC_BATCH, 1, 19), LENGTHS(1, 9) END,
-    CASE("tanh 4x5x6", 4, 5, 6, 1, 1, AT(AC_CELL_TANH, false, 0, 5), NONE)
-        IN(5, 6, 1), OP_F32(6), OP_F32(AC_BATCH, 1, 6), LENGTHS(0, 5) END,
-    CASE("relu reversed 3x4x33", 3, 4, 33, 1, 1, AT(AC_CELL_RELU, true, 0, 4), NONE)
-        IN(4, 33, 1) END,
-    CASE("one of each", 1, 1, 1, 4, 2, AT(AC_CELL_LSTM, false, 0, 1), GATED(1, 1, 4))
-        IN(1, 1, 4) END,
+         AT(AC_CELL_GRU, true, 2, 9), GATED(6, 19, 3)) IN(6, 19, 3),
+    OP_F32(57),
+    OP_F32(AC_BATCH, 1, 19),
+    LENGTHS(1, 9) END,
+    CASE("tanh 4x5x6", 4, 5, 6, 1, 1, AT(AC_CELL_TANH, false, 0, 5), NONE) IN(5, 6, 1),
+    OP_F32(6),
+    OP_F32(AC_BATCH, 1, 6),
+    LENGTHS(0, 5) END,
+    CASE("relu reversed 3x4x33", 3, 4, 33, 1, 1, AT(AC_CELL_RELU, true, 0, 4), NONE) IN(4, 33, 1)
+        END,
+    CASE("one of each", 1, 1, 1, 4, 2, AT(AC_CELL_LSTM, false, 0, 1), GATED(1, 1, 4)) IN(1, 1, 4)
+        END,
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

@@ -54,8 +54,8 @@ static void pack_block(const work *w, int64_t block, float *scratch) {
   const int64_t unit = block * all->block, count = ac_smaller(all->block, all->r.units - unit);
   for (int64_t g = 0; g < 2 * w->block_panels; g++) {
     float *panel = w->panels + (block * w->block_panels + g / 2) * w->panel;
-    ac_cpu_step_pack(all, false, g * all->r.units + unit, g < all->r.gates ? count : 0, (int)(g % 2),
-                     panel, scratch);
+    ac_cpu_step_pack(all, false, g * all->r.units + unit, g < all->r.gates ? count : 0,
+                     (int)(g % 2), panel, scratch);
   }
 }
 
@@ -91,8 +91,8 @@ static void clear_left(const work *w, int64_t row_part) {
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* One sample's units of a block: x is [gate][units], sums and activated gates too, each with its own
- * distance of gates. `before` is h[t-1]. */
+/* One sample's units of a block: x is [gate][units], sums and activated gates too, each with its
+ * own distance of gates. `before` is h[t-1]. */
 typedef struct cell_row {
   const float *x, *bias, *sums, *before;
   float *activated, *kept, *c, *h;
@@ -183,13 +183,18 @@ static cell_row cell_row_of(const work *w, place at, int from, int64_t unit) {
   const ac_cpu_recurrence *all = &w->all;
   const bool floats = all->dtype == AC_F32;
   const int64_t gates = at.step * all->width + unit, h = at.row * all->pitch + unit;
-  cell_row s = {.bias = w->bias + unit, .before = w->h[from] + h, .h = w->h[1 - from] + h,
-                .units = all->r.units, .block = all->block};
+  cell_row s = {.bias = w->bias + unit,
+                .before = w->h[from] + h,
+                .h = w->h[1 - from] + h,
+                .units = all->r.units,
+                .block = all->block};
   s.x = floats ? floats_at(&w->args->in[0], gates) : w->gates + at.row * all->width + unit;
   s.activated = floats ? floats_at(all->r.activated, gates) : w->gates + at.row * all->width + unit;
   s.c = all->r.cell == AC_CELL_LSTM ? w->c + h : NULL;
-  s.kept = floats ? floats_at(all->r.kept, at.step * all->r.units + unit)
-                  : s.c ? s.c : w->kept ? w->kept + h : NULL;
+  s.kept = floats    ? floats_at(all->r.kept, at.step * all->r.units + unit)
+           : s.c     ? s.c
+           : w->kept ? w->kept + h
+                     : NULL;
   return s;
 }
 
@@ -197,7 +202,8 @@ static cell_row cell_row_of(const work *w, place at, int from, int64_t unit) {
 static void step_block(const work *w, const ac_cpu_recurrent_part *p, int64_t t, int from,
                        int64_t unit) {
   const ac_cpu_recurrence *all = &w->all;
-  _Alignas(64) float sums[AC_CPU_CHUNK * AC_CPU_MOST_GATES * (STRIP / 2 > VECTOR ? STRIP / 2 : VECTOR)];
+  _Alignas(
+      64) float sums[AC_CPU_CHUNK * AC_CPU_MOST_GATES * (STRIP / 2 > VECTOR ? STRIP / 2 : VECTOR)];
   const int64_t distance = 2 * all->block * w->block_panels;
   const float *panel = w->panels + unit / all->block * w->block_panels * w->panel;
   for (int64_t first = 0; first < p->rows; first += AC_CPU_CHUNK) {
@@ -220,7 +226,8 @@ static void load_gates(const work *w, const ac_cpu_recurrent_part *p, place at) 
   const ac_cpu_recurrence *all = &w->all;
   for (int64_t g = 0; g < all->r.gates; g++) {
     const int64_t unit = g * all->r.units + p->first;
-    ac_cpu_widen(all->dtype, ac_element(w->args->in[0].data, all->dtype, at.step * all->width + unit),
+    ac_cpu_widen(all->dtype,
+                 ac_element(w->args->in[0].data, all->dtype, at.step * all->width + unit),
                  w->gates + at.row * all->width + unit, p->last - p->first);
   }
 }
@@ -235,7 +242,8 @@ static void put(const work *w, const ac_operand *y, int64_t element, const float
 
 static void store_activated(const work *w, const ac_cpu_recurrent_part *p, place at) {
   const ac_cpu_recurrence *all = &w->all;
-  const int64_t units = all->r.units, count = p->last - p->first, row = at.row * all->pitch + p->first;
+  const int64_t units = all->r.units, count = p->last - p->first,
+                row = at.row * all->pitch + p->first;
   const bool floats = all->dtype == AC_F32;
   if (floats && at.counts) return;
   for (int64_t g = 0; g < all->r.gates; g++) {
@@ -244,7 +252,10 @@ static void store_activated(const work *w, const ac_cpu_recurrent_part *p, place
         at.counts ? w->gates + at.row * all->width + unit : NULL, count);
   }
   put(w, all->r.kept, at.step * units + p->first,
-      !at.counts ? NULL : all->r.cell == AC_CELL_LSTM ? w->c + row : w->kept + row, count);
+      !at.counts                    ? NULL
+      : all->r.cell == AC_CELL_LSTM ? w->c + row
+                                    : w->kept + row,
+      count);
 }
 
 /* Stores h[t] of a sample, which from now on is as it is stored. */

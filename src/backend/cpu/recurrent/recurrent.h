@@ -98,7 +98,8 @@ static inline const float *ac_cpu_as_floats(ac_dtype dtype, const void *x, int64
   return scratch;
 }
 
-/* ---- step_product.c ---------------------------------------------------------------------------- */
+/* ---- step_product.c ----------------------------------------------------------------------------
+ */
 
 #define ac_cpu_step_multiply AC_CPU_NAME(ac_cpu_step_multiply)
 #define ac_cpu_step_pack AC_CPU_NAME(ac_cpu_step_pack)

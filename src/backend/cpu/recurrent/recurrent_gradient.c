@@ -14,9 +14,9 @@ typedef struct work {
   const ac_op_args *args;
   ac_cpu_step_rows left[2]; /* gradients of s as they are multiplied */
   float *panels, *dh, *dc, *pack, *sums;
-  float *rows;         /* of each thread: see scratch_row */
-  void *before;        /* h[t-1] of all positions, as stored */
-  void *gates, *own;   /* gradients of all positions: of the gates, and of a GRU's s[n] */
+  float *rows;       /* of each thread: see scratch_row */
+  void *before;      /* h[t-1] of all positions, as stored */
+  void *gates, *own; /* gradients of all positions: of the gates, and of a GRU's s[n] */
   int64_t panel, row_floats;
 } work;
 
@@ -72,7 +72,8 @@ static int64_t lay_out(work *w, const ac_cpu_context *context, const ac_op_args 
   w->before = ac_cpu_take(&at, args->out[2].count ? elements_as_floats(all, steps * units) : 0);
   w->gates = args->out[0].data;
   if (!args->out[0].count) w->gates = ac_cpu_take(&at, elements_as_floats(all, steps * all->width));
-  w->own = ac_cpu_take(&at, all->r.cell == AC_CELL_GRU ? elements_as_floats(all, steps * units) : 0);
+  w->own =
+      ac_cpu_take(&at, all->r.cell == AC_CELL_GRU ? elements_as_floats(all, steps * units) : 0);
   w->sums = ac_cpu_take(&at, all->r.cell == AC_CELL_GRU ? all->width : 0);
   w->pack = ac_cpu_take(&at, context->threads * ac_cpu_step_pack_scratch(all));
   return at - begin;
@@ -224,7 +225,8 @@ static void load_before(const work *w, const ac_cpu_recurrent_part *p, const pla
   }
 }
 
-static cell_row load_cell(const work *w, const ac_cpu_recurrent_part *p, const place *at, int thread) {
+static cell_row load_cell(const work *w, const ac_cpu_recurrent_part *p, const place *at,
+                          int thread) {
   const ac_recurrence *r = &w->all.r;
   const int64_t units = r->units, step = step_of(w, at, at->t), pitch = w->all.pitch;
   float *rows[ROWS_OF_SCRATCH];
@@ -275,7 +277,8 @@ static void put(const work *w, const ac_cpu_recurrent_part *p, const place *at, 
 
 static void clear(const work *w, const ac_cpu_recurrent_part *p, const place *at, int thread,
                   const ac_cpu_step_rows *left) {
-  cell_row zeros = {.dgates = scratch_row(w, thread, 0), .own = scratch_row(w, thread, 0),
+  cell_row zeros = {.dgates = scratch_row(w, thread, 0),
+                    .own = scratch_row(w, thread, 0),
                     .count = p->last - p->first};
   memset(zeros.dgates, 0, (size_t)zeros.count * sizeof(float));
   put(w, p, at, &zeros, left);

@@ -20,10 +20,10 @@ INLINE void multiply(int rows, int64_t depth, const float *a, int64_t lda, const
 
 static void multiply_rows(int rows, int64_t depth, const float *a, int64_t lda, const float *panel,
                           float *c, int64_t ldc, bool add) {
-#define TILE(height)                                                              \
-  case height:                                                                    \
-    if (add) multiply(height, depth, a, lda, panel, c, ldc, true);                \
-    else multiply(height, depth, a, lda, panel, c, ldc, false);                   \
+#define TILE(height)                                               \
+  case height:                                                     \
+    if (add) multiply(height, depth, a, lda, panel, c, ldc, true); \
+    else multiply(height, depth, a, lda, panel, c, ldc, false);    \
     break;
   switch (rows) { AC_CPU_TILE_HEIGHTS(TILE) }
 #undef TILE
@@ -61,8 +61,12 @@ int64_t ac_cpu_step_pack_scratch(const ac_cpu_recurrence *w) {
 static void pack_pairs(const ac_cpu_recurrence *w, bool across, int64_t row, int64_t count,
                        int half, uint32_t *panel, uint32_t *scratch) {
   const int64_t depth = across ? w->width : w->r.units;
-  const operand x = {ac_element(w->r.w->data, AC_BF16, across ? row : row * w->r.units), AC_BF16,
-                     w->r.units, !across, count, depth};
+  const operand x = {ac_element(w->r.w->data, AC_BF16, across ? row : row * w->r.units),
+                     AC_BF16,
+                     w->r.units,
+                     !across,
+                     count,
+                     depth};
   for (int64_t step = 0; step < steps_of(depth); step++, panel += PAIRS * STRIP) {
     pack_step(&x, 0, step * STEP, false, scratch);
     for (int p = 0; p < PAIRS; p++)
@@ -73,7 +77,8 @@ static void pack_pairs(const ac_cpu_recurrence *w, bool across, int64_t row, int
 
 static void pack_across(const ac_cpu_recurrence *w, int64_t first, int64_t count, float *panel) {
   for (int64_t k = 0; k < w->width; k++, panel += COLUMNS) {
-    ac_cpu_widen(w->dtype, ac_element(w->r.w->data, w->dtype, k * w->r.units + first), panel, count);
+    ac_cpu_widen(w->dtype, ac_element(w->r.w->data, w->dtype, k * w->r.units + first), panel,
+                 count);
     for (int64_t j = count; j < COLUMNS; j++) panel[j] = 0.0f;
   }
 }
@@ -89,9 +94,8 @@ void ac_cpu_step_pack(const ac_cpu_recurrence *w, bool across, int64_t row, int6
     return;
   }
   const int64_t units = w->r.units;
-  const float *from = count ? ac_cpu_as_floats(w->dtype, w->r.w->data, row * units, scratch,
-                                               count * units)
-                            : NULL;
+  const float *from =
+      count ? ac_cpu_as_floats(w->dtype, w->r.w->data, row * units, scratch, count * units) : NULL;
   float *to = panel + half * VECTOR;
   if (count) transpose_rows(from, units, count, units, to, COLUMNS);
   for (int64_t j = count; j < VECTOR; j++)

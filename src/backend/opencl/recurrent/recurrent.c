@@ -68,13 +68,12 @@ static ac_status state(ac_opencl *cl, const ac_op_args *args) {
   const ac_recurrence r = ac_recurrence_of(args);
   const room at = room_of(args);
   const int64_t items = r.samples * r.units;
-  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"recurrent", "recurrent_state", NULL}),
-                      ac_cl_elements(cl, items), AC_CL_OPERAND(args->in[5]),
-                      AC_CL_OPERAND(args->in[7]), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_LONG(at.own), AC_CL_LONG(at.gates), AC_CL_LONG(items),
-                      AC_CL_LONG(r.positions), AC_CL_LONG(r.units), AC_CL_LONG(first_of(args)),
-                      AC_CL_INT(r.reversed), AC_CL_INT(r.cell));
+  return AC_CL_LAUNCH(
+      cl, ((ac_cl_kernel){"recurrent", "recurrent_state", NULL}), ac_cl_elements(cl, items),
+      AC_CL_OPERAND(args->in[5]), AC_CL_OPERAND(args->in[7]), AC_CL_OPERAND(args->out[0]),
+      AC_CL_BUFFER(args->workspace), AC_CL_OPERAND(args->out[1]), AC_CL_LONG(at.own),
+      AC_CL_LONG(at.gates), AC_CL_LONG(items), AC_CL_LONG(r.positions), AC_CL_LONG(r.units),
+      AC_CL_LONG(first_of(args)), AC_CL_INT(r.reversed), AC_CL_INT(r.cell));
 }
 
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
