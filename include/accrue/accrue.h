@@ -20,6 +20,7 @@
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
 #include <accrue/recurrent.h>
+#include <accrue/attention.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>

@@ -57,6 +57,7 @@
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
+  F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
   F(recurrent, recurrent) X(recurrent, "ssffi", "sfss") /* gates[B,T,G*H] W[G*H,H] b? state[B,N,H]? lengths[B]?         \
                                -> y[B,T,H] state[B,N,H] gates, activated, and kept[B,T,H]: none of a plain cell */   \

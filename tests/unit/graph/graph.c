@@ -33,6 +33,9 @@ static void shapes_follow_the_ops(void **state) {
   ac_tensor *y = ac_causal_attention(qkv, &(ac_attention_desc){.heads = 3});
   assert_shape(y, SHAPE(AC_BATCH, 5, 12));
   assert_shape(ac_linear(y, table, NULL, AC_OUT_IN), SHAPE(AC_BATCH, 5, 11));
+  assert_shape(ac_rope(ac_reshape(y, SHAPE(AC_BATCH, 5, 3, 4)), ids, NULL),
+               SHAPE(AC_BATCH, 5, 3, 4));
+  assert_shape(ac_rope(ac_reshape(w, SHAPE(1, 12, 6, 6)), NULL, NULL), SHAPE(1, 12, 6, 6));
   ac_tensor *rows = ac_reshape(y, SHAPE(AC_BATCH_TIMES(5), 12));
   assert_shape(rows, SHAPE(AC_BATCH_TIMES(5), 12));
   assert_shape(ac_reshape(rows, SHAPE(AC_BATCH, 0, 12)), SHAPE(AC_BATCH, 5, 12));
@@ -260,6 +263,36 @@ static void wrong_elements_are_named(void **state) {
   MISBUILT("dropout", "it takes x f32 [B, ...]", W("x"), ac_dropout(w, 0.5f));
 }
 
+static void wrong_rotations_are_named(void **state) {
+  (void)state;
+#define ROPE(...)                                        \
+  ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), NULL, \
+          &(ac_rope_desc){.base = 10000, __VA_ARGS__})
+#define PAIR "x is input \"x\" f32 [B, 6, 2, 2]"
+  MISBUILT("rope", "it takes x f32 [B, T, H, D], positions i32 [B, T] or NULL", X,
+           ac_rope(x, ids, NULL));
+  MISBUILT("rope", "it takes", IDS("positions"),
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 3, 4, 2)), ids, NULL));
+  MISBUILT("rope", "it takes", "positions is input \"x\"",
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), x, NULL));
+  MISBUILT("rope", "cannot turn 1 elements of 1 in pairs", "x is input \"x\" f32 [B, 6, 4, 1]",
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 4, 1)), ids, NULL));
+  MISBUILT("rope", "cannot turn 4 elements of 2", PAIR, ROPE(.dimensions = 4));
+  MISBUILT("rope", "cannot turn -2 elements of 2", PAIR, ROPE(.dimensions = -2));
+  MISBUILT("rope", "offset is -1", PAIR, ROPE(.offset = -1));
+  MISBUILT("rope", "offset is 2147483642; positions must be below 2^31 - 1", PAIR,
+           ROPE(.offset = INT32_MAX - 5));
+  MISBUILT("rope", "scaling is unknown", PAIR, ROPE(.scaling = (ac_rope_scaling)3));
+  MISBUILT("rope", "factor must be at least 1", PAIR,
+           ROPE(.scaling = AC_ROPE_LINEAR, .factor = NAN));
+  MISBUILT("rope", "high_freq_factor must be above low_freq_factor", PAIR,
+           ROPE(.scaling = AC_ROPE_LLAMA3, .low_freq_factor = 4));
+  MISBUILT("rope", "base must be at least 1", PAIR,
+           ac_rope(ac_reshape(x, SHAPE(AC_BATCH, 6, 2, 2)), NULL, &(ac_rope_desc){.base = 0.5}));
+#undef ROPE
+#undef PAIR
+}
+
 static void wrong_movements_and_layers_are_named(void **state) {
   (void)state;
   MISBUILT("reshape", "other elements", X, ac_reshape(x, SHAPE(AC_BATCH, 7, 4)));
@@ -324,6 +357,53 @@ static void wrong_reductions_are_named(void **state) {
   MISBUILT("norm", "p is nan, not 1 or more", X, ac_norm(x, NAN, AC_AXES(1), false));
   MISBUILT("variance", "one element has no unbiased variance", "x is the result of reduce",
            ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
+}
+
+/* Of one direction of one layer, with two units. */
+static ac_recurrent_weights recurrent_weights(ac_graph *g, int gates, int in) {
+  return (ac_recurrent_weights){.input = ac_parameter(g, "w_ih", SHAPE(2 * gates, in), NULL),
+                                .hidden = ac_parameter(g, "w_hh", SHAPE(2 * gates, 2), NULL),
+                                .input_bias = ac_parameter(g, "b_ih", SHAPE(2 * gates), NULL),
+                                .hidden_bias = ac_parameter(g, "b_hh", SHAPE(2 * gates), NULL)};
+}
+
+static void wrong_recurrent_layers_are_named(void **state) {
+  (void)state;
+  ac_recurrent_weights w = {NULL, NULL, NULL, NULL};
+  ac_recurrent_state s = {NULL, NULL};
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("x"),
+           (w = recurrent_weights(g, 4, 4), ac_lstm(ids, NULL, NULL, &w, NULL, NULL)));
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("lengths"),
+           (w = recurrent_weights(g, 4, 4), ac_lstm(x, ids, NULL, &w, NULL, NULL)));
+  MISBUILT("lstm", "weights are NULL", X, ac_lstm(x, NULL, NULL, NULL, NULL, NULL));
+  MISBUILT("lstm", "weights of each layer and direction are f32 input [G * H, in]", X,
+           (w = recurrent_weights(g, 4, 5), ac_lstm(x, NULL, NULL, &w, NULL, NULL)));
+  MISBUILT(
+      "lstm", "initial.cell f32 [B, layers * directions, H] or NULL", "initial.hidden is input",
+      (w = recurrent_weights(g, 4, 4), s.hidden = ac_input(g, "h", AC_F32, SHAPE(AC_BATCH, 1, 2)),
+       ac_lstm(x, NULL, &s, &w, NULL, NULL)));
+  MISBUILT("gru", "initial.hidden f32 [B, layers * directions, H] or NULL", X2("initial.hidden"),
+           (w = recurrent_weights(g, 3, 4), s.hidden = x, ac_gru(x, NULL, &s, &w, NULL, NULL)));
+  MISBUILT("gru", "only ac_rnn has a choice of functions", X,
+           (w = recurrent_weights(g, 3, 4),
+            ac_gru(x, NULL, NULL, &w, &(ac_recurrent_desc){.function = AC_RNN_RELU}, NULL)));
+  MISBUILT("rnn", "there are 1 to 32 layers", X,
+           (w = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.layers = 33}, NULL)));
+  MISBUILT("rnn", "unknown direction", X,
+           (w = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.direction = (ac_direction)3}, NULL)));
+  MISBUILT("rnn", "unknown function of a cell", X,
+           (w = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.function = (ac_rnn_function)2}, NULL)));
+  MISBUILT("rnn", "dropout must be in [0, 1)", X,
+           (w = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.dropout = NAN}, NULL)));
+  MISBUILT("lstm_layer", "it takes x f32 [B, T, in]", IDS("x"),
+           ac_lstm_layer(g, "l", ids, 2, NULL, NULL));
+  MISBUILT("gru_layer", "0 units in 1 layers; there must be at least 1", X,
+           ac_gru_layer(g, "l", x, 0, NULL, NULL));
+  MISBUILT("rnn_layer", "the layer has no name", X, ac_rnn_layer(g, "", x, 2, NULL, NULL));
 }
 
 static void wrong_losses_are_named(void **state) {
@@ -628,8 +708,10 @@ int main(void) {
       cmocka_unit_test(the_first_failure_sticks),
       cmocka_unit_test(wrong_operands_are_named),
       cmocka_unit_test(wrong_elements_are_named),
+      cmocka_unit_test(wrong_rotations_are_named),
       cmocka_unit_test(wrong_movements_and_layers_are_named),
       cmocka_unit_test(wrong_reductions_are_named),
+      cmocka_unit_test(wrong_recurrent_layers_are_named),
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
       cmocka_unit_test(wrong_images_are_named),
