@@ -36,7 +36,7 @@ TITLES = {
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
-    "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
+    "range_test.h": "Range test of the rate", "recurrent.h": "Recurrent layers", "reduction.h": "Reductions",
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",

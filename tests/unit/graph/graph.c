@@ -369,40 +369,41 @@ static ac_recurrent_weights recurrent_weights(ac_graph *g, int gates, int in) {
 
 static void wrong_recurrent_layers_are_named(void **state) {
   (void)state;
-  ac_recurrent_weights w = {NULL, NULL, NULL, NULL};
-  ac_recurrent_state s = {NULL, NULL};
+  ac_recurrent_weights own = {NULL, NULL, NULL, NULL};
+  ac_recurrent_state begin = {NULL, NULL};
   MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("x"),
-           (w = recurrent_weights(g, 4, 4), ac_lstm(ids, NULL, NULL, &w, NULL, NULL)));
+           (own = recurrent_weights(g, 4, 4), ac_lstm(ids, NULL, NULL, &own, NULL, NULL)));
   MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("lengths"),
-           (w = recurrent_weights(g, 4, 4), ac_lstm(x, ids, NULL, &w, NULL, NULL)));
+           (own = recurrent_weights(g, 4, 4), ac_lstm(x, ids, NULL, &own, NULL, NULL)));
   MISBUILT("lstm", "weights are NULL", X, ac_lstm(x, NULL, NULL, NULL, NULL, NULL));
   MISBUILT("lstm", "weights of each layer and direction are f32 input [G * H, in]", X,
-           (w = recurrent_weights(g, 4, 5), ac_lstm(x, NULL, NULL, &w, NULL, NULL)));
-  MISBUILT(
-      "lstm", "initial.cell f32 [B, layers * directions, H] or NULL", "initial.hidden is input",
-      (w = recurrent_weights(g, 4, 4), s.hidden = ac_input(g, "h", AC_F32, SHAPE(AC_BATCH, 1, 2)),
-       ac_lstm(x, NULL, &s, &w, NULL, NULL)));
+           (own = recurrent_weights(g, 4, 5), ac_lstm(x, NULL, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "initial.cell f32 [B, layers * directions, H] or NULL",
+           "initial.hidden is input",
+           (own = recurrent_weights(g, 4, 4),
+            begin.hidden = ac_input(g, "h", AC_F32, SHAPE(AC_BATCH, 1, 2)),
+            ac_lstm(x, NULL, &begin, &own, NULL, NULL)));
   MISBUILT("gru", "initial.hidden f32 [B, layers * directions, H] or NULL", X2("initial.hidden"),
-           (w = recurrent_weights(g, 3, 4), s.hidden = x, ac_gru(x, NULL, &s, &w, NULL, NULL)));
+           (own = recurrent_weights(g, 3, 4), begin.hidden = x,
+            ac_gru(x, NULL, &begin, &own, NULL, NULL)));
   MISBUILT("gru", "only ac_rnn has a choice of functions", X,
-           (w = recurrent_weights(g, 3, 4),
-            ac_gru(x, NULL, NULL, &w, &(ac_recurrent_desc){.function = AC_RNN_RELU}, NULL)));
+           (own = recurrent_weights(g, 3, 4),
+            ac_gru(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = AC_RNN_RELU}, NULL)));
   MISBUILT("rnn", "there are 1 to 32 layers", X,
-           (w = recurrent_weights(g, 1, 4),
-            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.layers = 33}, NULL)));
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.layers = 33}, NULL)));
   MISBUILT("rnn", "unknown direction", X,
-           (w = recurrent_weights(g, 1, 4),
-            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.direction = (ac_direction)3}, NULL)));
-  MISBUILT("rnn", "unknown function of a cell", X,
-           (w = recurrent_weights(g, 1, 4),
-            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.function = (ac_rnn_function)2}, NULL)));
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.direction = (ac_direction)3}, NULL)));
+  MISBUILT(
+      "rnn", "unknown function of a cell", X,
+      (own = recurrent_weights(g, 1, 4),
+       ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = (ac_rnn_function)2}, NULL)));
   MISBUILT("rnn", "dropout must be in [0, 1)", X,
-           (w = recurrent_weights(g, 1, 4),
-            ac_rnn(x, NULL, NULL, &w, &(ac_recurrent_desc){.dropout = NAN}, NULL)));
-  MISBUILT("lstm_layer", "it takes x f32 [B, T, in]", IDS("x"),
-           ac_lstm_layer(g, "l", ids, 2, NULL, NULL));
-  MISBUILT("gru_layer", "0 units in 1 layers; there must be at least 1", X,
-           ac_gru_layer(g, "l", x, 0, NULL, NULL));
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.dropout = NAN}, NULL)));
+  MISBUILT("lstm_layer", "the layer has no name", X, ac_lstm_layer(g, "", x, 2, NULL, NULL));
+  MISBUILT("gru_layer", "the layer has no name", X, ac_gru_layer(g, "", x, 2, NULL, NULL));
   MISBUILT("rnn_layer", "the layer has no name", X, ac_rnn_layer(g, "", x, 2, NULL, NULL));
 }
 

@@ -216,6 +216,15 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT("it takes x f32 [..., C]", ac_norm_layer(graph, "n", v, NULL));
   MISBUILT("the table has 0 rows of 4", ac_embedding_layer(graph, "e", ids, 0, 4, NULL));
   MISBUILT("embedding_layer: ids is missing", ac_embedding_layer(graph, "e", NULL, 3, 4, NULL));
+  MISBUILT("lstm_layer (l): it takes x f32 [B, T, in]",
+           ac_lstm_layer(graph, "l", x, 2, NULL, NULL));
+  const ac_recurrent_layer_desc deep = {.recurrence = {.layers = 33}};
+  MISBUILT("gru_layer (l): 0 units in 1 layers",
+           ac_gru_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 0, NULL,
+                        NULL));
+  MISBUILT("2 units in 33 layers; there must be at least 1, and at most 32 layers",
+           ac_rnn_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 2,
+                        &deep, NULL));
   MISBUILT("residual: branch is missing", ac_residual(graph, "r", x, NULL));
   MISBUILT("residual (r): it takes", ac_residual(graph, "r", x, v));
   MISBUILT("no stride makes", ac_residual(graph, "r", ac_slice(x, 2, 0, 4), x));
