@@ -2,14 +2,15 @@
  *
  *   recurrent_forward   an item a unit of a sample, a launch a position: its gates, and h[t]. The
  *                       final state is the one that goes from launch to launch.
- *   recurrent_backward  the same backwards: gradients of its gates, of which the next launch sums
- * up what reaches h[t-1] recurrent_state     an item a unit of a sample: the gradient of the
- * initial state recurrent_weights   an item an element of W or b: its gradient
+ *   recurrent_backward  the same backwards: gradients of its gates. The next launch adds up what
+ *                       reaches h[t-1] through them.
+ *   recurrent_state     an item a unit of a sample: the gradient of the initial state
+ *   recurrent_weights   an item an element of W or b: its gradient
  *
- * `cell` is ac_recurrent_cell. Of what the workspace has, carried [samples, states, units] are
- * gradients that reach h[t-1] and c[t-1] past the gates; `own` are a GRU's of s[n], and dgates are
- * there if no operand is. Work-groups of GROUP items; no local memory. Dtypes: storage for gates,
- * W, y and what is kept, int for lengths, float for the rest. */
+ * `cell` is ac_recurrent_cell. The workspace has gradients [samples, states, units] that reach
+ * h[t-1] and c[t-1] past the gates, then a GRU's gradients of s[n], `own`, and dgates if there is
+ * no operand for them. Work-groups of GROUP items; no local memory. Dtypes: storage for gates, W, y
+ * and what is kept, int for lengths, float for the rest. */
 #include "common.h"
 
 enum { LSTM, GRU, TANH, RELU };

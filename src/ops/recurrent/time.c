@@ -5,7 +5,7 @@
  *                              | state
  *   x -> slice -> linear -> recurrent -> concat
  *
- * A plan may drop what is inside a part, of which activated gates are the most, and compute it
+ * A plan may drop what is inside a part, which is activated gates above all, and compute it
  * again when the backward pass comes to it: with y and the states kept, each part by itself. */
 #include <accrue/recurrent.h>
 

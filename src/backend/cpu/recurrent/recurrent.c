@@ -91,7 +91,7 @@ static void clear_left(const work *w, int64_t row_part) {
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* One sample's units of a block: x is [gate][units], sums and activated gates too, each with its
+/* One sample's units of a block: x, sums and activated gates are [gate][units], each with its
  * own distance of gates. `before` is h[t-1]. */
 typedef struct cell_row {
   const float *x, *bias, *sums, *before;

@@ -29,7 +29,7 @@ typedef struct ac_cpu_recurrence {
   int64_t row_parts, unit_parts;
   int64_t rows;  /* of a row part */
   int64_t room;  /* rows of it in the workspace */
-  int64_t block; /* units whose gates are computed together: half a panel */
+  int64_t block; /* units with gates that are computed together: half a panel */
   int64_t pitch; /* of units in the workspace: whole panels */
 } ac_cpu_recurrence;
 
@@ -50,7 +50,7 @@ static inline ac_cpu_recurrence ac_cpu_recurrence_of(const ac_cpu_context *conte
   return w;
 }
 
-/* Samples [sample, sample + rows), whose rows in the workspace begin at `row`, and units [first,
+/* Samples [sample, sample + rows), with rows from `row` on in the workspace, and units [first,
  * last) of them. */
 typedef struct ac_cpu_recurrent_part {
   int64_t sample, rows, row, first, last;
