@@ -32,7 +32,7 @@ TITLES = {
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
     "graph.h": "Models", "layers.h": "Layers", "learner.h": "Learners",
     "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "metric.h": "Metrics",
-    "model_file.h": "Model files",
+    "model_file.h": "Model files", "movement.h": "Movement",
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
@@ -40,6 +40,7 @@ TITLES = {
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
+    "tokenizer.h": "Tokenizers",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

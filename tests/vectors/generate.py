@@ -382,11 +382,15 @@ def rope(f):
         f.record([x, positions], rotate(x, angle.cos(), angle.sin(), dimensions // 2, interleaved))
 
 
-def transpose(f):
-    for name, a, b in (("middle", 1, 2), ("outer", 1, 3)):
-        f.case(name, axis_a=a, axis_b=b)
+def axes_of(axes):
+    return {f"axis{d}": axis for d, axis in enumerate(axes)}
+
+
+def permute(f):
+    for name, axes in (("middle", (0, 2, 1, 3)), ("outer", (0, 3, 2, 1)), ("channels_last", (0, 2, 3, 1)), ("turn", (0, 3, 1, 2))):
+        f.case(name, **axes_of(axes))
         x = f.draw(2, 3, 5, 7)
-        f.record([x], x.transpose(a, b).contiguous())
+        f.record([x], x.permute(axes).contiguous())
 
 
 def sums(loss, weight, right):
@@ -731,9 +735,20 @@ def concat(f):
         f.case(f"concat_axis_{axis}", axis=axis)
         parts = [f.draw(*shape) for shape in shapes]
         f.record(parts, torch.cat(parts, axis))
-    f.case("slice", slice=1, axis=2, first=1)
-    x = f.draw(2, 3, 5, 4)
-    f.record([x], x[:, :, 1:4])
+
+
+def slice_(f):
+    def case(name, shape, make, first=(), step=(), **numbers):
+        f.case(name, **{f"first{d}": n for d, n in enumerate(first)}, **{f"step{d}": n for d, n in enumerate(step)}, **numbers)
+        x = f.draw(*shape)
+        f.record([x], make(x).contiguous())
+
+    case("part", (2, 3, 5, 4), lambda x: x[:, :, 1:4], (0, 0, 1))
+    case("steps", (2, 7, 9), lambda x: x[:, 1::2, 2::3], (0, 1, 2), (1, 2, 3))
+    case("flip", (2, 3, 5), lambda x: x.flip(1, 2), (0, 2, 4), (1, -1, -1))
+    case("pad", (2, 3, 4), lambda x: F.pad(x, (2, 1, 0, 3), value=0.5), (0, 0, -2), value=0.5)
+    case("reflect", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "reflect"), (0, 0, -3, -2), outside=1)
+    case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
 def upsample_nearest2d(f):
@@ -1219,11 +1234,11 @@ def main():
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
-                   attention=attention, rope=rope, transpose=transpose, cross_entropy=cross_entropy,
+                   attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)

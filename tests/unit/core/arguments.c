@@ -213,6 +213,7 @@ static void graphs(void) {
   assert_string_equal(ac_last_error(), "ac_constant: graph is NULL");
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+  HARMLESS(ac_stack, graph, !ac_stack(NULL, &hidden, 1, 1));
   HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
 }
 
@@ -357,6 +358,40 @@ static void datasets(void) {
   NOT_MADE(ac_dataset_augmented, whole, ac_dataset, e, ac_dataset_augmented(&e, NULL, NULL));
   ZEROED(ac_dataset_augmented, augmentation, ac_dataset_augmented(&d, dataset, NULL),
          ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
+}
+
+static void tokenizers(void) {
+  static const char path[] = ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json";
+  ac_tokenizer *t;
+  ac_encoding encoding;
+  char *text;
+  size_t bytes;
+  uint32_t id = 0;
+  REFUSED(ac_tokenizer_open, tokenizer, ac_tokenizer_open(NULL, path));
+  NOT_MADE(ac_tokenizer_open, path, ac_tokenizer, e, ac_tokenizer_open(&e, NULL));
+  NOTHING(ac_tokenizer_free, tokenizer, ac_tokenizer_free(NULL));
+  assert_ok(ac_tokenizer_open(&t, path));
+  HARMLESS(ac_tokenizer_vocabulary, tokenizer, ac_tokenizer_vocabulary(NULL) == 0);
+  HARMLESS(ac_tokenizer_find, tokenizer, !ac_tokenizer_find(NULL, "a", &id));
+  HARMLESS(ac_tokenizer_find, text, !ac_tokenizer_find(t, NULL, &id));
+  HARMLESS(ac_tokenizer_find, id, !ac_tokenizer_find(t, "a", NULL));
+  HARMLESS(ac_tokenizer_token, tokenizer, !ac_tokenizer_token(NULL, 0, &bytes));
+  HARMLESS(ac_tokenizer_token, bytes, !ac_tokenizer_token(t, 0, NULL));
+  HARMLESS(ac_tokenizer_is_special, tokenizer, !ac_tokenizer_is_special(NULL, 0));
+  REFUSED(ac_tokenizer_encode, tokenizer, ac_tokenizer_encode(NULL, "a", 1, NULL, &encoding));
+  REFUSED(ac_tokenizer_encode, text, ac_tokenizer_encode(t, NULL, 1, NULL, &encoding));
+  HARMLESS(ac_tokenizer_encode, text,
+           ac_tokenizer_encode(t, NULL, 0, NULL, &encoding) == AC_OK && !encoding.count);
+  HARMLESS(ac_tokenizer_encode, desc, ac_tokenizer_encode(t, "", 0, NULL, &encoding) == AC_OK);
+  REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
+  NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
+  REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
+  HARMLESS(ac_tokenizer_decode, bytes,
+           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  free(text);
+  REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
+  REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
+  ac_tokenizer_free(t);
 }
 
 static void files(void) {
@@ -883,6 +918,11 @@ static void leaves(void) {
   STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
   STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));
   STICKS(ac_concat, parts, "concat: 2 parts at NULL", ac_concat(graph, NULL, 2, 1));
+  STICKS(ac_stack, parts, "stack: 2 parts at NULL", ac_stack(graph, NULL, 2, 1));
+  ac_tensor *halves[2];
+  NOTHING(ac_split, x, ac_split(NULL, 1, 2, NULL, halves));
+  BUILDS(ac_split, sizes, (ac_split(x, 1, 2, NULL, halves), halves[1]));
+  STICKS(ac_split, parts, "split: there is no room", ac_split(hidden, 1, 2, NULL, NULL));
 }
 
 static void only_operands(void) {
@@ -948,6 +988,18 @@ static void only_operands(void) {
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
   PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));
+  PASSES(ac_permute, x, ac_permute(NULL, AC_AXES(0, 1)));
+  STICKS(ac_permute, axes, "permute: 2 axes at NULL", ac_permute(x, 2, NULL));
+  PASSES(ac_expand, x, ac_expand(NULL, AC_SHAPE(2)));
+  STICKS(ac_expand, shape, "expand: x cannot be repeated", ac_expand(x, 2, NULL));
+  PASSES(ac_slice_step, x, ac_slice_step(NULL, 1, 0, 1, 1));
+  PASSES(ac_flip, x, ac_flip(NULL, AC_AXES(1)));
+  STICKS(ac_flip, axes, "flip: 1 axes at NULL", ac_flip(x, 1, NULL));
+  PASSES(ac_pad, x, ac_pad(NULL, NULL));
+  BUILDS(ac_pad, desc, ac_pad(x, NULL));
+  PASSES(ac_pixel_shuffle, x, ac_pixel_shuffle(NULL, 2));
+  PASSES(ac_pixel_unshuffle, x, ac_pixel_unshuffle(NULL, 2));
+  PASSES(ac_stop_gradient, x, ac_stop_gradient(NULL));
   PASSES(ac_slice, x, ac_slice(NULL, 1, 0, 1));
   PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
   PASSES(ac_average_pool2d, x, ac_average_pool2d(NULL, NULL));
@@ -1160,6 +1212,7 @@ static void null_is_a_default_or_refused(void **state) {
   plans();
   datasets();
   files();
+  tokenizers();
   model_files();
   trainer_rates();
   trainers();

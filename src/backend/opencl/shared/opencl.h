@@ -168,6 +168,7 @@ typedef struct ac_cl_argument {
     cl_uint2 u2;
     float floats[8];
     const void *elsewhere;
+    cl_long longs[8];
   } value;
 } ac_cl_argument;
 
@@ -184,6 +185,10 @@ typedef struct ac_cl_argument {
                     {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* An array of more than 32 bytes, which lives as long as the launch takes. */
 #define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
+/* Eight of these, a long8. */
+#define AC_CL_LONGS(x)                   \
+  ((ac_cl_argument){8 * sizeof(cl_long), \
+                    {.longs = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* A 64-bit seed as the two words of a Philox key. */
 #define AC_CL_SEED(x) \
   ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
