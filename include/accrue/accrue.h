@@ -22,6 +22,7 @@
 #include <accrue/reduction.h>
 #include <accrue/recurrent.h>
 #include <accrue/attention.h>
+#include <accrue/custom_op.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>
 #include <accrue/clipping.h>

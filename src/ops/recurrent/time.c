@@ -33,22 +33,6 @@ typedef struct recurrence {
   int64_t units;
 } recurrence;
 
-/* ---- tensors side by side -------------------------------------------------------------------- */
-
-/* Any number of them, in place: neighbours are joined until one is left. */
-static ac_tensor *concat(ac_graph *graph, ac_tensor **parts, int count, int axis) {
-  while (count > 1) {
-    int joined = 0;
-    for (int i = 0; i < count; i += AC_MAX_INPUTS, joined++) {
-      const int some = count - i < AC_MAX_INPUTS ? count - i : AC_MAX_INPUTS;
-      parts[joined] = some > 1 ? ac_concat(graph, parts + i, some, axis) : parts[i];
-      if (!parts[joined]) return NULL;
-    }
-    count = joined;
-  }
-  return parts[0];
-}
-
 static ac_tensor *part(ac_tensor *x, int64_t first, int64_t length) {
   return length == x->shape.dim[1] ? x : ac_slice(x, 1, first, length);
 }
@@ -78,7 +62,7 @@ static ac_tensor *run_direction(const recurrence *r, ac_tensor *x, const ac_recu
                               r->lengths, state);
     if (!y[at]) return NULL;
   }
-  return concat(r->graph, y, parts, 1);
+  return ac_concat(r->graph, y, parts, 1);
 }
 
 enum { MOST_ROWS = 64 }; /* of a state */
@@ -94,7 +78,7 @@ static ac_tensor *run_layer(const recurrence *r, ac_tensor *x, const ac_recurren
                          &states[row]);
     if (!y[d]) return NULL;
   }
-  return r->directions == 1 ? y[0] : ac_concat(r->graph, y, 2, 2);
+  return ac_concat(r->graph, y, r->directions, 2);
 }
 
 /* Row `k` of each layer's and direction's state. */
@@ -103,7 +87,7 @@ static ac_tensor *collect(const recurrence *r, ac_tensor *const *states, int k) 
   const int count = r->desc.layers * r->directions;
   for (int i = 0; i < count; i++)
     if (!(rows[i] = part(states[i], k, 1))) return NULL;
-  return concat(r->graph, rows, count, 1);
+  return ac_concat(r->graph, rows, count, 1);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */

@@ -25,6 +25,16 @@ static const ac_feed feeds[] = {{"x", images}, {"labels", classes}};
 static const ac_sample_key key;
 static char text[256];
 
+static const char *do_nothing(const ac_custom_call *call) {
+  (void)call;
+  return NULL;
+}
+static const ac_custom_desc own_op = {.name = "own", .cpu = do_nothing};
+static void count_run(const ac_custom_call *call, int64_t first, int64_t last, void *context) {
+  (void)call, (void)first, (void)last;
+  ++*(int *)context;
+}
+
 static void make_graph(void) {
   ac_graph_free(graph);
   assert_ok(ac_graph_create(&graph));
@@ -214,7 +224,34 @@ static void graphs(void) {
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
   HARMLESS(ac_stack, graph, !ac_stack(NULL, &hidden, 1, 1));
+  HARMLESS(ac_custom_op, graph, !ac_custom_op(NULL, &hidden, 1, NULL, &own_op));
   HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
+}
+
+/* What an op of one's own calls. */
+static void own_calls(void) {
+  const float value = 3;
+  float got = 5;
+  const ac_custom_call call = {.in = {{&value, AC_F32, 1, {1}, 1}},
+                               .out = {{&got, AC_F32, 1, {1}, 1}},
+                               .in_count = 1,
+                               .out_count = 1};
+  int runs = 0;
+  NOTHING(ac_custom_parallel, call, ac_custom_parallel(NULL, 1, 1, count_run, &runs));
+  NOTHING(ac_custom_parallel, part, ac_custom_parallel(&call, 1, 1, NULL, &runs));
+  NOTHING(ac_custom_parallel, context, ac_custom_parallel(&call, 1, 1, NULL, NULL));
+  NOTHING(ac_custom_read, call, ac_custom_read(NULL, 0, 0, 1, &got));
+  NOTHING(ac_custom_read, to, ac_custom_read(&call, 0, 0, 1, NULL));
+  NOTHING(ac_custom_write, call, ac_custom_write(NULL, 0, 0, 1, &value));
+  NOTHING(ac_custom_write, from, ac_custom_write(&call, 0, 0, 1, NULL));
+  NOTHING(ac_custom_launch, call, ac_custom_launch(NULL, NULL));
+  NOTHING(ac_custom_launch, desc, ac_custom_launch(&call, NULL));
+  ac_custom_read(&call, 1, 0, 1, &got);
+  ac_custom_write(&call, -1, 0, 1, &value);
+  assert_true(got == 5 && runs == 0);
+  ac_custom_parallel(&call, 2, 1, count_run, &runs);
+  ac_custom_write(&call, 0, 0, 1, &value);
+  assert_true(got == 3 && runs == 1);
 }
 
 /* A layer on a graph of its own. */
@@ -923,6 +960,11 @@ static void leaves(void) {
   NOTHING(ac_split, x, ac_split(NULL, 1, 2, NULL, halves));
   BUILDS(ac_split, sizes, (ac_split(x, 1, 2, NULL, halves), halves[1]));
   STICKS(ac_split, parts, "split: there is no room", ac_split(hidden, 1, 2, NULL, NULL));
+  STICKS(ac_custom_op, inputs, "custom_op: 1 inputs at NULL",
+         ac_custom_op(graph, NULL, 1, NULL, &own_op));
+  BUILDS(ac_custom_op, outputs, ac_custom_op(graph, &hidden, 1, NULL, &own_op));
+  STICKS(ac_custom_op, desc, "custom_op: the op: it has no name",
+         ac_custom_op(graph, &hidden, 1, NULL, NULL));
 }
 
 static void only_operands(void) {
@@ -1225,6 +1267,7 @@ static void null_is_a_default_or_refused(void **state) {
   trainer_results();
   fits();
   sessions();
+  own_calls();
   layers();
   learners();
   benches();
