@@ -22,6 +22,7 @@
 #include <accrue/layers.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
+#include <accrue/recurrent.h>
 #include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>

@@ -63,6 +63,10 @@
                                                          -> dq? dk? dv? dbias?+ */                                     \
   F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
+  F(recurrent, recurrent) X(recurrent, "ssffi", "sfss") /* gates[B,T,G*H] W[G*H,H] b? state[B,N,H]? lengths[B]?         \
+                               -> y[B,T,H] state[B,N,H] gates, activated, and kept[B,T,H]: none of a plain cell */   \
+    X(recurrent_gradient, "sfssssfi", "sfff")         /* dy? dstate? activated? y kept? W state? lengths?              \
+                                                         -> dgates? dstate? dW?+ db?+ */                               \
   F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \
   F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \

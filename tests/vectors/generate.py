@@ -594,6 +594,72 @@ def ctc_loss(f):
             f.tensor("grad0", logits.grad)
 
 
+def recurrent(f):
+    """One direction of torch.nn's layers, with an identity in the place of the input's weights. What is kept for the
+    backward pass follows from their results by the formulas."""
+    kinds = [("lstm", torch.nn.LSTM, 4), ("gru", torch.nn.GRU, 3), ("tanh", torch.nn.RNN, 1), ("relu", torch.nn.RNN, 1)]
+    cases = [(cell, reverse, ragged) for cell in range(4) for reverse in (0, 1) for ragged in (0, 1)]
+    for cell, reverse, ragged in cases:
+        kind, module, gates = kinds[cell]
+        B, T, H = 3, 5, 4
+        f.case(f"{kind}{'_reverse' if reverse else ''}{'_lengths' if ragged else ''}", cell=cell, reversed=reverse,
+               positions=T)
+        lengths = torch.tensor([3, 5, 1] if ragged else [T] * B)
+        options = dict(nonlinearity=kind) if gates == 1 else {}
+        layer = module(gates * H, H, batch_first=True, bidirectional=True, **options).double()
+        x, w, b = f.draw(B, T, gates * H), f.draw(gates * H, H), f.draw(gates * H)
+        state = f.draw(B, 2 if kind == "lstm" else 1, H) if ragged else None
+        side = "_reverse" if reverse else ""
+        own = {"weight_ih_l0" + side: torch.eye(gates * H), "weight_hh_l0" + side: w,
+               "bias_ih_l0" + side: torch.zeros(gates * H), "bias_hh_l0" + side: b}
+        own.update({n: p for n, p in layer.named_parameters() if n not in own})
+        first = None
+        if ragged:
+            none = torch.zeros(B, H)
+            first = [torch.stack([none, state[:, k]] if reverse else [state[:, k], none]) for k in range(state.shape[1])]
+            first = tuple(first) if kind == "lstm" else first[0]
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, last = torch.func.functional_call(layer, own, (packed, first))
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=T)
+        y = y[..., H:] if reverse else y[..., :H]
+        last = torch.stack([l[reverse] for l in (last if kind == "lstm" else [last])], 1)
+        dy, dlast = f.draw(*y.shape), f.draw(*last.shape)
+        ((y * dy).sum() + (last * dlast).sum()).backward()
+        f.tensor("in0", x)
+        f.tensor("in1", w)
+        f.tensor("in2", b)
+        if ragged:
+            f.tensor("in3", state)
+            f.tensor("in4", lengths)
+        f.tensor("out0", y)
+        f.tensor("out1", last)
+        if gates > 1:
+            kept_gates, kept = torch.zeros(B, T, gates * H), torch.zeros(B, T, H)
+            for n in range(B):
+                h = state[n, 0] if ragged else torch.zeros(H)
+                c = state[n, -1] if ragged else torch.zeros(H)
+                count = lengths[n].item()
+                for t in range(count - 1, -1, -1) if reverse else range(count):
+                    s, a = w @ h + b, x[n, t]
+                    if kind == "lstm":
+                        a = a + s
+                        i, g, forget, o = a[:H].sigmoid(), a[2 * H:3 * H].tanh(), a[H:2 * H].sigmoid(), a[3 * H:].sigmoid()
+                        c = forget * c + i * g
+                        kept_gates[n, t], kept[n, t] = torch.cat([i, forget, g, o]), c
+                    else:
+                        r, z = (a + s)[:2 * H].sigmoid().chunk(2)
+                        kept_gates[n, t], kept[n, t] = torch.cat([r, z, (a[2 * H:] + r * s[2 * H:]).tanh()]), s[2 * H:]
+                    h = y[n, t]
+            f.tensor("out2", kept_gates)
+            f.tensor("out3", kept)
+        f.tensor("dy", torch.cat([dy.flatten(), dlast.flatten()]))
+        f.tensor("grad0", x.grad)
+        f.tensor("grad1", w.grad)
+        f.tensor("grad2", b.grad)
+        if ragged:
+            f.tensor("grad3", state.grad)
+
+
 def losses(f):
     """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
 
@@ -1278,7 +1344,7 @@ def main():
                    attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
-                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
+                   ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

@@ -316,3 +316,66 @@ def llama(p, ids, targets):
 
 llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
 descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+# ---- recipes of layers over time --------------------------------------------------------------------------------------
+
+
+def train_modules(name, modules, fill, loss, updates, rate):
+    """The same of modules of torch.nn, whose parameters are drawn in their order; `loss` gets the module list."""
+    draw = Numbers()
+    parameters = [p for m in modules for p in m.parameters()]
+    for p in parameters:
+        values = [draw() / f32(2) for _ in range(p.numel())]
+        p.data = torch.tensor(np.array(values, f32).reshape(p.shape).astype(float))
+    first = None
+    for _ in range(updates):
+        value = loss(modules, *fill(draw))
+        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
+            p.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+class Rhyme:
+    """Windows of eight tracks of a text, and the state that goes from one to the next."""
+
+    text = "one two buckle my shoe three four knock at the door "
+
+    def __init__(self):
+        self.window, self.state = 0, (torch.zeros(1, 8, 12), torch.zeros(1, 8, 12))
+
+    def __call__(self, draw):
+        letters = [26 if c == " " else ord(c) - ord("a") for c in self.text]
+        at = [[letters[(6 * i + 8 * self.window + t) % len(letters)] for t in range(9)] for i in range(8)]
+        self.window += 1
+        return (torch.tensor(at),)
+
+    def loss(self, modules, ids):
+        table, lstm, out = modules
+        y, (h, c) = lstm(table(ids[:, :-1]), self.state)
+        self.state = h.detach(), c.detach()
+        return F.cross_entropy(out(y).flatten(0, 1), ids[:, 1:].flatten())
+
+
+def texts(draw):
+    def choose(n):
+        return int((draw() + f32(1)) / f32(2) * f32(n))
+
+    words, lengths, labels = [], [], []
+    for _ in range(32):
+        lengths.append(1 + choose(10))
+        words.append([choose(12) for _ in range(10)])
+        labels.append(int(sum(1 if w < 6 else -1 for w in words[-1][:lengths[-1]]) > 0))
+    return torch.tensor(words), torch.tensor(lengths), torch.tensor(labels)
+
+
+def classify(modules, words, lengths, labels):
+    table, gru, out = modules
+    packed = torch.nn.utils.rnn.pack_padded_sequence(table(words), lengths, batch_first=True, enforce_sorted=False)
+    return F.cross_entropy(out(gru(packed)[1].transpose(0, 1).flatten(1)), labels)
+
+
+rhyme = Rhyme()
+train_modules("lstm_language_model", [torch.nn.Embedding(27, 8), torch.nn.LSTM(8, 12, batch_first=True),
+                                      torch.nn.Linear(12, 27)], rhyme, rhyme.loss, 150, 1)
+train_modules("text_classifier", [torch.nn.Embedding(12, 6), torch.nn.GRU(6, 8, batch_first=True, bidirectional=True),
+                                  torch.nn.Linear(16, 2)], texts, classify, 200, 1)

@@ -574,6 +574,54 @@ static void wrong_reductions_are_named(void **state) {
            ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
 }
 
+/* Of one direction of one layer, with two units. */
+static ac_recurrent_weights recurrent_weights(ac_graph *g, int gates, int in) {
+  return (ac_recurrent_weights){.input = ac_parameter(g, "w_ih", SHAPE(2 * gates, in), NULL),
+                                .hidden = ac_parameter(g, "w_hh", SHAPE(2 * gates, 2), NULL),
+                                .input_bias = ac_parameter(g, "b_ih", SHAPE(2 * gates), NULL),
+                                .hidden_bias = ac_parameter(g, "b_hh", SHAPE(2 * gates), NULL)};
+}
+
+static void wrong_recurrent_layers_are_named(void **state) {
+  (void)state;
+  ac_recurrent_weights own = {NULL, NULL, NULL, NULL};
+  ac_recurrent_state begin = {NULL, NULL};
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("x"),
+           (own = recurrent_weights(g, 4, 4), ac_lstm(ids, NULL, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("lengths"),
+           (own = recurrent_weights(g, 4, 4), ac_lstm(x, ids, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "weights are NULL", X, ac_lstm(x, NULL, NULL, NULL, NULL, NULL));
+  MISBUILT("lstm", "weights of each layer and direction are f32 input [G * H, in]", X,
+           (own = recurrent_weights(g, 4, 5), ac_lstm(x, NULL, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "initial.cell f32 [B, layers * directions, H] or NULL",
+           "initial.hidden is input",
+           (own = recurrent_weights(g, 4, 4),
+            begin.hidden = ac_input(g, "h", AC_F32, SHAPE(AC_BATCH, 1, 2)),
+            ac_lstm(x, NULL, &begin, &own, NULL, NULL)));
+  MISBUILT("gru", "initial.hidden f32 [B, layers * directions, H] or NULL", X2("initial.hidden"),
+           (own = recurrent_weights(g, 3, 4), begin.hidden = x,
+            ac_gru(x, NULL, &begin, &own, NULL, NULL)));
+  MISBUILT("gru", "only ac_rnn has a choice of functions", X,
+           (own = recurrent_weights(g, 3, 4),
+            ac_gru(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = AC_RNN_RELU}, NULL)));
+  MISBUILT("rnn", "there are 1 to 32 layers", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.layers = 33}, NULL)));
+  MISBUILT("rnn", "unknown direction", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.direction = (ac_direction)3}, NULL)));
+  MISBUILT(
+      "rnn", "unknown function of a cell", X,
+      (own = recurrent_weights(g, 1, 4),
+       ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = (ac_rnn_function)2}, NULL)));
+  MISBUILT("rnn", "dropout must be in [0, 1)", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.dropout = NAN}, NULL)));
+  MISBUILT("lstm_layer", "the layer has no name", X, ac_lstm_layer(g, "", x, 2, NULL, NULL));
+  MISBUILT("gru_layer", "the layer has no name", X, ac_gru_layer(g, "", x, 2, NULL, NULL));
+  MISBUILT("rnn_layer", "the layer has no name", X, ac_rnn_layer(g, "", x, 2, NULL, NULL));
+}
+
 static void wrong_losses_are_named(void **state) {
   (void)state;
   MISBUILT("cross_entropy", "weights f32 [...] or NULL", B("weights"),
@@ -1014,6 +1062,7 @@ int main(void) {
       cmocka_unit_test(wrong_rotations_are_named),
       cmocka_unit_test(wrong_movements_and_layers_are_named),
       cmocka_unit_test(wrong_reductions_are_named),
+      cmocka_unit_test(wrong_recurrent_layers_are_named),
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
       cmocka_unit_test(wrong_images_are_named),
