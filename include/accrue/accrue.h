@@ -20,7 +20,10 @@
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
+#include <accrue/attention.h>
+#include <accrue/custom_op.h>
 #include <accrue/storage.h>
+#include <accrue/tokenizer.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
 #include <accrue/plan.h>

@@ -360,6 +360,43 @@ def attention(f):
         f.record([qkv], y.transpose(1, 2).reshape(B, T, C), [torch.logsumexp(scores, -1)])
 
 
+def rope(f):
+    """transformers' inverse frequencies and rotations, in double."""
+    def rotate(x, cos, sin, pairs, interleaved):
+        turned, rest = x[..., :2 * pairs], x[..., 2 * pairs:]
+        a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else turned.split(pairs, -1)
+        a, b = a * cos - b * sin, b * cos + a * sin
+        return torch.cat([torch.stack([a, b], -1).flatten(-2) if interleaved else torch.cat([a, b], -1), rest], -1)
+
+    def llama3(inverse, factor, low_freq_factor, high_freq_factor, original_positions):
+        wavelength = 2 * torch.pi / inverse
+        low, high = original_positions / low_freq_factor, original_positions / high_freq_factor
+        scaled = torch.where(wavelength > low, inverse / factor, inverse)
+        smooth = (original_positions / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor)
+        smoothed = (1 - smooth) * scaled / factor + smooth * scaled
+        return torch.where((wavelength >= high) & (wavelength <= low), smoothed, scaled)
+
+    for name, shape, dimensions, interleaved, limit, offset, base, scaling in (
+            ("halves", (2, 5, 3, 8), 8, 0, 0, 0, 10000, {}), ("neighbours", (2, 5, 3, 8), 8, 1, 0, 0, 10000, {}),
+            ("partial", (2, 5, 2, 10), 4, 0, 4096, 0, 10000, {}), ("far", (1, 3, 2, 64), 64, 0, 131072, 7, 1e6, {}),
+            ("linear", (1, 5, 2, 16), 16, 0, 32768, 0, 10000, dict(scaling=1, factor=4)),
+            ("llama3", (2, 5, 2, 64), 64, 0, 131072, 0, 5e5, dict(
+                scaling=2, factor=8, low_freq_factor=1, high_freq_factor=4, original_positions=8192)),
+            ("llama3_2", (1, 5, 2, 64), 64, 0, 131072, 0, 5e5, dict(
+                scaling=2, factor=32, low_freq_factor=1, high_freq_factor=4, original_positions=8192))):
+        f.case(name, dimensions=dimensions, interleaved=interleaved, offset=offset, base=base, **scaling)
+        x = f.draw(*shape)
+        positions = f.ids(limit, *shape[:2]) if limit else None
+        inverse = 1 / base ** (torch.arange(0, dimensions, 2) / dimensions)
+        if "low_freq_factor" in scaling:
+            inverse = llama3(inverse, **{key: value for key, value in scaling.items() if key != "scaling"})
+        elif scaling:
+            inverse = inverse / scaling["factor"]
+        at = offset + (torch.arange(shape[1]).expand(*shape[:2]) if positions is None else positions)
+        angle = at[..., None, None] * inverse
+        f.record([x, positions], rotate(x, angle.cos(), angle.sin(), dimensions // 2, interleaved))
+
+
 def axes_of(axes):
     return {f"axis{d}": axis for d, axis in enumerate(axes)}
 
@@ -1146,7 +1183,7 @@ def main():
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
-                   attention=attention, permute=permute, cross_entropy=cross_entropy,
+                   attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,

@@ -404,6 +404,48 @@ static void wrong_lengths_are_refused(void **state) {
   stop(&r);
 }
 
+/* ---- positions ------------------------------------------------------------------------------- */
+
+static void check_position(ac_session *session, int32_t position, const char *refusal) {
+  const float x[2] = {1, 2};
+  float y[2];
+  const ac_feed feeds[] = {{"x", x}, {"positions", &position}};
+  const ac_status status = ac_session_run(session, 1, feeds, 2);
+  if (refusal) {
+    assert_refused(status, AC_ERROR_ARGUMENT, refusal);
+    return;
+  }
+  assert_ok(status);
+  assert_ok(ac_session_output(session, "y", 0, 2, y));
+  const double angle = position + 4.0;
+  assert_true(fabs(y[0] - (cos(angle) - 2 * sin(angle))) <= 1e-6);
+  assert_true(fabs(y[1] - (2 * cos(angle) + sin(angle))) <= 1e-6);
+}
+
+static void positions_are_checked(void **state) {
+  (void)state;
+  ac_graph *g;
+  ac_plan *plan;
+  ac_session *session;
+  ac_device *device = open_device("cpu");
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1, 1, 2)),
+            *positions = ac_input(g, "positions", AC_I32, SHAPE(AC_BATCH, 1));
+  ac_graph_set_output(g, "y", ac_rope(x, positions, &(ac_rope_desc){.offset = 4}));
+  assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.purpose = AC_PREDICT, .batch = 1}));
+  assert_ok(ac_session_create(&session, plan, 0));
+  check_position(session, 0, NULL);
+  check_position(session, 131072, NULL);
+  check_position(session, INT32_MAX - 5, NULL);
+  check_position(session, -1,
+                 "input \"positions\" holds -1 at position 0, outside [0, 2147483643)");
+  check_position(session, INT32_MAX - 4, "holds 2147483643 at position 0");
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
 /* A model of the next token; `cut`: its two inputs are parts of one. */
 static ac_graph *next_token(bool cut, ac_dtype dtype) {
   ac_graph *g;
@@ -468,6 +510,7 @@ int main(void) {
       cmocka_unit_test(datasets_leave_them_as_they_are),
       cmocka_unit_test(lengths_are_masks_everywhere),
       cmocka_unit_test(wrong_lengths_are_refused),
+      cmocka_unit_test(positions_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

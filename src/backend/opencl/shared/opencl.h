@@ -119,7 +119,7 @@ void ac_cl_release_transfers(ac_opencl *cl);
 /* ---- program.c ------------------------------------------------------------------------------- */
 
 /* Source that follows a file of cl/, written when it is compiled: by key, the same text. It is cut
- * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. */
+ * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. Without `write`, `of` is it. */
 typedef struct ac_cl_writer {
   uint64_t key;
   void (*write)(const void *of, char *text, size_t size);
@@ -156,6 +156,7 @@ typedef struct ac_cl_grid {
   size_t global[3], local[3];
 } ac_cl_grid;
 
+/* One that is larger than its value's place lies elsewhere. */
 typedef struct ac_cl_argument {
   size_t size;
   union {
@@ -166,6 +167,7 @@ typedef struct ac_cl_argument {
     cl_float f;
     cl_uint2 u2;
     float floats[8];
+    const void *elsewhere;
     cl_long longs[8];
   } value;
 } ac_cl_argument;
@@ -181,6 +183,8 @@ typedef struct ac_cl_argument {
 #define AC_CL_FLOATS(x)                \
   ((ac_cl_argument){8 * sizeof(float), \
                     {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
+/* An array of more than 32 bytes, which lives as long as the launch takes. */
+#define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
 /* Eight of these, a long8. */
 #define AC_CL_LONGS(x)                   \
   ((ac_cl_argument){8 * sizeof(cl_long), \
