@@ -31,8 +31,8 @@
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
-  F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
-    X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
+  F(movement, gather) X(gather, "mi", "m")            /* x ids -> y, along an axis */                                  \
+    X(scatter_add, "is", "f")                         /* ids x -> y+, along an axis */                                 \
   F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
     X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma -> dx+ */                               \
     X(layer_norm_parameter_gradient, "ssf", "ff")     /* dy x statistics -> dgamma?+ dbeta?+ */                        \
@@ -98,6 +98,7 @@
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
+    X(one_hot, "i", "f")                              /* ids[n] -> y[n,C]: a one, else zeros */                        \
   F(custom, custom) X(custom, "cccccccc", "cccc")     /* an op of the caller's own, or its gradient */                  \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \

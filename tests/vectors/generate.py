@@ -103,10 +103,25 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def embedding(f):
+def gather(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+    for axis, n in ((1, 4), (2, 7)):
+        f.case(f"elements_{axis}", axis=axis, elements=axis < 2)
+        x, shape = f.draw(2, 5, 3), [2, 5, 3]
+        shape[axis] = n
+        ids = f.ids(x.shape[axis], *shape)
+        f.record([x, ids], x.gather(axis, ids))
+    f.case("index_select", axis=1, shared=1)
+    x, ids = f.draw(2, 5, 3), f.ids(5, 8)
+    f.record([x, ids], x.index_select(1, ids))
+    f.case("scatter_rows", axis=1, scatter=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids[..., None].expand(2, 8, 3), x))
+    f.case("scatter_elements", axis=1, scatter=1, elements=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8, 3)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids, x))
 
 
 def pointwise(f):
@@ -1336,7 +1351,7 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+    writers = dict(linear=linear, matmul=matmul, gather=gather,
                    layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,

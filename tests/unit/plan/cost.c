@@ -27,8 +27,11 @@ static ac_op_args relu(int64_t elements) {
   return (ac_op_args){.op = AC_OP_pointwise, .in = {x}, .out = {x}};
 }
 
+static const ac_gather_attributes of_table = {.table = true};
+
 static ac_op_args embedding(int64_t entries, int64_t rows, int64_t channels) {
-  return (ac_op_args){.op = AC_OP_embedding,
+  return (ac_op_args){.op = AC_OP_gather,
+                      .attributes = &of_table,
                       .in = {{NULL, AC_F32, 2, {entries, channels}, entries * channels},
                              {NULL, AC_I32, 1, {rows}, rows}},
                       .out = {{NULL, AC_F32, 2, {rows, channels}, rows * channels}}};
@@ -36,7 +39,8 @@ static ac_op_args embedding(int64_t entries, int64_t rows, int64_t channels) {
 
 static ac_op_args embedding_gradient(int64_t entries, int64_t rows, int64_t channels, bool add) {
   return (ac_op_args){
-      .op = AC_OP_embedding_gradient,
+      .op = AC_OP_scatter_add,
+      .attributes = &of_table,
       .in = {{NULL, AC_I32, 1, {rows}, rows}, {NULL, AC_F32, 2, {rows, channels}, rows * channels}},
       .out = {{NULL, AC_F32, 2, {entries, channels}, entries * channels}},
       .add = {add}};
