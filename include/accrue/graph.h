@@ -322,9 +322,6 @@ AC_API ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
 /** The average of each channel: [B, C, H, W] -> [B, C]. */
 AC_API ac_tensor *ac_global_average_pool(ac_tensor *x);
 
-/** Each pixel becomes a square of factor x factor: [B, C, factor * H, factor * W]. */
-AC_API ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor);
-
 /* ---- hints ----------------------------------------------------------------------------------- */
 
 /** What a plan may do with an activation between the forward and the backward pass. Without a hint
@@ -373,7 +370,8 @@ AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 }
 #endif
 
-/* Parts of this header, in files of their own: losses, and ops on elements. */
+/* Parts of this header, in files of their own: resized images, losses, and ops on elements. */
+#include <accrue/image.h>
 #include <accrue/loss.h>
 #include <accrue/pointwise.h>
 

@@ -83,8 +83,8 @@
   F(movement, concat) X(concat, "ssssssss", "s")      /* x ... -> y, up to 8, along an axis */                         \
     X(slice, "s", "s")                                /* x -> y+, a part, along an axis */                             \
     X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
-  F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
-    X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
+  F(convolution, resize2d) X(resize2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
+    X(resize2d_gradient, "s", "s")                    /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \

@@ -633,11 +633,22 @@ def concat(f):
     f.record([x], x[:, :, 1:4])
 
 
-def upsample_nearest2d(f):
-    for factor in (2, 3):
-        f.case(f"by_{factor}", factor=factor)
-        x = f.draw(2, 3, 4, 3)
-        f.record([x], F.interpolate(x, scale_factor=factor, mode="nearest"))
+def resize2d(f):
+    modes = ("nearest", "bilinear", "bicubic")
+    for kind, mode in enumerate(modes):
+        for align in (False, True) if kind else (None,):
+            for name, size, factor in (("by_2", None, 2.0), ("by_2.6", None, 2.6), ("to_9x2", (9, 2), None),
+                                       ("to_1x7", (1, 7), None)):
+                x = torch.zeros(2, 3, 4, 5)
+                scale = [0, 0]
+                result = [int(n * factor) for n in (4, 5)] if factor else size
+                for i, n in enumerate((4, 5)):
+                    scale[i] = (n - 1) / (result[i] - 1) if align and result[i] > 1 else 0 if align else \
+                        1 / factor if factor else n / result[i]
+                f.case(f"{mode}{'_aligned' if align else ''}_{name}", kind=kind, align_corners=bool(align),
+                       scale_h=scale[0], scale_w=scale[1])
+                x = f.draw(2, 3, 4, 5)
+                f.record([x], F.interpolate(x, size=size, scale_factor=factor, mode=mode, align_corners=align))
 
 
 def optimizer(f):
@@ -1120,7 +1131,7 @@ def main():
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, resize2d=resize2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)
