@@ -17,6 +17,7 @@
 #include <accrue/image.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
+#include <accrue/norm.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/reduction.h>

@@ -358,7 +358,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .phase = phase_of(plan, index, node),
                            .backward = node->backward,
                            .recomputed = step->recomputed,
-                           .couples_samples = ac_op_describe(node->op)->couples_samples,
+                           .couples_samples = ac_op_couples_samples(node->op, node->attributes),
                            .flops = cost.flops,
                            .bytes = cost.bytes};
   list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);

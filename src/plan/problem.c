@@ -189,7 +189,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
-    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+    if (!node->backward && ac_op_couples_samples(node->op, node->attributes))
       problem->coupled = problem->main.list[i];
   }
   if (problem->coupled < 0) return AC_OK;

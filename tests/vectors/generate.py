@@ -170,9 +170,10 @@ def pointwise(f):
 
 def layer_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        for bias in (True, False):
-            f.case(name + ("" if bias else "_without_beta"), epsilon=1e-5)
-            x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+        for weight, bias in ((True, True), (True, False), (False, False)):
+            f.case(name + ("" if bias else "_without_beta" if weight else "_bare"), epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
             beta = f.draw(33) if bias else None
             mean, variance = x.mean(-1), x.var(-1, unbiased=False)
             statistics = torch.stack((mean, 1 / torch.sqrt(variance + 1e-5)), -1)
@@ -182,10 +183,12 @@ def layer_norm(f):
 
 def rms_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        f.case(name, epsilon=1e-5)
-        x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
-        statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
-        f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
+        for weight in (True, False):
+            f.case(name if weight else f"{name}_bare", epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
+            statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+            f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
 
 
 def group_norm(f):
@@ -205,8 +208,11 @@ def batch_norm(f):
     for name, shape, affine, evaluation in (("plain", (3, 5, 5, 3), True, False), ("bare", (4, 3, 7), False, False),
                                             ("batch_of_one", (1, 3, 5, 1), True, False),
                                             ("one_position", (9, 7), True, False),
-                                            ("evaluation", (3, 5, 3), True, True)):
-        f.case(name, epsilon=1e-5, evaluation=evaluation)
+                                            ("evaluation", (3, 5, 3), True, True),
+                                            ("frozen", (3, 5, 3), True, True),
+                                            ("frozen_one_position", (6, 5), True, True)):
+        frozen = name.startswith("frozen")
+        f.case(name, epsilon=1e-5, evaluation=evaluation and not frozen, frozen=frozen)
         x = f.draw(*shape, low=-1, high=3)
         gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
         mean, variance = f.draw(shape[1]).detach(), f.draw(shape[1], low=0.5, high=2).detach()
