@@ -14,14 +14,14 @@ const ac_op_desc *ac_op_describe(ac_op op) {
   return descriptions[op];
 }
 
-bool ac_op_couples_samples(ac_op op, const void *attributes) {
-  const ac_op_desc *desc = ac_op_describe(op);
-  return desc->couples_samples && desc->couples_samples(attributes);
-}
-
 const char *ac_op_title(ac_op op, const void *attributes) {
   const ac_op_desc *desc = ac_op_describe(op);
   return desc->title && attributes ? desc->title(attributes) : ac_op_name(op);
+}
+
+bool ac_op_couples_samples(ac_op op, const void *attributes) {
+  const ac_op_desc *desc = ac_op_describe(op);
+  return desc->couples_samples || (desc->couples && desc->couples(attributes));
 }
 
 double ac_op_operand_bytes(const ac_op_args *args) {

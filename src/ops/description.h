@@ -58,8 +58,10 @@ typedef struct ac_op_desc {
    * again goes without it. */
   unsigned sums;
   /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
-   * so that splitting a batch changes it. NULL: never. */
-  bool (*couples_samples)(const void *attributes);
+   * so that splitting a batch changes it. */
+  bool couples_samples;
+  /* The same, where the attributes say it; NULL: they do not. */
+  bool (*couples)(const void *attributes);
   /* The least samples of a micro-batch in training, by arguments for one sample; NULL: 1. */
   int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, copied or picked out. */
@@ -109,6 +111,7 @@ typedef struct ac_op_desc {
 } ac_op_desc;
 
 const ac_op_desc *ac_op_describe(ac_op op);
+/* Whether the result for a sample depends on the others of its micro-batch. */
 bool ac_op_couples_samples(ac_op op, const void *attributes);
 /* What it is called in messages and reports. It lives as long as the attributes. */
 const char *ac_op_title(ac_op op, const void *attributes);

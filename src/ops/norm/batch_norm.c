@@ -51,7 +51,7 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
 static bool is_frozen(const void *attributes) {
   return ((const ac_batch_norm_attributes *)attributes)->frozen;
 }
-static bool couples_samples(const void *attributes) {
+static bool couples(const void *attributes) {
   return !is_frozen(attributes);
 }
 
@@ -132,7 +132,7 @@ static const ac_batch_norm_pool_attributes sampled_pool = {1024};
 static const ac_batch_norm_update_attributes sampled_update = {0.1f};
 
 const ac_op_desc ac_op_desc_batch_norm = {
-    .couples_samples = couples_samples,
+    .couples = couples,
     .least_samples = least_samples,
     .gradient = gradient,
     .window = window,
@@ -143,7 +143,7 @@ const ac_op_desc ac_op_desc_batch_norm = {
 const ac_op_desc ac_op_desc_batch_norm_gradient = {
     .in_place = 1,
     .can_add = 7,
-    .couples_samples = couples_samples,
+    .couples = couples,
     .backward = true,
     .flops = gradient_flops,
     .words = gradient_words,

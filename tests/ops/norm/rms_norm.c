@@ -64,6 +64,7 @@ const op_reference op_reference_rms_norm_input_gradient = {rms_norm_input_gradie
 
 /* dgamma[c] = sum_n dy h */
 static void rms_norm_parameter_gradient(const ac_op_args *args) {
+  if (!args->out[0].count) return; /* without gamma */
   int64_t rows = ac_rows(&args->in[0]), C = ac_columns(&args->in[0]);
   for (int64_t c = 0; c < C; c++) {
     double dgamma = 0;
