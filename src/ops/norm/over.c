@@ -1,12 +1,13 @@
 /* Norms over chosen axes, by norms of rows. Neighbouring axes that are alike are one. If those that
- * are normalised are the last ones, all this is another view; otherwise swaps bring them there,
- * each a copy, and the same swaps in reverse bring the result back. */
+ * are normalised are the last ones, all this is another view; otherwise a copy has them there, and
+ * another one brings the result back. */
 #include "ops/norm/norm.h"
 
 typedef struct order {
-  ac_shape shape;           /* of neighbours that are alike */
-  bool chosen[AC_MAX_RANK]; /* by axis of this shape */
-  int swaps, swap[AC_MAX_RANK][2];
+  ac_shape shape;                           /* of neighbours that are alike */
+  bool chosen[AC_MAX_RANK];                 /* by axis of this shape */
+  int from[AC_MAX_RANK], back[AC_MAX_RANK]; /* axes: of the view moved, and of that moved back */
+  bool moved;
   int64_t size; /* of what is chosen */
 } order;
 
@@ -54,31 +55,19 @@ static order order_of(const ac_shape *shape, uint32_t axes) {
   return o;
 }
 
-/* The first axis from `place` on that belongs there: what is left comes first, then what is chosen,
- * each in its order, which is that of `at`. */
-static int belongs(const order *o, const int at[AC_MAX_RANK], int place) {
-  int best = -1;
-  for (int i = place; i < o->shape.rank; i++) {
-    if (best < 0) best = i;
-    const bool a = o->chosen[at[i]], b = o->chosen[at[best]];
-    if (a == b ? at[i] < at[best] : b) best = i;
-  }
-  return best;
-}
-
+/* What is left comes first, then what is chosen, each in its order. Returns the view with its axes
+ * in this order, or unchanged. */
 static ac_tensor *move(order *o, ac_tensor *x) {
-  int at[AC_MAX_RANK];
-  for (int i = 0; i < AC_MAX_RANK; i++) at[i] = i;
-  for (int place = 0; place < o->shape.rank; place++) {
-    const int from = belongs(o, at, place), axis = at[from];
-    if (from == place) continue;
-    x = ac_transpose(x, place, from);
-    at[from] = at[place];
-    at[place] = axis;
-    o->swap[o->swaps][0] = place;
-    o->swap[o->swaps++][1] = from;
-  }
-  return x;
+  const int rank = o->shape.rank;
+  int count = 0;
+  for (int chosen = 0; chosen < 2; chosen++)
+    for (int i = 0; i < rank; i++)
+      if (o->chosen[i] == chosen) {
+        o->back[i] = count;
+        o->moved = o->moved || i != count;
+        o->from[count++] = i;
+      }
+  return o->moved ? ac_permute(x, rank, o->from) : x;
 }
 
 static bool has_shape(const ac_tensor *vector, const ac_shape *x, uint32_t axes) {
@@ -113,6 +102,6 @@ ac_tensor *ac_norm_over(const ac_builder *builder, ac_tensor *const *operands, i
   rows[0] = ac_graph_view(graph, rows[0], &flat);
   ac_tensor *y = rows[0] ? norm(graph, rows, epsilon) : NULL;
   if (y) y = ac_graph_view(graph, y, &moved);
-  for (int i = o.swaps - 1; y && i >= 0; i--) y = ac_transpose(y, o.swap[i][0], o.swap[i][1]);
+  if (y && o.moved) y = ac_permute(y, o.shape.rank, o.back);
   return y ? ac_graph_view(graph, y, &whole) : NULL;
 }
