@@ -67,5 +67,5 @@ int main(void) {
   ac_graph_add_loss(graph, "focal", ac_focal_loss(logit, found, NULL, 0.25f, 2), 10);
   ac_graph_add_loss(graph, "iou", ac_loss(apart, found), 1); /* of cells with an object */
   const ac_feed feeds[] = {{"image", image}, {"object", object}, {"side", side}};
-  return train_recipe("detection", graph, IMAGES, UPDATES, 0.1, feeds, 3, fill, 0.498713136);
+  return train_recipe("detection", graph, IMAGES, UPDATES, 0.03, feeds, 3, fill, 0.602892596);
 }

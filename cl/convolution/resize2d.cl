@@ -25,7 +25,7 @@ int taps(int kind) {
   return kind == BICUBIC ? 4 : kind == BILINEAR ? 2 : 1;
 }
 
-/* The position of result i: the pixel before it, and how far it is behind that. */
+/* The position of result i: the pixel before it, and the distance from that. */
 int position(axis x, int i, float *t) {
   const float centre = x.align ? x.scale * i : x.scale * (i + 0.5f) - 0.5f;
   const float s = x.kind == NEAREST    ? x.scale * i

@@ -237,6 +237,6 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
-train("detection", [(8, 1, 3, 3), (16, 8, 3, 3), (5, 16, 1, 1)], boxes, detection, 150, 0.1)
+train("detection", [(8, 1, 3, 3), (16, 8, 3, 3), (5, 16, 1, 1)], boxes, detection, 120, 0.03)
 train("diffusion", [[(6, 8)], (8, 1, 3, 3), (8, 8, 3, 3), (1, 8, 3, 3)], halves, diffusion, 150, 0.05)
 train("speech", [(16, 1, 3, 4), (16, 4)], words, speech, 200, 0.1)

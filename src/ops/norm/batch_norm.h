@@ -19,7 +19,7 @@
 typedef struct ac_batch_norm_attributes {
   float epsilon;
   float momentum; /* of the running statistics, for whoever updates them */
-  int32_t frozen; /* the running statistics are used in training too, and stay as they are */
+  int32_t frozen; /* the running statistics are also used in training, and stay as they are */
 } ac_batch_norm_attributes;
 
 typedef struct ac_batch_norm_pool_attributes {

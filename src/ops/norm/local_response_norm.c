@@ -1,5 +1,5 @@
 /* x / (k + alpha m)^beta, with m the mean of squares over neighbouring channels, made of other ops:
- * average pooling of one image whose rows are the channels and whose columns are the positions. Its
+ * average pooling of one image that has a row for each channel and a column for each position. Its
  * padding is as wide on both sides, so of an even size it has one window more, the last.
  *
  * Squares are scaled before they are stored, because in f16 those of 256 and more would overflow.

@@ -22,8 +22,8 @@ static double keys(double distance) {
   return d < 2 ? a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a : 0;
 }
 
-/* How much pixel h counts in element i of the result: by the distance from its position to each
- * place whose nearest pixel of the image it is. */
+/* How much pixel h counts in element i of the result: by the distance from its position to h, and,
+ * at an edge, to all places beyond it. */
 static double weight(const line *x, int64_t i, int64_t h) {
   const double at = x->a->align_corners ? x->scale * (double)i : x->scale * ((double)i + 0.5) - 0.5;
   if (x->a->kind == AC_RESIZE_NEAREST) {
@@ -66,8 +66,7 @@ static void resize2d_gradient(const ac_op_args *args) {
   resize(args, &args->out[0], &args->in[0], false);
 }
 
-/* The largest sums of an axis' weights, in magnitude: of neighbours up to 1.4; of what a pixel
- * feeds, all results that are no further than its reach, and at the edge those beyond. */
+/* The largest sum of the weights, in magnitude, with which results are added up for a pixel. */
 static double terms(const line *x) {
   double most = 1;
   for (int64_t h = 0; h < x->image; h++) {

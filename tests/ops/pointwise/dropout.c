@@ -22,7 +22,7 @@ static void philox(uint32_t counter[4], const uint32_t key_[2]) {
 }
 
 /* Element e of sample s is dropped if its 16 bits are below p 2^16, rounded; else y = x / (1 - p)
- * for the p that this comes to. Samples that are dropped whole go by their first element. */
+ * for the p that this comes to. The first element decides for samples that are dropped whole. */
 static void dropout(const ac_op_args *args) {
   const ac_dropout_attributes *a = args->attributes;
   const ac_run_state *run = args->run;

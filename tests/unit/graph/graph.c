@@ -295,7 +295,7 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("layer_norm_over", "axis 3 is none of its axes", X,
            ac_layer_norm_over(x, NULL, NULL, AC_AXES(3), 0));
   MISBUILT("layer_norm_over", "1 axes at NULL", X, ac_layer_norm_over(x, NULL, NULL, 1, NULL, 0));
-  MISBUILT("layer_norm_over", "beta? f32 [the axes]", B("beta"),
+  MISBUILT("layer_norm_over", "beta f32 [the axes] or NULL", B("beta"),
            ac_layer_norm_over(x, NULL, b, AC_AXES(1), 0));
   MISBUILT("rms_norm_over", "it takes", W("gamma"), ac_rms_norm_over(x, w, AC_AXES(1), 0));
   MISBUILT("rms_norm_over", "epsilon is nan", X, ac_rms_norm_over(x, NULL, AC_AXES(1), NAN));
@@ -665,7 +665,8 @@ static void wrong_images_are_named(void **state) {
   MISBUILT("upsample_nearest2d", "the factor is 0", I, ac_upsample_nearest2d(IMAGE, 0));
   MISBUILT("upsample_nearest2d", "it takes", X, ac_upsample_nearest2d(x, 2));
   MISBUILT("resize2d", "it takes x f32 [B, channels, height, width]", X, ac_resize2d(x, NULL));
-  MISBUILT("resize2d", "unknown kind 3", I, ac_resize2d(IMAGE, RESIZE2D(.kind = (ac_resize_kind)3)));
+  MISBUILT("resize2d", "unknown kind 3", I,
+           ac_resize2d(IMAGE, RESIZE2D(.kind = (ac_resize_kind)3)));
   MISBUILT("resize2d", "nearest pixels have no corners to align", I,
            ac_resize2d(IMAGE, RESIZE2D(.align_corners = true)));
   MISBUILT("resize2d", "there are both a size and a factor of width", I,

@@ -1,7 +1,7 @@
 /* Resized images. A plane of the result is A x B^T (ops/convolution/resize2d.h): first the rows of
  * x that a row of the result is made of are added up, element by element, then the elements of that
  * sum which each of its columns is made of are gathered. The gradient A^T dy B is the same with the
- * transposed matrices, whose rows are what a pixel of the image feeds. So sums have a fixed order,
+ * transposed matrices: their rows are what a pixel of the image feeds. So sums have a fixed order,
  * and no two threads write to one pixel.
  *
  * Matrices are bands: the nonzero elements of a row are neighbours. They are made anew for each
