@@ -26,7 +26,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 
 # What a reader looks for; a section of a header without a name of its own is "other".
 TITLES = {
-    "attention.h": "Positions of attention",
+    "attention.h": "Attention",
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
@@ -36,10 +36,11 @@ TITLES = {
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
-    "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
+    "custom_op.h": "Ops of your own", "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
+    "tokenizer.h": "Tokenizers",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

@@ -102,6 +102,9 @@ typedef struct ac_op_desc {
   int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
+  /* What an op with these attributes lacks to run on the host, or on another device; NULL: nothing.
+   */
+  const char *(*lacks)(const void *attributes, bool on_host);
   /* What an op with these attributes is called; NULL: as in the list. */
   const char *(*title)(const void *attributes);
   /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none

@@ -14,6 +14,7 @@
  *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
+ *   - c: as the node says: its attributes begin with a letter for each input and each output
  * All operands of kind s have the same dtype, the op's storage type.
  *
  * The comment after an op names its operands. `?` may be absent (count 0), `+` is added to when
@@ -56,8 +57,10 @@
   F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
   F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
-    X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
+  F(attention, attention) X(attention, "sssfiii", "sf") /* q k? v? bias? lengths[B]? segments[B,Tq]? of keys[B,Tk]?    \
+                                          -> y lse[B,H,Tq]: ops/attention/attention.h */                               \
+    X(attention_gradient, "sssssffiii", "sssf")       /* dy q k? v? y lse bias? lengths? segments? of keys?            \
+                                                         -> dq? dk? dv? dbias?+ */                                     \
   F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
   F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \
@@ -90,6 +93,7 @@
     X(resize2d_gradient, "s", "s")                    /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
+  F(custom, custom) X(custom, "cccccccc", "cccc")     /* an op of the caller's own, or its gradient */                  \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
   F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \

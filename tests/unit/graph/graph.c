@@ -321,6 +321,11 @@ static void wrong_operands_are_named(void **state) {
            ac_weight_standardisation(x, 0));
 }
 
+/* [B, length, count, 3] */
+static ac_tensor *heads(ac_graph *g, const char *name, int64_t length, int64_t count) {
+  return ac_input(g, name, AC_F32, SHAPE(AC_BATCH, length, count, 3));
+}
+
 static void wrong_elements_are_named(void **state) {
   (void)state;
   MISBUILT("leaky_relu", "the slope is -0.1", X, ac_leaky_relu(x, -0.1f));
@@ -365,12 +370,53 @@ static void wrong_elements_are_named(void **state) {
   MISBUILT("swiglu", "the shapes cannot be broadcast", "gate is input \"flat\" f32 [B, 4]",
            ac_swiglu(ac_input(g, "flat", AC_F32, SHAPE(AC_BATCH, 4)), x));
   MISBUILT("formula", "column 5", "operands[0] is input \"x\"", ac_formula(g, "a + )", &x, 1));
-  MISBUILT("attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
+  MISBUILT("causal_attention", "it takes qkv f32 [B, T, 3 * C]", "qkv is input \"x\"",
            ac_causal_attention(x, &(ac_attention_desc){.heads = 1}));
-  MISBUILT("attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
-  MISBUILT("attention", "3 heads do not divide the width 4", "qkv is input \"q\"",
+  MISBUILT("causal_attention", "needs at least one head", "qkv is", ac_causal_attention(x, NULL));
+  MISBUILT("causal_attention", "3 heads do not divide the width 4", "qkv is input \"q\"",
            ac_causal_attention(ac_input(g, "q", AC_F32, SHAPE(AC_BATCH, 6, 12)),
                                &(ac_attention_desc){.heads = 3}));
+  MISBUILT("causal_attention", "4 heads and twice 1 of keys do not divide the width 10",
+           "qkv is input \"q\"",
+           ac_causal_attention(ac_input(g, "q", AC_F32, SHAPE(AC_BATCH, 6, 10)),
+                               &(ac_attention_desc){.heads = 4, .key_heads = 1}));
+  MISBUILT("attention", "it takes q f32 [B, Tq, H, D], k f32 [B, Tk, Hkv, D] or NULL", X2("q"),
+           ac_attention(x, NULL, NULL, NULL));
+  MISBUILT("attention", "v f32 [B, Tk, Hkv, Dv] or NULL", "v is NULL",
+           ac_attention(heads(g, "q", 6, 2), heads(g, "k", 6, 2), NULL, NULL));
+  MISBUILT("attention", "v f32 [B, Tk, Hkv, Dv]", "v is input \"v\" f32 [B, 5, 2, 3]",
+           ac_attention(heads(g, "q", 6, 2), heads(g, "k", 6, 2), heads(g, "v", 5, 2), NULL));
+  MISBUILT("attention", "3 heads and key_heads 2; the first must be a multiple of the second",
+           "q is input \"q\" f32 [B, 6, 3, 3]",
+           ac_attention(heads(g, "q", 6, 3), heads(g, "k", 6, 2), heads(g, "v", 6, 2), NULL));
+  MISBUILT("attention", "0 heads and key_heads 0", "q is input \"q\"",
+           ac_attention(heads(g, "q", 6, 3), NULL, NULL, NULL));
+  MISBUILT("attention", "q have heads + 2 key_heads heads", "q is input \"q\"",
+           ac_attention(heads(g, "q", 6, 3), NULL, NULL, &(ac_attention_desc){.heads = 2}));
+  MISBUILT(
+      "attention", "bias f32 [H or 1, Tq, Tk]", "bias is parameter \"w\" f32 [4, 4]",
+      ac_attention(heads(g, "q", 6, 6), NULL, NULL, &(ac_attention_desc){.heads = 2, .bias = w}));
+  MISBUILT("attention", "lengths i32 [B]", "lengths is input \"ids\" i32 [B, 6]",
+           ac_attention(heads(g, "q", 6, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .lengths = ids}));
+  MISBUILT("attention", "segments i32 [B, Tq]", "segments is input \"ids\" i32 [B, 6]",
+           ac_attention(heads(g, "q", 5, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .segments = ids}));
+  MISBUILT("attention", "key_segments come with segments", "key_segments is input \"ids\"",
+           ac_attention(heads(g, "q", 6, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .key_segments = ids}));
+  MISBUILT("attention", "segments alone are for as many keys as queries", "segments is input",
+           ac_attention(heads(g, "q", 6, 2), heads(g, "k", 5, 2), heads(g, "v", 5, 2),
+                        &(ac_attention_desc){.segments = ids}));
+  MISBUILT("attention", "at_end has no meaning unless it is causal", "q is input",
+           ac_attention(heads(g, "q", 6, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .at_end = true}));
+  MISBUILT("attention", "soft_cap must be finite and, as window, not negative", "q is input",
+           ac_attention(heads(g, "q", 6, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .window = -1}));
+  MISBUILT("attention", "dropout is 1 and scale is 0", "q is input",
+           ac_attention(heads(g, "q", 6, 6), NULL, NULL,
+                        &(ac_attention_desc){.heads = 2, .dropout = 1}));
   MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
   MISBUILT("drop_path", "p is -0.5", X, ac_drop_path(x, -0.5f));
   MISBUILT("drop_path", "it takes x f32 [B, ...]", W("x"), ac_drop_path(w, 0.5f));
@@ -681,6 +727,67 @@ static void wrong_images_are_named(void **state) {
            ac_resize2d(IMAGE, RESIZE2D(.size = {1LL << 40, 1})));
 }
 
+static ac_tensor *own_op_of(ac_graph *g, ac_tensor *x, int count, const ac_custom_desc *desc) {
+  ac_tensor *in[8];
+  for (int i = 0; i < 8; i++) in[i] = x;
+  return ac_custom_op(g, in, count, NULL, desc);
+}
+
+static ac_tensor *own_op(ac_graph *g, ac_tensor *x, const ac_custom_desc *desc) {
+  return own_op_of(g, x, 1, desc);
+}
+
+static const char *half_a_row(const ac_tensor_info *in, int in_count, ac_tensor_info *out,
+                              const void *constants) {
+  (void)in_count;
+  if (constants) return "nothing fits it";
+  out->shape[in->rank - 1] = in->shape[in->rank - 1] / 8;
+  return NULL;
+}
+
+static const char *do_nothing(const ac_custom_call *call) {
+  (void)call;
+  return NULL;
+}
+
+static void wrong_own_ops_are_named(void **state) {
+  (void)state;
+  const ac_custom_desc good = {.name = "own", .cpu = do_nothing}, none = {.name = "own"};
+  ac_custom_desc d, back;
+#define OWN(text, change) \
+  MISBUILT("custom_op", text, X2("inputs[0]"), (d = back = good, change, own_op(g, x, &d)))
+  MISBUILT("custom_op", "the op: it has no name", X2("inputs[0]"), own_op(g, x, NULL));
+  MISBUILT("custom_op", "own: it has no function for the CPU, and none for OpenCL", X2("inputs[0]"),
+           own_op(g, x, &none));
+  OWN("own: it has OpenCL source without a function", d.opencl_source = "");
+  OWN("own: it has not 1 to 4 outputs", d.outputs = 5);
+  OWN("own: it has more than 4096 constant bytes", (d.constants = &d, d.constant_bytes = 4097));
+  OWN("own: its constants are NULL", d.constant_bytes = 4);
+  OWN("own: its masks of inputs have bits", d.gradient_takes = 2);
+  OWN("own: its mask of outputs has bits", d.gradient_takes_outputs = 2);
+  OWN("its name is longer than 64 bytes",
+      d.name = "a name of this length would leave no room for the rest of a sentence about it");
+  OWN("own: nothing fits it", (d.shapes = half_a_row, d.constants = &d, d.constant_bytes = 1));
+  OWN("own: its function gives output 0 a shape that is not valid", d.shapes = half_a_row);
+  OWN("own: its gradient: it has no name", (back.name = NULL, d.gradient = &back));
+  OWN("own: its gradient: it has a gradient itself", (back.gradient = &good, d.gradient = &back));
+  MISBUILT("custom_op", "own: its gradient: it would yield more than 4 gradients",
+           "inputs[7] is input \"x\"",
+           (d = back = good, d.gradient = &back, own_op_of(g, x, 8, &d)));
+  MISBUILT("custom_op", "own: its gradient: it would take more than 8 inputs",
+           "inputs[7] is input \"x\"",
+           (d = back = good, d.gradient = &back, d.gradient_takes = d.constant_inputs = 255,
+            own_op_of(g, x, 8, &d)));
+  MISBUILT("custom_op", "9 inputs; there must be 1 to 8", "inputs[7] is input \"x\"",
+           own_op_of(g, x, 9, &good));
+  ac_tensor *parts[2];
+  MISBUILT("custom_op", "inputs[1] is missing", "inputs[1] is NULL",
+           (parts[0] = x, parts[1] = NULL, ac_custom_op(g, parts, 2, NULL, &good)));
+  REFUSED("custom_op (the.scope): 0 inputs; there must be 1 to 8",
+          ac_custom_op(g, parts, 0, NULL, &good));
+#undef OWN
+}
+
 /* Parts are a list, so that even none of them tells the graph. */
 static void wrong_parts_are_named(void **state) {
   (void)state;
@@ -797,7 +904,6 @@ static void every_builder_was_tried(void **state) {
     for (int i = 0; i < f->count; i++) takes |= !strncmp(f->parameter[i], "ac_tensor *", 11);
     char word[80];
     const char *name = f->name + 3;
-    if (!strcmp(name, "causal_attention")) name = "attention";
     if (!strcmp(name, "tensor_hint")) name = "hint";
     snprintf(word, sizeof word, " %s ", name);
     if (takes && !strstr(tried, word)) fail_msg("no sentence of %s was looked at", f->name);
@@ -859,6 +965,7 @@ int main(void) {
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
       cmocka_unit_test(wrong_images_are_named),
+      cmocka_unit_test(wrong_own_ops_are_named),
       cmocka_unit_test(wrong_parts_are_named),
       cmocka_unit_test(wrong_leaves_are_named),
       cmocka_unit_test(every_builder_was_tried),
