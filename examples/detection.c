@@ -9,7 +9,7 @@ enum {
   CELLS = 3,
   GRID = CELLS * CELLS,
   CELL = SIZE / CELLS,
-  UPDATES = 150
+  UPDATES = 120
 };
 
 static float image[IMAGES][SIZE][SIZE], object[IMAGES][GRID];
