@@ -184,7 +184,9 @@ static ac_tensor *batch_norm(const layer *l, ac_tensor *x, int64_t channels, ac_
   ac_tensor *mean = parameter(&still, "running_mean", AC_SHAPE(channels), constant(0)),
             *variance = parameter(&still, "running_var", AC_SHAPE(channels), constant(1));
   return ac_batch_norm(x, weight, bias, mean, variance,
-                       &(ac_batch_norm_desc){.epsilon = d->epsilon, .momentum = d->momentum});
+                       &(ac_batch_norm_desc){.epsilon = d->epsilon,
+                                             .momentum = d->momentum,
+                                             .frozen_statistics = d->frozen_statistics});
 }
 
 static int groups_of(int64_t channels) {
@@ -197,6 +199,8 @@ static const char *norm_fault(const ac_norm_layer_desc *d) {
   if (d->kind < AC_NORM_LAYER || d->kind > AC_NORM_BATCH) return "unknown kind of norm";
   if (d->groups && d->kind != AC_NORM_GROUP) return "only AC_NORM_GROUP has groups";
   if (d->momentum != 0 && d->kind != AC_NORM_BATCH) return "only AC_NORM_BATCH has a momentum";
+  if (d->frozen_statistics && d->kind != AC_NORM_BATCH)
+    return "only AC_NORM_BATCH has frozen statistics";
   if (d->no_bias && d->kind == AC_NORM_BATCH) return "AC_NORM_BATCH always has a bias";
   return NULL;
 }

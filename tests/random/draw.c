@@ -249,7 +249,8 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
   for (int i = 0; i < g->graph->node_count; i++)
-    g->couples |= ac_op_describe(ac_node_at(g->graph, i)->op)->couples_samples;
+    g->couples |=
+        ac_op_couples_samples(ac_node_at(g->graph, i)->op, ac_node_at(g->graph, i)->attributes);
   return true;
 }
 

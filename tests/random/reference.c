@@ -169,7 +169,7 @@ static void forward(tape *t, int64_t sample) {
       else if (args.out[j].count) store_output(t, node, j, &args.out[j]);
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
-    if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
+    if (node->op == AC_OP_batch_norm && args.out[2].count && t->state.training) pool(t, n, &args);
   }
   const double *sums = t->data[graph->losses[0].tensor];
   t->result->loss += sums[0] + sums[1];

@@ -185,9 +185,10 @@ def pointwise(f):
 
 def layer_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        for bias in (True, False):
-            f.case(name + ("" if bias else "_without_beta"), epsilon=1e-5)
-            x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+        for weight, bias in ((True, True), (True, False), (False, False)):
+            f.case(name + ("" if bias else "_without_beta" if weight else "_bare"), epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
             beta = f.draw(33) if bias else None
             mean, variance = x.mean(-1), x.var(-1, unbiased=False)
             statistics = torch.stack((mean, 1 / torch.sqrt(variance + 1e-5)), -1)
@@ -197,10 +198,12 @@ def layer_norm(f):
 
 def rms_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        f.case(name, epsilon=1e-5)
-        x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
-        statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
-        f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
+        for weight in (True, False):
+            f.case(name if weight else f"{name}_bare", epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
+            statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+            f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
 
 
 def group_norm(f):
@@ -220,8 +223,11 @@ def batch_norm(f):
     for name, shape, affine, evaluation in (("plain", (3, 5, 5, 3), True, False), ("bare", (4, 3, 7), False, False),
                                             ("batch_of_one", (1, 3, 5, 1), True, False),
                                             ("one_position", (9, 7), True, False),
-                                            ("evaluation", (3, 5, 3), True, True)):
-        f.case(name, epsilon=1e-5, evaluation=evaluation)
+                                            ("evaluation", (3, 5, 3), True, True),
+                                            ("frozen", (3, 5, 3), True, True),
+                                            ("frozen_one_position", (6, 5), True, True)):
+        frozen = name.startswith("frozen")
+        f.case(name, epsilon=1e-5, evaluation=evaluation and not frozen, frozen=frozen)
         x = f.draw(*shape, low=-1, high=3)
         gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
         mean, variance = f.draw(shape[1]).detach(), f.draw(shape[1], low=0.5, high=2).detach()
@@ -873,11 +879,22 @@ def slice_(f):
     case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
-def upsample_nearest2d(f):
-    for factor in (2, 3):
-        f.case(f"by_{factor}", factor=factor)
-        x = f.draw(2, 3, 4, 3)
-        f.record([x], F.interpolate(x, scale_factor=factor, mode="nearest"))
+def resize2d(f):
+    modes = ("nearest", "bilinear", "bicubic")
+    for kind, mode in enumerate(modes):
+        for align in (False, True) if kind else (None,):
+            for name, size, factor in (("by_2", None, 2.0), ("by_2.6", None, 2.6), ("to_9x2", (9, 2), None),
+                                       ("to_1x7", (1, 7), None)):
+                x = torch.zeros(2, 3, 4, 5)
+                scale = [0, 0]
+                result = [int(n * factor) for n in (4, 5)] if factor else size
+                for i, n in enumerate((4, 5)):
+                    scale[i] = (n - 1) / (result[i] - 1) if align and result[i] > 1 else 0 if align else \
+                        1 / factor if factor else n / result[i]
+                f.case(f"{mode}{'_aligned' if align else ''}_{name}", kind=kind, align_corners=bool(align),
+                       scale_h=scale[0], scale_w=scale[1])
+                x = f.draw(2, 3, 4, 5)
+                f.record([x], F.interpolate(x, size=size, scale_factor=factor, mode=mode, align_corners=align))
 
 
 def optimizer(f):
@@ -1360,7 +1377,7 @@ def main():
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, slice=slice_, resize2d=resize2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)

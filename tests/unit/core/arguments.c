@@ -1062,6 +1062,7 @@ static void only_operands(void) {
   BUILDS(ac_rope, positions, ac_rope(heads(), NULL, &(ac_rope_desc){.base = 100}));
   BUILDS(ac_rope, desc, ac_rope(heads(), NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
+  PASSES(ac_drop_path, x, ac_drop_path(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
   PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));
   PASSES(ac_permute, x, ac_permute(NULL, AC_AXES(0, 1)));
@@ -1088,6 +1089,10 @@ static void only_operands(void) {
   PASSES(ac_adaptive_average_pool, x, ac_adaptive_average_pool(NULL, AC_SHAPE(1)));
   PASSES(ac_global_max_pool, x, ac_global_max_pool(NULL));
   PASSES(ac_upsample_nearest2d, x, ac_upsample_nearest2d(NULL, 2));
+  PASSES(ac_resize2d, x, ac_resize2d(NULL, NULL));
+  BUILDS(ac_resize2d, desc, ac_resize2d(image(), NULL));
+  PASSES(ac_local_response_norm, x, ac_local_response_norm(NULL, NULL));
+  BUILDS(ac_local_response_norm, desc, ac_local_response_norm(image(), NULL));
   PASSES(ac_tensor_hint, tensor, ac_tensor_hint(NULL, AC_KEEP));
   STICKS(ac_causal_attention, desc, "at least one head",
          ac_causal_attention(ac_input(graph, "q", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)), NULL));
@@ -1172,10 +1177,19 @@ static void operands(void) {
   STICKS(ac_embedding, table, "table is missing", ac_embedding(NULL, labels));
   STICKS(ac_embedding, ids, "ids is missing", ac_embedding(w, NULL));
   STICKS(ac_layer_norm, x, "x is missing", ac_layer_norm(NULL, vector("g", 4), NULL, 0));
-  STICKS(ac_layer_norm, gamma, "gamma is missing", ac_layer_norm(x, NULL, NULL, 0));
+  BUILDS(ac_layer_norm, gamma, ac_layer_norm(x, NULL, NULL, 0));
   BUILDS(ac_layer_norm, beta, ac_layer_norm(x, vector("g", 4), NULL, 0));
   STICKS(ac_rms_norm, x, "x is missing", ac_rms_norm(NULL, vector("g", 4), 0));
-  STICKS(ac_rms_norm, gamma, "gamma is missing", ac_rms_norm(x, NULL, 0));
+  BUILDS(ac_rms_norm, gamma, ac_rms_norm(x, NULL, 0));
+  STICKS(ac_layer_norm_over, x, "x is missing", ac_layer_norm_over(NULL, w, NULL, AC_AXES(1), 0));
+  BUILDS(ac_layer_norm_over, gamma, ac_layer_norm_over(x, NULL, NULL, AC_AXES(1), 0));
+  BUILDS(ac_layer_norm_over, beta, ac_layer_norm_over(x, NULL, NULL, AC_AXES(1), 0));
+  STICKS(ac_layer_norm_over, axes, "layer_norm_over: 1 axes at NULL",
+         ac_layer_norm_over(x, NULL, NULL, 1, NULL, 0));
+  STICKS(ac_rms_norm_over, x, "x is missing", ac_rms_norm_over(NULL, w, AC_AXES(1), 0));
+  BUILDS(ac_rms_norm_over, gamma, ac_rms_norm_over(x, NULL, AC_AXES(1), 0));
+  STICKS(ac_rms_norm_over, axes, "rms_norm_over: 1 axes at NULL",
+         ac_rms_norm_over(x, NULL, 1, NULL, 0));
   STICKS(ac_group_norm, x, "x is missing", ac_group_norm(NULL, vector("g", 4), NULL, 1, 0));
   BUILDS(ac_group_norm, gamma, ac_group_norm(x, NULL, vector("b", 4), 1, 0));
   BUILDS(ac_group_norm, beta, ac_group_norm(x, vector("g", 4), NULL, 1, 0));
