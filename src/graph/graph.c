@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "graph/builder.h"
+#include "graph/reach.h"
 
 #include <float.h>
 #include <stdarg.h>
@@ -214,9 +215,7 @@ ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtyp
   if (!tensor) return NULL;
   ac_node *node = ac_node_at(graph, index);
   tensor->producer = index;
-  for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient)
-      tensor->requires_gradient = true;
+  tensor->requires_gradient = dtype != AC_I32 && ac_node_wants_gradients(graph, node);
   int slot = 0;
   while (node->out[slot] >= 0) slot++;
   node->out[slot] = tensor->id;

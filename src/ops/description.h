@@ -77,6 +77,9 @@ typedef struct ac_op_desc {
   ac_op_bound bound;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
+  /* Whether a gradient of its results goes on to an input: not through comparisons. NULL: to each
+   * that has one. */
+  bool (*passes)(const void *attributes, int input);
   /* Appends to a differentiated graph what the node does to a window in addition to its outputs:
    * nodes that gather sums, once for each micro-batch even if the node runs again or has no
    * gradient, and nodes of other phases that use these sums. They run if the node does. NULL:

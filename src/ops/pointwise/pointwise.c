@@ -220,6 +220,11 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 
 /* ---- description ----------------------------------------------------------------------------- */
 
+static bool passes(const void *attributes, int input) {
+  const ac_pointwise_attributes *a = attributes;
+  return a->program.results > 1 || ac_program_reaches(&a->program, input);
+}
+
 static double flops(const ac_op_args *args) {
   const ac_pointwise_attributes *attributes = args->attributes;
   return ac_program_flops(&attributes->program) * (double)args->out[0].count;
@@ -260,6 +265,7 @@ const ac_op_desc ac_op_desc_pointwise = {
     .in_place = 1,
     .can_add = (1u << AC_PROGRAM_RESULTS) - 1,
     .gradient = gradient,
+    .passes = passes,
     .flops = flops,
     .title = title,
     .words = words,
