@@ -194,6 +194,11 @@ typedef struct ac_choice {
   uint64_t limit;             /* a total that is not below it need not be exact; 0: it has to be */
 } ac_choice;
 
+/* Bytes that are alive while a step runs: all, and those of workspace and of gradients. */
+typedef struct ac_live_bytes {
+  uint64_t all, workspace, gradients;
+} ac_live_bytes;
+
 struct ac_plan {
   ac_problem problem;
   const ac_graph *graph; /* the problem's */
@@ -210,6 +215,7 @@ struct ac_plan {
   int cell_count;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+  ac_live_bytes *live;             /* by step: those of `main`, then of `stepping` */
 };
 
 /* The sequence of a pass. */

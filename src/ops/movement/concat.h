@@ -6,8 +6,7 @@
 /* concat: `axis` alone counts. slice and slice_gradient: the part of the whole tensor that begins
  * at `first`; its length is that of the part's own shape. */
 typedef struct ac_concat_attributes {
-  int32_t axis;
-  int64_t first;
+  int64_t axis, first;
 } ac_concat_attributes;
 
 /* A tensor seen as [outer, along the axis, inner]. */

@@ -910,6 +910,7 @@ static void of_elements(void) {
   PASSES(ac_reciprocal, x, ac_reciprocal(NULL));
   PASSES(ac_abs, x, ac_abs(NULL));
   PASSES(ac_sign, x, ac_sign(NULL));
+  PASSES(ac_detach, x, ac_detach(NULL));
   PASSES(ac_exp, x, ac_exp(NULL));
   PASSES(ac_expm1, x, ac_expm1(NULL));
   PASSES(ac_log, x, ac_log(NULL));
