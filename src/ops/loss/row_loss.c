@@ -25,8 +25,10 @@ ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elemen
   if (!losses) return NULL;
   const ac_row_loss_attributes attributes = {.elements = elements, .factor = factor};
   ac_tensor *operands[] = {losses, weights};
-  if (made_by) ac_loss_mark_head(made_by);
-  return ac_loss_emit(losses->graph, AC_OP_row_loss, &attributes, sizeof attributes, 2, operands);
+  ac_tensor *loss =
+      ac_loss_emit(losses->graph, AC_OP_row_loss, &attributes, sizeof attributes, 2, operands);
+  if (loss && made_by) loss->made_by = made_by->id;
+  return loss;
 }
 
 ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights) {
