@@ -159,6 +159,13 @@ static uint64_t callback_bytes(const ac_plan *plan) {
   return most;
 }
 
+/* Of results that are not stored, in a micro-batch. */
+static uint64_t fused_bytes(const ac_plan *plan) {
+  const ac_fused *fused = &plan->problem.fused;
+  return (uint64_t)(fused->per_sample * plan->info.micro_batch + fused->fixed) *
+         ac_dtype_bytes(ac_plan_storage(&plan->problem.desc));
+}
+
 static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
@@ -168,7 +175,8 @@ static void fill_info(ac_plan *plan) {
   info->rounds_anew =
       !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer.state;
-  info->fused_ops = plan->problem.fused;
+  info->fused_ops = plan->problem.fused.nodes;
+  info->fused_bytes = fused_bytes(plan);
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);

@@ -32,6 +32,7 @@
 #include <accrue/plan.h>
 
 #include "backend/device.h"
+#include "graph/fuse.h"
 #include "graph/graph.h"
 #include "optimizer/optimizer.h"
 #include "plan/gradients.h"
@@ -159,7 +160,7 @@ typedef struct ac_problem {
   ac_plan_desc desc;                 /* with what follows from the graph filled in */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
-  int fused;                         /* nodes that fusing spared (graph/fuse.h) */
+  ac_fused fused;                    /* what fusing spared */
   char *state_f32, *frozen, *shared; /* those of desc */
   struct ac_stages *stages;          /* of the training graph; NULL otherwise */
   struct ac_works *works;            /* of the graph's nodes (works.h) */

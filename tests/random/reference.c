@@ -134,6 +134,12 @@ static void pool(tape *t, int index, const ac_op_args *args) {
   }
 }
 
+/* Ids, which references compute as reals, as the ops take them that read them. */
+static void make_integers(const ac_operand *x) {
+  int32_t *ids = x->data; /* which are shorter, so none is written over before it is read */
+  for (int64_t e = 0; e < x->count; e++) ids[e] = (int32_t)op_reals(x)[e];
+}
+
 static void forward(tape *t, int64_t sample) {
   const ac_graph *graph = t->g->graph;
   for (int i = 0; i < t->g->draw.leaf_count; i++) set_leaf(t, i, sample);
@@ -146,7 +152,8 @@ static void forward(tape *t, int64_t sample) {
     forward_arguments(t, node, sample, &args);
     compute(t, &args, false);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-      if (args.out[j].count)
+      if (args.out[j].dtype == AC_I32) make_integers(&args.out[j]);
+      else if (args.out[j].count)
         store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
@@ -156,6 +163,10 @@ static void forward(tape *t, int64_t sample) {
   t->result->loss += sums[0] + sums[1];
   t->result->weight += sums[2] + sums[3];
   t->result->correct += sums[4] + sums[5];
+  if (!graph->metric_count) return;
+  const double *hits = t->data[graph->metrics[0].tensor];
+  t->result->hits += hits[0] + hits[1];
+  t->result->hits_of += hits[2] + hits[3];
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
