@@ -16,9 +16,11 @@
 #include <accrue/graph.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
+#include <accrue/movement.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
+#include <accrue/attention.h>
 #include <accrue/storage.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>

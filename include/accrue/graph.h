@@ -266,21 +266,6 @@ AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
  * real positions alone. If `lengths` is an input, the loss's weight is known before a window. */
 AC_API ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions);
 
-/** The same elements with another shape. Nothing is copied. One dimension may be 0: it is computed
- * from the others. Only the leading dimension may be symbolic. */
-AC_API ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *shape);
-
-/** Swaps two dimensions. Neither may be the batch. A negative axis counts from the end: -1 is the
- * last one. */
-AC_API ac_tensor *ac_transpose(ac_tensor *x, int axis_a, int axis_b);
-
-/** 1 to 8 tensors side by side along `axis`, which may be negative and is not the batch. Their
- * other dimensions are equal. */
-AC_API ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis);
-
-/** The elements [first, first + length) of an axis, which may be negative and is not the batch. */
-AC_API ac_tensor *ac_slice(ac_tensor *x, int axis, int64_t first, int64_t length);
-
 /* ---- images: [B, channels, height, width] ---------------------------------------------------- */
 
 /** Settings of a convolution. Height comes first, then width. */
@@ -373,8 +358,9 @@ AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 }
 #endif
 
-/* Parts of this header, in files of their own: losses, and ops on elements. */
+/* Parts of this header, in files of their own: losses, movement, and ops on elements. */
 #include <accrue/loss.h>
+#include <accrue/movement.h>
 #include <accrue/pointwise.h>
 
 #endif

@@ -58,8 +58,6 @@ AC_API ac_tensor *ac_reciprocal(ac_tensor *x);
 AC_API ac_tensor *ac_abs(ac_tensor *x);
 /** 1 if x > 0, -1 if x < 0, else 0. Its derivative is 0. */
 AC_API ac_tensor *ac_sign(ac_tensor *x);
-/** x, to which no gradient goes: what is made of it takes x as a constant. PyTorch's detach. */
-AC_API ac_tensor *ac_detach(ac_tensor *x);
 /** The element of x, but at least low and at most high: min(max(x, low), high). A bound that is
  * infinite is none. The derivative is 1 between low and high, and 0 elsewhere, also at these
  * (PyTorch 2.15; earlier ones had 1 there). */
@@ -161,7 +159,7 @@ enum {
  *
  * Blanks and new lines may be between them. The functions are those of this header, without `ac_`:
  * add, subtract, multiply, divide, negate, maximum, minimum, power, square, sqrt, rsqrt,
- * reciprocal, abs, sign, detach, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid,
+ * reciprocal, abs, sign, stop_gradient, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid,
  * softplus, log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF), gelu_tanh, silu,
  * mish, hard_sigmoid, hard_swish, softsign, less, less_equal, greater, greater_equal, equal,
  * not_equal, not and where. What is a number there may be any formula here: leaky_relu(a, b) is a PReLU.

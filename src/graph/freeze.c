@@ -17,6 +17,7 @@ static ac_status freeze(ac_graph *graph, const char *pattern) {
 }
 
 static bool needs_gradient(const ac_graph *graph, const ac_tensor *tensor) {
+  if (tensor->stopped) return false;
   if (tensor->storage != tensor->id) return ac_tensor_at(graph, tensor->storage)->requires_gradient;
   if (tensor->role == AC_ROLE_PARAMETER) return !tensor->desc.frozen;
   if (tensor->dtype == AC_I32) return false; /* ids that an op finds */

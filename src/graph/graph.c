@@ -3,6 +3,7 @@
 #include "graph/graph.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 #include "core/utf8.h"
 #include "graph/builder.h"
 #include "graph/reach.h"
@@ -149,6 +150,7 @@ ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shap
   if (!view) return NULL;
   view->storage = tensor->storage;
   view->requires_gradient = tensor->requires_gradient;
+  view->stopped = tensor->stopped;
   view->producer = tensor->producer;
   view->parameter = tensor->parameter;
   return view;
@@ -169,27 +171,48 @@ static void *append_node(ac_graph *graph) {
   return node;
 }
 
-/* Ids that are fed, and may be converted, are checked then; those that an op finds are in range by
- * its own bound, or refused. */
+/* For one sample, without handles. */
+static ac_op_args arguments_of(const ac_graph *graph, const ac_node *node) {
+  ac_op_args args = {.op = node->op, .attributes = node->attributes};
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (node->in[i] >= 0) args.in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), 1);
+  return args;
+}
+
+static const ac_tensor *storage_at(const ac_graph *graph, int tensor) {
+  return ac_tensor_at(graph, ac_tensor_at(graph, tensor)->storage);
+}
+
+/* Where a result of integers has them from, and what they are below: the op says so of those that
+ * it finds; it may also move others, or those of an input into another type. */
+static void find_origin(const ac_graph *graph, const ac_node *node, ac_tensor *result) {
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  const ac_op_args args = arguments_of(graph, node);
+  if (desc->id_bound) result->id_bound = desc->id_bound(&args);
+  if (!ac_op_moves_integers(node->op) && !desc->converts) return;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    const bool moved = node->in[i] >= 0 && (desc->converts || ac_op_input_kind(node->op, i) == 's');
+    const ac_tensor *x = moved ? storage_at(graph, node->in[i]) : NULL;
+    if (!x) continue;
+    result->fed_by |= x->fed_by;
+    result->id_bound = ac_larger(result->id_bound, x->id_bound);
+  }
+}
+
+/* Ids that are fed, and may be converted or moved, are checked then, and constants when a plan is
+ * made; those that an op finds, or that it moves, are in range by its own bound, or refused. */
 static bool ids_fit(ac_graph *graph, const ac_node *node) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->backward || node->in[desc->ids] < 0) return true;
-  const ac_tensor *ids = ac_tensor_at(graph, ac_tensor_at(graph, node->in[desc->ids])->storage);
-  if (ids->producer < 0 || ids->fed >= 0) return true;
-  const ac_node *maker = ac_node_at(graph, ids->producer);
-  ac_op_args args = {.op = node->op, .attributes = node->attributes},
-             made = {.op = maker->op, .attributes = maker->attributes};
-  for (int i = 0; i < AC_MAX_INPUTS; i++) {
-    if (node->in[i] >= 0) args.in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), 1);
-    if (maker->in[i] >= 0) made.in[i] = ac_operand_of(ac_tensor_at(graph, maker->in[i]), 1);
-  }
-  int64_t (*bound)(const ac_op_args *) = ac_op_describe(maker->op)->id_bound;
-  if (!bound) return true;
-  const int64_t limit = desc->id_limit(&args), most = bound(&made);
-  if (most <= limit) return true;
+  const ac_tensor *ids = storage_at(graph, node->in[desc->ids]);
+  if (ids->producer < 0) return true;
+  const ac_op_args args = arguments_of(graph, node);
+  const int64_t limit = desc->id_limit(&args);
+  if (ids->id_bound <= limit) return true;
   ac_builder_fail(graph, &graph->builder, graph->operands,
-                  "ids of %s may be up to %lld, and have to be below %lld", ac_op_name(maker->op),
-                  (long long)most - 1, (long long)limit);
+                  "ids of %s may be up to %lld, and have to be below %lld",
+                  ac_op_name(ac_node_at(graph, ids->producer)->op), (long long)ids->id_bound - 1,
+                  (long long)limit);
   return false;
 }
 
@@ -217,6 +240,7 @@ ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtyp
   ac_node *node = ac_node_at(graph, index);
   tensor->producer = index;
   tensor->requires_gradient = dtype != AC_I32 && ac_node_wants_gradients(graph, node);
+  if (dtype == AC_I32) find_origin(graph, node, tensor);
   int slot = 0;
   while (node->out[slot] >= 0) slot++;
   node->out[slot] = tensor->id;

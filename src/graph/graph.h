@@ -56,6 +56,9 @@ struct ac_tensor {
   ac_dtype dtype;
   ac_shape shape;
   bool requires_gradient;
+  bool stopped;           /* its elements have no gradient by way of it */
+  uint32_t fed_by;        /* of integers: bit i: some may be those of the graph's input i */
+  int64_t id_bound;       /* of integers: those that are not fed are in [0, this) */
   bool is_table;          /* ids pick rows of it (of the storage) */
   bool is_head;           /* what a loss takes is made with it (of the storage) */
   ac_matrix_kind matrix;  /* a layer multiplies by it (of the storage) */

@@ -1,6 +1,7 @@
 /* The builders of leaves: inputs, parameters and constants. */
 #include "core/elements.h"
 #include "core/error.h"
+#include "core/integers.h"
 #include "core/utf8.h"
 #include "graph/builder.h"
 #include "graph/init.h"
@@ -76,6 +77,7 @@ ac_tensor *ac_input(ac_graph *graph, const char *name, ac_dtype dtype, int rank,
   ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_INPUT, name, dtype, rank, shape);
   if (!tensor || !ac_graph_list(graph, &graph->inputs, &graph->input_count, tensor->id))
     return NULL;
+  if (ac_is_integer(dtype)) tensor->fed_by = 1u << ((graph->input_count - 1) & 31);
   return converted(graph, tensor);
 }
 
@@ -129,6 +131,15 @@ static bool keep_value(const ac_tensor *tensor, ac_dtype given, const void *data
   return wide == integer;
 }
 
+/* One above the largest; ids are not negative, so no table is large enough for one that is. */
+static int64_t bound_of(const ac_tensor *tensor, int64_t count) {
+  const int32_t *values = (const int32_t *)(const void *)tensor->values->data;
+  int64_t bound = 0;
+  for (int64_t i = 0; i < count; i++)
+    bound = ac_larger(bound, values[i] < 0 ? INT64_MAX : (int64_t)values[i] + 1);
+  return bound;
+}
+
 static ac_tensor *keep_values(ac_graph *graph, const ac_builder *builder, ac_tensor *tensor,
                               ac_dtype given, const void *data) {
   const int64_t count = ac_shape_count(&tensor->shape);
@@ -141,6 +152,7 @@ static ac_tensor *keep_values(ac_graph *graph, const ac_builder *builder, ac_ten
       return ac_builder_fail(graph, builder, NULL, "\"%s\": its element %lld %s", tensor->name,
                              (long long)i,
                              tensor->dtype == AC_F32 ? "is not a number" : "exceeds 32 bits");
+  if (tensor->dtype == AC_I32) tensor->id_bound = bound_of(tensor, count);
   return tensor;
 }
 

@@ -27,7 +27,7 @@ static void store_outputs(ac_graph *graph, ac_dtype storage) {
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       if (node->out[j] < 0 || ac_op_output_kind(node->op, j) != 's') continue;
       ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, node->out[j])->storage);
-      if (tensor->role == AC_ROLE_ACTIVATION) tensor->dtype = storage;
+      if (tensor->role == AC_ROLE_ACTIVATION && tensor->dtype == AC_F32) tensor->dtype = storage;
     }
   }
   for (int i = 0; i < graph->tensor_count; i++)
@@ -161,6 +161,7 @@ static int operand_as(rewrite *r, int id, ac_dtype dtype, const ac_node *reader)
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 static ac_dtype wanted_dtype(const rewrite *r, char kind, const ac_tensor *tensor) {
+  if (tensor->dtype == AC_I32) return AC_I32;
   return kind == 's' ? r->storage : kind == 'f' ? AC_F32 : tensor->dtype;
 }
 

@@ -46,6 +46,11 @@ static int storage_of(const walks *w, int tensor) {
   return ac_tensor_at(w->graph, tensor)->storage;
 }
 
+/* Where the caller has ended gradients himself (ac_stop_gradient), neither walk goes on. */
+static bool is_stopped(const walks *w, int tensor) {
+  return ac_tensor_at(w->graph, tensor)->stopped;
+}
+
 static bool has_output(const walks *w, const ac_node *node, const bool *marked) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (node->out[j] >= 0 && marked[storage_of(w, node->out[j])]) return true;
@@ -58,7 +63,7 @@ static void walk_back(walks *w) {
     if (!has_output(w, node, w->needed)) continue;
     const bool reached = has_output(w, node, w->reached);
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      if (node->in[i] < 0) continue;
+      if (node->in[i] < 0 || is_stopped(w, node->in[i])) continue;
       const int storage = storage_of(w, node->in[i]);
       w->needed[storage] = true;
       if (reached && ac_node_passes(node, i)) w->reached[storage] = true;
@@ -87,7 +92,7 @@ static const ac_node *find_end(walks *w, const ac_tensor *parameter) {
     const ac_node *node = ac_node_at(w->graph, n);
     if (!has_output(w, node, w->needed)) continue;
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      if (node->in[i] < 0 || !w->made[storage_of(w, node->in[i])]) continue;
+      if (node->in[i] < 0 || is_stopped(w, node->in[i]) || !w->made[storage_of(w, node->in[i])]) continue;
       if (!ac_node_passes(node, i)) return node;
       for (int j = 0; j < AC_MAX_OUTPUTS; j++)
         if (node->out[j] >= 0) w->made[storage_of(w, node->out[j])] = true;

@@ -21,12 +21,21 @@ static char kind_at(const char *letters, int index) {
   return (size_t)index < strlen(letters) ? letters[index] : 0;
 }
 
+/* What is moved is stored like all else, unless it is integers. */
+static char kind_of(char letter) {
+  return letter == 'm' ? 's' : letter;
+}
+
 char ac_op_input_kind(ac_op op, int input) {
-  return kind_at(kinds[op][0], input);
+  return kind_of(kind_at(kinds[op][0], input));
 }
 
 char ac_op_output_kind(ac_op op, int output) {
-  return kind_at(kinds[op][1], output);
+  return kind_of(kind_at(kinds[op][1], output));
+}
+
+bool ac_op_moves_integers(ac_op op) {
+  return kinds[op][0][0] == 'm';
 }
 
 /* The operand numbered from 0 over all inputs and then all outputs. */
@@ -52,11 +61,12 @@ static bool is_float(ac_dtype dtype) {
 
 bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded) {
   ac_dtype storage = ac_op_storage(args);
+  const bool integers = storage == AC_I32 && ac_op_moves_integers(args->op);
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     char kind;
     const ac_operand *x = operand_at(args, i, &kind);
     if (!x->count || (i < AC_MAX_INPUTS && rounded >> i & 1 && x->dtype == AC_F32)) continue;
-    bool good = kind == 's'   ? is_float(x->dtype) && x->dtype == storage
+    bool good = kind == 's'   ? (integers || is_float(x->dtype)) && x->dtype == storage
                 : kind == 'a' ? is_float(x->dtype)
                 : kind == 'e' ? (unsigned)x->dtype < AC_DTYPE_COUNT
                 : kind == 'b' ? x->dtype == AC_F32 || x->dtype == AC_U8

@@ -11,6 +11,8 @@ const char *ac_op_name(ac_op op);
 /* The letter of an input or output in AC_OP_LIST; 0 beyond those the op has. */
 char ac_op_input_kind(ac_op op, int input);
 char ac_op_output_kind(ac_op op, int output);
+/* Whether what it has of kind s may also be integers, which it moves. */
+bool ac_op_moves_integers(ac_op op);
 
 enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
 
@@ -66,7 +68,8 @@ static inline float ac_loss_scale(const ac_op_args *args) {
   return args->run->loss_scales ? args->run->loss_scales[args->loss] : args->run->loss_scale;
 }
 
-/* The storage type: that of the operands of kind s present, f32 if there are none. A backend may
+/* The storage type: that of the operands of kind s present, f32 if there are none; i32 where
+ * integers are moved. A backend may
  * take some of these in f32 and round them itself (ac_backend.rounds): then that of the others. */
 ac_dtype ac_op_storage(const ac_op_args *args);
 /* Whether all operands present have dtypes of their kinds, and those of kind s the same one, but

@@ -9,6 +9,7 @@
  *   - s: as the plan's precision says: activations, their gradients, weights of products
  *   - f: f32: biases, norms' parameters and statistics, loss sums, parameter gradients, masters
  *   - i: i32: ids and counts
+ *   - m: as s, or i32: what ops move as it is; all operands of this kind are alike
  *   - a: any float type
  *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
@@ -57,8 +58,9 @@
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
   F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
     X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
+  F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
-  F(movement, transpose) X(transpose, "s", "s")       /* x -> y, and its own gradient */                               \
+  F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \
   F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \
   F(loss, linear_cross_entropy) X(linear_cross_entropy, "ssif", "f") /* x[n,C] W targets[n] weights[n]? -> sums+ */    \
@@ -80,9 +82,10 @@
     X(max_pool2d_gradient, "ss", "s")                 /* dy x -> dx+ */                                                \
     X(average_pool2d, "s", "s")                       /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(average_pool2d_gradient, "s", "s")              /* dy -> dx+ */                                                  \
-  F(movement, concat) X(concat, "ssssssss", "s")      /* x ... -> y, up to 8, along an axis */                         \
-    X(slice, "s", "s")                                /* x -> y+, a part, along an axis */                             \
-    X(slice_gradient, "s", "s")                       /* dy -> dx+, zero outside of the part */                        \
+  F(movement, concat) X(concat, "mmmmmmmm", "m")      /* x ... -> y, up to 8 side by side, and zeros after them */     \
+    X(concat_more, "mmmmmmmm", "m")                   /* y x ... -> y, in place: up to 7 more */                       \
+  F(movement, slice) X(slice, "m", "m")               /* x -> y+, every so many-th of each axis, also beyond its ends */ \
+    X(slice_gradient, "s", "s")                       /* dy -> dx+ */                                                  \
   F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \

@@ -17,7 +17,6 @@ static ac_op_args arguments_of(const ac_graph *graph, int index) {
 /* The integers of an input must be below `limit`; `loss`: or be what it ignores, if all that read
  * the input do. */
 static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_loss_rows *loss) {
-  if (input < 0) return;
   ac_input_check *check = &instance->checks[input];
   bool first = !check->limit, ignore = loss && loss->ignore;
   if (first || limit < check->limit) check->limit = limit;
@@ -25,11 +24,22 @@ static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_
   check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
 }
 
+/* The same of each input that the integers of an operand may be of. */
+static void limit_operand(ac_instance *instance, const ac_node *node, int operand, int64_t limit,
+                          const ac_loss_rows *loss) {
+  const ac_graph *graph = instance->plan->graph;
+  if (node->in[operand] < 0) return;
+  const ac_tensor *ids = ac_tensor_at(graph, node->in[operand]);
+  const uint32_t fed_by = ac_tensor_at(graph, ids->storage)->fed_by;
+  for (int input = 0; input < AC_MAX_GRAPH_INPUTS; input++)
+    if (fed_by >> input & 1) limit_ids(instance, input, limit, loss);
+}
+
 static void check_others(ac_instance *instance, const ac_node *node, const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   for (int i = 0; desc->limit && i < AC_MAX_INPUTS; i++) {
     const int64_t limit = node->in[i] < 0 ? 0 : desc->limit(args, i);
-    if (limit) limit_ids(instance, ac_node_input(instance->plan->graph, node, i), limit, NULL);
+    if (limit) limit_operand(instance, node, i, limit, NULL);
   }
 }
 
@@ -45,7 +55,7 @@ static void check_loss(ac_instance *instance, int index) {
   int weights = ac_node_input(graph, node, rows.weights);
   int64_t columns = 0;
   const int lengths = ac_node_lengths(graph, node, rows.weights, &columns);
-  if (desc->id_limit) limit_ids(instance, targets, desc->id_limit(&args), &rows);
+  if (desc->id_limit) limit_operand(instance, node, desc->ids, desc->id_limit(&args), &rows);
   check_others(instance, node, &args);
   if (weights >= 0) instance->checks[weights].weights = true;
   if (loss < AC_MAX_LOSSES)
@@ -58,7 +68,7 @@ static void check_ids(ac_instance *instance, int index) {
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->id_limit || desc->loss_rows || node->backward) return;
   ac_op_args args = arguments_of(graph, index);
-  limit_ids(instance, ac_node_input(graph, node, desc->ids), desc->id_limit(&args), NULL);
+  limit_operand(instance, node, desc->ids, desc->id_limit(&args), NULL);
 }
 
 /* What a loss ignores another op may not be fed: losses come first. */

@@ -288,6 +288,61 @@ static void views_and_transposes(void **state) {
   check(finish(g, ac_multiply(y, view)));
 }
 
+/* What movement makes of other ops, and where their gradients end. */
+static void movements(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *h = hidden(g), *parts[12]; /* [B, 4, 6] */
+  ac_tensor *images = ac_reshape(h, SHAPE(AC_BATCH, 4, 2, 3));
+  ac_tensor *large = ac_silu(ac_pixel_shuffle(images, 2)); /* [B, 1, 4, 6] */
+  ac_tensor *y = ac_add(h, ac_reshape(large, SHAPE(AC_BATCH, 4, 6)));
+  y = ac_multiply(y, ac_reshape(ac_pixel_unshuffle(large, 2), SHAPE(AC_BATCH, 4, 6)));
+  y = ac_add(y, ac_expand(parameter(g, "row", 6, 0), SHAPE(AC_BATCH, 4, 6)));
+  y = ac_add(y,
+             ac_permute(ac_expand(ac_sum(h, AC_AXES(1), true), SHAPE(0, 4, 0)), AC_AXES(0, 1, 2)));
+  ac_split(ac_flip(y, AC_AXES(1, 2)), 2, 3, NULL, parts); /* [B, 4, 2] */
+  for (int i = 3; i < 12; i++) parts[i] = i % 2 ? parts[i % 3] : ac_silu(parts[i % 3]);
+  y = ac_concat(g, parts, 12, 1); /* [B, 48, 2] */
+  y = ac_add(y, ac_reshape(ac_stack(g, parts, 12, 1), SHAPE(AC_BATCH, 48, 2)));
+  y = ac_pad(y, &(ac_pad_desc){.before = {0, 0, 1}, .after = {0, 2}, .mode = AC_PAD_REFLECT});
+  y = ac_slice_step(y, 1, 49, 13, -3); /* [B, 13, 3] */
+  y = ac_reshape(ac_slice(y, 1, 1, 8), SHAPE(AC_BATCH, 4, 6));
+  check(finish(g, ac_add(y, h)));
+}
+
+/* The gradient of L(x, stop(x)) is the one of its first x alone: that of a constant in its place.
+ */
+static void stopped_gradients(void **state) {
+  (void)state;
+  float gradient[2][24], values72[BATCH * 24];
+  for (int i = 0; i < BATCH * 24; i++) values72[i] = 0.1f * (float)(i % 7);
+  for (int stop = 0; stop < 2; stop++) {
+    ac_graph *g = new_graph();
+    static const float values[24] = {0.5f, -1, 2, 0.25f, 1, -2, 0.75f};
+    ac_parameter_desc desc = {.init = {AC_INIT_ARRAY, .values = values}};
+    ac_tensor *p = ac_parameter(g, "p", SHAPE(4, 6), &desc);
+    ac_tensor *silu = ac_silu(p);
+    ac_tensor *other = ac_constant(g, "c", AC_F32, SHAPE(4, 6), values);
+    ac_tensor *stopped = ac_reshape(ac_stop_gradient(silu), SHAPE(4, 6));
+    ac_tensor *y = ac_add(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 4, 6)),
+                          ac_multiply(silu, stop ? stopped : ac_silu(other)));
+    ac_graph_set_loss(
+        g, ac_mean_squared_error(y, ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, 4, 6)), NULL));
+    static const float zeros[BATCH * 24];
+    const ac_feed feeds[] = {{"x", values72}, {"t", zeros}};
+    trained t = open_trainer(g, "cpu");
+    assert_ok(ac_trainer_accumulate(t.trainer, BATCH, feeds, 2));
+    assert_ok(ac_trainer_get_gradient(t.trainer, 0, 0, 24, gradient[stop]));
+    ac_trainer_free(t.trainer);
+    ac_plan_free(t.plan);
+    ac_device_close(t.device);
+    ac_graph_free(g);
+  }
+  for (int i = 0; i < 24; i++) /* functions of elements are fused otherwise */
+    assert_true(fabsf(gradient[0][i] - gradient[1][i]) <= 1e-6f * fabsf(gradient[0][i]));
+  assert_true(fabsf(gradient[0][0]) > 1e-3f);
+}
+
 static void norms_and_dropout(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -559,6 +614,8 @@ int main(void) {
       cmocka_unit_test(shared_gradients),
       cmocka_unit_test(matmul_transposes),
       cmocka_unit_test(views_and_transposes),
+      cmocka_unit_test(movements),
+      cmocka_unit_test(stopped_gradients),
       cmocka_unit_test(norms_and_dropout),
       cmocka_unit_test(norms_over_channels),
       cmocka_unit_test(batch_norms),

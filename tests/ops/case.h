@@ -138,6 +138,11 @@ static inline const int32_t *op_integers(const ac_operand *x) {
   return (const int32_t *)x->data;
 }
 
+/* An element of what is moved, floats or integers. */
+static inline double op_value(const ac_operand *x, int64_t e) {
+  return x->dtype == AC_I32 ? (double)op_integers(x)[e] : op_reals(x)[e];
+}
+
 /* Which element of an operand is repeated, as NumPy does, to be element e of y. */
 int64_t op_repeated_element(const ac_operand *x, const ac_operand *y, int64_t e);
 

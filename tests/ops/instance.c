@@ -76,6 +76,7 @@ static void *reals(int64_t count) {
 
 /* The dtype of an operand of this kind, which is `given` where the kind leaves it open. */
 static ac_dtype dtype_of(char kind, ac_dtype storage, ac_dtype given) {
+  if (given == AC_I32) return AC_I32; /* also where it is moved like what is stored */
   return kind == 's' ? storage : kind == 'f' ? AC_F32 : given;
 }
 

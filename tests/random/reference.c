@@ -134,10 +134,10 @@ static void pool(tape *t, int index, const ac_op_args *args) {
   }
 }
 
-/* Ids, which references compute as reals, as the ops take them that read them. */
-static void make_integers(const ac_operand *x) {
-  int32_t *ids = x->data; /* which are shorter, so none is written over before it is read */
-  for (int64_t e = 0; e < x->count; e++) ids[e] = (int32_t)op_reals(x)[e];
+/* Results are in double, and integers that ops read are not. */
+static void to_integers(const ac_operand *x) {
+  int32_t *integers = x->data;
+  for (int64_t e = 0; e < x->count; e++) integers[e] = (int32_t)op_reals(x)[e];
 }
 
 static void forward(tape *t, int64_t sample) {
@@ -152,7 +152,7 @@ static void forward(tape *t, int64_t sample) {
     forward_arguments(t, node, sample, &args);
     compute(t, &args, false);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-      if (args.out[j].dtype == AC_I32) make_integers(&args.out[j]);
+      if (args.out[j].dtype == AC_I32) to_integers(&args.out[j]);
       else if (args.out[j].count)
         store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
     const op_generator *generator = random_generator_of(node->op);

@@ -345,11 +345,52 @@ def attention(f):
         f.record([qkv], y.transpose(1, 2).reshape(B, T, C), [torch.logsumexp(scores, -1)])
 
 
-def transpose(f):
-    for name, a, b in (("middle", 1, 2), ("outer", 1, 3)):
-        f.case(name, axis_a=a, axis_b=b)
+def rope(f):
+    """transformers' inverse frequencies and rotations, in double."""
+    def rotate(x, cos, sin, pairs, interleaved):
+        turned, rest = x[..., :2 * pairs], x[..., 2 * pairs:]
+        a, b = (turned[..., ::2], turned[..., 1::2]) if interleaved else turned.split(pairs, -1)
+        a, b = a * cos - b * sin, b * cos + a * sin
+        return torch.cat([torch.stack([a, b], -1).flatten(-2) if interleaved else torch.cat([a, b], -1), rest], -1)
+
+    def llama3(inverse, factor, low_freq_factor, high_freq_factor, original_positions):
+        wavelength = 2 * torch.pi / inverse
+        low, high = original_positions / low_freq_factor, original_positions / high_freq_factor
+        scaled = torch.where(wavelength > low, inverse / factor, inverse)
+        smooth = (original_positions / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor)
+        smoothed = (1 - smooth) * scaled / factor + smooth * scaled
+        return torch.where((wavelength >= high) & (wavelength <= low), smoothed, scaled)
+
+    for name, shape, dimensions, interleaved, limit, offset, base, scaling in (
+            ("halves", (2, 5, 3, 8), 8, 0, 0, 0, 10000, {}), ("neighbours", (2, 5, 3, 8), 8, 1, 0, 0, 10000, {}),
+            ("partial", (2, 5, 2, 10), 4, 0, 4096, 0, 10000, {}), ("far", (1, 3, 2, 64), 64, 0, 131072, 7, 1e6, {}),
+            ("linear", (1, 5, 2, 16), 16, 0, 32768, 0, 10000, dict(scaling=1, factor=4)),
+            ("llama3", (2, 5, 2, 64), 64, 0, 131072, 0, 5e5, dict(
+                scaling=2, factor=8, low_freq_factor=1, high_freq_factor=4, original_positions=8192)),
+            ("llama3_2", (1, 5, 2, 64), 64, 0, 131072, 0, 5e5, dict(
+                scaling=2, factor=32, low_freq_factor=1, high_freq_factor=4, original_positions=8192))):
+        f.case(name, dimensions=dimensions, interleaved=interleaved, offset=offset, base=base, **scaling)
+        x = f.draw(*shape)
+        positions = f.ids(limit, *shape[:2]) if limit else None
+        inverse = 1 / base ** (torch.arange(0, dimensions, 2) / dimensions)
+        if "low_freq_factor" in scaling:
+            inverse = llama3(inverse, **{key: value for key, value in scaling.items() if key != "scaling"})
+        elif scaling:
+            inverse = inverse / scaling["factor"]
+        at = offset + (torch.arange(shape[1]).expand(*shape[:2]) if positions is None else positions)
+        angle = at[..., None, None] * inverse
+        f.record([x, positions], rotate(x, angle.cos(), angle.sin(), dimensions // 2, interleaved))
+
+
+def axes_of(axes):
+    return {f"axis{d}": axis for d, axis in enumerate(axes)}
+
+
+def permute(f):
+    for name, axes in (("middle", (0, 2, 1, 3)), ("outer", (0, 3, 2, 1)), ("channels_last", (0, 2, 3, 1)), ("turn", (0, 3, 1, 2))):
+        f.case(name, **axes_of(axes))
         x = f.draw(2, 3, 5, 7)
-        f.record([x], x.transpose(a, b).contiguous())
+        f.record([x], x.permute(axes).contiguous())
 
 
 def sums(loss, weight, right):
@@ -636,9 +677,20 @@ def concat(f):
         f.case(f"concat_axis_{axis}", axis=axis)
         parts = [f.draw(*shape) for shape in shapes]
         f.record(parts, torch.cat(parts, axis))
-    f.case("slice", slice=1, axis=2, first=1)
-    x = f.draw(2, 3, 5, 4)
-    f.record([x], x[:, :, 1:4])
+
+
+def slice_(f):
+    def case(name, shape, make, first=(), step=(), **numbers):
+        f.case(name, **{f"first{d}": n for d, n in enumerate(first)}, **{f"step{d}": n for d, n in enumerate(step)}, **numbers)
+        x = f.draw(*shape)
+        f.record([x], make(x).contiguous())
+
+    case("part", (2, 3, 5, 4), lambda x: x[:, :, 1:4], (0, 0, 1))
+    case("steps", (2, 7, 9), lambda x: x[:, 1::2, 2::3], (0, 1, 2), (1, 2, 3))
+    case("flip", (2, 3, 5), lambda x: x.flip(1, 2), (0, 2, 4), (1, -1, -1))
+    case("pad", (2, 3, 4), lambda x: F.pad(x, (2, 1, 0, 3), value=0.5), (0, 0, -2), value=0.5)
+    case("reflect", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "reflect"), (0, 0, -3, -2), outside=1)
+    case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
 def upsample_nearest2d(f):
@@ -1124,11 +1176,11 @@ def main():
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
                    softmax=softmax, reduce=reduce, cumulative_sum=cumulative_sum, argmax=argmax, top_k=top_k,
-                   attention=attention, transpose=transpose, cross_entropy=cross_entropy,
+                   attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)

@@ -153,7 +153,7 @@ ac_tensor *ac_gaussian_nll(ac_tensor *mean, ac_tensor *target, ac_tensor *varian
   if (!ac_loss_elements_match(&builder, operands, 3)) return NULL;
   /* The gradient of a limited variance is that at the limit, as in PyTorch. */
   const float least[] = {1e-6f, 1e-6f, 1e-6f, 1e-6f};
-#define LIMITED "where(c < #, # + (c - detach(c)), c)"
+#define LIMITED "where(c < #, # + (c - stop_gradient(c)), c)"
   return ac_loss_of_elements("(log(" LIMITED ") + square(a - b) / " LIMITED ") / 2", operands, 3,
                              least);
 #undef LIMITED

@@ -3,8 +3,7 @@
 
 #include "ops/arguments.h"
 
-/* concat: `axis` alone counts. slice and slice_gradient: the part of the whole tensor that begins
- * at `first`; its length is that of the part's own shape. */
+/* The parts lie side by side along `axis`, from `first` on. */
 typedef struct ac_concat_attributes {
   int64_t axis, first;
 } ac_concat_attributes;

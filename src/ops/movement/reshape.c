@@ -1,4 +1,6 @@
 /* The same elements in another shape: a view, so no op runs and no data moves. */
+#include <accrue/movement.h>
+
 #include "graph/builder.h"
 
 ac_tensor *ac_reshape(ac_tensor *x, int rank, const int64_t *dim) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#define TITLES(X) AC_FUNCTION_LIST(X) X(scale, ) X(add_scalar, ) X(swiglu, ) X(geglu, )
+#define TITLES(X) AC_FUNCTION_LIST(X) X(scale, ) X(add_scalar, ) X(swiglu, ) X(geglu, ) X(expand, )
 
 static const char *const titles[][2] = {{"formula", "formula_gradient"},
 #define TITLE(name, ...) {#name, #name "_gradient"},

@@ -213,6 +213,7 @@ static void graphs(void) {
   assert_string_equal(ac_last_error(), "ac_constant: graph is NULL");
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
+  HARMLESS(ac_stack, graph, !ac_stack(NULL, &hidden, 1, 1));
   HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
 }
 
@@ -804,6 +805,9 @@ static ac_tensor *frozen(const char *name) {
 static ac_tensor *image(void) {
   return ac_input(graph, "image", AC_F32, AC_SHAPE(AC_BATCH, 2, 3, 3));
 }
+static ac_tensor *heads(void) {
+  return ac_input(graph, "queries", AC_F32, AC_SHAPE(AC_BATCH, 3, 2, 4));
+}
 static ac_tensor *kernel(void) {
   return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), ZEROS);
 }
@@ -851,6 +855,11 @@ static void leaves(void) {
   STICKS(ac_graph_set_output, name, "set_output: output", ac_graph_set_output(graph, NULL, hidden));
   STICKS(ac_graph_set_output, tensor, "set_output: output", ac_graph_set_output(graph, "y", NULL));
   STICKS(ac_concat, parts, "concat: 2 parts at NULL", ac_concat(graph, NULL, 2, 1));
+  STICKS(ac_stack, parts, "stack: 2 parts at NULL", ac_stack(graph, NULL, 2, 1));
+  ac_tensor *halves[2];
+  NOTHING(ac_split, x, ac_split(NULL, 1, 2, NULL, halves));
+  BUILDS(ac_split, sizes, (ac_split(x, 1, 2, NULL, halves), halves[1]));
+  STICKS(ac_split, parts, "split: there is no room", ac_split(hidden, 1, 2, NULL, NULL));
 }
 
 static void only_operands(void) {
@@ -886,9 +895,24 @@ static void only_operands(void) {
   PASSES(ac_top_k, x, ac_top_k(NULL, 1, NULL));
   BUILDS(ac_top_k, ids, ac_top_k(x, 1, NULL));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
+  STICKS(ac_rope, x, "x is missing", ac_rope(NULL, labels, NULL));
+  BUILDS(ac_rope, positions, ac_rope(heads(), NULL, &(ac_rope_desc){.base = 100}));
+  BUILDS(ac_rope, desc, ac_rope(heads(), NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
   PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));
+  PASSES(ac_permute, x, ac_permute(NULL, AC_AXES(0, 1)));
+  STICKS(ac_permute, axes, "permute: 2 axes at NULL", ac_permute(x, 2, NULL));
+  PASSES(ac_expand, x, ac_expand(NULL, AC_SHAPE(2)));
+  STICKS(ac_expand, shape, "expand: x cannot be repeated", ac_expand(x, 2, NULL));
+  PASSES(ac_slice_step, x, ac_slice_step(NULL, 1, 0, 1, 1));
+  PASSES(ac_flip, x, ac_flip(NULL, AC_AXES(1)));
+  STICKS(ac_flip, axes, "flip: 1 axes at NULL", ac_flip(x, 1, NULL));
+  PASSES(ac_pad, x, ac_pad(NULL, NULL));
+  BUILDS(ac_pad, desc, ac_pad(x, NULL));
+  PASSES(ac_pixel_shuffle, x, ac_pixel_shuffle(NULL, 2));
+  PASSES(ac_pixel_unshuffle, x, ac_pixel_unshuffle(NULL, 2));
+  PASSES(ac_stop_gradient, x, ac_stop_gradient(NULL));
   PASSES(ac_slice, x, ac_slice(NULL, 1, 0, 1));
   PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
   PASSES(ac_average_pool2d, x, ac_average_pool2d(NULL, NULL));
@@ -910,7 +934,6 @@ static void of_elements(void) {
   PASSES(ac_reciprocal, x, ac_reciprocal(NULL));
   PASSES(ac_abs, x, ac_abs(NULL));
   PASSES(ac_sign, x, ac_sign(NULL));
-  PASSES(ac_detach, x, ac_detach(NULL));
   PASSES(ac_exp, x, ac_exp(NULL));
   PASSES(ac_expm1, x, ac_expm1(NULL));
   PASSES(ac_log, x, ac_log(NULL));

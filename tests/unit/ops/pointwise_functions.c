@@ -65,7 +65,7 @@ static void has_true_derivatives(void **state) {
     const ac_function *row = &ac_functions[f];
     ac_program program;
     program_of(&program, f);
-    for (int n = 0; n < 300 && !row->hidden && !row->detached; n++) {
+    for (int n = 0; n < 300 && !row->hidden && !row->stopped; n++) {
       double x[3], moved[3];
       draw_operands(row, x);
       double y = ac_function_value(f, x[0], x[1], x[2]);
@@ -123,7 +123,7 @@ static const special specials[] = {
     {"abs", {NAN}, NAN, {0}, 1},
     {"sign", {0}, 0, {0}, 1},
     {"sign", {NAN}, 0, {0}, 1},
-    {"detach", {3}, 3, {0}, 1},
+    {"stop_gradient", {3}, 3, {0}, 1},
     {"divide", {1, 0}, INFINITY, {INFINITY, -INFINITY}, 2},
     {"divide", {0, 0}, NAN, {INFINITY, NAN}, 2},
     {"clamp", {-1, -1, 1}, -1, {0}, 1},

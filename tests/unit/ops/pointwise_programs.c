@@ -246,7 +246,7 @@ static double compose(draws *d, int depth, const double *x, char *text) {
   }
   int function;
   do function = (int)draw(d, AC_FUNCTION_COUNT);
-  while (ac_functions[function].hidden || ac_functions[function].detached);
+  while (ac_functions[function].hidden || ac_functions[function].stopped);
   char inner[3][3000];
   double value[3] = {0, 0, 0};
   for (int i = 0; i < ac_functions[function].operands; i++)

@@ -404,8 +404,105 @@ static void wrong_lengths_are_refused(void **state) {
   stop(&r);
 }
 
+/* ---- positions ------------------------------------------------------------------------------- */
+
+static void check_position(ac_session *session, int32_t position, const char *refusal) {
+  const float x[2] = {1, 2};
+  float y[2];
+  const ac_feed feeds[] = {{"x", x}, {"positions", &position}};
+  const ac_status status = ac_session_run(session, 1, feeds, 2);
+  if (refusal) {
+    assert_refused(status, AC_ERROR_ARGUMENT, refusal);
+    return;
+  }
+  assert_ok(status);
+  assert_ok(ac_session_output(session, "y", 0, 2, y));
+  const double angle = position + 4.0;
+  assert_true(fabs(y[0] - (cos(angle) - 2 * sin(angle))) <= 1e-6);
+  assert_true(fabs(y[1] - (2 * cos(angle) + sin(angle))) <= 1e-6);
+}
+
+static void positions_are_checked(void **state) {
+  (void)state;
+  ac_graph *g;
+  ac_plan *plan;
+  ac_session *session;
+  ac_device *device = open_device("cpu");
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1, 1, 2)),
+            *positions = ac_input(g, "positions", AC_I32, SHAPE(AC_BATCH, 1));
+  ac_graph_set_output(g, "y", ac_rope(x, positions, &(ac_rope_desc){.offset = 4}));
+  assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.purpose = AC_PREDICT, .batch = 1}));
+  assert_ok(ac_session_create(&session, plan, 0));
+  check_position(session, 0, NULL);
+  check_position(session, 131072, NULL);
+  check_position(session, INT32_MAX - 5, NULL);
+  check_position(session, -1,
+                 "input \"positions\" holds -1 at position 0, outside [0, 2147483643)");
+  check_position(session, INT32_MAX - 4, "holds 2147483643 at position 0");
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
+/* A model of the next token; `cut`: its two inputs are parts of one. */
+static ac_graph *next_token(bool cut, ac_dtype dtype) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *in, *out;
+  if (cut) {
+    ac_tensor *tokens = ac_input(g, "tokens", dtype, SHAPE(AC_BATCH, 6));
+    in = ac_slice(tokens, 1, 0, 5);
+    out = ac_flip(ac_slice_step(tokens, 1, 5, 5, -1), AC_AXES(1));
+  } else {
+    in = ac_input(g, "in", dtype, SHAPE(AC_BATCH, 5));
+    out = ac_input(g, "out", dtype, SHAPE(AC_BATCH, 5));
+  }
+  ac_tensor *y = ac_embedding(ac_parameter(g, "table", SHAPE(7, 3), NULL), in);
+  y = ac_linear(y, ac_parameter(g, "head", SHAPE(9, 3), NULL), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_cross_entropy(y, out, NULL, NULL));
+  return g;
+}
+
+/* Parts of what is fed are as good as what is fed itself, in any type; and they are checked against
+ * the smaller of both limits. */
+static void parts_of_tokens_are_fed(void **state) {
+  (void)state;
+  static const int32_t narrow[2][6] = {{0, 6, 3, 2, 5, 1}, {4, 4, 0, 6, 1, 2}},
+                       high[2][6] = {{0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 7}};
+  int64_t wide[2][6];
+  int32_t in[2][5], out[2][5];
+  double loss[2] = {0};
+  for (int s = 0; s < 2; s++)
+    for (int t = 0; t < 6; t++) {
+      wide[s][t] = narrow[s][t];
+      if (t < 5) in[s][t] = narrow[s][t];
+      if (t > 0) out[s][t - 1] = narrow[s][t];
+    }
+  for (int bf16 = 0; bf16 < 2; bf16++)
+    for (int k = 0; k < 3; k++) {
+      const ac_plan_desc desc = {.batch = 2, .precision = bf16 ? AC_PRECISION_BF16 : 0};
+      run r = run_of(open_device("cpu"), next_token(k > 0, k == 2 ? AC_I64 : AC_I32), &desc,
+                     &(ac_trainer_desc){.schedule = {.lr = 1}});
+      const void *tokens = k == 2 ? (const void *)wide : (const void *)narrow;
+      const ac_feed feeds[] = {{k ? "tokens" : "in", k ? tokens : in}, {"out", out}},
+                    wrong[] = {{"tokens", high}};
+      ac_update update;
+      if (k == 1)
+        assert_refused(ac_trainer_accumulate(r.trainer, 2, wrong, 1), AC_ERROR_ARGUMENT,
+                       "input \"tokens\" holds 7 at position 11, outside [0, 7)");
+      assert_ok(ac_trainer_accumulate(r.trainer, 2, feeds, k ? 1 : 2));
+      assert_ok(ac_trainer_update(r.trainer, &update));
+      if (k == 0) loss[bf16] = update.loss;
+      assert_true(update.loss == loss[bf16]);
+      stop(&r);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parts_of_tokens_are_fed),
       cmocka_unit_test(types_change_nothing_everywhere),
       cmocka_unit_test(bytes_take_a_quarter),
       cmocka_unit_test(what_is_fed_is_checked),
@@ -413,6 +510,7 @@ int main(void) {
       cmocka_unit_test(datasets_leave_them_as_they_are),
       cmocka_unit_test(lengths_are_masks_everywhere),
       cmocka_unit_test(wrong_lengths_are_refused),
+      cmocka_unit_test(positions_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

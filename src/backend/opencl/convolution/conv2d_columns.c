@@ -18,7 +18,7 @@
  * emulated, which is for tests, chunks are shorter, so that small images have several. */
 #include "backend/opencl/convolution/conv2d.h"
 
-#include "backend/opencl/movement/transpose.h"
+#include "backend/opencl/movement/permute.h"
 #include "backend/opencl/product/gemm.h"
 #include "backend/opencl/shared/sums.h"
 #include "core/error.h"
@@ -141,6 +141,14 @@ static int64_t turned_weights(const ac_cl_conv2d *s) {
   return round_up(weights_of(s), POSITIONS);
 }
 
+/* [groups, out, in, area] as [groups, in, out, area]. */
+static ac_status turn_weights(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
+  const int64_t area = area_of(s), in = s->in, out = s->out;
+  const ac_cl_axes axes = {
+      4, {area, out, in, s->attributes->groups, 1, 1, 1, 1}, {1, in * area, area, out * in * area}};
+  return ac_cl_permute(cl, args->in[1].data, args->workspace, &axes);
+}
+
 ac_status ac_cl_columns_input_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
                                        const ac_op_args *args) {
   const columns c = columns_of_dy(s);
@@ -148,8 +156,7 @@ ac_status ac_cl_columns_input_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
   product.a = args->workspace;
   product.c = args->out[0].data;
   product.add = args->add[0];
-  const ac_cl_swap swap = {s->attributes->groups, s->out, 1, s->in, area_of(s)};
-  AC_TRY(ac_cl_transpose(cl, args->in[1].data, args->workspace, &swap));
+  AC_TRY(turn_weights(cl, s, args));
   return multiply_images(cl, &c, product, args->workspace, turned_weights(s));
 }
 

@@ -104,7 +104,9 @@ ac_status ac_cl_launch_written(ac_opencl *cl, ac_cl_kernel kernel, const ac_cl_w
   if (cl->preparing) return check_group(cl, compiled, &kernel, &grid);
   if (grid.global[0] == 0) return AC_OK;
   for (int i = 0; i < count; i++) {
-    cl_int error = clSetKernelArg(compiled, (cl_uint)i, arguments[i].size, &arguments[i].value);
+    const ac_cl_argument *a = &arguments[i];
+    const void *value = a->size > sizeof a->value ? a->value.elsewhere : &a->value;
+    cl_int error = clSetKernelArg(compiled, (cl_uint)i, a->size, value);
     if (error != CL_SUCCESS) return launch_fail(cl, error, kernel.name);
   }
   cl->launches++;

@@ -156,6 +156,7 @@ typedef struct ac_cl_grid {
   size_t global[3], local[3];
 } ac_cl_grid;
 
+/* One that is larger than its value's place lies elsewhere. */
 typedef struct ac_cl_argument {
   size_t size;
   union {
@@ -166,6 +167,8 @@ typedef struct ac_cl_argument {
     cl_float f;
     cl_uint2 u2;
     float floats[8];
+    const void *elsewhere;
+    cl_long longs[8];
   } value;
 } ac_cl_argument;
 
@@ -180,6 +183,12 @@ typedef struct ac_cl_argument {
 #define AC_CL_FLOATS(x)                \
   ((ac_cl_argument){8 * sizeof(float), \
                     {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
+/* An array of more than 32 bytes, which lives as long as the launch takes. */
+#define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
+/* Eight of these, a long8. */
+#define AC_CL_LONGS(x)                   \
+  ((ac_cl_argument){8 * sizeof(cl_long), \
+                    {.longs = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* A 64-bit seed as the two words of a Philox key. */
 #define AC_CL_SEED(x) \
   ((ac_cl_argument){sizeof(cl_uint2), {.u2 = {{(cl_uint)(x), (cl_uint)((uint64_t)(x) >> 32)}}}})
