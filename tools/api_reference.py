@@ -36,10 +36,11 @@ TITLES = {
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
-    "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
+    "custom_op.h": "Ops of your own", "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
+    "tokenizer.h": "Tokenizers",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

@@ -21,7 +21,9 @@
 #include <accrue/layers.h>
 #include <accrue/reduction.h>
 #include <accrue/attention.h>
+#include <accrue/custom_op.h>
 #include <accrue/storage.h>
+#include <accrue/tokenizer.h>
 #include <accrue/clipping.h>
 #include <accrue/optimizer.h>
 #include <accrue/plan.h>

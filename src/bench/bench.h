@@ -4,6 +4,7 @@
 
 #include <accrue/bench.h>
 
+#include "graph/block.h"
 #include "plan/placed_op.h"
 
 enum { AC_BENCH_LEAST_SAMPLES = 5 }; /* in a round */
@@ -28,6 +29,8 @@ struct ac_bench {
   ac_timing_pattern pattern;
   ac_bench_entry **entries;
   int count, capacity;
+  ac_block **kept; /* what attributes of plans' ops point to */
+  int kept_count;
 };
 
 /* Bytes that runs go round in: what was asked for, or the default, within a quarter of the device.

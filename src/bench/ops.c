@@ -34,6 +34,8 @@ void ac_bench_free(ac_bench *bench) {
   if (!bench) return;
   for (int i = 0; i < bench->count; i++) free(bench->entries[i]);
   free(bench->entries);
+  for (int i = 0; i < bench->kept_count; i++) ac_block_free(bench->kept[i]);
+  free(bench->kept);
   ac_timing_pattern_free(&bench->pattern);
   free(bench);
 }
@@ -52,7 +54,8 @@ static bool same_work(const ac_bench_entry *a, const ac_bench_entry *b) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (!same_operand(&a->args.out[j], &b->args.out[j]) || a->args.add[j] != b->args.add[j])
       return false;
-  return !strcmp(a->shapes, b->shapes);
+  return !strcmp(a->shapes, b->shapes) && !strcmp(ac_op_title(a->args.op, a->args.attributes),
+                                                  ac_op_title(b->args.op, b->args.attributes));
 }
 
 static ac_status append(ac_bench *bench, const ac_bench_entry *entry) {
@@ -87,7 +90,19 @@ static ac_status add(ac_bench *bench, ac_bench_entry *entry) {
   return append(bench, entry);
 }
 
-/* The plan's attributes go with the plan. */
+/* The plan's attributes go with the plan, and with its graph what they point to. */
+static ac_status keep_blocks(ac_bench *bench, const ac_plan *plan) {
+  const ac_graph *graph = plan->graph;
+  const size_t count = (size_t)bench->kept_count + (size_t)graph->kept_count;
+  if (!graph->kept_count) return AC_OK;
+  ac_block **grown = realloc(bench->kept, count * sizeof *grown);
+  if (!grown) return ac_fail(AC_ERROR_MEMORY, "bench: no memory for a list of ops");
+  bench->kept = grown;
+  for (int i = 0; i < graph->kept_count; i++)
+    bench->kept[bench->kept_count++] = ac_block_share(graph->kept[i]);
+  return AC_OK;
+}
+
 static void own_attributes(ac_bench_entry *entry) {
   memcpy(entry->attributes, entry->args.attributes, sizeof entry->attributes);
   entry->args.attributes = entry->attributes;
@@ -158,6 +173,7 @@ static ac_status check_plan(const ac_bench *bench, const ac_plan *plan) {
 ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
   AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
+  AC_TRY(keep_blocks(bench, plan));
   AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false));
   return plan->problem.desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
@@ -165,6 +181,7 @@ ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
 ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
   AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
+  AC_TRY(keep_blocks(bench, plan));
   int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
   AC_TRY(add_steps(bench, plan, size, 1, true));
   AC_TRY(add_steps(bench, plan, size, plan->info.batch / size - 1, false));

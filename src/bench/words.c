@@ -29,13 +29,14 @@ static int present(const ac_operand *list, int most) {
 static void put_shapes(ac_words *w, const ac_op_args *args) {
   int inputs = present(args->in, AC_MAX_INPUTS), outputs = present(args->out, AC_MAX_OUTPUTS);
   for (int i = 0; i < inputs; i++) {
-    put_operand(w, &args->in[i], ac_op_input_kind(args->op, i), false);
+    put_operand(w, &args->in[i], ac_op_input_kind_of(args->op, args->attributes, i), false);
     ac_words_put(w, " ");
   }
   ac_words_put(w, "->");
   for (int j = 0; j < outputs; j++) {
     ac_words_put(w, " ");
-    put_operand(w, &args->out[j], ac_op_output_kind(args->op, j), args->add[j]);
+    put_operand(w, &args->out[j], ac_op_output_kind_of(args->op, args->attributes, j),
+                args->add[j]);
   }
 }
 

@@ -103,16 +103,24 @@ ac_status ac_gradient_emit(ac_differentiation *d, ac_op op, const void *attribut
   return graph->status;
 }
 
-/* A loss node starts from the loss scale; any other node needs a gradient of its first output. */
+/* A loss node starts from the loss scale; any other node needs a gradient of an output. */
 static bool reached(const ac_differentiation *d, const ac_node *node) {
   const ac_tensor *output = ac_tensor_at(d->graph, node->out[0]);
   if (output->role == AC_ROLE_LOSS) return ac_graph_loss_index(d->graph, output->id) >= 0;
-  return d->gradient[output->storage] >= 0;
+  for (int j = 0; j < AC_MAX_OUTPUTS && node->out[j] >= 0; j++)
+    if (d->gradient[ac_tensor_at(d->graph, node->out[j])->storage] >= 0) return true;
+  return false;
+}
+
+static bool requires_gradient(const ac_graph *graph, const ac_node *node) {
+  for (int j = 0; j < AC_MAX_OUTPUTS && node->out[j] >= 0; j++)
+    if (ac_tensor_at(graph, node->out[j])->requires_gradient) return true;
+  return false;
 }
 
 static ac_status emit_gradient(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  if (!reached(d, node) || !ac_tensor_at(graph, node->out[0])->requires_gradient) return AC_OK;
+  if (!reached(d, node) || !requires_gradient(graph, node)) return AC_OK;
   char text[128];
   const ac_op_desc *desc = ac_op_describe(node->op);
   if (!desc->gradient)

@@ -72,6 +72,7 @@ void ac_graph_free(ac_graph *graph) {
   for (int i = 0; i < graph->output_count; i++) free(graph->outputs[i].name);
   for (int i = 0; i < graph->metric_count; i++) free(graph->metrics[i].name);
   for (int i = 0; i < graph->scope_count; i++) free(graph->scopes[i]);
+  for (int i = 0; i < graph->kept_count; i++) ac_block_free(graph->kept[i]);
   ac_graph_free_chunks((void **)graph->tensor_chunks, graph->tensor_count);
   ac_graph_free_chunks((void **)graph->node_chunks, graph->node_count);
   free(graph->names.at);
@@ -79,6 +80,7 @@ void ac_graph_free(ac_graph *graph) {
   free(graph->parameters);
   free(graph->outputs);
   free(graph->scopes);
+  free(graph->kept);
   for (int i = 0; i < graph->loss_count; i++) free(graph->losses[i].name);
   free(graph);
 }
@@ -160,6 +162,18 @@ void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor) {
   GROW(*list, *count);
   (*list)[(*count)++] = tensor;
   return graph;
+}
+
+static void *add_kept(ac_graph *graph, ac_block *block) {
+  GROW(graph->kept, graph->kept_count);
+  graph->kept[graph->kept_count++] = block;
+  return graph;
+}
+
+void *ac_graph_keep(ac_graph *graph, ac_block *block) {
+  void *kept = add_kept(graph, block);
+  if (!kept) ac_block_free(block);
+  return kept;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -490,6 +504,8 @@ static void *copy_into(ac_graph *graph, const ac_graph *from) {
     tensor->name = old->name ? strdup(old->name) : NULL;
     if (old->name && !tensor->name) return ac_graph_out_of_memory(graph);
   }
+  for (int i = 0; i < from->kept_count; i++)
+    if (!ac_graph_keep(graph, ac_block_share(from->kept[i]))) return NULL;
   for (int i = 0; i < from->node_count; i++) {
     ac_node *node = append_node(graph);
     if (!node) return NULL;

@@ -139,6 +139,8 @@ struct ac_graph {
   int loss_count;
   ac_graph_metric metrics[AC_MAX_METRICS];
   int metric_count;
+  ac_block **kept; /* what nodes' attributes point to */
+  int kept_count;
   uint32_t streams; /* random number streams given out */
   /* At work, or the last one, and what it was handed: for the sentence about a failure. */
   ac_builder builder;
@@ -224,6 +226,9 @@ ac_tensor *ac_graph_emit(ac_graph *graph, ac_op op, const void *attributes, size
 ac_tensor *ac_graph_view(ac_graph *graph, const ac_tensor *tensor, const ac_shape *shape);
 /* Appends a tensor to a list of the graph's. NULL with the failure recorded. */
 void *ac_graph_list(ac_graph *graph, int **list, int *count, int tensor);
+/* Keeps a block, which the graph frees then, as long as it or a copy is there. NULL with the
+ * failure recorded. */
+void *ac_graph_keep(ac_graph *graph, ac_block *block);
 /* Records that memory is short and returns NULL. */
 void *ac_graph_out_of_memory(ac_graph *graph);
 /* A new tensor without a producer. NULL with the failure recorded. */

@@ -25,7 +25,7 @@ static void store_outputs(ac_graph *graph, ac_dtype storage) {
   for (int n = 0; n < graph->node_count; n++) {
     const ac_node *node = ac_node_at(graph, n);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-      if (node->out[j] < 0 || ac_op_output_kind(node->op, j) != 's') continue;
+      if (node->out[j] < 0 || ac_op_output_kind_of(node->op, node->attributes, j) != 's') continue;
       ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, node->out[j])->storage);
       if (tensor->role == AC_ROLE_ACTIVATION && tensor->dtype == AC_F32) tensor->dtype = storage;
     }
@@ -40,7 +40,7 @@ static void find_weights(ac_graph *graph, bool *weight) {
     for (int n = 0; n < graph->node_count; n++)
       for (int i = 0; i < AC_MAX_INPUTS; i++) {
         const ac_node *node = ac_node_at(graph, n);
-        const bool stored = ac_op_input_kind(node->op, i) == 's';
+        const bool stored = ac_op_input_kind_of(node->op, node->attributes, i) == 's';
         if (node->in[i] < 0 || stored != (pass == 0)) continue;
         weight[ac_tensor_at(graph, node->in[i])->storage] = stored;
       }
@@ -172,7 +172,8 @@ static int divert_output(rewrite *r, ac_node *node, int j) {
   int id = node->out[j];
   if (id < 0) return -1;
   ac_tensor *gradient = ac_tensor_at(r->graph, id);
-  const ac_dtype dtype = ac_op_output_kind(node->op, j) == 's' ? r->storage : AC_F32;
+  const bool stored = ac_op_output_kind_of(node->op, node->attributes, j) == 's';
+  const ac_dtype dtype = stored ? r->storage : AC_F32;
   /* What is added in 16 bits is rounded by chance, so by an op of its own. */
   const bool direct = gradient->dtype == AC_F32 && dtype == AC_F32;
   if (gradient->role != AC_ROLE_GRADIENT || direct) return -1;
@@ -203,7 +204,8 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
   ac_node node = *old;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     if (node.in[i] < 0 || reads_master(r, old, i)) continue;
-    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind(node.op, i), ac_tensor_at(graph, node.in[i]));
+    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind_of(node.op, node.attributes, i),
+                                  ac_tensor_at(graph, node.in[i]));
     node.in[i] = operand_as(r, node.in[i], dtype, old);
   }
   int gradient[AC_MAX_OUTPUTS];

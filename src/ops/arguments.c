@@ -38,11 +38,22 @@ bool ac_op_moves_integers(ac_op op) {
   return kinds[op][0][0] == 'm';
 }
 
+char ac_op_input_kind_of(ac_op op, const void *attributes, int input) {
+  const char kind = ac_op_input_kind(op, input);
+  return kind == 'c' && attributes ? ((const ac_op_kinds *)attributes)->in[input] : kind;
+}
+
+char ac_op_output_kind_of(ac_op op, const void *attributes, int output) {
+  const char kind = ac_op_output_kind(op, output);
+  return kind == 'c' && attributes ? ((const ac_op_kinds *)attributes)->out[output] : kind;
+}
+
 /* The operand numbered from 0 over all inputs and then all outputs. */
 static const ac_operand *operand_at(const ac_op_args *args, int index, char *kind) {
   bool input = index < AC_MAX_INPUTS;
   int at = input ? index : index - AC_MAX_INPUTS;
-  *kind = input ? ac_op_input_kind(args->op, at) : ac_op_output_kind(args->op, at);
+  *kind = input ? ac_op_input_kind_of(args->op, args->attributes, at)
+                : ac_op_output_kind_of(args->op, args->attributes, at);
   return input ? &args->in[at] : &args->out[at];
 }
 

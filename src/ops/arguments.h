@@ -16,6 +16,15 @@ bool ac_op_moves_integers(ac_op op);
 
 enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
 
+/* What attributes begin with where the op's letters in the list are c; 0: there is no operand. */
+typedef struct ac_op_kinds {
+  char in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
+} ac_op_kinds;
+
+/* The letter of an input or output of an op with these attributes, which is never c. */
+char ac_op_input_kind_of(ac_op op, const void *attributes, int input);
+char ac_op_output_kind_of(ac_op op, const void *attributes, int output);
+
 /* Loss sums on the device, each kept as an unevaluated sum of two floats (hi + lo, Knuth's TwoSum),
  * so that adding many micro-batches loses nothing: {loss, weight, weight of rows classified right,
  * unused}. */

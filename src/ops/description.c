@@ -19,6 +19,11 @@ const char *ac_op_title(ac_op op, const void *attributes) {
   return desc->title && attributes ? desc->title(attributes) : ac_op_name(op);
 }
 
+bool ac_op_couples_samples(ac_op op, const void *attributes) {
+  const ac_op_desc *desc = ac_op_describe(op);
+  return desc->couples_samples || (desc->couples && desc->couples(attributes));
+}
+
 double ac_op_operand_bytes(const ac_op_args *args) {
   double bytes = 0;
   for (int i = 0; i < AC_MAX_INPUTS; i++) bytes += ac_operand_bytes(&args->in[i]);

@@ -68,6 +68,8 @@ typedef struct ac_op_desc {
   /* The result for one sample depends on the other samples of the micro-batch (batch statistics),
    * so that splitting a batch changes it. */
   bool couples_samples;
+  /* The same, where the attributes say it; NULL: they do not. */
+  bool (*couples)(const void *attributes);
   /* The least samples of a micro-batch in training, by arguments for one sample; NULL: 1. */
   int64_t (*least_samples)(const ac_op_args *args);
   /* Its results are values of its inputs as they are stored, copied or picked out. */
@@ -111,6 +113,9 @@ typedef struct ac_op_desc {
   int64_t (*id_bound)(const ac_op_args *args);
   /* For one sample. NULL: the op is not a loss. */
   ac_loss_rows (*loss_rows)(const ac_op_args *args);
+  /* What an op with these attributes lacks to run on the host, or on another device; NULL: nothing.
+   */
+  const char *(*lacks)(const void *attributes, bool on_host);
   /* What an op with these attributes is called; NULL: as in the list. */
   const char *(*title)(const void *attributes);
   /* Says which attributes change the work of a run, in addition to its shapes (words.h). NULL: none
@@ -120,6 +125,8 @@ typedef struct ac_op_desc {
 } ac_op_desc;
 
 const ac_op_desc *ac_op_describe(ac_op op);
+/* Whether the result for a sample depends on the others of its micro-batch. */
+bool ac_op_couples_samples(ac_op op, const void *attributes);
 /* What it is called in messages and reports. It lives as long as the attributes. */
 const char *ac_op_title(ac_op op, const void *attributes);
 

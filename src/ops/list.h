@@ -14,6 +14,7 @@
  *   - e: any type of elements
  *   - b: f32, or 8 bits in blocks (core/eight_bit.h) of bytes [blocks, 260]: what optimizers keep
  *   - p: f32, or bf16 rounded by chance (core/random.h): parameters that are stepped, gradients
+ *   - c: as the node says: its attributes begin with a letter for each input and each output
  * All operands of kind s have the same dtype, the op's storage type.
  *
  * The comment after an op names its operands. `?` may be absent (count 0), `+` is added to when
@@ -90,6 +91,7 @@
     X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
+  F(custom, custom) X(custom, "cccccccc", "cccc")     /* an op of the caller's own, or its gradient */                  \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \
   F(update, fold) X(fold, "f", "ff")                  /* g -> m v?, in place: part of what is kept */                  \

@@ -392,7 +392,7 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .phase = phase_of(plan, index, node),
                            .backward = node->backward,
                            .recomputed = step->recomputed,
-                           .couples_samples = ac_op_describe(node->op)->couples_samples,
+                           .couples_samples = ac_op_couples_samples(node->op, node->attributes),
                            .flops = cost.flops,
                            .bytes = cost.bytes,
                            .live_bytes = plan->live[index].all,

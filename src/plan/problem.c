@@ -27,7 +27,13 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc) {
 static ac_status unsupported(const ac_problem *problem, const ac_node *node, int64_t batch) {
   char text[128], whole[128];
   const char *id = problem->device->info.id;
+  const ac_op_desc *desc = ac_op_describe(node->op);
+  const bool on_host = problem->device->backend->is_host;
+  const char *lacks = desc->lacks ? desc->lacks(node->attributes, on_host) : NULL;
   ac_node_text(text, sizeof text, problem->graph, node);
+  if (lacks)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s, because %s", id, text,
+                   lacks);
   if (batch == 1) return ac_fail(AC_ERROR_UNSUPPORTED, "plan: device %s cannot run %s", id, text);
   if (problem->coupled < 0)
     return ac_fail(AC_ERROR_UNSUPPORTED,
@@ -190,7 +196,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
   if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
-    if (!node->backward && ac_op_describe(node->op)->couples_samples)
+    if (!node->backward && ac_op_couples_samples(node->op, node->attributes))
       problem->coupled = problem->main.list[i];
   }
   if (problem->coupled < 0) return AC_OK;

@@ -81,7 +81,8 @@ void op_compare(const char *where, const op_instance *instance, const op_variant
     }
     bool add = variant && (variant->add >> j & 1), pairs = instance->out_fill[j] == OP_LOSS_SUMS;
     /* Two devices may be on two sides of where a value begins to be rounded up. */
-    if (ac_op_output_kind(instance->args.op, j) == 'p' && x->dtype == AC_BF16 && factor == 1) {
+    if (ac_op_output_kind_of(instance->args.op, instance->args.attributes, j) == 'p' &&
+        x->dtype == AC_BF16 && factor == 1) {
       compare_rounded(where, instance, j, result->out[j], t, add);
       continue;
     }

@@ -112,10 +112,11 @@ void op_instance_blank(op_instance *instance, const op_case *c, ac_dtype storage
                                  .batch = c->batch,
                                  .loss_scale = 4};
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    shape_operand(&instance->args.in[i], &c->in[i], c->batch, ac_op_input_kind(c->op, i), storage);
+    shape_operand(&instance->args.in[i], &c->in[i], c->batch,
+                  ac_op_input_kind_of(c->op, &c->attributes, i), storage);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-    shape_operand(&instance->args.out[j], &c->out[j], c->batch, ac_op_output_kind(c->op, j),
-                  storage);
+    shape_operand(&instance->args.out[j], &c->out[j], c->batch,
+                  ac_op_output_kind_of(c->op, &c->attributes, j), storage);
     instance->out_fill[j] = c->out[j].fill;
     if (instance->args.out[j].count) instance->initial[j] = reals(instance->args.out[j].count);
   }
@@ -170,7 +171,7 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
                                                            : &forward->args.out[source->index];
     copy_operand(&instance->args.in[i], from,
                  source->from == OP_FROM_GRADIENT ? dy : op_reals(from),
-                 ac_op_input_kind(gradient->op, i), forward->storage);
+                 ac_op_input_kind_of(gradient->op, &instance->attributes, i), forward->storage);
     if (source->from == OP_FROM_OUTPUT && from->dtype == AC_I32) /* a result is in double */
       for (int64_t e = 0; e < from->count; e++)
         ((int32_t *)instance->args.in[i].data)[e] = (int32_t)op_reals(from)[e];
@@ -179,8 +180,8 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
   for (int j = 0; j < gradient->outputs; j++) {
     bool again = gradient->of[j] == OP_AGAIN;
     const ac_operand *of = again ? &forward->args.out[0] : &forward->args.in[gradient->of[j]];
-    copy_operand(&instance->args.out[j], of, op_reals(of), ac_op_output_kind(gradient->op, j),
-                 forward->storage);
+    copy_operand(&instance->args.out[j], of, op_reals(of),
+                 ac_op_output_kind_of(gradient->op, &instance->attributes, j), forward->storage);
     if (of->count) instance->initial[j] = reals(of->count);
     for (int64_t e = 0; e < of->count; e++)
       instance->initial[j][e] = op_round(instance->args.out[j].dtype,

@@ -55,9 +55,12 @@ const char *op_storage_name(ac_dtype dtype) {
 
 bool op_has_storage(const op_case *c) {
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (c->in[i].rank && c->in[i].dtype != AC_I32 && ac_op_input_kind(c->op, i) == 's') return true;
+    if (c->in[i].rank && c->in[i].dtype != AC_I32 &&
+        ac_op_input_kind_of(c->op, &c->attributes, i) == 's')
+      return true;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    if (c->out[j].rank && c->out[j].dtype != AC_I32 && ac_op_output_kind(c->op, j) == 's')
+    if (c->out[j].rank && c->out[j].dtype != AC_I32 &&
+        ac_op_output_kind_of(c->op, &c->attributes, j) == 's')
       return true;
   return false;
 }

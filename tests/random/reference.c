@@ -15,7 +15,7 @@ typedef struct tape {
   random_reference *result;
   ac_run_state state;
   double **data;     /* by storage; integers are the leaves' own */
-  double **leaf_s;   /* by leaf's storage: as operands of kind s see it */
+  double **leaf_s;   /* by storage of leaves, and of results in f32: as operands of kind s see it */
   double **gradient; /* by storage; NULL: nothing has reached it */
   uint64_t counter;  /* of noise */
   double **pooled;   /* by node of batch norm: [C][3] of the window */
@@ -99,7 +99,8 @@ static void set_leaf(tape *t, int leaf, int64_t sample) {
 static void *operand_data(const tape *t, int tensor, char kind, int64_t sample) {
   const ac_tensor *x = ac_tensor_at(t->g->graph, tensor);
   int leaf = t->g->leaf[x->storage];
-  if (leaf < 0) return t->data[x->storage];
+  if (leaf < 0)
+    return kind == 's' && t->leaf_s[x->storage] ? t->leaf_s[x->storage] : t->data[x->storage];
   const random_values *v = &t->g->values[leaf];
   if (v->integers) return v->integers + sample * v->count;
   return kind == 's' ? t->leaf_s[x->storage] : t->data[x->storage];
@@ -111,13 +112,25 @@ static void forward_arguments(tape *t, const ac_node *node, int64_t sample, ac_o
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     if (node->in[i] < 0) continue;
     args->in[i] = ac_operand_of(ac_tensor_at(graph, node->in[i]), t->state.batch);
-    args->in[i].data = operand_data(t, node->in[i], ac_op_input_kind(node->op, i), sample);
+    args->in[i].data =
+        operand_data(t, node->in[i], ac_op_input_kind_of(node->op, node->attributes, i), sample);
   }
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
     if (node->out[j] < 0) continue;
     args->out[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), t->state.batch);
     args->out[j].data = t->data[ac_tensor_at(graph, node->out[j])->storage];
   }
+}
+
+/* What an op leaves is rounded as it is stored, and once more where it is f32 and cast. */
+static void store_output(tape *t, const ac_node *node, int j, const ac_operand *y) {
+  const int tensor = node->out[j];
+  const char kind = ac_op_output_kind_of(node->op, node->attributes, j);
+  store(t, op_reals(y), y->count, kind, false);
+  if (kind != 'f') return;
+  t->leaf_s[tensor] = reals(y->count);
+  for (int64_t e = 0; e < y->count; e++)
+    t->leaf_s[tensor][e] = off(t, op_reals(y)[e], 's', t->run->smallest);
 }
 
 /* Pools statistics over the window: counts, means and sums of squares join as two samples do. */
@@ -153,8 +166,7 @@ static void forward(tape *t, int64_t sample) {
     compute(t, &args, false);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].dtype == AC_I32) to_integers(&args.out[j]);
-      else if (args.out[j].count)
-        store(t, op_reals(&args.out[j]), args.out[j].count, ac_op_output_kind(node->op, j), false);
+      else if (args.out[j].count) store_output(t, node, j, &args.out[j]);
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
     if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
@@ -208,7 +220,8 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
     if (!args.out[j].count) continue;
     double *values = op_reals(&args.out[j]);
     if (gradient->of[j] != OP_AGAIN) {
-      store(t, values, args.out[j].count, ac_op_output_kind(gradient->op, j), true);
+      store(t, values, args.out[j].count, ac_op_output_kind_of(gradient->op, args.attributes, j),
+            true);
       add_gradient(t, node->in[gradient->of[j]], &args.out[j]);
     }
     free(values);

@@ -353,7 +353,9 @@ static uint32_t rounds(void *state, ac_op op, ac_dtype storage) {
 }
 
 static bool supports(void *state, const ac_op_args *args) {
-  return ac_op_dtypes_valid(args, rounds(state, args->op, ac_op_storage(args)));
+  const ac_cpu_kernel *kernel = ((const device *)state)->isa->kernels[args->op];
+  return ac_op_dtypes_valid(args, rounds(state, args->op, ac_op_storage(args))) &&
+         (!kernel->fits || kernel->fits(args));
 }
 
 static uint64_t workspace(void *state, const ac_op_args *args) {
@@ -369,7 +371,9 @@ static ac_status prepare(void *state, const ac_op_args *args) {
 
 static ac_status run(void *state, const ac_op_args *args) {
   const device *d = state;
-  d->isa->kernels[args->op]->run(&d->context, args);
+  const ac_cpu_kernel *kernel = d->isa->kernels[args->op];
+  if (kernel->run_caller) return kernel->run_caller(&d->context, args);
+  kernel->run(&d->context, args);
   return AC_OK;
 }
 

@@ -25,6 +25,16 @@ static const ac_feed feeds[] = {{"x", images}, {"labels", classes}};
 static const ac_sample_key key;
 static char text[256];
 
+static const char *do_nothing(const ac_custom_call *call) {
+  (void)call;
+  return NULL;
+}
+static const ac_custom_desc own_op = {.name = "own", .cpu = do_nothing};
+static void count_run(const ac_custom_call *call, int64_t first, int64_t last, void *context) {
+  (void)call, (void)first, (void)last;
+  ++*(int *)context;
+}
+
 static void make_graph(void) {
   ac_graph_free(graph);
   assert_ok(ac_graph_create(&graph));
@@ -214,7 +224,34 @@ static void graphs(void) {
   HARMLESS(ac_parameter, graph, !ac_parameter(NULL, "w", AC_SHAPE(2), NULL));
   HARMLESS(ac_concat, graph, !ac_concat(NULL, &hidden, 1, 1));
   HARMLESS(ac_stack, graph, !ac_stack(NULL, &hidden, 1, 1));
+  HARMLESS(ac_custom_op, graph, !ac_custom_op(NULL, &hidden, 1, NULL, &own_op));
   HARMLESS(ac_formula, graph, !ac_formula(NULL, "a", &hidden, 1));
+}
+
+/* What an op of one's own calls. */
+static void own_calls(void) {
+  const float value = 3;
+  float got = 5;
+  const ac_custom_call call = {.in = {{&value, AC_F32, 1, {1}, 1}},
+                               .out = {{&got, AC_F32, 1, {1}, 1}},
+                               .in_count = 1,
+                               .out_count = 1};
+  int runs = 0;
+  NOTHING(ac_custom_parallel, call, ac_custom_parallel(NULL, 1, 1, count_run, &runs));
+  NOTHING(ac_custom_parallel, part, ac_custom_parallel(&call, 1, 1, NULL, &runs));
+  NOTHING(ac_custom_parallel, context, ac_custom_parallel(&call, 1, 1, NULL, NULL));
+  NOTHING(ac_custom_read, call, ac_custom_read(NULL, 0, 0, 1, &got));
+  NOTHING(ac_custom_read, to, ac_custom_read(&call, 0, 0, 1, NULL));
+  NOTHING(ac_custom_write, call, ac_custom_write(NULL, 0, 0, 1, &value));
+  NOTHING(ac_custom_write, from, ac_custom_write(&call, 0, 0, 1, NULL));
+  NOTHING(ac_custom_launch, call, ac_custom_launch(NULL, NULL));
+  NOTHING(ac_custom_launch, desc, ac_custom_launch(&call, NULL));
+  ac_custom_read(&call, 1, 0, 1, &got);
+  ac_custom_write(&call, -1, 0, 1, &value);
+  assert_true(got == 5 && runs == 0);
+  ac_custom_parallel(&call, 2, 1, count_run, &runs);
+  ac_custom_write(&call, 0, 0, 1, &value);
+  assert_true(got == 3 && runs == 1);
 }
 
 /* A layer on a graph of its own. */
@@ -342,6 +379,40 @@ static void datasets(void) {
   NOT_MADE(ac_dataset_augmented, whole, ac_dataset, e, ac_dataset_augmented(&e, NULL, NULL));
   ZEROED(ac_dataset_augmented, augmentation, ac_dataset_augmented(&d, dataset, NULL),
          ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
+}
+
+static void tokenizers(void) {
+  static const char path[] = ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json";
+  ac_tokenizer *t;
+  ac_encoding encoding;
+  char *text;
+  size_t bytes;
+  uint32_t id = 0;
+  REFUSED(ac_tokenizer_open, tokenizer, ac_tokenizer_open(NULL, path));
+  NOT_MADE(ac_tokenizer_open, path, ac_tokenizer, e, ac_tokenizer_open(&e, NULL));
+  NOTHING(ac_tokenizer_free, tokenizer, ac_tokenizer_free(NULL));
+  assert_ok(ac_tokenizer_open(&t, path));
+  HARMLESS(ac_tokenizer_vocabulary, tokenizer, ac_tokenizer_vocabulary(NULL) == 0);
+  HARMLESS(ac_tokenizer_find, tokenizer, !ac_tokenizer_find(NULL, "a", &id));
+  HARMLESS(ac_tokenizer_find, text, !ac_tokenizer_find(t, NULL, &id));
+  HARMLESS(ac_tokenizer_find, id, !ac_tokenizer_find(t, "a", NULL));
+  HARMLESS(ac_tokenizer_token, tokenizer, !ac_tokenizer_token(NULL, 0, &bytes));
+  HARMLESS(ac_tokenizer_token, bytes, !ac_tokenizer_token(t, 0, NULL));
+  HARMLESS(ac_tokenizer_is_special, tokenizer, !ac_tokenizer_is_special(NULL, 0));
+  REFUSED(ac_tokenizer_encode, tokenizer, ac_tokenizer_encode(NULL, "a", 1, NULL, &encoding));
+  REFUSED(ac_tokenizer_encode, text, ac_tokenizer_encode(t, NULL, 1, NULL, &encoding));
+  HARMLESS(ac_tokenizer_encode, text,
+           ac_tokenizer_encode(t, NULL, 0, NULL, &encoding) == AC_OK && !encoding.count);
+  HARMLESS(ac_tokenizer_encode, desc, ac_tokenizer_encode(t, "", 0, NULL, &encoding) == AC_OK);
+  REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
+  NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
+  REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
+  HARMLESS(ac_tokenizer_decode, bytes,
+           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  free(text);
+  REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
+  REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
+  ac_tokenizer_free(t);
 }
 
 static void files(void) {
@@ -860,6 +931,11 @@ static void leaves(void) {
   NOTHING(ac_split, x, ac_split(NULL, 1, 2, NULL, halves));
   BUILDS(ac_split, sizes, (ac_split(x, 1, 2, NULL, halves), halves[1]));
   STICKS(ac_split, parts, "split: there is no room", ac_split(hidden, 1, 2, NULL, NULL));
+  STICKS(ac_custom_op, inputs, "custom_op: 1 inputs at NULL",
+         ac_custom_op(graph, NULL, 1, NULL, &own_op));
+  BUILDS(ac_custom_op, outputs, ac_custom_op(graph, &hidden, 1, NULL, &own_op));
+  STICKS(ac_custom_op, desc, "custom_op: the op: it has no name",
+         ac_custom_op(graph, &hidden, 1, NULL, NULL));
 }
 
 static void only_operands(void) {
@@ -1125,6 +1201,7 @@ static void null_is_a_default_or_refused(void **state) {
   plans();
   datasets();
   files();
+  tokenizers();
   model_files();
   trainer_rates();
   trainers();
@@ -1137,6 +1214,7 @@ static void null_is_a_default_or_refused(void **state) {
   trainer_results();
   fits();
   sessions();
+  own_calls();
   layers();
   learners();
   benches();

@@ -84,6 +84,7 @@ typedef struct made {
   ac_learner *learner;
   ac_bench *bench;
   ac_tokens *tokens;
+  ac_tokenizer *tokenizer;
   ac_model_file *file;
   ac_dataset *dataset, *validation;
 } made;
@@ -99,6 +100,7 @@ static void free_made(made *m) {
   ac_dataset_free(m->dataset);
   ac_dataset_free(m->validation);
   ac_tokens_free(m->tokens);
+  ac_tokenizer_free(m->tokenizer);
   ac_model_file_close(m->file);
 }
 
@@ -153,6 +155,7 @@ typedef struct creation {
   X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                           \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                                     \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
+  X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")            \
   X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)                   \
   X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)                      \
   X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)                      \

@@ -630,6 +630,67 @@ static void wrong_images_are_named(void **state) {
   MISBUILT("upsample_nearest2d", "it takes", X, ac_upsample_nearest2d(x, 2));
 }
 
+static ac_tensor *own_op_of(ac_graph *g, ac_tensor *x, int count, const ac_custom_desc *desc) {
+  ac_tensor *in[8];
+  for (int i = 0; i < 8; i++) in[i] = x;
+  return ac_custom_op(g, in, count, NULL, desc);
+}
+
+static ac_tensor *own_op(ac_graph *g, ac_tensor *x, const ac_custom_desc *desc) {
+  return own_op_of(g, x, 1, desc);
+}
+
+static const char *half_a_row(const ac_tensor_info *in, int in_count, ac_tensor_info *out,
+                              const void *constants) {
+  (void)in_count;
+  if (constants) return "nothing fits it";
+  out->shape[in->rank - 1] = in->shape[in->rank - 1] / 8;
+  return NULL;
+}
+
+static const char *do_nothing(const ac_custom_call *call) {
+  (void)call;
+  return NULL;
+}
+
+static void wrong_own_ops_are_named(void **state) {
+  (void)state;
+  const ac_custom_desc good = {.name = "own", .cpu = do_nothing}, none = {.name = "own"};
+  ac_custom_desc d, back;
+#define OWN(text, change) \
+  MISBUILT("custom_op", text, X2("inputs[0]"), (d = back = good, change, own_op(g, x, &d)))
+  MISBUILT("custom_op", "the op: it has no name", X2("inputs[0]"), own_op(g, x, NULL));
+  MISBUILT("custom_op", "own: it has no function for the CPU, and none for OpenCL", X2("inputs[0]"),
+           own_op(g, x, &none));
+  OWN("own: it has OpenCL source without a function", d.opencl_source = "");
+  OWN("own: it has not 1 to 4 outputs", d.outputs = 5);
+  OWN("own: it has more than 4096 constant bytes", (d.constants = &d, d.constant_bytes = 4097));
+  OWN("own: its constants are NULL", d.constant_bytes = 4);
+  OWN("own: its masks of inputs have bits", d.gradient_takes = 2);
+  OWN("own: its mask of outputs has bits", d.gradient_takes_outputs = 2);
+  OWN("its name is longer than 64 bytes",
+      d.name = "a name of this length would leave no room for the rest of a sentence about it");
+  OWN("own: nothing fits it", (d.shapes = half_a_row, d.constants = &d, d.constant_bytes = 1));
+  OWN("own: its function gives output 0 a shape that is not valid", d.shapes = half_a_row);
+  OWN("own: its gradient: it has no name", (back.name = NULL, d.gradient = &back));
+  OWN("own: its gradient: it has a gradient itself", (back.gradient = &good, d.gradient = &back));
+  MISBUILT("custom_op", "own: its gradient: it would yield more than 4 gradients",
+           "inputs[7] is input \"x\"",
+           (d = back = good, d.gradient = &back, own_op_of(g, x, 8, &d)));
+  MISBUILT("custom_op", "own: its gradient: it would take more than 8 inputs",
+           "inputs[7] is input \"x\"",
+           (d = back = good, d.gradient = &back, d.gradient_takes = d.constant_inputs = 255,
+            own_op_of(g, x, 8, &d)));
+  MISBUILT("custom_op", "9 inputs; there must be 1 to 8", "inputs[7] is input \"x\"",
+           own_op_of(g, x, 9, &good));
+  ac_tensor *parts[2];
+  MISBUILT("custom_op", "inputs[1] is missing", "inputs[1] is NULL",
+           (parts[0] = x, parts[1] = NULL, ac_custom_op(g, parts, 2, NULL, &good)));
+  REFUSED("custom_op (the.scope): 0 inputs; there must be 1 to 8",
+          ac_custom_op(g, parts, 0, NULL, &good));
+#undef OWN
+}
+
 /* Parts are a list, so that even none of them tells the graph. */
 static void wrong_parts_are_named(void **state) {
   (void)state;
@@ -808,6 +869,7 @@ int main(void) {
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
       cmocka_unit_test(wrong_images_are_named),
+      cmocka_unit_test(wrong_own_ops_are_named),
       cmocka_unit_test(wrong_parts_are_named),
       cmocka_unit_test(wrong_leaves_are_named),
       cmocka_unit_test(every_builder_was_tried),

@@ -36,6 +36,10 @@ typedef struct ac_cpu_context {
 
 typedef struct ac_cpu_kernel {
   void (*run)(const ac_cpu_context *context, const ac_op_args *args);
+  /* In its place where functions of the caller run, which may fail. */
+  ac_status (*run_caller)(const ac_cpu_context *context, const ac_op_args *args);
+  /* Whether it can compute this, in addition to what all ops ask for; NULL: it can. */
+  bool (*fits)(const ac_op_args *args);
   /* Bytes; NULL: none. */
   uint64_t (*workspace)(const ac_cpu_context *context, const ac_op_args *args);
   /* Bit i: where bf16 is multiplied by an ac_dot_class, it may also have input i in f32, and rounds

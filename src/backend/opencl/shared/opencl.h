@@ -119,7 +119,7 @@ void ac_cl_release_transfers(ac_opencl *cl);
 /* ---- program.c ------------------------------------------------------------------------------- */
 
 /* Source that follows a file of cl/, written when it is compiled: by key, the same text. It is cut
- * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. */
+ * off, and then does not compile, beyond AC_CL_MAX_WRITTEN bytes. Without `write`, `of` is it. */
 typedef struct ac_cl_writer {
   uint64_t key;
   void (*write)(const void *of, char *text, size_t size);

@@ -222,7 +222,8 @@ static ac_status make_room(ac_opencl *cl) {
 /* From source, if `anew`, as make_program does. */
 static ac_status write_and_make(ac_opencl *cl, const char *file, const char *options,
                                 const ac_cl_writer *writer, bool anew, ac_cl_program *made) {
-  if (!writer) return make_program(cl, file, options, "", anew, made);
+  if (!writer || !writer->write)
+    return make_program(cl, file, options, writer ? writer->of : "", anew, made);
   char *text = calloc(1, AC_CL_MAX_WRITTEN);
   if (!text) return ac_fail(AC_ERROR_MEMORY, "opencl: no memory for the source of a kernel");
   writer->write(writer->of, text, AC_CL_MAX_WRITTEN);

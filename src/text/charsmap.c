@@ -1,0 +1,95 @@
+#include "text/charsmap.h"
+
+#include "text/room.h"
+
+static int digit_of(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* `to` has room for 3 bytes for each 4 digits. Returns how many bytes there are, or -1. */
+static int64_t decode_base64(unsigned char *to, const char *text) {
+  size_t length = strlen(text), made = 0;
+  while (length && text[length - 1] == '=') length--;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < length; i++) {
+    const int digit = digit_of(text[i]);
+    if (digit < 0) return -1;
+    bits = bits << 6 | (uint32_t)digit;
+    if (i % 4 != 3) continue;
+    to[made++] = (unsigned char)(bits >> 16);
+    to[made++] = (unsigned char)(bits >> 8);
+    to[made++] = (unsigned char)bits;
+  }
+  if (length % 4 == 1) return -1;
+  if (length % 4 == 2) to[made++] = (unsigned char)(bits >> 4);
+  if (length % 4 == 3) {
+    to[made++] = (unsigned char)(bits >> 10);
+    to[made++] = (unsigned char)(bits >> 2);
+  }
+  return (int64_t)made;
+}
+
+static uint32_t little_endian(const unsigned char *at) {
+  return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static ac_status take_apart(ac_charsmap *map, const unsigned char *bytes, int64_t count) {
+  const ac_status wrong =
+      ac_fail(AC_ERROR_FORMAT, "precompiled_charsmap is not a table of characters");
+  if (count < 4) return wrong;
+  const uint32_t table = little_endian(bytes);
+  if (table % 4 || !table || (int64_t)table > count - 4) return wrong;
+  map->unit_count = table / 4;
+  map->text_bytes = (size_t)count - 4 - table;
+  map->units = malloc(table);
+  map->texts = malloc(map->text_bytes + 1);
+  if (!map->units || !map->texts)
+    return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a table of characters");
+  for (size_t i = 0; i < map->unit_count; i++) map->units[i] = little_endian(bytes + 4 + 4 * i);
+  memcpy(map->texts, bytes + 4 + table, map->text_bytes);
+  map->texts[map->text_bytes] = 0;
+  return AC_OK;
+}
+
+ac_status ac_charsmap_read(ac_charsmap *map, const char *base64) {
+  *map = (ac_charsmap){0};
+  unsigned char *bytes = malloc(strlen(base64) + 4);
+  if (!bytes) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a table of characters");
+  const ac_status status = take_apart(map, bytes, decode_base64(bytes, base64));
+  free(bytes);
+  if (status != AC_OK) ac_charsmap_free(map);
+  return status;
+}
+
+void ac_charsmap_free(ac_charsmap *map) {
+  free(map->units);
+  free(map->texts);
+  *map = (ac_charsmap){0};
+}
+
+/* A unit has its byte, whether a string ends below it, and where its children are; a leaf has the
+ * place of the replacement. */
+static size_t children_of(uint32_t unit) {
+  return (unit >> 10) << ((unit & (1u << 9)) >> 6);
+}
+
+const char *ac_charsmap_find(const ac_charsmap *map, const char *text, size_t count) {
+  size_t at = children_of(map->units[0]);
+  for (size_t i = 0; i < count; i++) {
+    const unsigned char byte = (unsigned char)text[i];
+    at ^= byte;
+    if (!byte || at >= map->unit_count) return NULL;
+    const uint32_t unit = map->units[at];
+    if ((unit & (1u << 31 | 0xff)) != byte) return NULL;
+    at ^= children_of(unit);
+    if (at >= map->unit_count) return NULL;
+    if (unit >> 8 & 1) {
+      const uint32_t place = map->units[at] & 0x7fffffff;
+      return place < map->text_bytes ? map->texts + place : NULL;
+    }
+  }
+  return NULL;
+}

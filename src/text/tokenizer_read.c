@@ -1,0 +1,218 @@
+#include "text/tokenizer.h"
+
+#include "core/platform/files.h"
+#include "text/room.h"
+
+#include <stdio.h>
+
+/* ---- added tokens ---------------------------------------------------------------------------- */
+
+static ac_status add_token(ac_tokenizer *t, const json_t *json) {
+  const char *text = ac_json_text(json, "content");
+  const json_t *id = json_object_get(json, "id");
+  if (!text || !*text || !json_is_integer(id) || json_integer_value(id) < 0 ||
+      json_integer_value(id) >= AC_MAX_VOCABULARY)
+    return ac_fail(AC_ERROR_FORMAT, "an added token has no content or no id");
+  ac_vocabulary *v = &t->model.vocabulary;
+  uint32_t own = ac_vocabulary_find(v, text, strlen(text));
+  if (own == AC_NO_TOKEN) {
+    own = (uint32_t)json_integer_value(id);
+    AC_TRY(ac_vocabulary_put(v, own, text, strlen(text)));
+  }
+  AC_TRY(AC_ROOM(t->added, t->added_capacity, t->added_count + 1));
+  ac_added_token *added = &t->added[t->added_count++];
+  *added = (ac_added_token){.id = own,
+                            .special = ac_json_bool(json, "special", false),
+                            .single_word = ac_json_bool(json, "single_word", false),
+                            .lstrip = ac_json_bool(json, "lstrip", false),
+                            .rstrip = ac_json_bool(json, "rstrip", false)};
+  added->normalized = ac_json_bool(json, "normalized", !added->special);
+  if (added->special) v->entries[own].special = true;
+  return AC_OK;
+}
+
+/* The token as the normalizer leaves it, in work.text. */
+static ac_status normalize(ac_tokenizer *t, const char *bytes, size_t count) {
+  AC_TRY(ac_text_begin(&t->work.text, bytes, count, 0));
+  t->work.pieces.count = 0;
+  AC_TRY(ac_pieces_add(&t->work.pieces, 0, count));
+  return ac_steps_run(&t->normalizer, &t->work);
+}
+
+/* Strings of those that are found in given or in normalized text. free() frees each one's bytes. */
+static ac_status add_string(ac_tokenizer *t, ac_trie_string *to, size_t index) {
+  size_t count;
+  const char *bytes = ac_vocabulary_token(&t->model.vocabulary, t->added[index].id, &count);
+  if (t->added[index].normalized) {
+    AC_TRY(normalize(t, bytes, count));
+    bytes = t->work.text.bytes;
+    count = t->work.text.count;
+  }
+  char *copy = malloc(count + 1);
+  if (!copy) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for added tokens");
+  memcpy(copy, bytes, count);
+  *to = (ac_trie_string){copy, count, (uint32_t)index};
+  return AC_OK;
+}
+
+static ac_status make_trie(ac_tokenizer *t, bool normalized, ac_trie *trie) {
+  ac_trie_string *strings = calloc(t->added_count + 1, sizeof *strings);
+  size_t count = 0;
+  ac_status status = AC_OK;
+  if (!strings) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for added tokens");
+  for (size_t i = 0; i < t->added_count && status == AC_OK; i++)
+    if (t->added[i].normalized == normalized) status = add_string(t, &strings[count++], i);
+  if (status == AC_OK) status = ac_trie_build(trie, strings, count);
+  for (size_t i = 0; i < count; i++) free((char *)strings[i].bytes);
+  free(strings);
+  return status;
+}
+
+static ac_status read_added(ac_tokenizer *t, const json_t *list) {
+  size_t i;
+  const json_t *one;
+  json_array_foreach(list, i, one) AC_TRY(add_token(t, one));
+  AC_TRY(make_trie(t, false, &t->raw));
+  return make_trie(t, true, &t->normal);
+}
+
+/* ---- tokens around a text -------------------------------------------------------------------- */
+
+static ac_status add_id(ac_id_list *list, uint32_t id) {
+  AC_TRY(AC_ROOM(list->ids, list->capacity, list->count + 1));
+  list->ids[list->count++] = id;
+  return AC_OK;
+}
+
+static ac_status add_named(const ac_tokenizer *t, ac_id_list *list, const char *text) {
+  const uint32_t id =
+      text ? ac_vocabulary_find(&t->model.vocabulary, text, strlen(text)) : AC_NO_TOKEN;
+  if (id == AC_NO_TOKEN)
+    return ac_fail(AC_ERROR_FORMAT, "post_processor: there is no token \"%.60s\"",
+                   text ? text : "");
+  return add_id(list, id);
+}
+
+/* Puts `first` before the list. */
+static ac_status put_before(ac_id_list *list, const ac_id_list *first) {
+  AC_TRY(AC_ROOM(list->ids, list->capacity, list->count + first->count));
+  if (!first->count) return AC_OK;
+  memmove(list->ids + first->count, list->ids, list->count * sizeof *list->ids);
+  memcpy(list->ids, first->ids, first->count * sizeof *list->ids);
+  list->count += first->count;
+  return AC_OK;
+}
+
+/* The parts of a template: {"SpecialToken": {"id": NAME}} and {"Sequence": {}}. */
+static ac_status read_template(ac_tokenizer *t, const json_t *json) {
+  const json_t *parts = json_object_get(json, "single"), *part;
+  ac_id_list before = {0};
+  bool text = false;
+  size_t i;
+  ac_status status = AC_OK;
+  json_array_foreach(parts, i, part) {
+    const json_t *special = json_object_get(part, "SpecialToken");
+    if (!special) text = true;
+    else if (status == AC_OK)
+      status = add_named(t, text ? &t->after : &before, ac_json_text(special, "id"));
+  }
+  if (status == AC_OK && !text)
+    status = ac_fail(AC_ERROR_FORMAT, "post_processor: its template has no text");
+  if (status == AC_OK) status = put_before(&t->before, &before);
+  free(before.ids);
+  return status;
+}
+
+/* [NAME, ID] members cls and sep */
+static ac_status read_pair(ac_tokenizer *t, const json_t *json) {
+  ac_id_list before = {0};
+  ac_status status =
+      add_named(t, &before, json_string_value(json_array_get(json_object_get(json, "cls"), 0)));
+  if (status == AC_OK) status = put_before(&t->before, &before);
+  free(before.ids);
+  AC_TRY(status);
+  return add_named(t, &t->after,
+                   json_string_value(json_array_get(json_object_get(json, "sep"), 0)));
+}
+
+static ac_status read_post(ac_tokenizer *t, const json_t *json) {
+  const char *type = ac_json_text(json, "type");
+  if (!json || json_is_null(json)) return AC_OK;
+  if (!type) return ac_fail(AC_ERROR_FORMAT, "post_processor: it has no type");
+  if (!strcmp(type, "ByteLevel")) return AC_OK; /* trims offsets */
+  if (!strcmp(type, "TemplateProcessing")) return read_template(t, json);
+  if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
+    return read_pair(t, json);
+  if (strcmp(type, "Sequence"))
+    return ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: this library has no step \"%.60s\"",
+                   type);
+  const json_t *list = json_object_get(json, "processors"), *one;
+  size_t i;
+  json_array_foreach(list, i, one) AC_TRY(read_post(t, one));
+  return AC_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+ac_status ac_tokenizer_read_json(ac_tokenizer *t, const json_t *json) {
+  ac_status status = ac_steps_read(&t->normalizer, json_object_get(json, "normalizer"));
+  if (status != AC_OK) return ac_fail_prefix(status, "normalizer");
+  status = ac_steps_read(&t->pieces, json_object_get(json, "pre_tokenizer"));
+  if (status != AC_OK) return ac_fail_prefix(status, "pre_tokenizer");
+  const bool bytes = t->pieces.bytes || t->normalizer.bytes;
+  AC_TRY(ac_text_model_read(&t->model, json_object_get(json, "model"), bytes));
+  AC_TRY(read_added(t, json_object_get(json, "added_tokens")));
+  AC_TRY(read_post(t, json_object_get(json, "post_processor")));
+  return ac_decoder_read(&t->decoder, json_object_get(json, "decoder"));
+}
+
+static ac_status read_file(ac_tokenizer *t, const char *path) {
+  FILE *stream;
+  json_error_t error;
+  AC_TRY(ac_file_open(&stream, path, false));
+  json_t *json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
+  fclose(stream);
+  if (!json) return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, error.text);
+  const ac_status status = json_is_object(json)
+                               ? ac_tokenizer_read_json(t, json)
+                               : ac_fail(AC_ERROR_FORMAT, "this is not a tokenizer");
+  json_decref(json);
+  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", path);
+}
+
+ac_status ac_tokenizer_open(ac_tokenizer **tokenizer, const char *path) {
+  AC_CREATES(tokenizer);
+  AC_REQUIRE(path);
+  char file[4096];
+  const int length =
+      snprintf(file, sizeof file, ac_is_folder(path) ? "%s/tokenizer.json" : "%s", path);
+  if (length < 0 || (size_t)length >= sizeof file)
+    return ac_fail(AC_ERROR_ARGUMENT, "a path has more than %zu bytes", sizeof file - 1);
+  ac_tokenizer *made = calloc(1, sizeof *made);
+  if (!made) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a description");
+  const ac_status status = read_file(made, file);
+  if (status != AC_OK) {
+    ac_tokenizer_free(made);
+    return status;
+  }
+  *tokenizer = made;
+  return AC_OK;
+}
+
+void ac_tokenizer_free(ac_tokenizer *tokenizer) {
+  if (!tokenizer) return;
+  ac_steps_free(&tokenizer->normalizer);
+  ac_steps_free(&tokenizer->pieces);
+  ac_text_model_free(&tokenizer->model);
+  ac_trie_free(&tokenizer->raw);
+  ac_trie_free(&tokenizer->normal);
+  ac_decoder_free(&tokenizer->decoder);
+  ac_work_free(&tokenizer->normalized);
+  ac_work_free(&tokenizer->work);
+  free(tokenizer->added);
+  free(tokenizer->before.ids);
+  free(tokenizer->after.ids);
+  free(tokenizer->tokens.list);
+  free(tokenizer->cache);
+  free(tokenizer);
+}

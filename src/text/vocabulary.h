@@ -1,0 +1,34 @@
+/* Tokens by id, and ids by the bytes of a token: of equal tokens, that of the one put last. */
+#ifndef AC_TEXT_VOCABULARY_H
+#define AC_TEXT_VOCABULARY_H
+
+#include "text/trie.h"
+
+typedef struct ac_vocabulary_entry {
+  size_t at;
+  uint32_t length;
+  bool there, special;
+} ac_vocabulary_entry;
+
+typedef struct ac_vocabulary {
+  char *bytes; /* each token's, with a 0 after it */
+  size_t byte_count, byte_capacity;
+  ac_vocabulary_entry *entries; /* [count], by id */
+  size_t count, capacity;
+  uint32_t *table; /* of ids + 1, open addressing; 0: free */
+  size_t slots, used;
+} ac_vocabulary;
+
+enum { AC_MAX_VOCABULARY = 1 << 24 };
+
+ac_status ac_vocabulary_put(ac_vocabulary *vocabulary, uint32_t id, const char *bytes,
+                            size_t count);
+/* AC_NO_TOKEN: there is none. */
+uint32_t ac_vocabulary_find(const ac_vocabulary *vocabulary, const char *bytes, size_t count);
+/* NULL: no token has this id. */
+const char *ac_vocabulary_token(const ac_vocabulary *vocabulary, uint32_t id, size_t *count);
+/* Equal tokens are special together. */
+bool ac_vocabulary_is_special(const ac_vocabulary *vocabulary, uint32_t id);
+void ac_vocabulary_free(ac_vocabulary *vocabulary);
+
+#endif
