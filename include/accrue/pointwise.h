@@ -159,10 +159,11 @@ enum {
  *
  * Blanks and new lines may be between them. The functions are those of this header, without `ac_`:
  * add, subtract, multiply, divide, negate, maximum, minimum, power, square, sqrt, rsqrt,
- * reciprocal, abs, sign, stop_gradient, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid,
- * softplus, log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF), gelu_tanh, silu,
- * mish, hard_sigmoid, hard_swish, softsign, less, less_equal, greater, greater_equal, equal,
- * not_equal, not and where. What is a number there may be any formula here: leaky_relu(a, b) is a PReLU.
+ * reciprocal, abs, sign, stop_gradient, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh,
+ * sigmoid, softplus, log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF),
+ * gelu_tanh, silu, mish, hard_sigmoid, hard_swish, softsign, less, less_equal, greater,
+ * greater_equal, equal, not_equal, not and where. What is a number there may be any formula here:
+ * leaky_relu(a, b) is a PReLU.
  *
  * The formula is parsed at once. A fault is refused with its position: `formula: column 5: ...`.
  * Its gradient is derived from the formula, by the same rules as for the functions. Refused are
