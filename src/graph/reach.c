@@ -92,7 +92,8 @@ static const ac_node *find_end(walks *w, const ac_tensor *parameter) {
     const ac_node *node = ac_node_at(w->graph, n);
     if (!has_output(w, node, w->needed)) continue;
     for (int i = 0; i < AC_MAX_INPUTS; i++) {
-      if (node->in[i] < 0 || is_stopped(w, node->in[i]) || !w->made[storage_of(w, node->in[i])]) continue;
+      if (node->in[i] < 0 || is_stopped(w, node->in[i]) || !w->made[storage_of(w, node->in[i])])
+        continue;
       if (!ac_node_passes(node, i)) return node;
       for (int j = 0; j < AC_MAX_OUTPUTS; j++)
         if (node->out[j] >= 0) w->made[storage_of(w, node->out[j])] = true;

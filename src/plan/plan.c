@@ -228,8 +228,7 @@ static ac_status find_live(const ac_plan *plan, const ac_sequence *sequence, ac_
     changes[i].workspace += changes[i - 1].workspace;
     changes[i].gradients += changes[i - 1].gradients;
   }
-  for (int i = 0; i < sequence->step_count; i++)
-    live[i] = changes[ac_sequence_point(sequence, i)];
+  for (int i = 0; i < sequence->step_count; i++) live[i] = changes[ac_sequence_point(sequence, i)];
   free(changes);
   return AC_OK;
 }

@@ -33,8 +33,7 @@ static ac_op_args relu(int64_t elements) {
                   .result = {AC_FIRST_STEP},
                   .step = {{AC_FUNCTION_relu, {0}}}}};
   ac_operand x = {NULL, AC_F32, 1, {elements}, elements};
-  return (ac_op_args){
-      .op = AC_OP_pointwise, .attributes = &attributes, .in = {x}, .out = {x}};
+  return (ac_op_args){.op = AC_OP_pointwise, .attributes = &attributes, .in = {x}, .out = {x}};
 }
 
 static ac_op_args embedding(int64_t entries, int64_t rows, int64_t channels) {
