@@ -26,7 +26,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 
 # What a reader looks for; a section of a header without a name of its own is "other".
 TITLES = {
-    "attention.h": "Positions of attention",
+    "attention.h": "Attention",
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",

@@ -19,9 +19,9 @@
 #include <accrue/movement.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
-#include <accrue/reduction.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
+#include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>
 #include <accrue/clipping.h>

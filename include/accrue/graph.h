@@ -241,19 +241,6 @@ AC_API ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon);
 /** exp(x) / sum(exp(x)) over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);
 
-/** Settings of attention. */
-typedef struct ac_attention_desc {
-  int heads;     /**< Number of heads. It divides C. */
-  float scale;   /**< Factor on the products of queries and keys. 0: 1 / sqrt(C / heads). */
-  float dropout; /**< Probability that an attention weight is dropped while training. */
-} ac_attention_desc;
-
-/** Causal multi-head self-attention. qkv is [B, T, 3C]: queries, keys and values side by side, each
- * split into heads. The result is [B, T, C]. Position t attends to positions <= t. For the backward
- * pass it keeps one float (the row's log-sum-exp) for each head and row, never a T x T matrix;
- * arXiv 2205.14135. */
-AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc);
-
 /** While training: zero with probability p, else x / (1 - p). The mask is drawn from (seed, op,
  * update, sample in the effective batch), so it does not depend on how the batch is split. The
  * leading dimension must be the batch. 0 <= p < 1, in steps of 2^-16. */

@@ -57,8 +57,10 @@
   F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
   F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
-    X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
+  F(attention, attention) X(attention, "sssfiii", "sf") /* q k? v? bias? lengths[B]? segments[B,Tq]? of keys[B,Tk]?    \
+                                          -> y lse[B,H,Tq]: ops/attention/attention.h */                               \
+    X(attention_gradient, "sssssffiii", "sssf")       /* dy q k? v? y lse bias? lengths? segments? of keys?            \
+                                                         -> dq? dk? dv? dbias?+ */                                     \
   F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
   F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \

@@ -343,6 +343,57 @@ def attention(f):
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=factor)
         scores = (q @ k.mT * factor).masked_fill(torch.ones(T, T).triu(1).bool(), -torch.inf)
         f.record([qkv], y.transpose(1, 2).reshape(B, T, C), [torch.logsumexp(scores, -1)])
+    for name, settings, H, Hkv, Tq, Tk, D, Dv in (
+            ("crossed", {}, 2, 2, 5, 9, 3, 3),
+            ("grouped_wider_values", dict(causal=1), 4, 2, 9, 9, 3, 5),
+            ("window", dict(causal=1, window=3), 2, 1, 9, 9, 3, 3),
+            ("window_both_ways", dict(window=2), 2, 2, 9, 8, 3, 3),
+            ("at_end", dict(causal=1, at_end=1), 2, 2, 3, 9, 3, 3),
+            ("capped", dict(soft_cap=1.5, bias_heads=2), 2, 2, 5, 6, 3, 3),
+            ("bias_of_all_heads", dict(bias_heads=1), 3, 3, 5, 6, 3, 3),
+            ("bias_of_samples", dict(bias_heads=2, bias_samples=1), 2, 2, 5, 6, 3, 3),
+            ("lengths", dict(lengths=1), 2, 2, 5, 6, 3, 3),
+            ("segments", dict(causal=1, segments=1), 2, 1, 9, 9, 3, 3),
+            ("segments_of_keys", dict(segments=1, lengths=1, bias_heads=1), 2, 2, 5, 9, 3, 3)):
+        masked_attention(f, name, settings, H, Hkv, Tq, Tk, D, Dv)
+
+
+def masked_attention(f, name, settings, H, Hkv, Tq, Tk, D, Dv):
+    """All of it by scaled_dot_product_attention with a mask, but for the cap, which it does not have."""
+    B, factor, get = 2, float(np.float32(1 / np.sqrt(D))), lambda key: settings.get(key, 0)
+    f.case(name, heads=H, key_heads=Hkv, scale=factor, causal=get("causal"),
+           **{key: get(key) for key in ("window", "at_end", "soft_cap")})
+    q, k, v = f.draw(B, Tq, H * D), f.draw(B, Tk, Hkv * D), f.draw(B, Tk, Hkv * Dv)
+    shape = (B, get("bias_heads"), Tq, Tk)
+    bias = f.draw(*shape[0 if get("bias_samples") else 1:]) if get("bias_heads") else None
+    lengths = torch.tensor([Tk, Tk // 2]) if get("lengths") else None
+    own = f.ids(2, B, Tq) if get("segments") else None
+    other = own if own is None or Tq == Tk else f.ids(2, B, Tk)
+    place, key = torch.arange(Tq)[:, None] + get("at_end") * (Tk - Tq), torch.arange(Tk)
+    seen = torch.ones(B, 1, Tq, Tk, dtype=torch.bool)
+    if get("causal"):
+        seen &= key <= place
+    if get("window"):
+        seen &= (key - place).abs() < get("window")
+    if lengths is not None:
+        seen &= key < lengths[:, None, None, None]
+    if own is not None:
+        seen &= own[:, None, :, None] == other[:, None, None, :]
+    heads = lambda x, n: x.reshape(B, x.shape[1], n, -1).transpose(1, 2)
+    keys, values = (heads(x, Hkv).repeat_interleave(H // Hkv, 1) for x in (k, v))
+    mask = torch.where(seen, 0.0 if bias is None else bias, -torch.inf)
+    scores = heads(q, H) @ keys.mT * factor
+    if get("soft_cap"):
+        scores = get("soft_cap") * torch.tanh(scores / get("soft_cap"))
+    scores = scores + mask
+    if get("soft_cap"):
+        y = scores.softmax(-1) @ values
+    else:
+        y = F.scaled_dot_product_attention(heads(q, H), keys, values, attn_mask=mask, scale=factor)
+    # A query that sees nothing is ours to define, and PyTorch's softmax has NaN there.
+    assert seen.any(-1).all(), name
+    f.record([q, k, v, bias, lengths, own, None if other is own else other],
+             y.transpose(1, 2).reshape(B, Tq, H * Dv), [torch.logsumexp(scores, -1)])
 
 
 def rope(f):

@@ -140,3 +140,96 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
+
+
+# ---- recipes of attention ---------------------------------------------------------------------------------------------
+
+
+def descend(name, shapes, fill, loss, updates, rate):
+    """Parameters of these shapes, in the order of the graph; `fill` gives tensors of a window, ids among them."""
+    draw = Numbers()
+    p = []
+    for shape in shapes:
+        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
+        p.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+    first = None
+    for _ in range(updates):
+        value = loss(iter(p), *fill(draw))
+        for x, g in zip(p, torch.autograd.grad(value, p)):
+            x.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+def below(draw, limit):
+    return int((draw() + f32(1)) * f32(0.5) * f32(limit))
+
+
+def dense(*sizes):
+    return [shape for into, out in sizes for shape in ((out, into), (out,))]
+
+
+def heads(x, count):
+    return x.reshape(*x.shape[:2], count, -1).transpose(1, 2)
+
+
+def attend(q, k, v, **how):
+    return F.scaled_dot_product_attention(q, k, v, **how).transpose(1, 2).flatten(2)
+
+
+def hidden_tokens(draw):
+    tokens, targets, weights, lengths = (torch.zeros(32, 8, dtype=torch.long) for _ in range(4))
+    for i in range(32):
+        first, step = below(draw, 6), 1 + below(draw, 2)
+        lengths[i] = 4 + below(draw, 5)
+        hidden = below(draw, int(lengths[i, 0]))
+        for t in range(int(lengths[i, 0])):
+            targets[i, t] = tokens[i, t] = (first + step * t) % 6
+        tokens[i, hidden], weights[i, hidden] = 6, 1
+    return tokens, targets, weights.double(), lengths[:, 0]
+
+
+def encoder(p, tokens, targets, weights, lengths):
+    layer = lambda x: F.linear(x, next(p), next(p))
+    x = F.embedding(tokens, next(p)) + next(p)
+    seen = (torch.arange(8) < lengths[:, None])[:, None, None]
+    x = x + layer(attend(*(heads(part, 2) for part in layer(x).split(16, -1)), attn_mask=seen))
+    x = x + layer(F.gelu(layer(x)))
+    losses = F.cross_entropy(layer(x).flatten(0, 1), targets.flatten(), reduction="none")
+    return (losses * weights.flatten()).sum() / weights.sum()
+
+
+def sentences(draw):
+    source, written, targets = (torch.zeros(32, 5, dtype=torch.long) for _ in range(3))
+    lengths = torch.zeros(32, dtype=torch.long)
+    for i in range(32):
+        lengths[i] = n = 2 + below(draw, 4)
+        for t in range(n):
+            source[i, t] = below(draw, 6)
+        for t in range(n):
+            targets[i, t] = 5 - source[i, n - 1 - t]
+        written[i] = torch.cat([torch.tensor([6]), targets[i, :-1]])
+    return source, written, targets, lengths
+
+
+def translation(p, source, written, targets, lengths):
+    layer = lambda x: F.linear(x, next(p), next(p))
+    real = torch.arange(5) < lengths[:, None]
+
+    def attended(x, y, **how):
+        q, k, v = heads(layer(x), 2), heads(layer(y), 1), heads(layer(y), 1)
+        return x + layer(attend(q, k, v, enable_gqa=True, **how))
+
+    x = F.embedding(source, next(p)) + next(p)
+    x = attended(x, x, attn_mask=real[:, None, None])
+    y = F.embedding(written, next(p)) + next(p)
+    y = attended(y, y, is_causal=True)
+    y = attended(y, x, attn_mask=real[:, None, None])
+    y = y + layer(F.gelu(layer(y)))
+    return F.cross_entropy(layer(y)[real], targets[real])
+
+
+feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16, 8), (16, 8), (16, 16))
+descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
+embedded = [(7, 16), (5, 16)]
+descend("translation", [*embedded, *attended, *embedded, *attended, *attended, *feed_forward], sentences, translation, 300, 0.1)

@@ -141,7 +141,7 @@ static ac_op_args attention_of(const ac_attention_attributes *a, int64_t positio
                      .in = {qkv},
                      .out = {y, lse}};
   if (gradient) {
-    args.in[0] = y, args.in[1] = qkv, args.in[2] = y, args.in[3] = lse;
+    args.in[0] = y, args.in[1] = qkv, args.in[4] = y, args.in[5] = lse;
     args.out[0] = qkv;
     args.out[1] = (ac_operand){.count = 0};
   }
@@ -156,7 +156,9 @@ static uint64_t least_of_attention(int64_t positions, int64_t size) {
 
 static void check_attention(const ac_device *device, bool emulated) {
   for (int number = 0; number < SHAPES; number++) {
-    const ac_attention_attributes a = {.heads = (int32_t)draw(1, 40), .scale = 1};
+    const int32_t heads = (int32_t)draw(1, 40);
+    const ac_attention_attributes a = {
+        .heads = heads, .scale = 1, .key_heads = heads, .causal = 1, .per_sample = 1};
     const int64_t positions = draw(64, 4000), size = draw(1, 256);
     const bool gradient = number % 2;
     uint64_t before = 0;

@@ -494,7 +494,8 @@ static void any_team_gives_the_same_bits(void **state) {
   (void)state;
   enum { T = 70, C = 36, HEADS = 3, CLASSES = 40 };
   const ac_run_state run = {.training = true, .loss_scale = 1};
-  const ac_attention_attributes attention = {.heads = HEADS, .scale = 0.05f};
+  const ac_attention_attributes attention = {
+      .heads = HEADS, .scale = 0.05f, .key_heads = HEADS, .causal = 1, .per_sample = 1};
   ac_op_args args = {.op = AC_OP_attention, .attributes = &attention, .run = &run};
   args.in[0] = sequence(AC_BF16, T, 3 * C);
   args.out[0] = sequence(AC_BF16, T, C);
@@ -503,7 +504,7 @@ static void any_team_gives_the_same_bits(void **state) {
 
   ac_op_args gradient = {.op = AC_OP_attention_gradient, .attributes = &attention, .run = &run};
   gradient.in[0] = sequence(AC_BF16, T, C);
-  gradient.in[1] = args.in[0], gradient.in[2] = args.out[0], gradient.in[3] = args.out[1];
+  gradient.in[1] = args.in[0], gradient.in[4] = args.out[0], gradient.in[5] = args.out[1];
   gradient.out[0] = sequence(AC_BF16, T, 3 * C);
   compare_teams(&gradient);
   free_operands(&gradient);

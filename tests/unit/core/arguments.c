@@ -872,6 +872,9 @@ static ac_tensor *frozen(const char *name) {
   const ac_parameter_desc desc = {.frozen = true};
   return ac_parameter(graph, name, AC_SHAPE(FEATURES), &desc);
 }
+static ac_tensor *heads_of(const char *name) {
+  return ac_input(graph, name, AC_F32, AC_SHAPE(AC_BATCH, 5, 2, 3));
+}
 static ac_tensor *image(void) {
   return ac_input(graph, "image", AC_F32, AC_SHAPE(AC_BATCH, 2, 3, 3));
 }
@@ -996,6 +999,10 @@ static void only_operands(void) {
   PASSES(ac_tensor_hint, tensor, ac_tensor_hint(NULL, AC_KEEP));
   STICKS(ac_causal_attention, desc, "at least one head",
          ac_causal_attention(ac_input(graph, "q", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)), NULL));
+  STICKS(ac_attention, q, "q is missing", ac_attention(NULL, heads_of("k"), heads_of("v"), NULL));
+  STICKS(ac_attention, k, "it takes q", ac_attention(heads_of("q"), NULL, heads_of("v"), NULL));
+  STICKS(ac_attention, v, "it takes q", ac_attention(heads_of("q"), heads_of("k"), NULL, NULL));
+  BUILDS(ac_attention, desc, ac_attention(heads_of("q"), heads_of("k"), heads_of("v"), NULL));
   STICKS(ac_max_pool2d, desc, "kernel 0", ac_max_pool2d(image(), NULL));
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
 }

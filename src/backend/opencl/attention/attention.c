@@ -75,11 +75,11 @@ static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
 
 /* dy y of each row of each head. */
 static uint64_t gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
-  return workspace(cl, args, &args->in[1], sizeof(float) * (uint64_t)args->in[3].count);
+  return workspace(cl, args, &args->in[1], sizeof(float) * (uint64_t)args->in[5].count);
 }
 
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
-  const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3],
+  const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[4], *lse = &args->in[5],
                    *dqkv = &args->out[0];
   const ac_cl_attention whole = attention_of(qkv, args->attributes);
   bool unit;
@@ -103,17 +103,22 @@ static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
                       MASKED_ARGUMENTS(s, args));
 }
 
-/* Registers hold the sums of a head of this size at most. */
-static bool head_fits(const ac_operand *qkv, const ac_attention_attributes *a) {
-  return ac_columns(qkv) / 3 / a->heads <= 256;
+/* Registers hold the sums of a head of this size at most, of queries, keys and values in one
+ * tensor, without masks; `first` is the first of these operands. */
+static bool fits(const ac_op_args *args, int first, int masks) {
+  const ac_attention_attributes *a = args->attributes;
+  bool plain = a->causal && !a->window && !(a->soft_cap > 0) && a->key_heads == a->heads &&
+               !args->in[first + 1].count && !a->at_end && !a->skip_padding;
+  for (int i = masks; i < masks + 4; i++) plain = plain && !args->in[i].count;
+  return plain && ac_columns(&args->in[first]) / 3 / a->heads <= 256;
 }
 
 static bool forward_fits(const ac_op_args *args) {
-  return head_fits(&args->in[0], args->attributes);
+  return fits(args, 0, 3);
 }
 
 static bool gradient_fits(const ac_op_args *args) {
-  return head_fits(&args->in[1], args->attributes);
+  return fits(args, 1, 6);
 }
 
 const ac_cl_op ac_cl_op_attention = {
