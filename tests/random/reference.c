@@ -175,6 +175,10 @@ static void forward(tape *t, int64_t sample) {
   t->result->loss += sums[0] + sums[1];
   t->result->weight += sums[2] + sums[3];
   t->result->correct += sums[4] + sums[5];
+  if (!graph->metric_count) return;
+  const double *hits = t->data[graph->metrics[0].tensor];
+  t->result->hits += hits[0] + hits[1];
+  t->result->hits_of += hits[2] + hits[3];
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

@@ -718,7 +718,8 @@ def losses(f):
 
     def divergence(t):
         def function(x, y):
-            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            # At -infinity the gradient is the limit, which is 0; PyTorch's is NaN.
+            log_p, log_q = F.log_softmax(y.clamp(min=-1e5) / t, -1), F.log_softmax(x / t, -1)
             return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
         return function
 
@@ -745,6 +746,8 @@ def losses(f):
              means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
         case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
              means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("gaussian_nll_limited", [((5, 3, 4), -1e-3, 1e-3)] * 2 + [((5, 3, 4), 0, 3e-6)],
+         means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")))
     case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
     for weights in (None, (5, 3), (5,)):
         end = f"_weights_{len(weights)}" if weights else ""
@@ -758,6 +761,11 @@ def losses(f):
         case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
              lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
         case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        if weights is None:
+            y = np.random.default_rng(10).uniform(-3, 3, (5, 3, 7)).astype(np.float32)
+            y[:, :, 2] = -np.inf
+            case("kl_divergence_of_classes_without_probability",
+                 [((5, 3, 7), -3, 3), (torch.tensor(y).double().requires_grad_(), 0, 0)], divergence(2), temperature=2)
         case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
     classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
     case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],

@@ -442,8 +442,7 @@ static void tokenizers(void) {
   REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
   NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
   REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
-  HARMLESS(ac_tokenizer_decode, bytes,
-           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  HARMLESS(ac_tokenizer_decode, bytes, ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
   free(text);
   REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
   REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
