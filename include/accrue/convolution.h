@@ -178,8 +178,6 @@ AC_API ac_tensor *ac_global_max_pool(ac_tensor *x);
 /** The average of each channel: [B, C, ...] -> [B, C]. */
 AC_API ac_tensor *ac_global_average_pool(ac_tensor *x);
 
-/* ---- upsampling ------------------------------------------------------------------------------ */
-
 #ifdef __cplusplus
 }
 #endif
