@@ -14,9 +14,12 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/convolution.h>
+#include <accrue/image.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
 #include <accrue/movement.h>
+#include <accrue/norm.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/attention.h>

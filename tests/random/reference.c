@@ -169,12 +169,16 @@ static void forward(tape *t, int64_t sample) {
       else if (args.out[j].count) store_output(t, node, j, &args.out[j]);
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
-    if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
+    if (node->op == AC_OP_batch_norm && args.out[2].count && t->state.training) pool(t, n, &args);
   }
   const double *sums = t->data[graph->losses[0].tensor];
   t->result->loss += sums[0] + sums[1];
   t->result->weight += sums[2] + sums[3];
   t->result->correct += sums[4] + sums[5];
+  if (!graph->metric_count) return;
+  const double *hits = t->data[graph->metrics[0].tensor];
+  t->result->hits += hits[0] + hits[1];
+  t->result->hits_of += hits[2] + hits[3];
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */

@@ -103,10 +103,25 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def embedding(f):
+def gather(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+    for axis, n in ((1, 4), (2, 7)):
+        f.case(f"elements_{axis}", axis=axis, elements=axis < 2)
+        x, shape = f.draw(2, 5, 3), [2, 5, 3]
+        shape[axis] = n
+        ids = f.ids(x.shape[axis], *shape)
+        f.record([x, ids], x.gather(axis, ids))
+    f.case("index_select", axis=1, shared=1)
+    x, ids = f.draw(2, 5, 3), f.ids(5, 8)
+    f.record([x, ids], x.index_select(1, ids))
+    f.case("scatter_rows", axis=1, scatter=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids[..., None].expand(2, 8, 3), x))
+    f.case("scatter_elements", axis=1, scatter=1, elements=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8, 3)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids, x))
 
 
 def pointwise(f):
@@ -170,9 +185,10 @@ def pointwise(f):
 
 def layer_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        for bias in (True, False):
-            f.case(name + ("" if bias else "_without_beta"), epsilon=1e-5)
-            x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+        for weight, bias in ((True, True), (True, False), (False, False)):
+            f.case(name + ("" if bias else "_without_beta" if weight else "_bare"), epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
             beta = f.draw(33) if bias else None
             mean, variance = x.mean(-1), x.var(-1, unbiased=False)
             statistics = torch.stack((mean, 1 / torch.sqrt(variance + 1e-5)), -1)
@@ -182,10 +198,12 @@ def layer_norm(f):
 
 def rms_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        f.case(name, epsilon=1e-5)
-        x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
-        statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
-        f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
+        for weight in (True, False):
+            f.case(name if weight else f"{name}_bare", epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
+            statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+            f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
 
 
 def group_norm(f):
@@ -205,8 +223,11 @@ def batch_norm(f):
     for name, shape, affine, evaluation in (("plain", (3, 5, 5, 3), True, False), ("bare", (4, 3, 7), False, False),
                                             ("batch_of_one", (1, 3, 5, 1), True, False),
                                             ("one_position", (9, 7), True, False),
-                                            ("evaluation", (3, 5, 3), True, True)):
-        f.case(name, epsilon=1e-5, evaluation=evaluation)
+                                            ("evaluation", (3, 5, 3), True, True),
+                                            ("frozen", (3, 5, 3), True, True),
+                                            ("frozen_one_position", (6, 5), True, True)):
+        frozen = name.startswith("frozen")
+        f.case(name, epsilon=1e-5, evaluation=evaluation and not frozen, frozen=frozen)
         x = f.draw(*shape, low=-1, high=3)
         gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
         mean, variance = f.draw(shape[1]).detach(), f.draw(shape[1], low=0.5, high=2).detach()
@@ -697,7 +718,8 @@ def losses(f):
 
     def divergence(t):
         def function(x, y):
-            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            # At -infinity the gradient is the limit, which is 0; PyTorch's is NaN.
+            log_p, log_q = F.log_softmax(y.clamp(min=-1e5) / t, -1), F.log_softmax(x / t, -1)
             return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
         return function
 
@@ -724,6 +746,8 @@ def losses(f):
              means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
         case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
              means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("gaussian_nll_limited", [((5, 3, 4), -1e-3, 1e-3)] * 2 + [((5, 3, 4), 0, 3e-6)],
+         means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")))
     case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
     for weights in (None, (5, 3), (5,)):
         end = f"_weights_{len(weights)}" if weights else ""
@@ -737,6 +761,11 @@ def losses(f):
         case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
              lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
         case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        if weights is None:
+            y = np.random.default_rng(10).uniform(-3, 3, (5, 3, 7)).astype(np.float32)
+            y[:, :, 2] = -np.inf
+            case("kl_divergence_of_classes_without_probability",
+                 [((5, 3, 7), -3, 3), (torch.tensor(y).double().requires_grad_(), 0, 0)], divergence(2), temperature=2)
         case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
     classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
     case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
@@ -766,6 +795,47 @@ def conv2d(f):
         x, weight = f.draw(n, ci, h, w), f.draw(co, ci // groups, *kernel)
         b = f.draw(co) if bias else None
         f.record([x, weight, b], F.conv2d(x, weight, b, **options))
+    # Another padding after the image than before it, top, left, bottom, right.
+    for name, kernel, stride, (top, left, bottom, right) in (("same_even", (4, 2), (1, 1), (1, 0, 2, 1)),
+                                                             ("after_only", (3, 3), (2, 1), (0, 0, 2, 1)),
+                                                             ("cut", (3, 2), (1, 2), (2, 1, -2, -1))):
+        f.case(name, groups=1, stride_h=stride[0], stride_w=stride[1], padding_h=top, padding_w=left)
+        x, weight, b = f.draw(2, 3, 7, 6), f.draw(4, 3, *kernel), f.draw(4)
+        padded = F.pad(x, (left, right, top, bottom))
+        f.record([x, weight, b], F.conv2d(padded, weight, b, stride))
+    transposed = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
+        "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
+        "doubled": (2, 4, 3, 4, 3, (2, 2), True, dict(stride=(2, 2))),
+        "unequal": (1, 2, 4, 5, 3, (3, 4), True, dict(stride=(3, 2), padding=(1, 2), output_padding=(2, 1))),
+        "dilated": (2, 2, 4, 3, 3, (2, 3), False, dict(stride=(3, 1), dilation=(3, 2), output_padding=(1, 1))),
+        "groups": (2, 6, 4, 4, 9, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+        "depthwise": (2, 3, 4, 5, 3, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+    }
+    for name, (n, ci, h, w, co, kernel, bias, options) in transposed.items():
+        groups = options.get("groups", 1)
+        attributes = dict(groups=groups, transposed=1)
+        for key in ("stride", "padding", "dilation"):
+            attributes[f"{key}_h"], attributes[f"{key}_w"] = options.get(key, (0, 0) if key == "padding" else (1, 1))
+        f.case(f"transposed_{name}", **attributes)
+        x, weight = f.draw(n, ci, h, w), f.draw(ci, co // groups, *kernel)
+        b = f.draw(co) if bias else None
+        f.record([x, weight, b], F.conv_transpose2d(x, weight, b, **options))
+    volumes = {  # depth, height and width
+        "plain": (2, 2, (4, 5, 3), 3, (3, 3, 2), True, {}),
+        "unequal": (1, 4, (6, 5, 4), 6, (2, 3, 1), True, dict(stride=(2, 1, 1), padding=(1, 2, 0), dilation=(3, 1, 1), groups=2)),
+    }
+    for name, (n, ci, size, co, kernel, bias, options) in volumes.items():
+        for transposed in (0, 1):
+            groups = options.get("groups", 1)
+            attributes = dict(groups=groups, transposed=transposed)
+            for key in ("stride", "padding", "dilation"):
+                for axis, value in zip("dhw", options.get(key, (0, 0, 0) if key == "padding" else (1, 1, 1))):
+                    attributes[f"{key}_{axis}"] = value
+            f.case(f"volume_{name}{'_transposed' if transposed else ''}", **attributes)
+            x = f.draw(n, ci, *size)
+            weight = f.draw(*((ci, co // groups) if transposed else (co, ci // groups)), *kernel)
+            b = f.draw(co) if bias else None
+            f.record([x, weight, b], (F.conv_transpose3d if transposed else F.conv3d)(x, weight, b, **options))
 
 
 def pool2d(f):
@@ -779,6 +849,21 @@ def pool2d(f):
     f.case("max_of_equal_elements", max=1, kernel_h=3, kernel_w=3, stride_h=1, stride_w=2, padding_h=1, padding_w=1)
     x = torch.tensor(f.random.integers(0, 2, (2, 2, 6, 6)).astype(np.float64), requires_grad=True)
     f.record([x], F.max_pool2d(x, 3, (1, 2), 1))
+    for name, kernel, stride, padding, size in (("ceil", (3, 3), (2, 2), (0, 0), (8, 7)), ("ceil_padded", (3, 4), (2, 3), (1, 1), (8, 10)),
+                                                ("ceil_begins_inside", (2, 2), (3, 3), (1, 1), (5, 6))):
+        for kind, pool in (("max", F.max_pool2d), ("average", F.avg_pool2d)):
+            f.case(f"{kind}_{name}", max=kind == "max", kernel_h=kernel[0], kernel_w=kernel[1], stride_h=stride[0],
+                   stride_w=stride[1], padding_h=padding[0], padding_w=padding[1])
+            x = f.draw(2, 3, *size)
+            f.record([x], pool(x, kernel, stride, padding, ceil_mode=True))
+    for name, ceil in (("skipped", False), ("skipped_ceil", True)):
+        f.case(f"average_{name}", kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, padding_h=1, padding_w=1, skip_padding=1)
+        x = f.draw(2, 3, 8, 7)
+        f.record([x], F.avg_pool2d(x, 3, 2, 1, ceil_mode=ceil, count_include_pad=False))
+    for kind, pool in (("max", F.adaptive_max_pool2d), ("average", F.adaptive_avg_pool2d)):
+        f.case(f"{kind}_adaptive", max=kind == "max", kernel_h=0, kernel_w=0)
+        x = f.draw(2, 3, 10, 7)
+        f.record([x], pool(x, (3, 5)))
 
 
 def concat(f):
@@ -802,11 +887,22 @@ def slice_(f):
     case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
-def upsample_nearest2d(f):
-    for factor in (2, 3):
-        f.case(f"by_{factor}", factor=factor)
-        x = f.draw(2, 3, 4, 3)
-        f.record([x], F.interpolate(x, scale_factor=factor, mode="nearest"))
+def resize2d(f):
+    modes = ("nearest", "bilinear", "bicubic")
+    for kind, mode in enumerate(modes):
+        for align in (False, True) if kind else (None,):
+            for name, size, factor in (("by_2", None, 2.0), ("by_2.6", None, 2.6), ("to_9x2", (9, 2), None),
+                                       ("to_1x7", (1, 7), None)):
+                x = torch.zeros(2, 3, 4, 5)
+                scale = [0, 0]
+                result = [int(n * factor) for n in (4, 5)] if factor else size
+                for i, n in enumerate((4, 5)):
+                    scale[i] = (n - 1) / (result[i] - 1) if align and result[i] > 1 else 0 if align else \
+                        1 / factor if factor else n / result[i]
+                f.case(f"{mode}{'_aligned' if align else ''}_{name}", kind=kind, align_corners=bool(align),
+                       scale_h=scale[0], scale_w=scale[1])
+                x = f.draw(2, 3, 4, 5)
+                f.record([x], F.interpolate(x, size=size, scale_factor=factor, mode=mode, align_corners=align))
 
 
 def optimizer(f):
@@ -1280,7 +1376,7 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+    writers = dict(linear=linear, matmul=matmul, gather=gather,
                    layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
@@ -1289,7 +1385,7 @@ def main():
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
                    ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   pool2d=pool2d, concat=concat, slice=slice_, resize2d=resize2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)
