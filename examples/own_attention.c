@@ -1,6 +1,7 @@
 /* Attention from parts: products, softmax, slices and transposed tensors give attention that looks
- * both ways, which ac_causal_attention does not. Each number of a row is to be replaced by the
- * number of rows elsewhere that are equal to it, which needs a look at all of them. */
+ * both ways. ac_attention does that without the table of all pairs. Each number of a row is to be
+ * replaced by the number of rows elsewhere that are equal to it, which needs a look at all of them.
+ */
 #include <accrue/accrue.h>
 #include <math.h>
 #include <stdio.h>

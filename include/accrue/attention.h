@@ -1,5 +1,17 @@
 /** @file
- * Positions of attention: rotary embeddings. */
+ * Attention: each query looks at the keys that its masks leave, and gets the mean of their values,
+ * weighed by the softmax of the products of query and keys; arXiv 1706.03762.
+ *
+ * For query i and key j of a head, with a scale, a cap and a bias as ac_attention_desc has them:
+ *
+ *     s[i,j] = scale q[i] . k[j]
+ *     t[i,j] = cap tanh(s[i,j] / cap) + bias[i,j]
+ *     y[i]   = sum over the keys j that i sees of softmax(t[i])[j] v[j]
+ *
+ * A table of all queries and keys is never in memory: for the backward pass one float (the row's
+ * log-sum-exp) is kept for each head and query; arXiv 2205.14135. Keys that a mask hides cost
+ * nothing where they hide whole blocks. A query that sees no key has the result 0, and no gradient
+ * comes from it. */
 #ifndef ACCRUE_ATTENTION_H
 #define ACCRUE_ATTENTION_H
 
@@ -8,6 +20,62 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** Settings of attention. Zeros: every query sees every key. */
+typedef struct ac_attention_desc {
+  /** Number of heads of queries, if queries, keys and values are in one tensor. Of ac_attention
+   * with keys it may be 0. */
+  int heads;
+  float scale;   /**< Factor on the products of queries and keys. 0: 1 / sqrt(size of a head). */
+  float dropout; /**< Probability that an attention weight is dropped while training. */
+  /** Number of heads of keys and values, if all are in one tensor. 0: as many as of queries. */
+  int key_heads;
+  /** Query i sees no key after its own position, which is i. So if there are more keys than
+   * queries, the first ones are seen, as with `is_causal` of PyTorch's
+   * scaled_dot_product_attention. */
+  bool causal;
+  /** The queries are at the last positions: query i of Tq is at position i + n - Tq, with n keys in
+   * the sample. So one new query sees all keys of a cache. Only with `causal` or a window. */
+  bool at_end;
+  /** A query sees only keys less than so many positions before it (the Mistral family's sliding
+   * window) or, if not causal, after it. 0: all. */
+  int window;
+  float soft_cap; /**< Bounds the products: cap tanh(s / cap), as in Gemma 2. 0: none. */
+  /** Keys of each sample, i32 [B] in [0, Tk], which are checked when they are fed. Keys from there
+   * on are seen by no query. NULL: all are there. */
+  ac_tensor *lengths;
+  /** Positions from the length on are padding for queries as well: they see nothing. It saves their
+   * work. Otherwise they see what others see, and their results mean nothing. */
+  bool skip_padding;
+  /** For several documents in one sample: the document of each query, i32 [B, Tq], in any order. A
+   * query sees the keys of its own document alone. A negative number is padding, which sees nothing
+   * and is not seen. NULL: one document. */
+  ac_tensor *segments;
+  /** The documents of the keys, i32 [B, Tk]. NULL: those of the queries. */
+  ac_tensor *key_segments;
+  /** Is added to the scaled and capped products: f32 [H, Tq, Tk], or [1, Tq, Tk] for all heads
+   * alike, or one of these for each sample: [B, H, Tq, Tk], [B, 1, Tq, Tk]. It may be trained. An
+   * element of -infinity hides a key. NULL: none. */
+  ac_tensor *bias;
+} ac_attention_desc;
+
+/** Attention of queries q [B, Tq, H, D] to keys k [B, Tk, Hkv, D] with values v [B, Tk, Hkv, Dv].
+ * The result is [B, Tq, H, Dv]. H is a multiple of Hkv, the number of heads of keys: neighbouring
+ * heads of queries share one (grouped and multi-query attention; arXiv 2305.13245). Keys of
+ * another sequence, with another length, make it cross-attention.
+ *
+ * With k and v NULL all are in q, side by side: [B, T, H + 2 Hkv, D] of `heads` and `key_heads`, as
+ * one linear layer makes them. Then nothing has to be sliced. `desc` may be NULL with keys. */
+AC_API ac_tensor *ac_attention(ac_tensor *q, ac_tensor *k, ac_tensor *v,
+                               const ac_attention_desc *desc);
+
+/** Causal self-attention of qkv [B, T, 3C]: queries, keys and values side by side, each split into
+ * heads. The result is [B, T, C]. Position t sees the positions <= t. With fewer heads of keys than
+ * of queries the last dimension is C (1 + 2 key_heads / heads). All other settings hold as well,
+ * and `causal` need not be set. */
+AC_API ac_tensor *ac_causal_attention(ac_tensor *qkv, const ac_attention_desc *desc);
+
+/* ---- positions ------------------------------------------------------------------------------- */
 
 /** How rotary embeddings reach positions beyond those of the first training. */
 typedef enum ac_rope_scaling {

@@ -14,7 +14,7 @@ char ac_op_output_kind(ac_op op, int output);
 /* Whether what it has of kind s may also be integers, which it moves. */
 bool ac_op_moves_integers(ac_op op);
 
-enum { AC_MAX_INPUTS = 8, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
+enum { AC_MAX_INPUTS = 10, AC_MAX_OUTPUTS = 4, AC_MAX_ATTRIBUTE_BYTES = 512 };
 
 /* What attributes begin with where the op's letters in the list are c; 0: there is no operand. */
 typedef struct ac_op_kinds {

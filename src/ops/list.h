@@ -33,17 +33,17 @@
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, gather) X(gather, "mi", "m")            /* x ids -> y, along an axis */                                  \
     X(scatter_add, "is", "f")                         /* ids x -> y+, along an axis */                                 \
-  F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
-    X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma -> dx+ */                               \
+  F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma? beta? -> y statistics[n,2]: mean, 1/std */           \
+    X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma? -> dx+ */                              \
     X(layer_norm_parameter_gradient, "ssf", "ff")     /* dy x statistics -> dgamma?+ dbeta?+ */                        \
-  F(norm, rms_norm) X(rms_norm, "sf", "sf")           /* x gamma -> y statistics[n,1]: 1/rms */                        \
-    X(rms_norm_input_gradient, "ssff", "s")           /* dy x statistics gamma -> dx+ */                               \
+  F(norm, rms_norm) X(rms_norm, "sf", "sf")           /* x gamma? -> y statistics[n,1]: 1/rms */                       \
+    X(rms_norm_input_gradient, "ssff", "s")           /* dy x statistics gamma? -> dx+ */                              \
     X(rms_norm_parameter_gradient, "ssf", "f")        /* dy x statistics -> dgamma+ */                                 \
   F(norm, group_norm) X(group_norm, "sff", "sf")      /* x[B,C,...] gamma? beta? -> y statistics[B,G,2]: mean, 1/std */\
     X(group_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
   F(norm, batch_norm) X(batch_norm, "sffff", "sff")   /* x[B,C,...] gamma? beta? mean[C] variance[C]                   \
                                         -> y statistics[C,2] variance[C]?: mean, 1/std */                              \
-    X(batch_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
+    X(batch_norm_gradient, "ssff", "sff")             /* dy x? statistics gamma? -> dx?+ dgamma?+ dbeta?+ */           \
     X(batch_norm_pool, "ff", "f")                     /* statistics[C,2] variance[C]                                   \
                           -> pooled[C,3]: n, mean, sum of squares, joined to what is there if `add` is set */          \
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
@@ -57,10 +57,16 @@
   F(reduction, cumulative_sum) X(cumulative_sum, "s", "s") /* x -> y, along an axis; its gradient, the other way */    \
   F(attention, softmax) X(softmax, "s", "s")          /* x -> y, over an axis */                                       \
     X(softmax_gradient, "ss", "s")                    /* dy y -> dx */                                                 \
-  F(attention, attention) X(attention, "s", "sf")     /* qkv[B,T,3C] -> y[B,T,C] lse[B,H,T] */                         \
-    X(attention_gradient, "sssf", "s")                /* dy qkv y lse -> dqkv */                                       \
+  F(attention, attention) X(attention, "sssfiii", "sf") /* q k? v? bias? lengths[B]? segments[B,Tq]? of keys[B,Tk]?    \
+                                          -> y lse[B,H,Tq]: ops/attention/attention.h */                               \
+    X(attention_gradient, "sssssffiii", "sssf")       /* dy q k? v? y lse bias? lengths? segments? of keys?            \
+                                                         -> dq? dk? dv? dbias?+ */                                     \
   F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
+  F(recurrent, recurrent) X(recurrent, "ssffi", "sfss") /* gates[B,T,G*H] W[G*H,H] b? state[B,N,H]? lengths[B]?         \
+                               -> y[B,T,H] state[B,N,H] gates, activated, and kept[B,T,H]: none of a plain cell */   \
+    X(recurrent_gradient, "sfssssfi", "sfff")         /* dy? dstate? activated? y kept? W state? lengths?              \
+                                                         -> dgates? dstate? dW?+ db?+ */                               \
   F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \
   F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \
@@ -76,8 +82,9 @@
   F(loss, ctc_loss) X(ctc_loss, "siiif", "ff") /* logits[B,T,V] targets[B,S] lengths[B]? of targets[B]? weights[B]?    \
                                -> sums?+ extents[B,T,2] */                                                             \
     X(ctc_loss_gradient, "siiiff", "s")               /* the same, extents -> dlogits */                               \
-  F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
-    X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
+  F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo]+ */     \
+    X(conv_transpose2d, "ssf", "s")                   /* x[B,Ci,H,W] W[Ci,Co/groups,kh,kw] b? -> y[B,Co,Ho,Wo]+,       \
+                                                         or dy W -> dx+ of conv2d */                                   \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(convolution, pool2d) X(max_pool2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(max_pool2d_gradient, "ss", "s")                 /* dy x -> dx+ */                                                \
@@ -87,8 +94,8 @@
     X(concat_more, "mmmmmmmm", "m")                   /* y x ... -> y, in place: up to 7 more */                       \
   F(movement, slice) X(slice, "m", "m")               /* x -> y+, every so many-th of each axis, also beyond its ends */ \
     X(slice_gradient, "s", "s")                       /* dy -> dx+ */                                                  \
-  F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
-    X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
+  F(convolution, resize2d) X(resize2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
+    X(resize2d_gradient, "s", "s")                    /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
     X(one_hot, "i", "f")                              /* ids[n] -> y[n,C]: a one, else zeros */                        \

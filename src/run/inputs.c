@@ -66,9 +66,10 @@ static void check_ids(ac_instance *instance, int index) {
   const ac_graph *graph = instance->plan->graph;
   const ac_node *node = ac_node_at(graph, index);
   const ac_op_desc *desc = ac_op_describe(node->op);
-  if (!desc->id_limit || desc->loss_rows || node->backward) return;
+  if ((!desc->id_limit && !desc->limit) || desc->loss_rows || node->backward) return;
   ac_op_args args = arguments_of(graph, index);
-  limit_operand(instance, node, desc->ids, desc->id_limit(&args), NULL);
+  if (desc->id_limit) limit_operand(instance, node, desc->ids, desc->id_limit(&args), NULL);
+  check_others(instance, node, &args);
 }
 
 /* What a loss ignores another op may not be fed: losses come first. */

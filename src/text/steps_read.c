@@ -164,7 +164,7 @@ static ac_status read_byte_level(ac_steps *steps, const json_t *json) {
 static ac_status read_split(ac_steps *steps, const json_t *json) {
   const char *text;
   bool literal;
-  ac_split_behaviour behaviour;
+  ac_split_behaviour behaviour = AC_SPLIT_REMOVED;
   AC_TRY(pattern_of(json, &text, &literal));
   AC_TRY(behaviour_of(json, &behaviour));
   AC_TRY(add_split(steps, text, literal, behaviour));

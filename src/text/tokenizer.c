@@ -80,7 +80,7 @@ static void remember(ac_cached_piece *entry, const char *piece, size_t count,
   entry->bytes = (uint8_t)count;
   entry->tokens = (uint8_t)tokens->count;
   memcpy(entry->text, piece, count);
-  for (size_t i = 0; i < tokens->count; i++) {
+  for (size_t i = 0; i < AC_CACHED_TOKENS && i < tokens->count; i++) {
     entry->ids[i] = tokens->list[i].id;
     entry->lengths[i] = (uint8_t)tokens->list[i].length;
   }

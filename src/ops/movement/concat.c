@@ -12,6 +12,9 @@
 
 #include <string.h>
 
+/* Of one node: as many as the list of ops has letters for. */
+enum { MOST_PARTS = 8 };
+
 /* ---- builders -------------------------------------------------------------------------------- */
 
 /* Whether the shapes are equal except for the axis. */
@@ -28,11 +31,11 @@ static ac_tensor *emit(ac_graph *graph, ac_tensor *const *parts, int count, int 
   ac_concat_attributes attributes = {axis, 0};
   ac_tensor *y = NULL;
   for (int i = 0; i < count;) {
-    ac_tensor *in[AC_MAX_INPUTS];
+    ac_tensor *in[MOST_PARTS];
     int n = 0;
     int64_t length = 0;
     if (y) in[n++] = y;
-    for (; n < AC_MAX_INPUTS && i < count; n++, i++) {
+    for (; n < MOST_PARTS && i < count; n++, i++) {
       in[n] = as ? ac_graph_view(graph, parts[i], as) : parts[i];
       if (!in[n]) return NULL;
       length += in[n]->shape.dim[axis];
@@ -74,7 +77,7 @@ static bool begin(ac_graph *graph, const ac_builder *builder, ac_tensor *const *
 
 /* Parts that a sentence can tell of. */
 static int told(ac_tensor *const *parts, int count) {
-  return !parts || count < 0 ? 0 : count < AC_MAX_INPUTS ? count : AC_MAX_INPUTS;
+  return !parts || count < 0 ? 0 : count < MOST_PARTS ? count : MOST_PARTS;
 }
 
 ac_tensor *ac_concat(ac_graph *graph, ac_tensor *const *parts, int count, int axis) {

@@ -86,7 +86,7 @@ static ac_op_args convolution_of(const convolution *c, ac_op op, int64_t batch) 
                    y = tensor(4, (int64_t[]){batch, g * c->out, to, across}),
                    w = tensor(4, (int64_t[]){g * c->out, c->in, c->kernel, c->kernel});
   ac_op_args args = {.op = op, .attributes = &c->a, .run = &state, .in = {x, w}, .out = {y}};
-  if (op == AC_OP_conv2d_input_gradient) args.in[0] = y, args.out[0] = x;
+  if (op == AC_OP_conv_transpose2d) args.in[0] = y, args.out[0] = x;
   if (op == AC_OP_conv2d_weight_gradient) {
     args.in[1] = y;
     args.out[0] = w;
@@ -105,8 +105,7 @@ static uint64_t least_of_convolution(const convolution *c) {
 }
 
 static void check_convolutions(const ac_device *device, bool emulated) {
-  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv2d_input_gradient,
-                              AC_OP_conv2d_weight_gradient};
+  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d, AC_OP_conv2d_weight_gradient};
   for (int number = 0; number < SHAPES; number++) {
     const convolution c = draw_convolution();
     const ac_op op = ops[number % 3];
@@ -141,7 +140,7 @@ static ac_op_args attention_of(const ac_attention_attributes *a, int64_t positio
                      .in = {qkv},
                      .out = {y, lse}};
   if (gradient) {
-    args.in[0] = y, args.in[1] = qkv, args.in[2] = y, args.in[3] = lse;
+    args.in[0] = y, args.in[1] = qkv, args.in[4] = y, args.in[5] = lse;
     args.out[0] = qkv;
     args.out[1] = (ac_operand){.count = 0};
   }
@@ -156,7 +155,9 @@ static uint64_t least_of_attention(int64_t positions, int64_t size) {
 
 static void check_attention(const ac_device *device, bool emulated) {
   for (int number = 0; number < SHAPES; number++) {
-    const ac_attention_attributes a = {.heads = (int32_t)draw(1, 40), .scale = 1};
+    const int32_t heads = (int32_t)draw(1, 40);
+    const ac_attention_attributes a = {
+        .heads = heads, .scale = 1, .key_heads = heads, .causal = 1, .per_sample = 1};
     const int64_t positions = draw(64, 4000), size = draw(1, 256);
     const bool gradient = number % 2;
     uint64_t before = 0;

@@ -404,6 +404,42 @@ static void wrong_lengths_are_refused(void **state) {
   stop(&r);
 }
 
+/* Attention takes lengths up to all keys, and any numbers of documents. */
+static void lengths_of_keys_are_checked(void **state) {
+  (void)state;
+  ac_graph *g;
+  ac_plan *plan;
+  ac_session *session;
+  ac_device *device = open_device("cpu");
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *qkv = ac_input(g, "qkv", AC_F32, SHAPE(AC_BATCH, 2, 3)),
+            *lengths = ac_input(g, "lengths", AC_I32, SHAPE(AC_BATCH)),
+            *documents = ac_input(g, "documents", AC_I32, SHAPE(AC_BATCH, 2));
+  const ac_attention_desc desc = {.heads = 1, .lengths = lengths, .segments = documents};
+  ac_graph_set_output(g, "y", ac_causal_attention(qkv, &desc));
+  assert_ok(ac_plan_create(&plan, g, device, &(ac_plan_desc){.purpose = AC_PREDICT, .batch = 1}));
+  assert_ok(ac_session_create(&session, plan, 0));
+  static const float x[] = {1, 1, 5, 1, 1, 7};
+  static const int32_t ids[] = {-3, INT32_MAX};
+  for (int32_t length = 0; length < 4; length++) {
+    const ac_feed feeds[] = {{"qkv", x}, {"lengths", &length}, {"documents", ids}};
+    float y[2];
+    const ac_status status = ac_session_run(session, 1, feeds, 3);
+    if (length == 3) {
+      assert_refused(status, AC_ERROR_ARGUMENT,
+                     "input \"lengths\" holds 3 at position 0, outside [0, 3)");
+      continue;
+    }
+    assert_ok(status);
+    assert_ok(ac_session_output(session, "y", 0, 2, y));
+    assert_true(y[0] == 0 && y[1] == (length == 2 ? 7 : 0));
+  }
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(g);
+}
+
 /* ---- positions ------------------------------------------------------------------------------- */
 
 static void check_position(ac_session *session, int32_t position, const char *refusal) {
@@ -510,6 +546,7 @@ int main(void) {
       cmocka_unit_test(datasets_leave_them_as_they_are),
       cmocka_unit_test(lengths_are_masks_everywhere),
       cmocka_unit_test(wrong_lengths_are_refused),
+      cmocka_unit_test(lengths_of_keys_are_checked),
       cmocka_unit_test(positions_are_checked),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

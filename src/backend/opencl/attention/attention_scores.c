@@ -261,7 +261,7 @@ static matrix sums_of(const block *b, const ac_op_args *args, int part) {
 }
 
 static ac_status run_gradient(ac_opencl *cl, const block *b, const ac_op_args *args) {
-  const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2], *lse = &args->in[3];
+  const ac_operand *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[4], *lse = &args->in[5];
   const matrix s = scores_at(b, args->workspace, 0, true),
                d = scores_at(b, args->workspace, b->d_at, true),
                p = scores_at(b, args->workspace, b->p_at, false),
