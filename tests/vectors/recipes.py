@@ -154,6 +154,8 @@ def mixture_of_experts(n, x, y):
     best, ids = n[0](x).topk(2)
     said = n[2](torch.tanh(n[1](x)).reshape(-1, 4, 6)).diagonal(dim1=1, dim2=2)
     return F.mse_loss((best.softmax(-1) * said.gather(1, ids)).sum(-1, keepdim=True), y)
+
+
 def below(draw, n):
     return int(f32(draw() + f32(1)) / f32(2) * f32(n))
 
@@ -448,6 +450,8 @@ def llama(p, ids, targets):
 
 llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
 descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+
+
 # ---- recipes of layers over time --------------------------------------------------------------------------------------
 
 
