@@ -28,7 +28,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 TITLES = {
     "attention.h": "Attention",
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
-    "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
+    "clipping.h": "Clipping", "convolution.h": "Convolutions and pools", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
     "graph.h": "Models", "image.h": "Images of another size", "layers.h": "Layers", "learner.h": "Learners",
     "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "metric.h": "Metrics",
@@ -36,7 +36,8 @@ TITLES = {
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
-    "custom_op.h": "Ops of your own", "range_test.h": "Range test of the rate", "reduction.h": "Reductions",
+    "custom_op.h": "Ops of your own", "range_test.h": "Range test of the rate",
+    "recurrent.h": "Recurrent layers", "reduction.h": "Reductions",
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",

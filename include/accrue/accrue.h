@@ -14,6 +14,7 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/convolution.h>
 #include <accrue/image.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
@@ -23,6 +24,7 @@
 #include <accrue/layers.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
+#include <accrue/recurrent.h>
 #include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>

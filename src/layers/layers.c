@@ -1,6 +1,7 @@
 /* Layers are made of public builders: each makes its parameters, NAME.weight and so on, and the ops
  * that use them, in the scope NAME. */
 #include <accrue/layers.h>
+#include <accrue/recurrent.h>
 
 #include "graph/builder.h"
 
@@ -79,27 +80,99 @@ ac_tensor *ac_dense(ac_graph *graph, const char *name, ac_tensor *x, int64_t out
   return end(&l, ac_linear(x, w, b, d.layout));
 }
 
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+/* What layers of convolutions have in common; `groups` as in the description. */
+typedef struct convolution {
+  layer layer;
+  int64_t out;
+  int kernel, groups, axes;
+  bool transposed;
+  ac_tensor *weight, *bias;
+} convolution;
+
+/* Enters the scope, checks what the builder of the op does not, and makes the parameters. */
+static bool begin_convolution(convolution *c, ac_graph *graph, const char *name, ac_tensor *x,
+                              const ac_builder *builder, bool frozen, bool no_bias,
+                              const ac_init *weight, const ac_init *bias) {
+  if (!begin(&c->layer, graph, name, frozen, builder, &x)) return false;
+  const int64_t out = c->out, groups = c->groups ? c->groups : 1;
+  if (x->dtype != AC_F32 || x->shape.rank != 2 + c->axes)
+    return end(&c->layer, ac_builder_fail(graph, builder, &x, NULL));
+  const int64_t in = x->shape.dim[1];
+  if (out < 1 || c->kernel < 1)
+    return end(&c->layer, ac_builder_fail(graph, builder, &x,
+                                          "out is %lld and the kernel %d; both must be at least 1",
+                                          (long long)out, c->kernel));
+  if (groups < 1 || in % groups)
+    return end(&c->layer,
+               ac_builder_fail(graph, builder, &x, "%lld groups do not divide %lld channels",
+                               (long long)groups, (long long)in));
+  if (c->transposed && out % groups)
+    return end(&c->layer,
+               ac_builder_fail(graph, builder, &x, "%lld groups do not divide %lld channels",
+                               (long long)groups, (long long)out));
+  int64_t shape[AC_MAX_RANK] = {out, in / groups};
+  if (c->transposed) shape[0] = in, shape[1] = out / groups;
+  double fan_in = (double)shape[1]; /* as large as they may ask for */
+  for (int i = 0; i < c->axes; i++) shape[2 + i] = c->kernel, fan_in *= c->kernel;
+  c->weight = parameter(&c->layer, "weight", 2 + c->axes, shape, by_fan(weight, fan_in));
+  if (!no_bias) c->bias = parameter(&c->layer, "bias", AC_SHAPE(out), by_fan(bias, fan_in));
+  return true;
+}
+
+ac_tensor *ac_conv1d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
+                           const ac_conv1d_layer_desc *desc) {
+  static const ac_builder builder = {"conv1d_layer", 1, {"x f32 [B, in, L]"}};
+  const ac_conv1d_layer_desc d = desc ? *desc : (ac_conv1d_layer_desc)AC_DEFAULTS;
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 1};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv1d(x, c.weight, c.bias, &d.convolution));
+}
+
 ac_tensor *ac_conv2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
                            const ac_conv2d_layer_desc *desc) {
   static const ac_builder builder = {"conv2d_layer", 1, {"x f32 [B, in, H, W]"}};
   const ac_conv2d_layer_desc d = desc ? *desc : (ac_conv2d_layer_desc)AC_DEFAULTS;
-  layer l;
-  if (!begin(&l, graph, name, d.frozen, &builder, &x)) return NULL;
-  if (x->dtype != AC_F32 || x->shape.rank != 4)
-    return end(&l, ac_builder_fail(graph, &builder, &x, NULL));
-  const int64_t in = x->shape.dim[1], groups = d.convolution.groups ? d.convolution.groups : 1;
-  if (out < 1 || kernel < 1)
-    return end(&l, ac_builder_fail(graph, &builder, &x,
-                                   "out is %lld and the kernel %d; both must be at least 1",
-                                   (long long)out, kernel));
-  if (groups < 1 || in % groups)
-    return end(&l, ac_builder_fail(graph, &builder, &x, "%lld groups do not divide %lld channels",
-                                   (long long)groups, (long long)in));
-  const double fan_in = (double)(in / groups) * kernel * kernel; /* as large as they may ask for */
-  ac_tensor *w = parameter(&l, "weight", AC_SHAPE(out, in / groups, kernel, kernel),
-                           by_fan(&d.weight, fan_in));
-  ac_tensor *b = d.no_bias ? NULL : parameter(&l, "bias", AC_SHAPE(out), by_fan(&d.bias, fan_in));
-  return end(&l, ac_conv2d(x, w, b, &d.convolution));
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 2};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv2d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv3d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
+                           const ac_conv3d_layer_desc *desc) {
+  static const ac_builder builder = {"conv3d_layer", 1, {"x f32 [B, in, D, H, W]"}};
+  const ac_conv3d_layer_desc d = desc ? *desc : (ac_conv3d_layer_desc)AC_DEFAULTS;
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 3};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv3d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv_transpose1d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                     int kernel, const ac_conv_transpose1d_layer_desc *desc) {
+  static const ac_builder builder = {"conv_transpose1d_layer", 1, {"x f32 [B, in, L]"}};
+  const ac_conv_transpose1d_layer_desc d =
+      desc ? *desc : (ac_conv_transpose1d_layer_desc)AC_DEFAULTS;
+  convolution c = {
+      .out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 1, .transposed = true};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv_transpose1d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv_transpose2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                     int kernel, const ac_conv_transpose2d_layer_desc *desc) {
+  static const ac_builder builder = {"conv_transpose2d_layer", 1, {"x f32 [B, in, H, W]"}};
+  const ac_conv_transpose2d_layer_desc d =
+      desc ? *desc : (ac_conv_transpose2d_layer_desc)AC_DEFAULTS;
+  convolution c = {
+      .out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 2, .transposed = true};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv_transpose2d(x, c.weight, c.bias, &d.convolution));
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */
@@ -162,6 +235,79 @@ ac_tensor *ac_norm_layer(ac_graph *graph, const char *name, ac_tensor *x,
     break;
   }
   return end(&l, batch_norm(&l, x, channels, weight, bias, &d));
+}
+
+/* ---- recurrent layers ------------------------------------------------------------------------ */
+
+typedef ac_tensor *recurrent_builder(ac_tensor *x, ac_tensor *lengths,
+                                     const ac_recurrent_state *initial,
+                                     const ac_recurrent_weights *weights,
+                                     const ac_recurrent_desc *desc, ac_recurrent_state *final);
+
+enum { RECURRENT_LAYERS = 32 };
+
+/* Of layer `index / directions`, with PyTorch's names. */
+static ac_recurrent_weights recurrent_weights(const layer *l, const ac_recurrent_layer_desc *d,
+                                              int index, int directions, int64_t width, int64_t in,
+                                              int64_t units) {
+  char name[48];
+  const char *suffix = index % directions ? "_reverse" : "";
+  const ac_init weight = by_fan(&d->weight, (double)units), bias = by_fan(&d->bias, (double)units);
+  const int number = index / directions;
+  ac_recurrent_weights w = {NULL, NULL, NULL, NULL};
+  snprintf(name, sizeof name, "weight_ih_l%d%s", number, suffix);
+  w.input = parameter(l, name, AC_SHAPE(width, in), weight);
+  snprintf(name, sizeof name, "weight_hh_l%d%s", number, suffix);
+  w.hidden = parameter(l, name, AC_SHAPE(width, units), weight);
+  if (d->no_bias) return w;
+  snprintf(name, sizeof name, "bias_ih_l%d%s", number, suffix);
+  w.input_bias = parameter(l, name, AC_SHAPE(width), bias);
+  snprintf(name, sizeof name, "bias_hh_l%d%s", number, suffix);
+  w.hidden_bias = parameter(l, name, AC_SHAPE(width), bias);
+  return w;
+}
+
+static ac_tensor *recurrent_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                                  const ac_recurrent_layer_desc *desc, ac_recurrent_state *final,
+                                  const ac_builder *builder, int gates, recurrent_builder *build) {
+  const ac_recurrent_layer_desc d = desc ? *desc : (ac_recurrent_layer_desc)AC_DEFAULTS;
+  const int layers = d.recurrence.layers ? d.recurrence.layers : 1;
+  const int directions = d.recurrence.direction == AC_BOTH_DIRECTIONS ? 2 : 1;
+  layer l;
+  if (final) *final = (ac_recurrent_state){NULL, NULL};
+  if (!begin(&l, graph, name, d.frozen, builder, &x)) return NULL;
+  if (x->dtype != AC_F32 || x->shape.rank != 3 || !x->shape.batched)
+    return end(&l, ac_builder_fail(graph, builder, &x, NULL));
+  if (units < 1 || units > INT32_MAX || layers < 1 || layers > RECURRENT_LAYERS)
+    return end(&l, ac_builder_fail(graph, builder, &x,
+                                   "%lld units in %d layers; there must be at least 1, and at most "
+                                   "%d layers",
+                                   (long long)units, layers, RECURRENT_LAYERS));
+  ac_recurrent_weights weights[2 * RECURRENT_LAYERS];
+  for (int i = 0; i < layers * directions; i++)
+    weights[i] = recurrent_weights(&l, &d, i, directions, gates * units,
+                                   i < directions ? x->shape.dim[2] : directions * units, units);
+  return end(&l, graph->status == AC_OK
+                     ? build(x, d.lengths, &d.initial, weights, &d.recurrence, final)
+                     : NULL);
+}
+
+ac_tensor *ac_lstm_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                         const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"lstm_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 4, ac_lstm);
+}
+
+ac_tensor *ac_gru_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                        const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"gru_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 3, ac_gru);
+}
+
+ac_tensor *ac_rnn_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                        const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"rnn_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 1, ac_rnn);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */

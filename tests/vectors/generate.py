@@ -103,10 +103,25 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def embedding(f):
+def gather(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+    for axis, n in ((1, 4), (2, 7)):
+        f.case(f"elements_{axis}", axis=axis, elements=axis < 2)
+        x, shape = f.draw(2, 5, 3), [2, 5, 3]
+        shape[axis] = n
+        ids = f.ids(x.shape[axis], *shape)
+        f.record([x, ids], x.gather(axis, ids))
+    f.case("index_select", axis=1, shared=1)
+    x, ids = f.draw(2, 5, 3), f.ids(5, 8)
+    f.record([x, ids], x.index_select(1, ids))
+    f.case("scatter_rows", axis=1, scatter=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids[..., None].expand(2, 8, 3), x))
+    f.case("scatter_elements", axis=1, scatter=1, elements=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8, 3)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids, x))
 
 
 def pointwise(f):
@@ -600,6 +615,72 @@ def ctc_loss(f):
             f.tensor("grad0", logits.grad)
 
 
+def recurrent(f):
+    """One direction of torch.nn's layers, with an identity in the place of the input's weights. What is kept for the
+    backward pass follows from their results by the formulas."""
+    kinds = [("lstm", torch.nn.LSTM, 4), ("gru", torch.nn.GRU, 3), ("tanh", torch.nn.RNN, 1), ("relu", torch.nn.RNN, 1)]
+    cases = [(cell, reverse, ragged) for cell in range(4) for reverse in (0, 1) for ragged in (0, 1)]
+    for cell, reverse, ragged in cases:
+        kind, module, gates = kinds[cell]
+        B, T, H = 3, 5, 4
+        f.case(f"{kind}{'_reverse' if reverse else ''}{'_lengths' if ragged else ''}", cell=cell, reversed=reverse,
+               positions=T)
+        lengths = torch.tensor([3, 5, 1] if ragged else [T] * B)
+        options = dict(nonlinearity=kind) if gates == 1 else {}
+        layer = module(gates * H, H, batch_first=True, bidirectional=True, **options).double()
+        x, w, b = f.draw(B, T, gates * H), f.draw(gates * H, H), f.draw(gates * H)
+        state = f.draw(B, 2 if kind == "lstm" else 1, H) if ragged else None
+        side = "_reverse" if reverse else ""
+        own = {"weight_ih_l0" + side: torch.eye(gates * H), "weight_hh_l0" + side: w,
+               "bias_ih_l0" + side: torch.zeros(gates * H), "bias_hh_l0" + side: b}
+        own.update({n: p for n, p in layer.named_parameters() if n not in own})
+        first = None
+        if ragged:
+            none = torch.zeros(B, H)
+            first = [torch.stack([none, state[:, k]] if reverse else [state[:, k], none]) for k in range(state.shape[1])]
+            first = tuple(first) if kind == "lstm" else first[0]
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, last = torch.func.functional_call(layer, own, (packed, first))
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=T)
+        y = y[..., H:] if reverse else y[..., :H]
+        last = torch.stack([l[reverse] for l in (last if kind == "lstm" else [last])], 1)
+        dy, dlast = f.draw(*y.shape), f.draw(*last.shape)
+        ((y * dy).sum() + (last * dlast).sum()).backward()
+        f.tensor("in0", x)
+        f.tensor("in1", w)
+        f.tensor("in2", b)
+        if ragged:
+            f.tensor("in3", state)
+            f.tensor("in4", lengths)
+        f.tensor("out0", y)
+        f.tensor("out1", last)
+        if gates > 1:
+            kept_gates, kept = torch.zeros(B, T, gates * H), torch.zeros(B, T, H)
+            for n in range(B):
+                h = state[n, 0] if ragged else torch.zeros(H)
+                c = state[n, -1] if ragged else torch.zeros(H)
+                count = lengths[n].item()
+                for t in range(count - 1, -1, -1) if reverse else range(count):
+                    s, a = w @ h + b, x[n, t]
+                    if kind == "lstm":
+                        a = a + s
+                        i, g, forget, o = a[:H].sigmoid(), a[2 * H:3 * H].tanh(), a[H:2 * H].sigmoid(), a[3 * H:].sigmoid()
+                        c = forget * c + i * g
+                        kept_gates[n, t], kept[n, t] = torch.cat([i, forget, g, o]), c
+                    else:
+                        r, z = (a + s)[:2 * H].sigmoid().chunk(2)
+                        kept_gates[n, t], kept[n, t] = torch.cat([r, z, (a[2 * H:] + r * s[2 * H:]).tanh()]), s[2 * H:]
+                    h = y[n, t]
+            f.tensor("out2", kept_gates)
+            f.tensor("out3", kept)
+        f.tensor("dy", torch.cat([dy.flatten(), dlast.flatten()]))
+        f.tensor("grad0", x.grad)
+        f.tensor("grad1", w.grad)
+        f.tensor("grad2", b.grad)
+        if ragged:
+            f.tensor("grad3", state.grad)
+
+
 def losses(f):
     """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
 
@@ -637,7 +718,8 @@ def losses(f):
 
     def divergence(t):
         def function(x, y):
-            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            # At -infinity the gradient is the limit, which is 0; PyTorch's is NaN.
+            log_p, log_q = F.log_softmax(y.clamp(min=-1e5) / t, -1), F.log_softmax(x / t, -1)
             return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
         return function
 
@@ -664,6 +746,8 @@ def losses(f):
              means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
         case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
              means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("gaussian_nll_limited", [((5, 3, 4), -1e-3, 1e-3)] * 2 + [((5, 3, 4), 0, 3e-6)],
+         means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")))
     case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
     for weights in (None, (5, 3), (5,)):
         end = f"_weights_{len(weights)}" if weights else ""
@@ -677,6 +761,11 @@ def losses(f):
         case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
              lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
         case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        if weights is None:
+            y = np.random.default_rng(10).uniform(-3, 3, (5, 3, 7)).astype(np.float32)
+            y[:, :, 2] = -np.inf
+            case("kl_divergence_of_classes_without_probability",
+                 [((5, 3, 7), -3, 3), (torch.tensor(y).double().requires_grad_(), 0, 0)], divergence(2), temperature=2)
         case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
     classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
     case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
@@ -706,6 +795,47 @@ def conv2d(f):
         x, weight = f.draw(n, ci, h, w), f.draw(co, ci // groups, *kernel)
         b = f.draw(co) if bias else None
         f.record([x, weight, b], F.conv2d(x, weight, b, **options))
+    # Another padding after the image than before it, top, left, bottom, right.
+    for name, kernel, stride, (top, left, bottom, right) in (("same_even", (4, 2), (1, 1), (1, 0, 2, 1)),
+                                                             ("after_only", (3, 3), (2, 1), (0, 0, 2, 1)),
+                                                             ("cut", (3, 2), (1, 2), (2, 1, -2, -1))):
+        f.case(name, groups=1, stride_h=stride[0], stride_w=stride[1], padding_h=top, padding_w=left)
+        x, weight, b = f.draw(2, 3, 7, 6), f.draw(4, 3, *kernel), f.draw(4)
+        padded = F.pad(x, (left, right, top, bottom))
+        f.record([x, weight, b], F.conv2d(padded, weight, b, stride))
+    transposed = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
+        "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
+        "doubled": (2, 4, 3, 4, 3, (2, 2), True, dict(stride=(2, 2))),
+        "unequal": (1, 2, 4, 5, 3, (3, 4), True, dict(stride=(3, 2), padding=(1, 2), output_padding=(2, 1))),
+        "dilated": (2, 2, 4, 3, 3, (2, 3), False, dict(stride=(3, 1), dilation=(3, 2), output_padding=(1, 1))),
+        "groups": (2, 6, 4, 4, 9, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+        "depthwise": (2, 3, 4, 5, 3, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+    }
+    for name, (n, ci, h, w, co, kernel, bias, options) in transposed.items():
+        groups = options.get("groups", 1)
+        attributes = dict(groups=groups, transposed=1)
+        for key in ("stride", "padding", "dilation"):
+            attributes[f"{key}_h"], attributes[f"{key}_w"] = options.get(key, (0, 0) if key == "padding" else (1, 1))
+        f.case(f"transposed_{name}", **attributes)
+        x, weight = f.draw(n, ci, h, w), f.draw(ci, co // groups, *kernel)
+        b = f.draw(co) if bias else None
+        f.record([x, weight, b], F.conv_transpose2d(x, weight, b, **options))
+    volumes = {  # depth, height and width
+        "plain": (2, 2, (4, 5, 3), 3, (3, 3, 2), True, {}),
+        "unequal": (1, 4, (6, 5, 4), 6, (2, 3, 1), True, dict(stride=(2, 1, 1), padding=(1, 2, 0), dilation=(3, 1, 1), groups=2)),
+    }
+    for name, (n, ci, size, co, kernel, bias, options) in volumes.items():
+        for transposed in (0, 1):
+            groups = options.get("groups", 1)
+            attributes = dict(groups=groups, transposed=transposed)
+            for key in ("stride", "padding", "dilation"):
+                for axis, value in zip("dhw", options.get(key, (0, 0, 0) if key == "padding" else (1, 1, 1))):
+                    attributes[f"{key}_{axis}"] = value
+            f.case(f"volume_{name}{'_transposed' if transposed else ''}", **attributes)
+            x = f.draw(n, ci, *size)
+            weight = f.draw(*((ci, co // groups) if transposed else (co, ci // groups)), *kernel)
+            b = f.draw(co) if bias else None
+            f.record([x, weight, b], (F.conv_transpose3d if transposed else F.conv3d)(x, weight, b, **options))
 
 
 def pool2d(f):
@@ -719,6 +849,21 @@ def pool2d(f):
     f.case("max_of_equal_elements", max=1, kernel_h=3, kernel_w=3, stride_h=1, stride_w=2, padding_h=1, padding_w=1)
     x = torch.tensor(f.random.integers(0, 2, (2, 2, 6, 6)).astype(np.float64), requires_grad=True)
     f.record([x], F.max_pool2d(x, 3, (1, 2), 1))
+    for name, kernel, stride, padding, size in (("ceil", (3, 3), (2, 2), (0, 0), (8, 7)), ("ceil_padded", (3, 4), (2, 3), (1, 1), (8, 10)),
+                                                ("ceil_begins_inside", (2, 2), (3, 3), (1, 1), (5, 6))):
+        for kind, pool in (("max", F.max_pool2d), ("average", F.avg_pool2d)):
+            f.case(f"{kind}_{name}", max=kind == "max", kernel_h=kernel[0], kernel_w=kernel[1], stride_h=stride[0],
+                   stride_w=stride[1], padding_h=padding[0], padding_w=padding[1])
+            x = f.draw(2, 3, *size)
+            f.record([x], pool(x, kernel, stride, padding, ceil_mode=True))
+    for name, ceil in (("skipped", False), ("skipped_ceil", True)):
+        f.case(f"average_{name}", kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, padding_h=1, padding_w=1, skip_padding=1)
+        x = f.draw(2, 3, 8, 7)
+        f.record([x], F.avg_pool2d(x, 3, 2, 1, ceil_mode=ceil, count_include_pad=False))
+    for kind, pool in (("max", F.adaptive_max_pool2d), ("average", F.adaptive_avg_pool2d)):
+        f.case(f"{kind}_adaptive", max=kind == "max", kernel_h=0, kernel_w=0)
+        x = f.draw(2, 3, 10, 7)
+        f.record([x], pool(x, (3, 5)))
 
 
 def concat(f):
@@ -1231,7 +1376,7 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+    writers = dict(linear=linear, matmul=matmul, gather=gather,
                    layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
@@ -1239,7 +1384,7 @@ def main():
                    attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
-                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
+                   ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
                    pool2d=pool2d, concat=concat, slice=slice_, resize2d=resize2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,

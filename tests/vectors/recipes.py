@@ -329,3 +329,149 @@ feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16
 descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
 embedded = [(7, 16), (5, 16)]
 descend("translation", [*embedded, *attended, *embedded, *attended, *attended, *feed_forward], sentences, translation, 300, 0.1)
+
+
+# ---- recipes of convolutions ------------------------------------------------------------------------------------------
+
+
+def discs(draw):
+    noisy, disc = np.zeros((2, 8, 1, 16, 16), f32)
+    for n in range(8):
+        row, column = f32(8) + f32(5) * draw(), f32(8) + f32(5) * draw()
+        for i in range(16):
+            for j in range(16):
+                y, x = f32(i) - row, f32(j) - column
+                disc[n, 0, i, j] = x * x + y * y < 9
+                noisy[n, 0, i, j] = disc[n, 0, i, j] + draw()
+    return torch.tensor(noisy.astype(float)), torch.tensor(disc.astype(float))
+
+
+def dice(p, x, target):
+    p = list(p)
+    full = torch.tanh(F.conv2d(x, p[0], p[1], padding="same"))
+    down = torch.tanh(F.conv2d(full, p[2], p[3], stride=2, padding=1))
+    up = torch.tanh(F.conv_transpose2d(down, p[4], p[5], stride=2))
+    q = torch.sigmoid(F.conv2d(torch.cat([full, up], 1), p[6], p[7], padding="same")).flatten(1)
+    target = target.flatten(1)
+    return (1 - (2 * (q * target).sum(1) + 1) / (q.sum(1) + target.sum(1) + 1)).mean()
+
+
+def signals(draw):
+    signal, period = np.zeros((32, 1, 48), f32), np.arange(32) % 3
+    for n in range(32):
+        half, phase = 2 + n % 3, int(f32(4) * (draw() + f32(1)))
+        for i in range(48):
+            signal[n, 0, i] = f32(1 if (i + phase) // half % 2 else -1) + draw()
+    return torch.tensor(signal.astype(float)), torch.tensor(period)
+
+
+def lines(p, x, period):
+    p = list(p)
+    x = F.avg_pool1d(torch.tanh(F.conv1d(x, p[0], p[1], padding="same")), 2)
+    x = torch.tanh(F.conv1d(x, p[2], p[3], padding="same"))
+    x = F.max_pool1d(x, 3, 2, ceil_mode=True).mean(2)
+    return F.cross_entropy(F.linear(x, p[4], p[5]), period)
+
+
+descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
+descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)
+
+
+# ---- a recipe of Llama's blocks ---------------------------------------------------------------------------------------
+
+
+def echoes(draw):
+    ids = [[below(draw, 8) for _ in range(12)] for _ in range(8)]
+    return torch.tensor(ids), torch.tensor([[row[t if t < 3 else t - 3] for t in range(12)] for row in ids])
+
+
+def rotated(x, base=500000):
+    """transformers' apply_rotary_pos_emb, of x [B, H, T, D]."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[2])[:, None] / base ** (torch.arange(half) / half)
+    a, b = x.split(half, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def llama(p, ids, targets):
+    def norm(x):
+        return F.rms_norm(x, (16,), next(p), 1e-5)
+
+    def shared(x):  # four heads of queries share two
+        return heads(x @ next(p).T, 2).repeat_interleave(2, 1)
+
+    x = next(p)[ids]
+    for _ in range(2):
+        h = norm(x)
+        q, k, v = rotated(heads(h @ next(p).T, 4)), rotated(shared(h)), shared(h)
+        x = x + attend(q, k, v, is_causal=True) @ next(p).T
+        h = norm(x)
+        x = x + (F.silu(h @ next(p).T) * (h @ next(p).T)) @ next(p).T
+    return F.cross_entropy((norm(x) @ next(p).T).flatten(0, 1), targets.flatten())
+
+
+llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
+descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+# ---- recipes of layers over time --------------------------------------------------------------------------------------
+
+
+def train_modules(name, modules, fill, loss, updates, rate):
+    """The same of modules of torch.nn, whose parameters are drawn in their order; `loss` gets the module list."""
+    draw = Numbers()
+    parameters = [p for m in modules for p in m.parameters()]
+    for p in parameters:
+        values = [draw() / f32(2) for _ in range(p.numel())]
+        p.data = torch.tensor(np.array(values, f32).reshape(p.shape).astype(float))
+    first = None
+    for _ in range(updates):
+        value = loss(modules, *fill(draw))
+        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
+            p.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+class Rhyme:
+    """Windows of eight tracks of a text, and the state that goes from one to the next."""
+
+    text = "one two buckle my shoe three four knock at the door "
+
+    def __init__(self):
+        self.window, self.state = 0, (torch.zeros(1, 8, 12), torch.zeros(1, 8, 12))
+
+    def __call__(self, draw):
+        letters = [26 if c == " " else ord(c) - ord("a") for c in self.text]
+        at = [[letters[(6 * i + 8 * self.window + t) % len(letters)] for t in range(9)] for i in range(8)]
+        self.window += 1
+        return (torch.tensor(at),)
+
+    def loss(self, modules, ids):
+        table, lstm, out = modules
+        y, (h, c) = lstm(table(ids[:, :-1]), self.state)
+        self.state = h.detach(), c.detach()
+        return F.cross_entropy(out(y).flatten(0, 1), ids[:, 1:].flatten())
+
+
+def texts(draw):
+    def choose(n):
+        return int((draw() + f32(1)) / f32(2) * f32(n))
+
+    words, lengths, labels = [], [], []
+    for _ in range(32):
+        lengths.append(1 + choose(10))
+        words.append([choose(12) for _ in range(10)])
+        labels.append(int(sum(1 if w < 6 else -1 for w in words[-1][:lengths[-1]]) > 0))
+    return torch.tensor(words), torch.tensor(lengths), torch.tensor(labels)
+
+
+def classify(modules, words, lengths, labels):
+    table, gru, out = modules
+    packed = torch.nn.utils.rnn.pack_padded_sequence(table(words), lengths, batch_first=True, enforce_sorted=False)
+    return F.cross_entropy(out(gru(packed)[1].transpose(0, 1).flatten(1)), labels)
+
+
+rhyme = Rhyme()
+train_modules("lstm_language_model", [torch.nn.Embedding(27, 8), torch.nn.LSTM(8, 12, batch_first=True),
+                                      torch.nn.Linear(12, 27)], rhyme, rhyme.loss, 150, 1)
+train_modules("text_classifier", [torch.nn.Embedding(12, 6), torch.nn.GRU(6, 8, batch_first=True, bidirectional=True),
+                                  torch.nn.Linear(16, 2)], texts, classify, 200, 1)

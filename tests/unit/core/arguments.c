@@ -261,7 +261,10 @@ static void own_calls(void) {
     assert_ok(ac_graph_create(&g));                                        \
     ac_tensor *in = ac_input(g, "x", AC_F32, AC_SHAPE(AC_BATCH, 4, 4, 4)); \
     ac_tensor *ids = ac_input(g, "ids", AC_I32, AC_SHAPE(AC_BATCH));       \
-    (void)in, (void)ids;                                                   \
+    ac_tensor *line = ac_reshape(in, AC_SHAPE(AC_BATCH, 4, 16));           \
+    ac_tensor *volume = ac_reshape(in, AC_SHAPE(AC_BATCH, 1, 4, 4, 4));    \
+    ac_tensor *steps = ac_input(g, "s", AC_F32, AC_SHAPE(AC_BATCH, 4, 4)); \
+    (void)in, (void)ids, (void)line, (void)volume, (void)steps;            \
     HARMLESS(function, parameter, call);                                   \
     ac_graph_free(g);                                                      \
   } while (0)
@@ -275,6 +278,38 @@ static void layers(void) {
   LAYERED(ac_conv2d_layer, name, !ac_conv2d_layer(g, NULL, in, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, x, !ac_conv2d_layer(g, "l", NULL, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, desc, ac_conv2d_layer(g, "l", in, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, graph, !ac_conv1d_layer(NULL, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, name, !ac_conv1d_layer(g, NULL, line, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, x, !ac_conv1d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, desc, ac_conv1d_layer(g, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, graph, !ac_conv3d_layer(NULL, "l", volume, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, name, !ac_conv3d_layer(g, NULL, volume, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, x, !ac_conv3d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, desc, ac_conv3d_layer(g, "l", volume, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, graph,
+          !ac_conv_transpose1d_layer(NULL, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, name, !ac_conv_transpose1d_layer(g, NULL, line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, x, !ac_conv_transpose1d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, desc, ac_conv_transpose1d_layer(g, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, graph, !ac_conv_transpose2d_layer(NULL, "l", in, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, name, !ac_conv_transpose2d_layer(g, NULL, in, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, x, !ac_conv_transpose2d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, desc, ac_conv_transpose2d_layer(g, "l", in, 2, 3, NULL));
+  LAYERED(ac_lstm_layer, graph, !ac_lstm_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, name, !ac_lstm_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, x, !ac_lstm_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, desc, ac_lstm_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, final, ac_lstm_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, graph, !ac_gru_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, name, !ac_gru_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, x, !ac_gru_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, desc, ac_gru_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, final, ac_gru_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, graph, !ac_rnn_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, name, !ac_rnn_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, x, !ac_rnn_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, desc, ac_rnn_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, final, ac_rnn_layer(g, "l", steps, 2, NULL, NULL));
   LAYERED(ac_norm_layer, graph, !ac_norm_layer(NULL, "l", in, NULL));
   LAYERED(ac_norm_layer, name, !ac_norm_layer(g, NULL, in, NULL));
   LAYERED(ac_norm_layer, x, !ac_norm_layer(g, "l", NULL, NULL));
@@ -407,8 +442,7 @@ static void tokenizers(void) {
   REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
   NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
   REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
-  HARMLESS(ac_tokenizer_decode, bytes,
-           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  HARMLESS(ac_tokenizer_decode, bytes, ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
   free(text);
   REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
   REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
@@ -873,6 +907,19 @@ static ac_tensor *frozen(const char *name) {
   const ac_parameter_desc desc = {.frozen = true};
   return ac_parameter(graph, name, AC_SHAPE(FEATURES), &desc);
 }
+static ac_tensor *sequence(void) {
+  return ac_input(graph, "sequence", AC_F32, AC_SHAPE(AC_BATCH, 3, 2));
+}
+static ac_tensor *lengths_of(void) {
+  return ac_input(graph, "lengths of sequences", AC_I32, AC_SHAPE(AC_BATCH));
+}
+/* Of one layer with two units. */
+static const ac_recurrent_weights *recurrent(int gates) {
+  static ac_recurrent_weights w;
+  w.input = ac_parameter(graph, "weight_ih", AC_SHAPE(2 * gates, 2), NULL);
+  w.hidden = ac_parameter(graph, "weight_hh", AC_SHAPE(2 * gates, 2), NULL);
+  return &w;
+}
 static ac_tensor *heads_of(const char *name) {
   return ac_input(graph, name, AC_F32, AC_SHAPE(AC_BATCH, 5, 2, 3));
 }
@@ -884,6 +931,18 @@ static ac_tensor *heads(void) {
 }
 static ac_tensor *kernel(void) {
   return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), ZEROS);
+}
+static ac_tensor *row(void) {
+  return ac_reshape(image(), AC_SHAPE(AC_BATCH, 2, 9));
+}
+static ac_tensor *taps(void) {
+  return ac_reshape(kernel(), AC_SHAPE(2, 2, 9));
+}
+static ac_tensor *block(void) {
+  return ac_reshape(image(), AC_SHAPE(AC_BATCH, 2, 1, 3, 3));
+}
+static ac_tensor *cube(void) {
+  return ac_reshape(kernel(), AC_SHAPE(2, 2, 1, 3, 3));
 }
 
 static void leaves(void) {
@@ -973,6 +1032,30 @@ static void only_operands(void) {
   PASSES(ac_argmax, x, ac_argmax(NULL, 1, false));
   PASSES(ac_top_k, x, ac_top_k(NULL, 1, NULL));
   BUILDS(ac_top_k, ids, ac_top_k(x, 1, NULL));
+  STICKS(ac_lstm, x, "lstm: x is missing",
+         ac_lstm(NULL, lengths_of(), NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, lengths, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, initial, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  STICKS(ac_lstm, weights, "lstm: weights are NULL",
+         ac_lstm(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_lstm, desc, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, final, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  STICKS(ac_gru, x, "gru: x is missing",
+         ac_gru(NULL, lengths_of(), NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, lengths, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, initial, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  STICKS(ac_gru, weights, "gru: weights are NULL",
+         ac_gru(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_gru, desc, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, final, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  STICKS(ac_rnn, x, "rnn: x is missing",
+         ac_rnn(NULL, lengths_of(), NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, lengths, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, initial, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  STICKS(ac_rnn, weights, "rnn: weights are NULL",
+         ac_rnn(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_rnn, desc, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, final, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   STICKS(ac_rope, x, "x is missing", ac_rope(NULL, labels, NULL));
   BUILDS(ac_rope, positions, ac_rope(heads(), NULL, &(ac_rope_desc){.base = 100}));
@@ -997,6 +1080,13 @@ static void only_operands(void) {
   PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
   PASSES(ac_average_pool2d, x, ac_average_pool2d(NULL, NULL));
   PASSES(ac_global_average_pool, x, ac_global_average_pool(NULL));
+  PASSES(ac_max_pool1d, x, ac_max_pool1d(NULL, NULL));
+  PASSES(ac_average_pool1d, x, ac_average_pool1d(NULL, NULL));
+  PASSES(ac_max_pool3d, x, ac_max_pool3d(NULL, NULL));
+  PASSES(ac_average_pool3d, x, ac_average_pool3d(NULL, NULL));
+  PASSES(ac_adaptive_max_pool, x, ac_adaptive_max_pool(NULL, AC_SHAPE(1)));
+  PASSES(ac_adaptive_average_pool, x, ac_adaptive_average_pool(NULL, AC_SHAPE(1)));
+  PASSES(ac_global_max_pool, x, ac_global_max_pool(NULL));
   PASSES(ac_upsample_nearest2d, x, ac_upsample_nearest2d(NULL, 2));
   PASSES(ac_resize2d, x, ac_resize2d(NULL, NULL));
   BUILDS(ac_resize2d, desc, ac_resize2d(image(), NULL));
@@ -1011,6 +1101,13 @@ static void only_operands(void) {
   BUILDS(ac_attention, desc, ac_attention(heads_of("q"), heads_of("k"), heads_of("v"), NULL));
   STICKS(ac_max_pool2d, desc, "kernel 0", ac_max_pool2d(image(), NULL));
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
+  STICKS(ac_max_pool1d, desc, "kernel 0", ac_max_pool1d(row(), NULL));
+  STICKS(ac_average_pool1d, desc, "kernel 0", ac_average_pool1d(row(), NULL));
+  STICKS(ac_max_pool3d, desc, "kernel 0", ac_max_pool3d(block(), NULL));
+  STICKS(ac_average_pool3d, desc, "kernel 0", ac_average_pool3d(block(), NULL));
+  STICKS(ac_adaptive_max_pool, outputs, "2 sizes at NULL", ac_adaptive_max_pool(image(), 2, NULL));
+  STICKS(ac_adaptive_average_pool, outputs, "2 sizes at NULL",
+         ac_adaptive_average_pool(image(), 2, NULL));
 }
 
 /* Functions of elements. */
@@ -1114,6 +1211,24 @@ static void operands(void) {
   STICKS(ac_conv2d, weight, "weight is missing", ac_conv2d(image(), NULL, NULL, NULL));
   BUILDS(ac_conv2d, bias, ac_conv2d(image(), kernel(), NULL, NULL));
   BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
+  STICKS(ac_conv1d, x, "x is missing", ac_conv1d(NULL, taps(), NULL, NULL));
+  STICKS(ac_conv1d, weight, "weight is missing", ac_conv1d(row(), NULL, NULL, NULL));
+  BUILDS(ac_conv1d, bias, ac_conv1d(row(), taps(), NULL, NULL));
+  BUILDS(ac_conv1d, desc, ac_conv1d(row(), taps(), NULL, NULL));
+  STICKS(ac_conv3d, x, "x is missing", ac_conv3d(NULL, cube(), NULL, NULL));
+  STICKS(ac_conv3d, weight, "weight is missing", ac_conv3d(block(), NULL, NULL, NULL));
+  BUILDS(ac_conv3d, bias, ac_conv3d(block(), cube(), NULL, NULL));
+  BUILDS(ac_conv3d, desc, ac_conv3d(block(), cube(), NULL, NULL));
+  STICKS(ac_conv_transpose1d, x, "x is missing", ac_conv_transpose1d(NULL, taps(), NULL, NULL));
+  STICKS(ac_conv_transpose1d, weight, "weight is missing",
+         ac_conv_transpose1d(row(), NULL, NULL, NULL));
+  BUILDS(ac_conv_transpose1d, bias, ac_conv_transpose1d(row(), taps(), NULL, NULL));
+  BUILDS(ac_conv_transpose1d, desc, ac_conv_transpose1d(row(), taps(), NULL, NULL));
+  STICKS(ac_conv_transpose2d, x, "x is missing", ac_conv_transpose2d(NULL, kernel(), NULL, NULL));
+  STICKS(ac_conv_transpose2d, weight, "weight is missing",
+         ac_conv_transpose2d(image(), NULL, NULL, NULL));
+  BUILDS(ac_conv_transpose2d, bias, ac_conv_transpose2d(image(), kernel(), NULL, NULL));
+  BUILDS(ac_conv_transpose2d, desc, ac_conv_transpose2d(image(), kernel(), NULL, NULL));
 }
 
 static ac_tensor *steps(void) {

@@ -86,6 +86,25 @@ static void convolutions_norms_and_embeddings(void **state) {
   assert_shape(named("conv.weight"), AC_SHAPE(12, 3, 3, 3));
   assert_uniform("conv.weight", 1 / sqrt(27));
   assert_uniform("conv.bias", 1 / sqrt(27));
+  const ac_conv_transpose2d_layer_desc larger = {.convolution = {.stride = {2, 2}, .groups = 3}};
+  assert_shape(ac_conv_transpose2d_layer(graph, "up", x, 12, 2, &larger),
+               AC_SHAPE(AC_BATCH, 12, 18, 18));
+  assert_shape(named("up.weight"), AC_SHAPE(6, 4, 2, 2));
+  assert_uniform("up.weight", 0.25);
+  assert_uniform("up.bias", 0.25);
+  ac_tensor *line = ac_reshape(x, AC_SHAPE(AC_BATCH, 6, 81)),
+            *volume = ac_reshape(x, AC_SHAPE(AC_BATCH, 2, 3, 9, 9));
+  assert_shape(ac_conv1d_layer(graph, "line", line, 4, 6, NULL), AC_SHAPE(AC_BATCH, 4, 76));
+  assert_shape(named("line.weight"), AC_SHAPE(4, 6, 6));
+  assert_uniform("line.bias", 1 / 6.0);
+  assert_shape(ac_conv_transpose1d_layer(graph, "back", line, 4, 2, NULL),
+               AC_SHAPE(AC_BATCH, 4, 82));
+  assert_shape(named("back.weight"), AC_SHAPE(6, 4, 2));
+  assert_uniform("back.weight", 1 / sqrt(8));
+  assert_shape(ac_conv3d_layer(graph, "volume", volume, 4, 2, NULL),
+               AC_SHAPE(AC_BATCH, 4, 2, 8, 8));
+  assert_shape(named("volume.weight"), AC_SHAPE(4, 2, 2, 2, 2));
+  assert_uniform("volume.weight", 0.25);
   static const struct {
     ac_norm_layer_desc desc;
     int parameters;
@@ -114,6 +133,43 @@ static void convolutions_norms_and_embeddings(void **state) {
   assert_shape(ac_norm_layer(graph, "rms", z, &(ac_norm_layer_desc){.kind = AC_NORM_RMS}),
                AC_SHAPE(AC_BATCH, 7, 16));
   assert_shape(named("last.bias"), AC_SHAPE(16));
+}
+
+/* Parameters of both directions of two layers come in PyTorch's order, layer after layer. */
+static void recurrent_layers_are_those_of_pytorch(void **state) {
+  (void)state;
+  ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 70, 6)),
+            *lengths = ac_input(graph, "lengths", AC_I32, AC_SHAPE(AC_BATCH));
+  ac_recurrent_state last;
+  const ac_recurrent_layer_desc both = {
+      .recurrence = {.layers = 2, .direction = AC_BOTH_DIRECTIONS, .dropout = 0.1f},
+      .lengths = lengths};
+  assert_shape(ac_lstm_layer(graph, "lstm", x, 4, &both, &last), AC_SHAPE(AC_BATCH, 70, 8));
+  assert_shape(last.hidden, AC_SHAPE(AC_BATCH, 4, 4));
+  assert_shape(last.cell, AC_SHAPE(AC_BATCH, 4, 4));
+  static const struct {
+    const char *name;
+    int64_t rows, columns;
+  } parameters[] = {{"lstm.weight_ih_l0", 16, 6},         {"lstm.weight_hh_l0", 16, 4},
+                    {"lstm.bias_ih_l0", 16, 0},           {"lstm.bias_hh_l0", 16, 0},
+                    {"lstm.weight_ih_l0_reverse", 16, 6}, {"lstm.weight_hh_l0_reverse", 16, 4},
+                    {"lstm.bias_ih_l0_reverse", 16, 0},   {"lstm.bias_hh_l0_reverse", 16, 0},
+                    {"lstm.weight_ih_l1", 16, 8},         {"lstm.weight_hh_l1", 16, 4}};
+  for (int i = 0; i < 10; i++) {
+    ac_tensor *p = ac_tensor_at(graph, graph->parameters[i]);
+    assert_string_equal(p->name, parameters[i].name);
+    if (parameters[i].columns) assert_shape(p, AC_SHAPE(parameters[i].rows, parameters[i].columns));
+    else assert_shape(p, AC_SHAPE(parameters[i].rows));
+    assert_uniform(parameters[i].name, 0.5);
+  }
+  assert_int_equal(graph->parameter_count, 16);
+  const ac_recurrent_layer_desc bare = {.recurrence = {.direction = AC_BACKWARD}, .no_bias = true};
+  assert_shape(ac_gru_layer(graph, "gru", x, 5, &bare, &last), AC_SHAPE(AC_BATCH, 70, 5));
+  assert_shape(last.hidden, AC_SHAPE(AC_BATCH, 1, 5));
+  assert_null(last.cell);
+  assert_shape(named("gru.weight_ih_l0"), AC_SHAPE(15, 6));
+  assert_shape(ac_rnn_layer(graph, "rnn", x, 5, NULL, NULL), AC_SHAPE(AC_BATCH, 70, 5));
+  assert_int_equal(graph->parameter_count, 16 + 2 + 4);
 }
 
 static void residuals_project_where_they_must(void **state) {
@@ -167,6 +223,10 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT(
       "4 groups do not divide 6 channels",
       ac_conv2d_layer(graph, "c", x, 8, 3, &(ac_conv2d_layer_desc){.convolution = {.groups = 4}}));
+  MISBUILT(
+      "3 groups do not divide 8 channels",
+      ac_conv_transpose2d_layer(graph, "c", x, 8, 3,
+                                &(ac_conv_transpose2d_layer_desc){.convolution = {.groups = 3}}));
   MISBUILT("unknown kind of norm",
            ac_norm_layer(graph, "n", x, &(ac_norm_layer_desc){.kind = (ac_norm_kind)7}));
   MISBUILT("only AC_NORM_GROUP has groups",
@@ -179,6 +239,15 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT("it takes x f32 [..., C]", ac_norm_layer(graph, "n", v, NULL));
   MISBUILT("the table has 0 rows of 4", ac_embedding_layer(graph, "e", ids, 0, 4, NULL));
   MISBUILT("embedding_layer: ids is missing", ac_embedding_layer(graph, "e", NULL, 3, 4, NULL));
+  MISBUILT("lstm_layer (l): it takes x f32 [B, T, in]",
+           ac_lstm_layer(graph, "l", x, 2, NULL, NULL));
+  const ac_recurrent_layer_desc deep = {.recurrence = {.layers = 33}};
+  MISBUILT("gru_layer (l): 0 units in 1 layers",
+           ac_gru_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 0, NULL,
+                        NULL));
+  MISBUILT("2 units in 33 layers; there must be at least 1, and at most 32 layers",
+           ac_rnn_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 2,
+                        &deep, NULL));
   MISBUILT("residual: branch is missing", ac_residual(graph, "r", x, NULL));
   MISBUILT("residual (r): it takes", ac_residual(graph, "r", x, v));
   MISBUILT("no stride makes", ac_residual(graph, "r", ac_slice(x, 2, 0, 4), x));
@@ -226,6 +295,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(dense_is_pytorchs_linear, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(convolutions_norms_and_embeddings, open_graph, free_graph),
+      cmocka_unit_test_setup_teardown(recurrent_layers_are_those_of_pytorch, open_graph,
+                                      free_graph),
       cmocka_unit_test_setup_teardown(residuals_project_where_they_must, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(what_is_wrong_is_said, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(learners_own_three, open_graph, free_graph),

@@ -224,6 +224,56 @@ static void outputs_are_separate(const char *name) {
 }
 ON_EVERY_DEVICE(outputs_are_separate)
 
+/* ---- the same operand twice ------------------------------------------------------------------ */
+
+static const char *multiply(const ac_custom_call *call) {
+  const float *a = call->in[0].data, *b = call->in[1].data;
+  float *y = call->out[0].data;
+  for (int64_t i = 0; i < call->out[0].count; i++) y[i] = a[i] * b[i];
+  return NULL;
+}
+
+static const char *multiply_gradient(const ac_custom_call *call) {
+  const float *dy = call->in[0].data;
+  for (int j = 0; j < 2; j++) {
+    const float *other = call->in[2 - j].data;
+    float *dx = call->out[j].data;
+    for (int64_t i = 0; i < call->out[j].count; i++) dx[i] = dy[i] * other[i];
+  }
+  return NULL;
+}
+
+/* With h = w x, the loss is the mean of h^2 + h w^2, where w is seen in the shape of h. */
+static void an_operand_occurs_twice(void **state) {
+  (void)state;
+  static const float x[2] = {3, -2}, start = 0.5f;
+  const ac_custom_desc back = {.name = "product_gradient", .cpu = multiply_gradient};
+  const ac_custom_desc product = {
+      .name = "product", .cpu = multiply, .gradient = &back, .gradient_takes = 3};
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(1, 1), NULL), *row = ac_reshape(w, SHAPE(1));
+  ac_tensor *h = ac_multiply(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 1)), w);
+  ac_tensor *twice = ac_custom_op(g, (ac_tensor *[]){h, h}, 2, NULL, &product);
+  ac_tensor *squared = ac_custom_op(g, (ac_tensor *[]){row, w}, 2, NULL, &product);
+  ac_graph_set_loss(g, ac_loss(ac_add(twice, ac_multiply(h, squared)), NULL));
+  const ac_plan_desc plan = {
+      .batch = 2, .micro_batch = 1, .optimizer = {.kind = AC_SGD, .sgd_no_momentum = true}};
+  run r = run_of(open_device("cpu"), g, &plan, &(ac_trainer_desc){.schedule = {.lr = 1}});
+  float got;
+  double want = (double)start;
+  assert_ok(ac_trainer_set_parameter(r.trainer, 0, 0, 1, &start));
+  assert_ok(ac_trainer_accumulate(r.trainer, 2, &(ac_feed){"x", x}, 1));
+  assert_ok(ac_trainer_update(r.trainer, NULL));
+  assert_ok(ac_trainer_get_parameter(r.trainer, 0, 0, 1, &got));
+  for (int b = 0; b < 2; b++) {
+    const double v = (double)x[b], p = (double)start;
+    want -= (2 * p * v * v + 3 * v * p * p) / 2;
+  }
+  assert_true(fabs((double)got - want) < 1e-6);
+  stop(&r);
+}
+
 /* ---- random numbers -------------------------------------------------------------------------- */
 
 /* y = 0 or 2 x, by a number that depends on seed, update, sample and element alone; its own
@@ -385,6 +435,14 @@ static void what_it_lacks_is_named(void **state) {
   whole.whole_batch = true;
   refuse_plan("cpu", &whole, &train, AC_ERROR_ARGUMENT,
               "drops (layer) looks at all samples of a batch of 4 and cannot be split");
+  ac_device *cpu = open_device("cpu");
+  ac_graph *g = with(&whole);
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, g, cpu, &(ac_plan_desc){.batch = 4}));
+  assert_int_equal(ac_plan_get_info(plan)->micro_batch, 4);
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(cpu);
   ac_device_close(open_opencl("opencl"));
   refuse_plan("opencl", &plain, &predict, AC_ERROR_UNSUPPORTED,
               "cannot run plain (layer), because it has no OpenCL source");
@@ -519,10 +577,15 @@ static void ranges_cover_all(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(is_like_an_op_everywhere), cmocka_unit_test(outputs_are_separate_everywhere),
-      cmocka_unit_test(draws_the_same_again),     cmocka_unit_test(nothing_is_lost_everywhere),
-      cmocka_unit_test(what_it_lacks_is_named),   cmocka_unit_test(faults_in_source_are_told),
-      cmocka_unit_test(descriptions_are_copied),  cmocka_unit_test(ranges_cover_all),
+      cmocka_unit_test(is_like_an_op_everywhere),
+      cmocka_unit_test(outputs_are_separate_everywhere),
+      cmocka_unit_test(an_operand_occurs_twice),
+      cmocka_unit_test(draws_the_same_again),
+      cmocka_unit_test(nothing_is_lost_everywhere),
+      cmocka_unit_test(what_it_lacks_is_named),
+      cmocka_unit_test(faults_in_source_are_told),
+      cmocka_unit_test(descriptions_are_copied),
+      cmocka_unit_test(ranges_cover_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
