@@ -28,7 +28,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 TITLES = {
     "attention.h": "Attention",
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
-    "clipping.h": "Clipping", "dataset.h": "Datasets", "device.h": "Devices",
+    "clipping.h": "Clipping", "convolution.h": "Convolutions and pools", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
     "graph.h": "Models", "layers.h": "Layers", "learner.h": "Learners",
     "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "metric.h": "Metrics",

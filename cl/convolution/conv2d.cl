@@ -1,12 +1,14 @@
 /* conv2d over images x[n,Ci,H,W] in groups of channels, with stride s, padding p and dilation d:
- *   y[n,o,i,j]  = b[o] + sum_{c,r,t} W[o,c,r,t] x[n,c,i s - p + r d, j s - p + t d]
- *   dx[n,c,h,w] (+)= sum of W[o,c,r,t] dy[n,o,i,j] where i s - p + r d = h, j s - p + t d = w
+ *   y[n,o,i,j]  (+)= b[o] + sum_{c,r,t} W[o,c,r,t] x[n,c,i s - p + r d, j s - p + t d]
+ *   dx[n,c,h,w] (+)= b[c] + sum of W[o,c,r,t] dy[n,o,i,j]
+ *                           where i s - p + r d = h and j s - p + t d = w
  *   dW[o,c,r,t] (+)= sum_{n,i,j} dy[n,o,i,j] x[n,c,i s - p + r d, j s - p + t d]
+ * dx is the transposed convolution of dy. With VOLUME all have a third axis, the depth.
  *
  * Each is a product for each group of channels, and reads operands in their places. Its dimensions
  * are made of positions (n,i,j) (for dx: (n,h,w)), of taps (channel,r,t), and of channels:
  *   conv2d                  C[o, position] = sum over taps W[o, tap] image[tap, position]
- *   conv2d_input_gradient   C[c, position] = sum over taps W[tap, c] image[tap, position]
+ *   conv_transpose2d        C[c, position] = sum over taps W[tap, c] image[tap, position]
  *   conv2d_weight_gradient  C[o, tap] = sum over positions dy[o, position] image[tap, position]
  * the last one by chunks of positions into partial sums [chunks,|W|], which add.cl's sum_columns
  * then sums.
@@ -16,8 +18,8 @@
  * VECTOR) bytes, at most 11 KiB for the tiles that conv2d.c chooses. Groups are numbered along
  * dimension 0 alone. Every sum is one chain of fma in the order of the inner dimension.
  *
- * Where a matrix unit multiplies, `columns` spreads operands out in memory for it, some positions at
- * a time (conv2d_columns.c).
+ * Where a matrix unit multiplies, `columns` spreads operands out in memory for it, some positions
+ * at a time (conv2d_columns.c).
  *
  * Depthwise kernels, for one input channel to a group: one work-item an element of y or dx in
  * groups of GROUP, and a work-group of ROW_GROUP for each element of dW (local memory 4 * ROW_GROUP
@@ -30,7 +32,20 @@
  * moves. */
 #define GEOMETRY                                                                                   \
   int groups, int in, int out, int H, int W, int h, int w, int kh, int kw, int sh, int sw, int ph, \
-      int pw, int dh, int dw
+      int pw, int dh, int dw, int D, int d, int kd, int sd, int pd, int dd
+
+/* Volumes have a third axis, the depth, in front of the others. */
+#if defined(VOLUME)
+#define IF_VOLUME(code) code
+#define KERNEL_AREA (kd * kh * kw)
+#define PIXELS (d * h * w)
+#define SOURCE ((size_t)D * H * W)
+#else
+#define IF_VOLUME(code)
+#define KERNEL_AREA (kh * kw)
+#define PIXELS (h * w)
+#define SOURCE ((size_t)H * W)
+#endif
 
 #if defined(INPUT_GRADIENT)
 /* Where the tap at (r d, t d) finds its factor for position (h + p, w + p) of dx. */
@@ -72,6 +87,7 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
   local float *b_elements = (local float *)tile_b;
   local int image[POSITIONS], top[POSITIONS], left[POSITIONS];
   local int channel[TAPS], down[TAPS], right[TAPS];
+  IF_VOLUME(local int front[POSITIONS]; local int back[TAPS];)
   const int tx = get_local_id(0), ty = get_local_id(1), item = ty * TX + tx;
   const int tiles_m = (m + TILE_M - 1) / TILE_M, tiles_n = (n + TILE_N - 1) / TILE_N;
   size_t rest = get_group_id(0);
@@ -83,8 +99,8 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
   const size_t part = quotient(rest, groups);
   const int row0 = tile_row * TILE_M, column0 = tile_column * TILE_N;
   const int begin = (int)(part * chunk), end = min(k - begin, chunk) + begin;
-  const int area = kh * kw, pixels = h * w;
-  const size_t source = (size_t)H * W;
+  const int area = KERNEL_AREA, pixels = PIXELS;
+  const size_t source = SOURCE;
 
   vector sum[ROWS][COLUMNS];
   clear_sums(sum);
@@ -99,19 +115,26 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
     const bool new_positions = k0 == begin, new_taps = true;
 #endif
     for (int e = item; new_positions && e < POSITIONS; e += TX * TY) {
-      const int at = first_position + e, n_image = at / pixels, pixel = at - n_image * pixels;
+      const int at = first_position + e, n_image = at / pixels;
+      int pixel = at - n_image * pixels;
+      IF_VOLUME(const int f = pixel / (h * w); pixel -= f * h * w;)
       const int i = pixel / w, j = pixel - i * w;
       image[e] = at < last_position ? n_image : -1;
 #if defined(INPUT_GRADIENT)
       top[e] = i + ph;
       left[e] = j + pw;
+      IF_VOLUME(front[e] = f + pd;)
 #else
       top[e] = i * sh - ph;
       left[e] = j * sw - pw;
+      IF_VOLUME(front[e] = f * sd - pd;)
 #endif
     }
     for (int e = item; new_taps && e < TAPS; e += TX * TY) {
-      const int at = first_tap + e, c_tap = at / area, tap = at - c_tap * area, r = tap / kw;
+      const int at = first_tap + e, c_tap = at / area;
+      int tap = at - c_tap * area;
+      IF_VOLUME(const int b = tap / (kh * kw); tap -= b * kh * kw; back[e] = b * dd;)
+      const int r = tap / kw;
       channel[e] = at < last_tap ? c_tap : -1;
       down[e] = r * dh;
       right[e] = (tap - r * kw) * dw;
@@ -143,11 +166,15 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
       const int position = j, tap = p;
 #endif
       int y, x;
+      IF_VOLUME(int z;)
       float v = 0;
       if (image[position] >= 0 && channel[tap] >= 0 && FIND(top[position], down[tap], sh, H, y) &&
-          FIND(left[position], right[tap], sw, W, x)) {
+          FIND(left[position], right[tap], sw, W, x)
+              IF_VOLUME(&&FIND(front[position], back[tap], sd, D, z))) {
         const size_t plane = ((size_t)image[position] * groups + group) * in + channel[tap];
-        v = load(b, plane * source + (size_t)y * W + x);
+        size_t at = plane * source + (size_t)y * W + x;
+        IF_VOLUME(at += (size_t)z * H * W;)
+        v = load(b, at);
       }
       b_elements[p * STRIDE_B + j] = v;
     }
@@ -190,7 +217,8 @@ kernel WORK_GROUP(TX, TY) void conv2d(const global storage *a, const global stor
 /* Factors of products by matrix units (unit_gemm.cl): column[block][c,r,t][position] of `rows` rows
  * of `length` positions, a multiple of 8, from `begin` on, and zeros from `end` on. The image that
  * taps are taken from is H x W of `in` channels, positions are those of an image h x w. Begins at
- * element `first` of its buffer, a multiple of 8. One work-item eight positions, groups of GROUP. */
+ * element `first` of its buffer, a multiple of 8. One work-item eight positions, groups of GROUP.
+ */
 kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *column, long n,
                                          long first, int rows, int length, int begin, int end,
                                          GEOMETRY) {
@@ -198,25 +226,40 @@ kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *
   if (e >= n) return;
   const size_t line = quotient(e, length / 8), block = quotient(line, rows);
   const int in_line = (int)(e - line * (length / 8)) * 8, row = (int)(line - block * rows);
-  const int area = kh * kw, c = row / area, tap = row - c * area, r = tap / kw, t = tap - r * kw;
-  const int pixels = h * w, position = begin + (int)block * length + in_line;
-  int image = position / pixels, i = (position - image * pixels) / w;
-  int j = position - image * pixels - i * w;
+  const int area = KERNEL_AREA, c = row / area;
+  int tap = row - c * area;
+  IF_VOLUME(const int b = tap / (kh * kw); tap -= b * kh * kw;)
+  const int r = tap / kw, t = tap - r * kw;
+  const int pixels = PIXELS, position = begin + (int)block * length + in_line;
+  int image = position / pixels, pixel = position - image * pixels;
+  IF_VOLUME(int f = pixel / (h * w); pixel -= f * h * w;)
+  int i = pixel / w, j = pixel - i * w;
   ushort found[8];
   UNROLL
   for (int l = 0; l < 8; l++) {
     int y, z;
+    IF_VOLUME(int plane;)
 #if defined(INPUT_GRADIENT)
-    const bool inside = FIND(i + ph, r * dh, sh, H, y) && FIND(j + pw, t * dw, sw, W, z);
+    bool inside = FIND(i + ph, r * dh, sh, H, y) && FIND(j + pw, t * dw, sw, W, z);
+    IF_VOLUME(inside = inside && FIND(f + pd, b * dd, sd, D, plane);)
 #else
-    const bool inside = FIND(i * sh - ph, r * dh, sh, H, y) && FIND(j * sw - pw, t * dw, sw, W, z);
+    bool inside = FIND(i * sh - ph, r * dh, sh, H, y) && FIND(j * sw - pw, t * dw, sw, W, z);
+    IF_VOLUME(inside = inside && FIND(f * sd - pd, b * dd, sd, D, plane);)
 #endif
     found[l] = 0;
-    if (inside && position + l < end)
-      found[l] = x[(((size_t)image * groups * in + c) * H + y) * W + z];
+    if (inside && position + l < end) {
+      size_t at = (size_t)image * groups * in + c;
+      IF_VOLUME(at = at * D + plane;)
+      found[l] = x[(at * H + y) * W + z];
+    }
     j++;
     if (j == w) j = 0, i++;
+#if defined(VOLUME)
+    if (i == h) i = 0, f++;
+    if (f == d) f = 0, image++;
+#else
     if (i == h) i = 0, image++;
+#endif
   }
   *(global ushort8 *)(column + first + line * length + in_line) =
       (ushort8)(found[0], found[1], found[2], found[3], found[4], found[5], found[6], found[7]);
@@ -227,7 +270,7 @@ kernel WORK_GROUP(GROUP, 1) void columns(const global ushort *x, global ushort *
 /* One input channel to a group, `out` output channels. x is H x W, y h x w. */
 kernel WORK_GROUP(GROUP, 1) void depthwise(const global storage *x, const global storage *weight,
                                            const global float *bias, global storage *y, long n,
-                                           GEOMETRY) {
+                                           int add, GEOMETRY) {
   const size_t e = element_id();
   if (e >= n) return;
   const size_t row = quotient(e, w), plane = quotient(row, h);
@@ -244,11 +287,13 @@ kernel WORK_GROUP(GROUP, 1) void depthwise(const global storage *x, const global
       sum = fma(load(weight, taps + r * kw + t), load(x, from + (size_t)at * W + to), sum);
     }
   }
-  store(y, e, bias ? sum + bias[o] : sum);
+  if (bias) sum += bias[o];
+  store(y, e, add ? load(y, e) + sum : sum);
 }
 
 kernel WORK_GROUP(GROUP, 1) void depthwise_input_gradient(const global storage *dy,
                                                           const global storage *weight,
+                                                          const global float *bias,
                                                           global storage *dx, long n, int add,
                                                           GEOMETRY) {
   const size_t e = element_id();
@@ -269,6 +314,7 @@ kernel WORK_GROUP(GROUP, 1) void depthwise_input_gradient(const global storage *
       }
     }
   }
+  if (bias) sum += bias[group];
   store(dx, e, add ? load(dx, e) + sum : sum);
 }
 

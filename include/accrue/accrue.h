@@ -14,6 +14,7 @@
 #include <accrue/base.h>
 #include <accrue/device.h>
 #include <accrue/graph.h>
+#include <accrue/convolution.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
 #include <accrue/movement.h>

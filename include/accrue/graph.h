@@ -253,50 +253,6 @@ AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
  * real positions alone. If `lengths` is an input, the loss's weight is known before a window. */
 AC_API ac_tensor *ac_length_mask(ac_tensor *lengths, int64_t positions);
 
-/* ---- images: [B, channels, height, width] ---------------------------------------------------- */
-
-/** Settings of a convolution. Height comes first, then width. */
-typedef struct ac_conv2d_desc {
-  int stride[2];   /**< 0: 1. */
-  int padding[2];  /**< Zeros on both sides. */
-  int dilation[2]; /**< Distance between the kernel's elements. 0: 1. */
-  int groups;      /**< Groups of channels, each convolved by itself. 0: 1. */
-} ac_conv2d_desc;
-
-/** Convolution (more precisely cross-correlation, as usual) of x [B, Ci, H, W] with weight
- * [Co, Ci / groups, kh, kw] and bias [Co] or NULL:
- *
- *     [B, Co, Ho, Wo]   with Ho = (H + 2 padding - dilation (kh - 1) - 1) / stride + 1
- *
- * rounded down, and Wo likewise. Refused are groups that do not divide both numbers of channels,
- * and a kernel that is larger than the padded image. A depthwise convolution (as many groups as
- * channels) has kernels of its own, which memory limits. `desc` may be NULL. */
-AC_API ac_tensor *ac_conv2d(ac_tensor *x, ac_tensor *weight, ac_tensor *bias,
-                            const ac_conv2d_desc *desc);
-
-/** Settings of pooling. Height comes first, then width. */
-typedef struct ac_pool2d_desc {
-  int kernel[2];  /**< Size of a patch. */
-  int stride[2];  /**< Distance between patches. 0: the kernel's size. */
-  int padding[2]; /**< On both sides; at most half the kernel. */
-} ac_pool2d_desc;
-
-/** The largest element of each patch:
- *
- *     [B, C, Ho, Wo]   with Ho = (H + 2 padding - kernel) / stride + 1
- *
- * rounded down, and Wo likewise. Padding is never the largest. Among equal largest elements the
- * first one, in row-major order, gets the gradient. */
-AC_API ac_tensor *ac_max_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
-/** The average of each patch. Shapes are as for ac_max_pool2d. Padding counts as zeros. */
-AC_API ac_tensor *ac_average_pool2d(ac_tensor *x, const ac_pool2d_desc *desc);
-
-/** The average of each channel: [B, C, H, W] -> [B, C]. */
-AC_API ac_tensor *ac_global_average_pool(ac_tensor *x);
-
-/** Each pixel becomes a square of factor x factor: [B, C, factor * H, factor * W]. */
-AC_API ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor);
-
 /* ---- hints ----------------------------------------------------------------------------------- */
 
 /** What a plan may do with an activation between the forward and the backward pass. Without a hint
@@ -345,7 +301,9 @@ AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 }
 #endif
 
-/* Parts of this header, in files of their own: losses, movement, and ops on elements. */
+/* Parts of this header, in files of their own: convolutions and pools, losses, movement, and ops on
+ * elements. */
+#include <accrue/convolution.h>
 #include <accrue/loss.h>
 #include <accrue/movement.h>
 #include <accrue/pointwise.h>

@@ -45,6 +45,66 @@ typedef struct ac_conv2d_layer_desc {
 AC_API ac_tensor *ac_conv2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
                                   int kernel, const ac_conv2d_layer_desc *desc);
 
+/** Settings of ac_conv1d_layer. */
+typedef struct ac_conv1d_layer_desc {
+  ac_conv1d_desc convolution; /**< Stride, padding, dilation, groups. */
+  bool no_bias;               /**< There is no NAME.bias. */
+  bool frozen;                /**< Its parameters are not trained. */
+  ac_init weight; /**< Zeros: uniform in +-1 / sqrt(fan_in), fan_in = in / groups * k. */
+  ac_init bias;   /**< Zeros: as the weight. */
+} ac_conv1d_layer_desc;
+
+/** A convolution of lines, x [B, in, L], by ac_conv1d, with the parameters NAME.weight
+ * [out, in / groups, kernel] and NAME.bias [out]. As torch.nn.Conv1d. */
+AC_API ac_tensor *ac_conv1d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                  int kernel, const ac_conv1d_layer_desc *desc);
+
+/** Settings of ac_conv3d_layer. */
+typedef struct ac_conv3d_layer_desc {
+  ac_conv3d_desc convolution; /**< Stride, padding, dilation, groups. */
+  bool no_bias;               /**< There is no NAME.bias. */
+  bool frozen;                /**< Its parameters are not trained. */
+  ac_init weight; /**< Zeros: uniform in +-1 / sqrt(fan_in), fan_in = in / groups * k^3. */
+  ac_init bias;   /**< Zeros: as the weight. */
+} ac_conv3d_layer_desc;
+
+/** A convolution of volumes, x [B, in, D, H, W], with cubic kernels, by ac_conv3d, with the
+ * parameters NAME.weight [out, in / groups, kernel, kernel, kernel] and NAME.bias [out]. As
+ * torch.nn.Conv3d. */
+AC_API ac_tensor *ac_conv3d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                  int kernel, const ac_conv3d_layer_desc *desc);
+
+/** Settings of ac_conv_transpose2d_layer. */
+typedef struct ac_conv_transpose2d_layer_desc {
+  ac_conv_transpose2d_desc convolution; /**< Stride, padding, dilation, groups, output padding. */
+  bool no_bias;                         /**< There is no NAME.bias. */
+  bool frozen;                          /**< Its parameters are not trained. */
+  ac_init weight; /**< Zeros: uniform in +-1 / sqrt(fan_in), fan_in = out / groups * k^2. */
+  ac_init bias;   /**< Zeros: as the weight. */
+} ac_conv_transpose2d_layer_desc;
+
+/** A transposed convolution of x [B, in, H, W] with square kernels, by ac_conv_transpose2d, with
+ * the parameters NAME.weight [in, out / groups, kernel, kernel] and NAME.bias [out]. As
+ * torch.nn.ConvTranspose2d. */
+AC_API ac_tensor *ac_conv_transpose2d_layer(ac_graph *graph, const char *name, ac_tensor *x,
+                                            int64_t out, int kernel,
+                                            const ac_conv_transpose2d_layer_desc *desc);
+
+/** Settings of ac_conv_transpose1d_layer. */
+typedef struct ac_conv_transpose1d_layer_desc {
+  ac_conv_transpose1d_desc convolution; /**< Stride, padding, dilation, groups, output padding. */
+  bool no_bias;                         /**< There is no NAME.bias. */
+  bool frozen;                          /**< Its parameters are not trained. */
+  ac_init weight; /**< Zeros: uniform in +-1 / sqrt(fan_in), fan_in = out / groups * k. */
+  ac_init bias;   /**< Zeros: as the weight. */
+} ac_conv_transpose1d_layer_desc;
+
+/** A transposed convolution of lines, x [B, in, L], by ac_conv_transpose1d, with the parameters
+ * NAME.weight [in, out / groups, kernel] and NAME.bias [out]. As torch.nn.ConvTranspose1d. */
+AC_API ac_tensor *ac_conv_transpose1d_layer(ac_graph *graph, const char *name, ac_tensor *x,
+                                            int64_t out, int kernel,
+                                            const ac_conv_transpose1d_layer_desc *desc);
+
 /** Which norm ac_norm_layer is. */
 typedef enum ac_norm_kind {
   AC_NORM_LAYER = 0, /**< ac_layer_norm: over the last dimension. */

@@ -1,8 +1,9 @@
-/* Reads safetensors files, and hostile ones safely. Opening one parses the header and checks all of
- * it: every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset,
- * that each begins where the one before it ends and that the last ends where the file does. So
- * overlaps, holes, truncation and trailing bytes are found by one comparison each, and no later
- * read can leave the file. Cost: O(header + n log n).
+/* Reads model files, and hostile ones safely: safetensors here, the headers of GGUF files in
+ * gguf.c. Opening one parses the header and checks all of it: every tensor's dtype and shape
+ * against its bytes, then, with the tensors sorted by offset, that each begins where the one before
+ * it ends and that the last ends where the file does. So overlaps, holes, truncation and trailing
+ * bytes are found by one comparison each, and no later read can leave the file. Cost: O(header + n
+ * log n).
  *
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>
@@ -13,6 +14,7 @@
 #include "core/platform/files.h"
 #include "core/platform/memory.h"
 #include "io/checksum.h"
+#include "io/opened.h"
 #include "io/safetensors.h"
 
 #include <errno.h>
@@ -21,60 +23,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How elements lie in the file. */
-typedef enum element_storage { F32, F64, F16, BF16, OTHER } element_storage;
-
 static const struct {
   const char *name;
   int bits;
   bool listed; /* others are checked for their layout only */
   ac_dtype dtype;
-  element_storage storage;
+  ac_element_storage storage;
 } dtypes[] = {
-    {"F32", 32, true, AC_F32, F32},
-    {"F64", 64, true, AC_F32, F64},
-    {"F16", 16, true, AC_F16, F16},
-    {"BF16", 16, true, AC_BF16, BF16},
-    {"I32", 32, true, AC_I32, OTHER},
-    {"U8", 8, true, AC_U8, OTHER},
-    {"BOOL", 8, false, 0, OTHER},
-    {"I8", 8, false, 0, OTHER},
-    {"I16", 16, false, 0, OTHER},
-    {"U16", 16, false, 0, OTHER},
-    {"U32", 32, false, 0, OTHER},
-    {"I64", 64, false, 0, OTHER},
-    {"U64", 64, false, 0, OTHER},
-    {"C64", 64, false, 0, OTHER},
-    {"F8_E4M3", 8, false, 0, OTHER},
-    {"F8_E5M2", 8, false, 0, OTHER},
-    {"F8_E8M0", 8, false, 0, OTHER},
-    {"F4", 4, false, 0, OTHER},
-    {"F6_E2M3", 6, false, 0, OTHER},
-    {"F6_E3M2", 6, false, 0, OTHER},
-    {"F8_E4M3FNUZ", 8, false, 0, OTHER},
-    {"F8_E5M2FNUZ", 8, false, 0, OTHER},
+    {"F32", 32, true, AC_F32, AC_STORED_F32},
+    {"F64", 64, true, AC_F32, AC_STORED_F64},
+    {"F16", 16, true, AC_F16, AC_STORED_F16},
+    {"BF16", 16, true, AC_BF16, AC_STORED_BF16},
+    {"I32", 32, true, AC_I32, AC_STORED_OTHER},
+    {"U8", 8, true, AC_U8, AC_STORED_OTHER},
+    {"BOOL", 8, false, 0, AC_STORED_OTHER},
+    {"I8", 8, false, 0, AC_STORED_OTHER},
+    {"I16", 16, false, 0, AC_STORED_OTHER},
+    {"U16", 16, false, 0, AC_STORED_OTHER},
+    {"U32", 32, false, 0, AC_STORED_OTHER},
+    {"I64", 64, false, 0, AC_STORED_OTHER},
+    {"U64", 64, false, 0, AC_STORED_OTHER},
+    {"C64", 64, false, 0, AC_STORED_OTHER},
+    {"F8_E4M3", 8, false, 0, AC_STORED_OTHER},
+    {"F8_E5M2", 8, false, 0, AC_STORED_OTHER},
+    {"F8_E8M0", 8, false, 0, AC_STORED_OTHER},
+    {"F4", 4, false, 0, AC_STORED_OTHER},
+    {"F6_E2M3", 6, false, 0, AC_STORED_OTHER},
+    {"F6_E3M2", 6, false, 0, AC_STORED_OTHER},
+    {"F8_E4M3FNUZ", 8, false, 0, AC_STORED_OTHER},
+    {"F8_E5M2FNUZ", 8, false, 0, AC_STORED_OTHER},
     /* Any other, which is taken for as long as its offsets say. */
-    {NULL, 0, false, 0, OTHER},
+    {NULL, 0, false, 0, AC_STORED_OTHER},
 };
 enum { UNKNOWN_DTYPE = sizeof dtypes / sizeof dtypes[0] - 1 };
-
-typedef struct tensor_entry {
-  ac_model_tensor tensor;
-  element_storage storage;
-  bool listed;
-  int64_t begin, end; /* in the data */
-} tensor_entry;
-
-struct ac_model_file {
-  FILE *stream;
-  char *path;
-  json_t *root;
-  tensor_entry *entries; /* the listed ones, in the order of their data */
-  int count;
-  const char *unlisted; /* the first tensor that is not; NULL: all are listed */
-  int64_t data_begin;   /* in the file */
-  uint64_t checksum;    /* of the header */
-};
 
 /* The next bytes of the file, all of them. */
 static ac_status read_exactly(ac_model_file *file, void *data, size_t bytes) {
@@ -119,7 +100,7 @@ static ac_status check_shape(const char *path, const char *name, const json_t *i
 }
 
 static ac_status check_offsets(const char *path, const char *name, const json_t *info,
-                               int64_t data_bytes, tensor_entry *entry) {
+                               int64_t data_bytes, ac_tensor_entry *entry) {
   const json_t *offsets = json_object_get(info, "data_offsets");
   const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
   if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end))
@@ -139,7 +120,7 @@ static ac_status check_offsets(const char *path, const char *name, const json_t 
 }
 
 static ac_status check_entry(const char *path, const char *key, const json_t *info,
-                             int64_t data_bytes, tensor_entry *entry) {
+                             int64_t data_bytes, ac_tensor_entry *entry) {
   ac_quoted name = ac_quote(key);
   if (!json_is_object(info))
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s is not described by an object", path, name.text);
@@ -165,23 +146,37 @@ static ac_status check_entry(const char *path, const char *key, const json_t *in
 
 /* Compares positions; an empty tensor comes before another that begins at the same place. */
 static int compare_entries(const void *a, const void *b) {
-  const tensor_entry *x = a, *y = b;
+  const ac_tensor_entry *x = a, *y = b;
   if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
   return (x->end > y->end) - (x->end < y->end);
 }
 
-/* `entries` are sorted. */
-static ac_status check_layout(const char *path, const tensor_entry *entries, int count,
-                              int64_t data_bytes) {
+ac_status ac_sort_entries(ac_model_file *file, int count) {
+  const ac_tensor_entry *entries = file->entries;
+  if (count) qsort(file->entries, (size_t)count, sizeof *entries, compare_entries);
+  for (int i = 1; i < count; i++)
+    if (entries[i].begin < entries[i - 1].end)
+      return ac_fail(AC_ERROR_FORMAT, "%s: tensors %s and %s overlap", file->path,
+                     ac_quote(entries[i - 1].tensor.name).text,
+                     ac_quote(entries[i].tensor.name).text);
+  return AC_OK;
+}
+
+void ac_list_entries(ac_model_file *file, int count) {
+  for (int i = 0; i < count; i++)
+    if (file->entries[i].listed) file->entries[file->count++] = file->entries[i];
+    else if (!file->unlisted) file->unlisted = file->entries[i].tensor.name;
+}
+
+/* `entries` are sorted, and do not overlap. */
+static ac_status check_holes(const char *path, const ac_tensor_entry *entries, int count,
+                             int64_t data_bytes) {
   int64_t expected = 0;
   for (int i = 0; i < count; i++) {
-    ac_quoted name = ac_quote(entries[i].tensor.name);
-    if (entries[i].begin < expected)
-      return ac_fail(AC_ERROR_FORMAT, "%s: tensors %s and %s overlap", path,
-                     ac_quote(entries[i - 1].tensor.name).text, name.text);
     if (entries[i].begin > expected)
       return ac_fail(AC_ERROR_FORMAT, "%s: no tensor holds the %lld bytes before tensor %s", path,
-                     (long long)(entries[i].begin - expected), name.text);
+                     (long long)(entries[i].begin - expected),
+                     ac_quote(entries[i].tensor.name).text);
     expected = entries[i].end;
   }
   if (expected != data_bytes)
@@ -218,11 +213,9 @@ static ac_status check_header(ac_model_file *file, int64_t data_bytes) {
     AC_TRY(check_entry(file->path, key, info, data_bytes, &file->entries[count]));
     count++;
   }
-  qsort(file->entries, (size_t)count, sizeof *file->entries, compare_entries);
-  AC_TRY(check_layout(file->path, file->entries, count, data_bytes));
-  for (int i = 0; i < count; i++)
-    if (file->entries[i].listed) file->entries[file->count++] = file->entries[i];
-    else if (!file->unlisted) file->unlisted = file->entries[i].tensor.name;
+  AC_TRY(ac_sort_entries(file, count));
+  AC_TRY(check_holes(file->path, file->entries, count, data_bytes));
+  ac_list_entries(file, count);
   return AC_OK;
 }
 
@@ -289,15 +282,16 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
 
 /* Another format's file is called by its name. One that has JSON where a header begins may be a
  * damaged file of this format. */
-static ac_status check_format(ac_model_file *file) {
+static ac_status check_format(ac_model_file *file, bool *is_gguf) {
   uint8_t start[4096];
   const char *name = NULL;
   const size_t count = fread(start, 1, sizeof start, file->stream);
   if (ferror(file->stream))
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
-  if (count < 9 || start[8] == '{') return AC_OK;
+  *is_gguf = count >= 4 && !memcmp(start, "GGUF", 4);
+  if (*is_gguf || count < 9 || start[8] == '{') return AC_OK;
   if (!ac_format_of(start, count, ac_file_bytes(file->stream), &name)) return AC_OK;
-  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors file", file->path, name);
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, name);
 }
 
 static ac_status open_file(ac_model_file *file, const char *path) {
@@ -305,12 +299,14 @@ static ac_status open_file(ac_model_file *file, const char *path) {
   if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   strcpy(file->path, path);
   AC_TRY(ac_file_open(&file->stream, path, false));
-  AC_TRY(check_format(file));
+  bool is_gguf;
+  AC_TRY(check_format(file, &is_gguf));
   if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   int64_t file_bytes = ac_tell(file->stream);
   if (file_bytes < 0 || ac_seek(file->stream, 0, SEEK_SET) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  if (is_gguf) return ac_gguf_read_header(file, file_bytes);
   AC_TRY(parse_header(file, file_bytes));
   return check_header(file, file_bytes - file->data_begin);
 }
@@ -372,19 +368,19 @@ static uint64_t little_endian(const unsigned char *data, size_t size) {
   return value;
 }
 
-static float convert(const unsigned char *data, element_storage storage) {
+static float convert(const unsigned char *data, ac_element_storage storage) {
   uint32_t bits = 0;
   float value;
   double wide;
   uint64_t wide_bits;
   switch (storage) {
-  case F16:
+  case AC_STORED_F16:
     return ac_f16_to_float((uint16_t)little_endian(data, 2));
-  case F64:
+  case AC_STORED_F64:
     wide_bits = little_endian(data, 8);
     memcpy(&wide, &wide_bits, 8);
     return (float)wide;
-  case BF16:
+  case AC_STORED_BF16:
     bits = (uint32_t)little_endian(data, 2) << 16;
     break;
   default:
@@ -395,34 +391,52 @@ static float convert(const unsigned char *data, element_storage storage) {
   return value;
 }
 
+static ac_status check_range(const ac_model_file *file, const ac_tensor_entry *entry,
+                             int64_t elements, int64_t first, int64_t count) {
+  if (first >= 0 && count >= 0 && first <= elements && count <= elements - first) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "%s: tensor %s has %lld elements; [%lld, %lld + %lld) are not "
+                 "among them",
+                 file->path, ac_quote(entry->tensor.name).text, (long long)elements,
+                 (long long)first, (long long)first, (long long)count);
+}
+
+static ac_status seek(ac_model_file *file, const ac_tensor_entry *entry, int64_t bytes) {
+  if (ac_seek(file->stream, file->data_begin + entry->begin + bytes, SEEK_SET) == 0) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+}
+
 /* Checks a range of a tensor's elements of `size` bytes and finds its first. */
-static ac_status seek_elements(ac_model_file *file, const tensor_entry *entry, size_t size,
+static ac_status seek_elements(ac_model_file *file, const ac_tensor_entry *entry, size_t size,
                                int64_t first, int64_t count) {
-  int64_t elements = (entry->end - entry->begin) / (int64_t)size;
-  if (first < 0 || count < 0 || first > elements || count > elements - first)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "%s: tensor %s has %lld elements; [%lld, %lld + %lld) are not "
-                   "among them",
-                   file->path, ac_quote(entry->tensor.name).text, (long long)elements,
-                   (long long)first, (long long)first, (long long)count);
-  if (ac_seek(file->stream, file->data_begin + entry->begin + first * (int64_t)size, SEEK_SET) != 0)
-    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
+  AC_TRY(check_range(file, entry, (entry->end - entry->begin) / (int64_t)size, first, count));
+  return seek(file, entry, first * (int64_t)size);
+}
+
+/* The blocks that the range touches, one by one. */
+static ac_status read_blocks(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                             int64_t count, float *data) {
+  const ac_block_format *blocks = entry->blocks;
+  const int64_t size = blocks->elements, bytes = blocks->bytes;
+  unsigned char stored[AC_MOST_OF_BLOCK];
+  float decoded[AC_MOST_OF_BLOCK];
+  AC_TRY(check_range(file, entry, (entry->end - entry->begin) / bytes * size, first, count));
+  AC_TRY(seek(file, entry, first / size * bytes));
+  for (int64_t done = 0, skipped = first % size; done < count; skipped = 0) {
+    const int64_t piece = count - done < size - skipped ? count - done : size - skipped;
+    AC_TRY(read_exactly(file, stored, (size_t)bytes));
+    blocks->decode(stored, decoded);
+    memcpy(data + done, decoded + skipped, (size_t)piece * sizeof *data);
+    done += piece;
+  }
   return AC_OK;
 }
 
-ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
-                             float *data) {
-  AC_REQUIRE(file);
-  if (count > 0) AC_REQUIRE(data);
-  if (index < 0 || index >= file->count)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
-                   file->count);
-  const tensor_entry *entry = &file->entries[index];
-  if (entry->storage == OTHER)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path,
-                   ac_quote(entry->tensor.name).text, ac_dtype_name(entry->tensor.dtype));
-  static const size_t sizes[] = {[F32] = 4, [F64] = 8, [F16] = 2, [BF16] = 2};
-  size_t size = sizes[entry->storage];
+static ac_status read_floats(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                             int64_t count, float *data) {
+  static const size_t sizes[] = {
+      [AC_STORED_F32] = 4, [AC_STORED_F64] = 8, [AC_STORED_F16] = 2, [AC_STORED_BF16] = 2};
+  const size_t size = sizes[entry->storage];
   AC_TRY(seek_elements(file, entry, size, first, count));
 
   unsigned char buffer[1 << 15];
@@ -437,11 +451,26 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
   return AC_OK;
 }
 
+ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
+                             float *data) {
+  AC_REQUIRE(file);
+  if (count > 0) AC_REQUIRE(data);
+  if (index < 0 || index >= file->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
+                   file->count);
+  const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->storage == AC_STORED_OTHER)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path,
+                   ac_quote(entry->tensor.name).text, ac_dtype_name(entry->tensor.dtype));
+  return entry->storage == AC_STORED_BLOCKS ? read_blocks(file, entry, first, count, data)
+                                            : read_floats(file, entry, first, count, data);
+}
+
 /* ---- as it is stored ------------------------------------------------------------------------- */
 
 ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
                                     void *data) {
-  const tensor_entry *entry = &file->entries[index];
+  const ac_tensor_entry *entry = &file->entries[index];
   const size_t size = ac_dtype_bytes(entry->tensor.dtype);
   AC_TRY(seek_elements(file, entry, size, first, count));
   AC_TRY(read_exactly(file, data, (size_t)count * size));
@@ -449,7 +478,8 @@ ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t firs
   return AC_OK;
 }
 
-static ac_status checksum_data(ac_model_file *file, const tensor_entry *entry, uint64_t *checksum) {
+static ac_status checksum_data(ac_model_file *file, const ac_tensor_entry *entry,
+                               uint64_t *checksum) {
   unsigned char buffer[1 << 15];
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
@@ -476,7 +506,8 @@ static bool is_checksum(const char *digits, uint64_t checksum) {
 static ac_status check_stored(const ac_model_file *file) {
   const char *other = file->unlisted;
   for (int i = 0; i < file->count && !other; i++)
-    if (file->entries[i].storage == F64) other = file->entries[i].tensor.name;
+    if (file->entries[i].storage == AC_STORED_F64 || file->entries[i].storage == AC_STORED_BLOCKS)
+      other = file->entries[i].tensor.name;
   if (!other) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT, "%s holds tensor %s in a dtype that no state has", file->path,
                  ac_quote(other).text);

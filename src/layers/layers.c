@@ -79,27 +79,99 @@ ac_tensor *ac_dense(ac_graph *graph, const char *name, ac_tensor *x, int64_t out
   return end(&l, ac_linear(x, w, b, d.layout));
 }
 
+/* ---- convolutions ---------------------------------------------------------------------------- */
+
+/* What layers of convolutions have in common; `groups` as in the description. */
+typedef struct convolution {
+  layer layer;
+  int64_t out;
+  int kernel, groups, axes;
+  bool transposed;
+  ac_tensor *weight, *bias;
+} convolution;
+
+/* Enters the scope, checks what the builder of the op does not, and makes the parameters. */
+static bool begin_convolution(convolution *c, ac_graph *graph, const char *name, ac_tensor *x,
+                              const ac_builder *builder, bool frozen, bool no_bias,
+                              const ac_init *weight, const ac_init *bias) {
+  if (!begin(&c->layer, graph, name, frozen, builder, &x)) return false;
+  const int64_t out = c->out, groups = c->groups ? c->groups : 1;
+  if (x->dtype != AC_F32 || x->shape.rank != 2 + c->axes)
+    return end(&c->layer, ac_builder_fail(graph, builder, &x, NULL));
+  const int64_t in = x->shape.dim[1];
+  if (out < 1 || c->kernel < 1)
+    return end(&c->layer, ac_builder_fail(graph, builder, &x,
+                                          "out is %lld and the kernel %d; both must be at least 1",
+                                          (long long)out, c->kernel));
+  if (groups < 1 || in % groups)
+    return end(&c->layer,
+               ac_builder_fail(graph, builder, &x, "%lld groups do not divide %lld channels",
+                               (long long)groups, (long long)in));
+  if (c->transposed && out % groups)
+    return end(&c->layer,
+               ac_builder_fail(graph, builder, &x, "%lld groups do not divide %lld channels",
+                               (long long)groups, (long long)out));
+  int64_t shape[AC_MAX_RANK] = {out, in / groups};
+  if (c->transposed) shape[0] = in, shape[1] = out / groups;
+  double fan_in = (double)shape[1]; /* as large as they may ask for */
+  for (int i = 0; i < c->axes; i++) shape[2 + i] = c->kernel, fan_in *= c->kernel;
+  c->weight = parameter(&c->layer, "weight", 2 + c->axes, shape, by_fan(weight, fan_in));
+  if (!no_bias) c->bias = parameter(&c->layer, "bias", AC_SHAPE(out), by_fan(bias, fan_in));
+  return true;
+}
+
+ac_tensor *ac_conv1d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
+                           const ac_conv1d_layer_desc *desc) {
+  static const ac_builder builder = {"conv1d_layer", 1, {"x f32 [B, in, L]"}};
+  const ac_conv1d_layer_desc d = desc ? *desc : (ac_conv1d_layer_desc)AC_DEFAULTS;
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 1};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv1d(x, c.weight, c.bias, &d.convolution));
+}
+
 ac_tensor *ac_conv2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
                            const ac_conv2d_layer_desc *desc) {
   static const ac_builder builder = {"conv2d_layer", 1, {"x f32 [B, in, H, W]"}};
   const ac_conv2d_layer_desc d = desc ? *desc : (ac_conv2d_layer_desc)AC_DEFAULTS;
-  layer l;
-  if (!begin(&l, graph, name, d.frozen, &builder, &x)) return NULL;
-  if (x->dtype != AC_F32 || x->shape.rank != 4)
-    return end(&l, ac_builder_fail(graph, &builder, &x, NULL));
-  const int64_t in = x->shape.dim[1], groups = d.convolution.groups ? d.convolution.groups : 1;
-  if (out < 1 || kernel < 1)
-    return end(&l, ac_builder_fail(graph, &builder, &x,
-                                   "out is %lld and the kernel %d; both must be at least 1",
-                                   (long long)out, kernel));
-  if (groups < 1 || in % groups)
-    return end(&l, ac_builder_fail(graph, &builder, &x, "%lld groups do not divide %lld channels",
-                                   (long long)groups, (long long)in));
-  const double fan_in = (double)(in / groups) * kernel * kernel; /* as large as they may ask for */
-  ac_tensor *w = parameter(&l, "weight", AC_SHAPE(out, in / groups, kernel, kernel),
-                           by_fan(&d.weight, fan_in));
-  ac_tensor *b = d.no_bias ? NULL : parameter(&l, "bias", AC_SHAPE(out), by_fan(&d.bias, fan_in));
-  return end(&l, ac_conv2d(x, w, b, &d.convolution));
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 2};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv2d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv3d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out, int kernel,
+                           const ac_conv3d_layer_desc *desc) {
+  static const ac_builder builder = {"conv3d_layer", 1, {"x f32 [B, in, D, H, W]"}};
+  const ac_conv3d_layer_desc d = desc ? *desc : (ac_conv3d_layer_desc)AC_DEFAULTS;
+  convolution c = {.out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 3};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv3d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv_transpose1d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                     int kernel, const ac_conv_transpose1d_layer_desc *desc) {
+  static const ac_builder builder = {"conv_transpose1d_layer", 1, {"x f32 [B, in, L]"}};
+  const ac_conv_transpose1d_layer_desc d =
+      desc ? *desc : (ac_conv_transpose1d_layer_desc)AC_DEFAULTS;
+  convolution c = {
+      .out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 1, .transposed = true};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv_transpose1d(x, c.weight, c.bias, &d.convolution));
+}
+
+ac_tensor *ac_conv_transpose2d_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t out,
+                                     int kernel, const ac_conv_transpose2d_layer_desc *desc) {
+  static const ac_builder builder = {"conv_transpose2d_layer", 1, {"x f32 [B, in, H, W]"}};
+  const ac_conv_transpose2d_layer_desc d =
+      desc ? *desc : (ac_conv_transpose2d_layer_desc)AC_DEFAULTS;
+  convolution c = {
+      .out = out, .kernel = kernel, .groups = d.convolution.groups, .axes = 2, .transposed = true};
+  if (!begin_convolution(&c, graph, name, x, &builder, d.frozen, d.no_bias, &d.weight, &d.bias))
+    return NULL;
+  return end(&c.layer, ac_conv_transpose2d(x, c.weight, c.bias, &d.convolution));
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */

@@ -78,8 +78,9 @@
   F(loss, ctc_loss) X(ctc_loss, "siiif", "ff") /* logits[B,T,V] targets[B,S] lengths[B]? of targets[B]? weights[B]?    \
                                -> sums?+ extents[B,T,2] */                                                             \
     X(ctc_loss_gradient, "siiiff", "s")               /* the same, extents -> dlogits */                               \
-  F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo] */      \
-    X(conv2d_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
+  F(convolution, conv2d) X(conv2d, "ssf", "s")        /* x[B,Ci,H,W] W[Co,Ci/groups,kh,kw] b? -> y[B,Co,Ho,Wo]+ */     \
+    X(conv_transpose2d, "ssf", "s")                   /* x[B,Ci,H,W] W[Ci,Co/groups,kh,kw] b? -> y[B,Co,Ho,Wo]+,       \
+                                                         or dy W -> dx+ of conv2d */                                   \
     X(conv2d_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(convolution, pool2d) X(max_pool2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(max_pool2d_gradient, "ss", "s")                 /* dy x -> dx+ */                                                \

@@ -700,6 +700,47 @@ def conv2d(f):
         x, weight = f.draw(n, ci, h, w), f.draw(co, ci // groups, *kernel)
         b = f.draw(co) if bias else None
         f.record([x, weight, b], F.conv2d(x, weight, b, **options))
+    # Another padding after the image than before it, top, left, bottom, right.
+    for name, kernel, stride, (top, left, bottom, right) in (("same_even", (4, 2), (1, 1), (1, 0, 2, 1)),
+                                                             ("after_only", (3, 3), (2, 1), (0, 0, 2, 1)),
+                                                             ("cut", (3, 2), (1, 2), (2, 1, -2, -1))):
+        f.case(name, groups=1, stride_h=stride[0], stride_w=stride[1], padding_h=top, padding_w=left)
+        x, weight, b = f.draw(2, 3, 7, 6), f.draw(4, 3, *kernel), f.draw(4)
+        padded = F.pad(x, (left, right, top, bottom))
+        f.record([x, weight, b], F.conv2d(padded, weight, b, stride))
+    transposed = {  # batch, in, height, width, out, kernel, bias and what differs from the defaults
+        "plain": (2, 3, 5, 6, 4, (3, 3), True, {}),
+        "doubled": (2, 4, 3, 4, 3, (2, 2), True, dict(stride=(2, 2))),
+        "unequal": (1, 2, 4, 5, 3, (3, 4), True, dict(stride=(3, 2), padding=(1, 2), output_padding=(2, 1))),
+        "dilated": (2, 2, 4, 3, 3, (2, 3), False, dict(stride=(3, 1), dilation=(3, 2), output_padding=(1, 1))),
+        "groups": (2, 6, 4, 4, 9, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+        "depthwise": (2, 3, 4, 5, 3, (3, 3), True, dict(stride=(2, 2), padding=(1, 1), groups=3)),
+    }
+    for name, (n, ci, h, w, co, kernel, bias, options) in transposed.items():
+        groups = options.get("groups", 1)
+        attributes = dict(groups=groups, transposed=1)
+        for key in ("stride", "padding", "dilation"):
+            attributes[f"{key}_h"], attributes[f"{key}_w"] = options.get(key, (0, 0) if key == "padding" else (1, 1))
+        f.case(f"transposed_{name}", **attributes)
+        x, weight = f.draw(n, ci, h, w), f.draw(ci, co // groups, *kernel)
+        b = f.draw(co) if bias else None
+        f.record([x, weight, b], F.conv_transpose2d(x, weight, b, **options))
+    volumes = {  # depth, height and width
+        "plain": (2, 2, (4, 5, 3), 3, (3, 3, 2), True, {}),
+        "unequal": (1, 4, (6, 5, 4), 6, (2, 3, 1), True, dict(stride=(2, 1, 1), padding=(1, 2, 0), dilation=(3, 1, 1), groups=2)),
+    }
+    for name, (n, ci, size, co, kernel, bias, options) in volumes.items():
+        for transposed in (0, 1):
+            groups = options.get("groups", 1)
+            attributes = dict(groups=groups, transposed=transposed)
+            for key in ("stride", "padding", "dilation"):
+                for axis, value in zip("dhw", options.get(key, (0, 0, 0) if key == "padding" else (1, 1, 1))):
+                    attributes[f"{key}_{axis}"] = value
+            f.case(f"volume_{name}{'_transposed' if transposed else ''}", **attributes)
+            x = f.draw(n, ci, *size)
+            weight = f.draw(*((ci, co // groups) if transposed else (co, ci // groups)), *kernel)
+            b = f.draw(co) if bias else None
+            f.record([x, weight, b], (F.conv_transpose3d if transposed else F.conv3d)(x, weight, b, **options))
 
 
 def pool2d(f):
@@ -713,6 +754,21 @@ def pool2d(f):
     f.case("max_of_equal_elements", max=1, kernel_h=3, kernel_w=3, stride_h=1, stride_w=2, padding_h=1, padding_w=1)
     x = torch.tensor(f.random.integers(0, 2, (2, 2, 6, 6)).astype(np.float64), requires_grad=True)
     f.record([x], F.max_pool2d(x, 3, (1, 2), 1))
+    for name, kernel, stride, padding, size in (("ceil", (3, 3), (2, 2), (0, 0), (8, 7)), ("ceil_padded", (3, 4), (2, 3), (1, 1), (8, 10)),
+                                                ("ceil_begins_inside", (2, 2), (3, 3), (1, 1), (5, 6))):
+        for kind, pool in (("max", F.max_pool2d), ("average", F.avg_pool2d)):
+            f.case(f"{kind}_{name}", max=kind == "max", kernel_h=kernel[0], kernel_w=kernel[1], stride_h=stride[0],
+                   stride_w=stride[1], padding_h=padding[0], padding_w=padding[1])
+            x = f.draw(2, 3, *size)
+            f.record([x], pool(x, kernel, stride, padding, ceil_mode=True))
+    for name, ceil in (("skipped", False), ("skipped_ceil", True)):
+        f.case(f"average_{name}", kernel_h=3, kernel_w=3, stride_h=2, stride_w=2, padding_h=1, padding_w=1, skip_padding=1)
+        x = f.draw(2, 3, 8, 7)
+        f.record([x], F.avg_pool2d(x, 3, 2, 1, ceil_mode=ceil, count_include_pad=False))
+    for kind, pool in (("max", F.adaptive_max_pool2d), ("average", F.adaptive_avg_pool2d)):
+        f.case(f"{kind}_adaptive", max=kind == "max", kernel_h=0, kernel_w=0)
+        x = f.draw(2, 3, 10, 7)
+        f.record([x], pool(x, (3, 5)))
 
 
 def concat(f):

@@ -264,3 +264,49 @@ embedded = [(7, 16), (5, 16)]
 descend("translation", [*embedded, *attended, *embedded, *attended, *attended, *feed_forward], sentences, translation, 300, 0.1)
 descend("llama_block", [(7, 16), (16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24), (16,), (7, 16)],
         counting, llama_block, 400, 0.2)
+
+
+# ---- recipes of convolutions ------------------------------------------------------------------------------------------
+
+
+def discs(draw):
+    noisy, disc = np.zeros((2, 8, 1, 16, 16), f32)
+    for n in range(8):
+        row, column = f32(8) + f32(5) * draw(), f32(8) + f32(5) * draw()
+        for i in range(16):
+            for j in range(16):
+                y, x = f32(i) - row, f32(j) - column
+                disc[n, 0, i, j] = x * x + y * y < 9
+                noisy[n, 0, i, j] = disc[n, 0, i, j] + draw()
+    return torch.tensor(noisy.astype(float)), torch.tensor(disc.astype(float))
+
+
+def dice(p, x, target):
+    p = list(p)
+    full = torch.tanh(F.conv2d(x, p[0], p[1], padding="same"))
+    down = torch.tanh(F.conv2d(full, p[2], p[3], stride=2, padding=1))
+    up = torch.tanh(F.conv_transpose2d(down, p[4], p[5], stride=2))
+    q = torch.sigmoid(F.conv2d(torch.cat([full, up], 1), p[6], p[7], padding="same")).flatten(1)
+    target = target.flatten(1)
+    return (1 - (2 * (q * target).sum(1) + 1) / (q.sum(1) + target.sum(1) + 1)).mean()
+
+
+def signals(draw):
+    signal, period = np.zeros((32, 1, 48), f32), np.arange(32) % 3
+    for n in range(32):
+        half, phase = 2 + n % 3, int(f32(4) * (draw() + f32(1)))
+        for i in range(48):
+            signal[n, 0, i] = f32(1 if (i + phase) // half % 2 else -1) + draw()
+    return torch.tensor(signal.astype(float)), torch.tensor(period)
+
+
+def lines(p, x, period):
+    p = list(p)
+    x = F.avg_pool1d(torch.tanh(F.conv1d(x, p[0], p[1], padding="same")), 2)
+    x = torch.tanh(F.conv1d(x, p[2], p[3], padding="same"))
+    x = F.max_pool1d(x, 3, 2, ceil_mode=True).mean(2)
+    return F.cross_entropy(F.linear(x, p[4], p[5]), period)
+
+
+descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
+descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)

@@ -67,7 +67,7 @@ def linear(name, read, written, dtype):
 def conv2d(name, read, written, settings, dtype):
     if name == "conv2d":
         x, weight, y = read[0], read[1], written[0]
-    elif name == "conv2d_input_gradient":
+    elif name == "conv_transpose2d":
         x, weight, y = written[0], read[1], read[0]
     else:
         x, weight, y = read[0], written[0], read[1]
@@ -80,7 +80,7 @@ def conv2d(name, read, written, settings, dtype):
     def multiply(x, weight, dy):
         if name == "conv2d":
             return torch.nn.functional.conv2d(x, weight, None, *geometry, groups)
-        mask = [name == "conv2d_input_gradient", name == "conv2d_weight_gradient", False]
+        mask = [name == "conv_transpose2d", name == "conv2d_weight_gradient", False]
         return torch.ops.aten.convolution_backward(dy, x, weight, None, *geometry, False, [0, 0], groups, mask)
 
     return [(lambda m=m: operands(m), multiply) for m in (torch.contiguous_format, torch.channels_last)]

@@ -15,28 +15,41 @@ typedef struct convolution {
 
 typedef void (*step)(int64_t count, double *y, double *weight, double *x, int64_t stride);
 
-/* Visits every product of y[n,o,i,j] += W[o,c,r,t] x[n, g Ci/groups + c, i s - p + r d, j s - p +
- * t d] with x inside the image, those of a row of y at a time. */
+/* Sizes of images and volumes alike: samples, channels, depth, height, width. */
+typedef struct sizes {
+  int64_t n, c, d, h, w;
+} sizes;
+
+static sizes sizes_of(const ac_operand *x) {
+  const int64_t *dim = x->dim;
+  if (x->rank == 5) return (sizes){dim[0], dim[1], dim[2], dim[3], dim[4]};
+  return (sizes){dim[0], dim[1], 1, dim[2], dim[3]};
+}
+
+/* Visits every product of y[n,o,f,i,j] += W[o,c,b,r,t] x[n, g Ci/groups + c, f s - p + b d, i s - p
+ * + r d, j s - p + t d] with x inside the image, those of a row of y at a time. */
 static void visit(const convolution *v, step take) {
   const ac_conv2d_attributes *a = v->a;
-  const int64_t *x = v->x->dim, *w = v->weight->dim, *y = v->y->dim;
+  const sizes x = sizes_of(v->x), w = sizes_of(v->weight), y = sizes_of(v->y);
   double *weight = op_reals(v->weight);
-  int64_t out = y[1] / a->groups, stride = a->stride[1];
-  for (int64_t n = 0; n < y[0]; n++)
-    for (int64_t o = 0; o < y[1]; o++)
-      for (int64_t e = 0; e < w[1] * w[2] * w[3]; e++) {
-        int64_t c = e / w[3] / w[2], r = e / w[3] % w[2], t = e % w[3];
-        int64_t down = r * a->dilation[0] - a->padding[0], first = 0, last = y[3];
+  int64_t out = y.c / a->groups, stride = a->stride[1];
+  for (int64_t n = 0; n < y.n; n++)
+    for (int64_t o = 0; o < y.c; o++)
+      for (int64_t e = 0; e < w.c * w.d * w.h * w.w; e++) {
+        int64_t c = e / w.w / w.h / w.d, b = e / w.w / w.h % w.d, r = e / w.w % w.h, t = e % w.w;
+        int64_t down = r * a->dilation[0] - a->padding[0], first = 0, last = y.w;
         int64_t right = t * a->dilation[1] - a->padding[1];
         while (first < last && first * stride + right < 0) first++;
-        while (first < last && (last - 1) * stride + right >= x[3]) last--;
-        for (int64_t i = 0; i < y[2]; i++) {
-          int64_t h = i * a->stride[0] + down;
-          if (h < 0 || h >= x[2] || first == last) continue;
-          int64_t row = (n * x[1] + o / out * w[1] + c) * x[2] + h;
-          take(last - first, op_reals(v->y) + ((n * y[1] + o) * y[2] + i) * y[3] + first,
-               weight + o * w[1] * w[2] * w[3] + e,
-               op_reals(v->x) + row * x[3] + first * stride + right, stride);
+        while (first < last && (last - 1) * stride + right >= x.w) last--;
+        for (int64_t k = 0; k < y.d * y.h; k++) {
+          int64_t f = k / y.h, i = k % y.h, h = i * a->stride[0] + down;
+          int64_t z = f * a->depth_stride - a->depth_padding + b * a->depth_dilation;
+          if (v->x->rank < 5) z = 0;
+          if (h < 0 || h >= x.h || z < 0 || z >= x.d || first == last) continue;
+          int64_t row = ((n * x.c + o / out * w.c + c) * x.d + z) * x.h + h;
+          take(last - first, op_reals(v->y) + ((n * y.c + o) * y.d * y.h + k) * y.w + first,
+               weight + o * w.c * w.d * w.h * w.w + e,
+               op_reals(v->x) + row * x.w + first * stride + right, stride);
         }
       }
 }
@@ -55,19 +68,23 @@ static void weight_step(int64_t count, double *dy, double *dweight, double *x, i
   for (int64_t e = 0; e < count; e++) *dweight += dy[e] * x[e * stride];
 }
 
+static void add_bias(const ac_operand *y, const ac_operand *bias) {
+  int64_t pixels = y->count / y->dim[0] / y->dim[1];
+  for (int64_t e = 0; bias->count && e < y->count; e++)
+    op_reals(y)[e] += op_reals(bias)[e / pixels % y->dim[1]];
+}
+
 static void conv2d(const ac_op_args *args) {
   const ac_operand *y = &args->out[0];
   zero(y);
   visit(&(convolution){args->attributes, &args->in[0], &args->in[1], y}, forward_step);
-  if (!args->in[2].count) return;
-  int64_t pixels = y->dim[2] * y->dim[3];
-  for (int64_t e = 0; e < y->count; e++)
-    op_reals(y)[e] += op_reals(&args->in[2])[e / pixels % y->dim[1]];
+  add_bias(y, &args->in[2]);
 }
 
-static void conv2d_input_gradient(const ac_op_args *args) {
+static void conv_transpose2d(const ac_op_args *args) {
   zero(&args->out[0]);
   visit(&(convolution){args->attributes, &args->out[0], &args->in[1], &args->in[0]}, input_step);
+  add_bias(&args->out[0], &args->in[2]);
 }
 
 /* db[o] = sum_n,i,j dy */
@@ -77,7 +94,7 @@ static void conv2d_weight_gradient(const ac_op_args *args) {
   zero(db);
   if (args->out[0].count)
     visit(&(convolution){args->attributes, &args->in[0], &args->out[0], dy}, weight_step);
-  int64_t pixels = dy->dim[2] * dy->dim[3];
+  int64_t pixels = dy->count / dy->dim[0] / dy->dim[1];
   for (int64_t e = 0; db->count && e < dy->count; e++)
     op_reals(db)[e / pixels % dy->dim[1]] += op_reals(dy)[e];
 }
@@ -91,11 +108,11 @@ static op_tolerance conv2d_error(const ac_op_args *args, int output) {
                         op_sum_error(terms) * op_largest(&args->in[0]) * op_largest(&args->in[1])};
 }
 
-static op_tolerance conv2d_input_error(const ac_op_args *args, int output) {
+static op_tolerance transposed_error(const ac_op_args *args, int output) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *weight = &args->in[1];
   (void)output;
-  int64_t terms = weight->count / weight->dim[1] / a->groups;
+  int64_t terms = weight->count / weight->dim[1] / a->groups + 1;
   return (op_tolerance){1,
                         op_sum_error(terms) * op_largest(&args->in[0]) * op_largest(&args->in[1])};
 }
@@ -108,19 +125,28 @@ static op_tolerance conv2d_weight_error(const ac_op_args *args, int output) {
 }
 
 const op_reference op_reference_conv2d = {conv2d, conv2d_error, true, false};
-const op_reference op_reference_conv2d_input_gradient = {conv2d_input_gradient, conv2d_input_error,
-                                                         true, false};
+const op_reference op_reference_conv_transpose2d = {conv_transpose2d, transposed_error, true,
+                                                    false};
 const op_reference op_reference_conv2d_weight_gradient = {conv2d_weight_gradient,
                                                           conv2d_weight_error, true, false};
 
 static const op_gradient gradients[] = {
-    {.op = AC_OP_conv2d_input_gradient, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_conv_transpose2d, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
     {.op = AC_OP_conv2d_weight_gradient,
      .in = {OP_INPUT(0), OP_DY},
      .of = {1, 2},
      .outputs = 2,
      .optional = true},
 };
+/* Of the transposed one: its x is dy of the convolution, and its dy is x. */
+static const op_gradient transposed_gradients[] = {
+    {.op = AC_OP_conv2d, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_conv2d_weight_gradient, .in = {OP_DY, OP_INPUT(0)}, .of = {1}, .outputs = 1},
+};
+static const op_attributes of_bias = {
+    .reduce = {.kind = AC_REDUCE_SUM, .axes = 1u << 0 | 1u << 2 | 1u << 3, .divisor = 1}};
+static const op_gradient bias_gradient = {
+    .op = AC_OP_reduce, .attributes = &of_bias, .in = {OP_DY}, .of = {2}, .outputs = 1};
 
 #define PAIR(...) \
   { __VA_ARGS__ }
@@ -133,6 +159,31 @@ static const op_gradient gradients[] = {
                           .groups = groups_},                                    \
     .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = gradients, \
     .gradient_count = 2                                                          \
+  }
+#define TRANSPOSED(name_, stride_, padding_, dilation_, groups_, batch_, x, y, ...)         \
+  {                                                                                         \
+    .name = name_, .op = AC_OP_conv_transpose2d,                                            \
+    .attributes.conv2d = {.stride = stride_,                                                \
+                          .padding = padding_,                                              \
+                          .dilation = dilation_,                                            \
+                          .groups = groups_},                                               \
+    .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = transposed_gradients, \
+    .gradient_count = 2                                                                     \
+  }
+/* Of volumes: strides, paddings and dilations of depth, height and width. */
+#define VOLUMES(op_, gradients_, name_, s0, s1, s2, p0, p1, p2, d0, d1, d2, groups_, batch_, x, y, \
+                ...)                                                                               \
+  {                                                                                                \
+    .name = name_, .op = AC_OP_##op_,                                                              \
+    .attributes.conv2d = {.stride = {s1, s2},                                                      \
+                          .padding = {p1, p2},                                                     \
+                          .dilation = {d1, d2},                                                    \
+                          .groups = groups_,                                                       \
+                          .depth_stride = s0,                                                      \
+                          .depth_padding = p0,                                                     \
+                          .depth_dilation = d0},                                                   \
+    .batch = batch_, .in = {x, __VA_ARGS__}, .out = {y}, .gradients = gradients_,                  \
+    .gradient_count = 2                                                                            \
   }
 #define IMAGES(...) OP_F32(AC_BATCH, __VA_ARGS__)
 
@@ -312,11 +363,61 @@ static const op_case cases[] = {
            IMAGES(9, 33, 40), IMAGES(5, 33, 40), OP_F32(5, 9, 1, 1), OP_F32(5)),
     CONV2D("more sums than are held, 1x2x700", PAIR(1, 1), PAIR(0, 1), PAIR(1, 1), 1, 1,
            IMAGES(1, 2, 700), IMAGES(100, 2, 700), OP_F32(100, 1, 1, 3), OP_F32(100)),
+    /* Padding of one side alone, or less of one than none: a kernel of even size that keeps an
+     * image's, and elements that no output meets. */
+    CONV2D("4x4 of the same size, 2x9x7", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2, IMAGES(3, 9, 7),
+           IMAGES(5, 9, 7), OP_F32(5, 3, 4, 4), OP_F32(5)),
+    CONV2D("padding after the image alone, by tiles, 2x10x9", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1,
+           2, IMAGES(16, 10, 9), IMAGES(32, 13, 10), OP_F32(32, 16, 3, 3), OP_F32(32)),
+    CONV2D("padding before, and an image cut after it, 2x6x40", PAIR(1, 2), PAIR(2, 1), PAIR(1, 1),
+           1, 2, IMAGES(32, 6, 40), IMAGES(5, 4, 16), OP_F32(5, 32, 3, 3)),
+    CONV2D("many samples, padding after the image, 16x5x4", PAIR(1, 1), PAIR(0, 0), PAIR(1, 1), 1,
+           16, IMAGES(32, 5, 4), IMAGES(33, 6, 5), OP_F32(33, 32, 3, 3), OP_F32(33)),
+    CONV2D("depthwise, padding after the image, 2x9x20", PAIR(1, 2), PAIR(1, 0), PAIR(1, 1), 2, 2,
+           IMAGES(2, 9, 20), IMAGES(2, 10, 10), OP_F32(2, 1, 3, 3)),
+    /* Transposed, in the ways that input gradients go: rows and columns that meet no tap have the
+     * bias alone. */
+    TRANSPOSED("transposed 2x2, stride 2, 3x5x6", PAIR(2, 2), PAIR(0, 0), PAIR(1, 1), 1, 3,
+               IMAGES(8, 5, 6), IMAGES(6, 10, 12), OP_F32(8, 6, 2, 2), OP_F32(6)),
+    TRANSPOSED("transposed 3x4, unequal axes, output padding", PAIR(3, 2), PAIR(1, 2), PAIR(1, 1),
+               1, 2, IMAGES(5, 4, 7), IMAGES(3, 12, 13), OP_F32(5, 3, 3, 4), OP_F32(3)),
+    TRANSPOSED("transposed, outputs of no tap", PAIR(3, 3), PAIR(0, 0), PAIR(3, 1), 1, 2,
+               IMAGES(4, 4, 5), IMAGES(6, 14, 14), OP_F32(4, 6, 2, 1), OP_F32(6)),
+    TRANSPOSED("transposed, tiles, 2x10x8", PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 1, 2,
+               IMAGES(16, 10, 8), IMAGES(32, 10, 8), OP_F32(16, 32, 3, 3), OP_F32(32)),
+    TRANSPOSED("transposed, three groups, dilated", PAIR(1, 2), PAIR(1, 1), PAIR(2, 2), 3, 2,
+               IMAGES(6, 7, 4), IMAGES(15, 9, 9), OP_F32(6, 5, 3, 3), OP_F32(15)),
+    TRANSPOSED("transposed, depthwise, stride 2", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 6, 2,
+               IMAGES(6, 7, 11), IMAGES(6, 13, 21), OP_F32(6, 1, 3, 3), OP_F32(6)),
+    TRANSPOSED("transposed, many samples, stride 2, 32x4x5", PAIR(2, 2), PAIR(1, 1), PAIR(1, 1), 1,
+               32, IMAGES(32, 4, 5), IMAGES(31, 8, 10), OP_F32(32, 31, 4, 4), OP_F32(31)),
+    TRANSPOSED("transposed, many samples, 1x1, stride 2, 16x3x4", PAIR(2, 2), PAIR(0, 0),
+               PAIR(1, 1), 1, 16, IMAGES(32, 3, 4), IMAGES(32, 6, 7), OP_F32(32, 32, 1, 1),
+               OP_F32(32)),
+    VOLUMES(conv2d, gradients, "volumes 3x3x3, 2x5x6x7", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2,
+            IMAGES(3, 5, 6, 7), IMAGES(5, 5, 6, 7), OP_F32(5, 3, 3, 3, 3), OP_F32(5)),
+    VOLUMES(conv2d, gradients, "volumes, unequal axes, two groups", 2, 1, 3, 2, 1, 0, 1, 2, 1, 2, 2,
+            IMAGES(4, 7, 8, 9), IMAGES(6, 5, 6, 3), OP_F32(6, 2, 3, 3, 2), OP_F32(6)),
+    VOLUMES(conv2d, gradients, "volumes, stride and dilation of the depth share a factor", 4, 1, 1,
+            3, 0, 0, 2, 1, 1, 1, 2, IMAGES(3, 10, 3, 4), IMAGES(4, 3, 3, 4), OP_F32(4, 3, 3, 1, 1)),
+    VOLUMES(conv2d, gradients, "volumes by tiles, 2x4x7x6", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2,
+            IMAGES(16, 4, 7, 6), IMAGES(17, 4, 7, 6), OP_F32(17, 16, 3, 3, 3), OP_F32(17)),
+    VOLUMES(conv2d, gradients, "volumes in blocks, 3x9x50x50", 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3,
+            IMAGES(6, 9, 50, 50), IMAGES(2, 9, 50, 50), OP_F32(2, 6, 3, 3, 3), OP_F32(2)),
+    VOLUMES(conv2d, gradients, "volumes of planes of one, many samples", 1, 1, 1, 0, 0, 0, 1, 1, 1,
+            1, 20, IMAGES(16, 6, 1, 1), IMAGES(32, 4, 1, 1), OP_F32(32, 16, 3, 1, 1), OP_F32(32)),
+    VOLUMES(conv_transpose2d, transposed_gradients, "transposed volumes, stride 2, 2x3x4x5", 2, 2,
+            2, 1, 1, 1, 1, 1, 1, 1, 2, IMAGES(5, 3, 4, 5), IMAGES(4, 6, 8, 10),
+            OP_F32(5, 4, 4, 4, 4), OP_F32(4)),
+    VOLUMES(conv_transpose2d, transposed_gradients, "transposed volumes, planes of no tap", 3, 1, 1,
+            0, 0, 0, 3, 1, 1, 1, 2, IMAGES(4, 4, 3, 3), IMAGES(6, 14, 4, 4), OP_F32(4, 6, 2, 2, 2),
+            OP_F32(6)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
   ac_conv2d_attributes *a = &result->attributes.conv2d;
-  result->op = AC_OP_conv2d;
+  const bool transposed = op_vector_attribute(vector, "transposed", 0) != 0;
+  result->op = transposed ? AC_OP_conv_transpose2d : AC_OP_conv2d;
   a->stride[0] = (int32_t)op_vector_attribute(vector, "stride_h", 1);
   a->stride[1] = (int32_t)op_vector_attribute(vector, "stride_w", 1);
   a->padding[0] = (int32_t)op_vector_attribute(vector, "padding_h", 0);
@@ -324,7 +425,10 @@ static void from_vector(op_case *result, const op_vector *vector) {
   a->dilation[0] = (int32_t)op_vector_attribute(vector, "dilation_h", 1);
   a->dilation[1] = (int32_t)op_vector_attribute(vector, "dilation_w", 1);
   a->groups = (int32_t)op_vector_attribute(vector, "groups", 1);
-  result->gradients = gradients;
+  a->depth_stride = (int32_t)op_vector_attribute(vector, "stride_d", 1);
+  a->depth_padding = (int32_t)op_vector_attribute(vector, "padding_d", 0);
+  a->depth_dilation = (int32_t)op_vector_attribute(vector, "dilation_d", 1);
+  result->gradients = transposed ? transposed_gradients : gradients;
   result->gradient_count = 2;
 }
 
@@ -428,12 +532,12 @@ static void check_limits(ac_device *device) {
     const ac_operand w = shape_of(out, in, k, k);
     const ac_op_args all[] = {
         {.op = AC_OP_conv2d, .in = {x, w}, .out = {y}},
-        {.op = AC_OP_conv2d_input_gradient, .in = {y, w}, .out = {x}},
+        {.op = AC_OP_conv_transpose2d, .in = {y, w}, .out = {x}},
         {.op = AC_OP_conv2d_weight_gradient, .in = {x, y}, .out = {w}},
     };
     for (int o = 0; o < 3; o++) {
       ac_op_args args = all[o];
-      const bool input = args.op == AC_OP_conv2d_input_gradient;
+      const bool input = args.op == AC_OP_conv_transpose2d;
       args.attributes = &attributes;
       OP_EXPECT("limits of conv2d",
                 device->backend->supports(device->state, &args) ==
@@ -447,7 +551,7 @@ static void check_limits(ac_device *device) {
 static void check_workspace_of_patches(ac_device *device) {
   enum { SAMPLES = 16, CHANNELS = 32, SIDE = 24, KERNEL = 16 };
   const ac_conv2d_attributes a = {.stride = {KERNEL, KERNEL}, .dilation = {1, 1}, .groups = 1};
-  ac_op_args args = {.op = AC_OP_conv2d_input_gradient, .attributes = &a};
+  ac_op_args args = {.op = AC_OP_conv_transpose2d, .attributes = &a};
   args.in[0] = shape_of(SAMPLES, CHANNELS, SIDE, SIDE);
   args.in[1] = shape_of(CHANNELS, CHANNELS, KERNEL, KERNEL);
   args.out[0] = shape_of(SAMPLES, CHANNELS, SIDE * KERNEL, SIDE * KERNEL);
@@ -487,7 +591,7 @@ static void check_workspace(ac_device *device) {
     const ac_operand w = shape_of(CHANNELS, CHANNELS, 3, 3);
     const ac_op_args all[] = {
         {.op = AC_OP_conv2d, .attributes = &a, .in = {x, w}, .out = {y}},
-        {.op = AC_OP_conv2d_input_gradient, .attributes = &a, .in = {y, w}, .out = {x}},
+        {.op = AC_OP_conv_transpose2d, .attributes = &a, .in = {y, w}, .out = {x}},
         {.op = AC_OP_conv2d_weight_gradient, .attributes = &a, .in = {x, y}, .out = {w}},
     };
     for (int o = 0; o < 3; o++) {
@@ -516,7 +620,11 @@ static void draw_axis(op_draw *d, ac_conv2d_attributes *a, int i, bool flat, int
   const int64_t span = a->dilation[i] * (*kernel - 1) + 1;
   const int64_t least = span > *size ? (span - *size + 1) / 2 : 0;
   a->padding[i] = (int32_t)least + (op_draw_one_in(d, 2) ? 0 : op_draw_below(d, (int)span + 1));
-  *outputs = (*size + 2 * a->padding[i] - span) / a->stride[i] + 1;
+  /* One time in three with another padding after the image than before it. */
+  int64_t padded = *size + 2 * a->padding[i];
+  if (op_draw_one_in(d, 3)) padded += op_draw_below(d, 7) - 3;
+  if (padded < span) padded = span;
+  *outputs = (padded - span) / a->stride[i] + 1;
 }
 
 /* Small, so that the reference is quick: channels go down until it is. Some have many samples, and
@@ -576,30 +684,113 @@ static ac_tensor *draw_line(ac_tensor *x, int flat) {
 
 /* Plain, in groups or by channel; in one of three cases with steps or gaps far from 1, in one of
  * four along a single row or column. */
-static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  int64_t Ci = x->shape.dim[1], Co = 1 + op_draw_below(d, 8);
+typedef struct drawn {
+  int groups;
+  int stride[2], padding[2], dilation[2], more[2], kernel[2];
+} drawn;
+
+static drawn draw(op_draw *d, const ac_tensor *x, int flat, bool transposed) {
+  const int64_t channels = x->shape.dim[1];
   const bool far = op_draw_one_in(d, 3);
-  const int flat = op_draw_below(d, 8);
-  ac_conv2d_desc desc = {.groups = 1};
-  int64_t dim[4];
-  if (op_draw_one_in(d, 2)) {
-    desc.groups = op_draw_one_in(d, 2) ? (int)Ci : op_draw_divisor(d, Ci);
-    Co = desc.groups * (1 + op_draw_below(d, 2));
-  }
-  if (flat < 2) x = draw_line(x, flat);
+  drawn c = {.groups = 1};
+  if (op_draw_one_in(d, 2))
+    c.groups = op_draw_one_in(d, 2) ? (int)channels : op_draw_divisor(d, channels);
   for (int i = 0; i < 2; i++) {
-    int kernel = i == flat ? 1 : op_draw_size(d, 4);
-    desc.stride[i] = 1 + op_draw_below(d, far ? 5 : 2);
-    desc.padding[i] = i == flat ? 0 : op_draw_below(d, far ? 5 : 3);
-    desc.dilation[i] = 1 + op_draw_below(d, far ? 4 : 2);
-    int64_t size = x->shape.dim[2 + i] + 2 * desc.padding[i];
-    while (desc.dilation[i] * (kernel - 1) + 1 > size) kernel--;
+    const int size = (int)x->shape.dim[2 + i];
+    c.kernel[i] = i == flat ? 1 : op_draw_size(d, 4);
+    c.stride[i] = 1 + op_draw_below(d, far ? 5 : 2);
+    c.padding[i] = i == flat ? 0 : op_draw_below(d, far ? 5 : 3);
+    c.dilation[i] = 1 + op_draw_below(d, far ? 4 : 2);
+    if (transposed) {
+      const int whole = (size - 1) * c.stride[i] + c.dilation[i] * (c.kernel[i] - 1) + 1;
+      while (whole <= 2 * c.padding[i]) c.padding[i]--;
+      if (i != flat) c.more[i] = op_draw_below(d, c.stride[i]);
+      continue;
+    }
+    if (i != flat && op_draw_one_in(d, 3)) c.more[i] = op_draw_below(d, 5) - 2;
+    while (size + 2 * c.padding[i] + c.more[i] < 1) c.more[i]++;
+    while (c.dilation[i] * (c.kernel[i] - 1) + 1 > size + 2 * c.padding[i] + c.more[i])
+      c.kernel[i]--;
+  }
+  return c;
+}
+
+/* Of images, or of lines where they are one row. */
+static ac_tensor *grow_transposed(op_draw *d, ac_tensor *x, int flat) {
+  const drawn c = draw(d, x, flat, true);
+  const int64_t in = x->shape.dim[1], out = 1 + op_draw_below(d, 3),
+                taps = c.kernel[0] * c.kernel[1];
+  ac_tensor *weight = op_draw_weight(d, in / c.groups * taps, 4,
+                                     (const int64_t[]){in, out, c.kernel[0], c.kernel[1]});
+  ac_tensor *bias = op_draw_maybe_vector(d, -0.5, 0.5, out * c.groups);
+  return ac_conv_transpose2d(x, weight, bias,
+                             &(ac_conv_transpose2d_desc){
+                                 .stride = {c.stride[0], c.stride[1]},
+                                 .padding = {c.padding[0], c.padding[1]},
+                                 .dilation = {c.dilation[0], c.dilation[1]},
+                                 .groups = c.groups,
+                                 .output_padding = {c.more[0], c.more[1]},
+                             });
+}
+
+/* Of volumes that have the rows of images as planes. */
+static ac_tensor *grow_volume(op_draw *d, ac_tensor *x) {
+  ac_shape shape = x->shape;
+  shape.rank = 5;
+  shape.dim[4] = shape.dim[3];
+  shape.dim[3] = 1;
+  if (shape.dim[4] % 2 == 0) shape.dim[3] = 2, shape.dim[4] /= 2;
+  x = op_draw_view(x, &shape);
+  ac_conv3d_desc desc = {.groups = op_draw_one_in(d, 3) ? op_draw_divisor(d, shape.dim[1]) : 1};
+  const int64_t out = desc.groups * (1 + op_draw_below(d, 3));
+  int64_t dim[5] = {out, shape.dim[1] / desc.groups, 1, 1, 1};
+  for (int i = 0; i < 3; i++) {
+    int kernel = op_draw_size(d, 3);
+    desc.stride[i] = 1 + op_draw_below(d, 3);
+    desc.padding[i] = op_draw_below(d, 2);
+    desc.dilation[i] = 1 + op_draw_below(d, 2);
+    while (desc.dilation[i] * (kernel - 1) + 1 > shape.dim[2 + i] + 2 * desc.padding[i]) kernel--;
     dim[2 + i] = kernel;
   }
-  dim[0] = Co, dim[1] = Ci / desc.groups;
-  ac_tensor *weight = op_draw_weight(d, dim[1] * dim[2] * dim[3], 4, dim);
-  return ac_conv2d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, Co), &desc);
+  ac_tensor *weight = op_draw_weight(d, dim[1] * dim[2] * dim[3] * dim[4], 5, dim);
+  ac_tensor *y = ac_conv3d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out), &desc);
+  if (!y) return NULL;
+  shape = y->shape;
+  shape.rank = 4;
+  shape.dim[3] *= shape.dim[4];
+  return op_draw_view(y, &shape);
+}
+
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  const int flat = op_draw_below(d, 8);
+  if (op_draw_one_in(d, 6)) return grow_volume(d, x);
+  if (flat < 2) x = draw_line(x, flat);
+  /* Those that are transposed make images larger, and graphs stay small. */
+  if (ac_shape_count(&x->shape) < 120 && op_draw_one_in(d, 4)) return grow_transposed(d, x, flat);
+  const drawn c = draw(d, x, flat, false);
+  const int64_t in = x->shape.dim[1] / c.groups;
+  const int64_t out = c.groups > 1 ? c.groups * (1 + op_draw_below(d, 2)) : 1 + op_draw_below(d, 8);
+  ac_tensor *weight = op_draw_weight(d, in * c.kernel[0] * c.kernel[1], 4,
+                                     (const int64_t[]){out, in, c.kernel[0], c.kernel[1]});
+  return ac_conv2d(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out),
+                   &(ac_conv2d_desc){
+                       .stride = {c.stride[0], c.stride[1]},
+                       .padding = {c.padding[0], c.padding[1]},
+                       .dilation = {c.dilation[0], c.dilation[1]},
+                       .groups = c.groups,
+                       .more_padding = {c.more[0], c.more[1]},
+                   });
+}
+
+static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {
+  (void)attributes;
+  const bool transposed = forward->op == AC_OP_conv_transpose2d;
+  list[0] = transposed ? transposed_gradients[0] : gradients[0];
+  list[1] = transposed ? transposed_gradients[1] : gradients[1];
+  if (!transposed || !forward->in[2].count) return 2;
+  list[2] = bias_gradient;
+  return 3;
 }
 
 const op_generator op_generator_conv2d = {
-    .takes = op_takes_images, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = op_takes_images, .build = grow, .choose = choose};

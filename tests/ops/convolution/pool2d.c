@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One plane of an image, and of what it is pooled to. */
 typedef struct planes {
@@ -26,24 +27,48 @@ static planes planes_at(const ac_op_args *args, const ac_operand *x, const ac_op
   return p;
 }
 
-/* The index of tap k of output e's patch into the plane, or -1. */
-static int64_t tap(const planes *p, int64_t e, int64_t k) {
-  int64_t r = e / p->w * p->a->stride[0] - p->a->padding[0] + k / p->a->kernel[1];
-  int64_t c = e % p->w * p->a->stride[1] - p->a->padding[1] + k % p->a->kernel[1];
-  return r < 0 || r >= p->H || c < 0 || c >= p->W ? -1 : r * p->W + c;
+/* The patch of output i along axis `axis`: elements [first, end) of the image, and how many count
+ * in an average. */
+typedef struct patch {
+  int64_t first, end, counted;
+} patch;
+
+static patch patch_of(const planes *p, int axis, int64_t i) {
+  const ac_pool2d_attributes *a = p->a;
+  const int64_t size = axis ? p->W : p->H, n = axis ? p->w : p->h, k = a->kernel[axis];
+  if (k == 0) {
+    const int64_t first = i * size / n, end = ((i + 1) * size + n - 1) / n;
+    return (patch){first, end, end - first};
+  }
+  patch q = {0, 0, 0};
+  for (int64_t t = 0; t < k; t++) {
+    const int64_t at = i * a->stride[axis] - a->padding[axis] + t;
+    const bool inside = at >= 0 && at < size;
+    if (inside && q.end == 0) q.first = at;
+    if (inside) q.end = at + 1;
+    q.counted += inside || (!a->skip_padding && at < size + a->after[axis]);
+  }
+  return q;
 }
 
-static int64_t taps(const planes *p) {
-  return p->a->kernel[0] * p->a->kernel[1];
+/* Whether element `at` of the plane is in the patch of output e. */
+static double share(const planes *p, int64_t e, int64_t at) {
+  const patch r = patch_of(p, 0, e / p->w), c = patch_of(p, 1, e % p->w);
+  const int64_t i = at / p->W, j = at % p->W;
+  return i >= r.first && i < r.end && j >= c.first && j < c.end
+             ? 1 / (double)(r.counted * c.counted)
+             : 0;
 }
 
 /* The first largest, or a NaN. */
 static int64_t largest(const planes *p, const double *x, int64_t e) {
+  const patch r = patch_of(p, 0, e / p->w), c = patch_of(p, 1, e % p->w);
   int64_t best = -1;
-  for (int64_t k = 0; k < taps(p); k++) {
-    int64_t at = tap(p, e, k);
-    if (at >= 0 && (best < 0 || x[at] > x[best] || isnan(x[at]))) best = at;
-  }
+  for (int64_t i = r.first; i < r.end; i++)
+    for (int64_t j = c.first; j < c.end; j++) {
+      const int64_t at = i * p->W + j;
+      if (best < 0 || x[at] > x[best] || isnan(x[at])) best = at;
+    }
   return best;
 }
 
@@ -64,13 +89,17 @@ static void max_pool2d_gradient(const ac_op_args *args) {
   }
 }
 
+/* y = A x, and dx = A' dy, with A the shares of elements in patches. */
 static void average_pool2d(const ac_op_args *args) {
   for (int64_t i = 0; i < plane_count(&args->in[0]); i++) {
     planes p = planes_at(args, &args->in[0], &args->out[0], i);
     for (int64_t e = 0; e < p.h * p.w; e++) {
       double sum = 0;
-      for (int64_t k = 0; k < taps(&p); k++) sum += tap(&p, e, k) < 0 ? 0 : p.x[tap(&p, e, k)];
-      p.y[e] = sum / (double)taps(&p);
+      for (int64_t at = 0; at < p.H * p.W; at++) {
+        const double factor = share(&p, e, at);
+        if (factor > 0) sum += factor * p.x[at];
+      }
+      p.y[e] = sum;
     }
   }
 }
@@ -81,8 +110,10 @@ static void average_pool2d_gradient(const ac_op_args *args) {
   for (int64_t i = 0; i < plane_count(dx); i++) {
     planes p = planes_at(args, dx, &args->in[0], i);
     for (int64_t e = 0; e < p.h * p.w; e++)
-      for (int64_t k = 0; k < taps(&p); k++)
-        if (tap(&p, e, k) >= 0) p.x[tap(&p, e, k)] += p.y[e] / (double)taps(&p);
+      for (int64_t at = 0; at < p.H * p.W; at++) {
+        const double factor = share(&p, e, at);
+        if (factor > 0) p.x[at] += factor * p.y[e];
+      }
   }
 }
 
@@ -93,25 +124,42 @@ static op_tolerance max_error(const ac_op_args *args, int output) {
 }
 
 /* As many terms as a patch has taps, which is as many patches as an element may be in. */
-static op_tolerance sum_error(const ac_op_args *args, int output) {
+static int64_t terms(const ac_op_args *args) {
   const ac_pool2d_attributes *a = args->attributes;
-  (void)output;
-  return (op_tolerance){1, op_sum_error((int64_t)a->kernel[0] * a->kernel[1]) *
-                               op_largest(&args->in[0])};
+  const ac_operand *x = &args->in[0], *y = &args->out[0];
+  int64_t count = 1;
+  for (int i = 0; i < 2; i++) {
+    const int64_t larger = x->dim[2 + i] > y->dim[2 + i] ? x->dim[2 + i] : y->dim[2 + i];
+    const int64_t fewer = x->dim[2 + i] + y->dim[2 + i] - larger;
+    count *= a->kernel[i] ? a->kernel[i] : larger / fewer + 2;
+  }
+  return count;
 }
 
-/* A patch's sum is divided by its taps. */
+static op_tolerance sum_error(const ac_op_args *args, int output) {
+  (void)output;
+  return (op_tolerance){1, op_sum_error(terms(args)) * op_largest(&args->in[0])};
+}
+
+/* A patch's sum is divided by its taps, at least by one. */
 static op_tolerance average_error(const ac_op_args *args, int output) {
   const ac_pool2d_attributes *a = args->attributes;
   op_tolerance sum = sum_error(args, output);
-  return (op_tolerance){2, 1 + sum.absolute / (a->kernel[0] * a->kernel[1])};
+  const bool whole = a->kernel[0] && a->kernel[1] && !a->skip_padding;
+  return (op_tolerance){2, 1 + sum.absolute / (whole ? a->kernel[0] * a->kernel[1] : 1)};
+}
+
+/* And each dy by its own number. */
+static op_tolerance average_gradient_error(const ac_op_args *args, int output) {
+  op_tolerance sum = sum_error(args, output);
+  return (op_tolerance){2, 1 + sum.absolute};
 }
 
 const op_reference op_reference_max_pool2d = {max_pool2d, max_error, true, false};
 const op_reference op_reference_max_pool2d_gradient = {max_pool2d_gradient, sum_error, true, false};
 const op_reference op_reference_average_pool2d = {average_pool2d, average_error, true, false};
-const op_reference op_reference_average_pool2d_gradient = {average_pool2d_gradient, sum_error, true,
-                                                           false};
+const op_reference op_reference_average_pool2d_gradient = {average_pool2d_gradient,
+                                                           average_gradient_error, true, false};
 
 static const op_gradient max_gradients[] = {
     {.op = AC_OP_max_pool2d_gradient,
@@ -129,7 +177,16 @@ static const op_gradient average_gradients[] = {
 #define POOL(kind, name_, kernel_, stride_, padding_, batch_, x, y)                            \
   {                                                                                            \
     .name = name_, .op = AC_OP_##kind##_pool2d,                                                \
-    .attributes.pool2d = {.kernel = kernel_, .stride = stride_, .padding = padding_},          \
+    .attributes.pool2d = {.kernel = kernel_,                                                   \
+                          .stride = stride_,                                                   \
+                          .padding = padding_,                                                 \
+                          .after = padding_},                                                  \
+    .batch = batch_, .in = {x}, .out = {y}, .gradients = kind##_gradients, .gradient_count = 1 \
+  }
+/* With all attributes. */
+#define POOL_OF(kind, name_, batch_, x, y, ...)                                                \
+  {                                                                                            \
+    .name = name_, .op = AC_OP_##kind##_pool2d, .attributes.pool2d = {__VA_ARGS__},            \
     .batch = batch_, .in = {x}, .out = {y}, .gradients = kind##_gradients, .gradient_count = 1 \
   }
 #define IMAGES(...) OP_F32(AC_BATCH, __VA_ARGS__)
@@ -160,6 +217,27 @@ static const op_case cases[] = {
          IMAGES(5, 1, 2), IMAGES(5, 1, 1)),
     POOL(average, "one of everything", PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), 1, IMAGES(1, 1, 1),
          IMAGES(1, 1, 1)),
+    POOL(max, "max of everything", PAIR(9, 11), PAIR(9, 11), PAIR(0, 0), 3, IMAGES(2, 9, 11),
+         IMAGES(2, 1, 1)),
+    /* Patches that reach beyond the padding after the image (rounded up), other padding after than
+     * before, padding that does not count, and patches by the number of the output; some of these
+     * overlap. */
+    POOL_OF(max, "max, rounded up", 2, IMAGES(3, 8, 10), IMAGES(3, 4, 5), .kernel = {3, 3},
+            .stride = {2, 2}),
+    POOL_OF(average, "average, rounded up", 2, IMAGES(3, 8, 10), IMAGES(3, 5, 4), .kernel = {3, 4},
+            .stride = {2, 3}, .padding = {1, 1}, .after = {1, 1}),
+    POOL_OF(max, "max, padding after the image", 2, IMAGES(3, 6, 7), IMAGES(3, 6, 7),
+            .kernel = {2, 2}, .stride = {1, 1}, .after = {1, 1}),
+    POOL_OF(average, "average, padding on one side each", 2, IMAGES(3, 6, 7), IMAGES(3, 6, 7),
+            .kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 0}, .after = {0, 1}),
+    POOL_OF(average, "average, padding skipped", 2, IMAGES(3, 6, 33), IMAGES(3, 3, 17),
+            .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .after = {1, 1},
+            .skip_padding = 1),
+    POOL_OF(max, "max of 10x11 to 3x4", 2, IMAGES(3, 10, 11), IMAGES(3, 3, 4), .stride = {1, 1}),
+    POOL_OF(average, "average of 10x11 to 3x4", 2, IMAGES(3, 10, 11), IMAGES(3, 3, 4),
+            .stride = {1, 1}),
+    POOL_OF(average, "average of 7x40 to 7x25", 2, IMAGES(3, 7, 40), IMAGES(3, 7, 25),
+            .kernel = {1, 0}, .stride = {1, 1}),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -172,20 +250,25 @@ static void from_vector(op_case *result, const op_vector *vector) {
   a->stride[1] = (int32_t)op_vector_attribute(vector, "stride_w", 1);
   a->padding[0] = (int32_t)op_vector_attribute(vector, "padding_h", 0);
   a->padding[1] = (int32_t)op_vector_attribute(vector, "padding_w", 0);
+  for (int i = 0; i < 2; i++) a->after[i] = a->padding[i];
+  a->skip_padding = (int32_t)op_vector_attribute(vector, "skip_padding", 0);
   result->gradients = max ? max_gradients : average_gradients;
   result->gradient_count = 1;
 }
 
 /* Patches of equal elements, with a NaN, of nothing but -infinity: the first largest is chosen, a
  * NaN stays, and nothing but padding is passed over. */
-static void special(ac_device *device) {
+static void check_special(ac_device *device, const op_case *c) {
   op_instance y, dx;
   op_result result;
   op_variant variant = {.name = "equal, NaN and infinite elements"};
-  op_instance_forward(&y, &cases[1], 2);
+  op_instance_forward(&y, c, 2);
   double *x = op_reals(&y.args.in[0]);
-  for (int64_t e = 0; e < 9 * 12; e++) x[e] = e % 12 < 6 ? 0.5 : -INFINITY;
-  x[9 * 12 + 40] = NAN;
+  const int64_t width = y.args.in[0].dim[3], size = y.args.in[0].dim[2] * width;
+  for (int64_t e = 0; e < size; e++) x[e] = e % width < width / 2 ? 0.5 : -INFINITY;
+  x[size + 40] = NAN;
+  for (int64_t e = 2 * size; e < 3 * size; e++) x[e] = -INFINITY;
+  x[3 * size + 7] = x[3 * size + 60] = NAN;
   op_instance_compute(&y);
   if (op_run(device, &y, &variant, &result))
     op_compare(op_where(device, &y, &variant), &y, &variant, &result, 1);
@@ -200,12 +283,42 @@ static void special(ac_device *device) {
   op_instance_free(&y);
 }
 
+static void special(ac_device *device) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (strcmp(cases[i].name, "max 3x3, stride 2, padding 1") == 0 ||
+        strcmp(cases[i].name, "max of everything") == 0)
+      check_special(device, &cases[i]);
+}
+
 const op_family op_family_pool2d = {"pool2d",    cases,   sizeof cases / sizeof *cases,
                                     from_vector, special, NULL};
 
+/* To a number of positions, of an image or of one that has its rows as planes of a volume. */
+static ac_tensor *grow_adaptive(op_draw *d, ac_tensor *x) {
+  int64_t outputs[3];
+  const bool volume = op_draw_one_in(d, 2);
+  ac_shape shape = x->shape;
+  if (volume) {
+    shape.rank = 5;
+    shape.dim[4] = shape.dim[3];
+    shape.dim[3] = 1;
+  }
+  for (int i = 2; i < shape.rank; i++) outputs[i - 2] = 1 + op_draw_below(d, (int)shape.dim[i]);
+  x = volume ? op_draw_view(x, &shape) : x;
+  ac_tensor *y = op_draw_one_in(d, 2) ? ac_adaptive_max_pool(x, shape.rank - 2, outputs)
+                                      : ac_adaptive_average_pool(x, shape.rank - 2, outputs);
+  if (!volume || !y) return y;
+  shape = y->shape;
+  shape.rank = 4;
+  shape.dim[3] *= shape.dim[4];
+  return op_draw_view(y, &shape);
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  ac_pool2d_desc desc = {{0}, {0}, {0}};
-  if (op_draw_one_in(d, 6)) return ac_global_average_pool(x);
+  ac_pool2d_desc desc = {.ceil = op_draw_one_in(d, 4), .skip_padding = op_draw_one_in(d, 4)};
+  if (op_draw_one_in(d, 6))
+    return op_draw_one_in(d, 2) ? ac_global_average_pool(x) : ac_global_max_pool(x);
+  if (op_draw_one_in(d, 6)) return grow_adaptive(d, x);
   for (int i = 0; i < 2; i++) {
     int size = (int)x->shape.dim[2 + i];
     desc.kernel[i] = op_draw_size(d, 4);
@@ -215,6 +328,7 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
     while (desc.kernel[i] > size + 2 * desc.padding[i])
       if (desc.padding[i] < desc.kernel[i] / 2) desc.padding[i]++;
       else desc.kernel[i]--, desc.padding[i] = desc.kernel[i] / 2;
+    if (op_draw_one_in(d, 4) && desc.padding[i] < desc.kernel[i] / 2) desc.more_padding[i] = 1;
   }
   return op_draw_one_in(d, 2) ? ac_max_pool2d(x, &desc) : ac_average_pool2d(x, &desc);
 }
@@ -227,21 +341,19 @@ static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *a
 
 static void ties(op_ties *t, const ac_op_args *args) {
   if (args->op != AC_OP_max_pool2d) return;
-  const ac_pool2d_attributes *a = args->attributes;
-  const ac_operand *x = &args->in[0], *y = &args->out[0];
-  int64_t H = x->dim[2], W = x->dim[3], h = y->dim[2], w = y->dim[3];
-  for (int64_t e = 0; e < y->count; e++) {
-    const double *plane = op_reals(x) + e / (h * w) * H * W;
-    double best = -INFINITY, second = -INFINITY;
-    for (int64_t k = 0; k < (int64_t)a->kernel[0] * a->kernel[1]; k++) {
-      int64_t i = e / w % h * a->stride[0] - a->padding[0] + k / a->kernel[1];
-      int64_t j = e % w * a->stride[1] - a->padding[1] + k % a->kernel[1];
-      if (i < 0 || i >= H || j < 0 || j >= W) continue;
-      double value = plane[i * W + j];
-      if (value > best) second = best, best = value;
-      else second = fmax(second, value);
+  for (int64_t n = 0; n < plane_count(&args->in[0]); n++) {
+    const planes p = planes_at(args, &args->in[0], &args->out[0], n);
+    for (int64_t e = 0; e < p.h * p.w; e++) {
+      const patch r = patch_of(&p, 0, e / p.w), c = patch_of(&p, 1, e % p.w);
+      double best = -INFINITY, second = -INFINITY;
+      for (int64_t i = r.first; i < r.end; i++)
+        for (int64_t j = c.first; j < c.end; j++) {
+          const double value = p.x[i * p.W + j];
+          if (value > best) second = best, best = value;
+          else second = fmax(second, value);
+        }
+      op_ties_add(t, isinf(second) ? 0 : best - second);
     }
-    op_ties_add(t, isinf(second) ? 0 : best - second);
   }
 }
 

@@ -52,8 +52,7 @@ static void draw_axis(convolution *c, int i, bool one_tap) {
 }
 
 static convolution draw_any(void) {
-  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv2d_input_gradient,
-                              AC_OP_conv2d_weight_gradient};
+  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d, AC_OP_conv2d_weight_gradient};
   static const ac_dtype dtypes[] = {AC_BF16, AC_BF16, AC_F32, AC_F16};
   convolution c = {.op = ops[draw_below(3)], .dtype = dtypes[draw_below(4)]};
   bool one_tap = draw_below(3) == 0;
@@ -62,7 +61,7 @@ static convolution draw_any(void) {
   c.groups = draw_below(4) ? 1 : draw_from(2, 3);
   c.in = draw_channels();
   c.out = draw_channels();
-  c.bias = c.op != AC_OP_conv2d_input_gradient && draw_below(2);
+  c.bias = c.op != AC_OP_conv_transpose2d && draw_below(2);
   c.add = c.op != AC_OP_conv2d && draw_below(2);
   return c;
 }
@@ -107,11 +106,11 @@ static void draw_special(convolution *c) {
     for (int i = 0; i < 2; i++) c->image[i] = draw_from(36, 40);
     c->samples = 1, c->groups = 1;
     c->in = draw_from(200, 300), c->out = draw_from(1, 2);
-    if (c->op == AC_OP_conv2d_input_gradient) c->in = draw_from(1, 2), c->out = draw_from(200, 300);
+    if (c->op == AC_OP_conv_transpose2d) c->in = draw_from(1, 2), c->out = draw_from(200, 300);
     break;
   case 6: /* one tap with a stride, along rows of any width */
     for (int i = 0; i < 2; i++) set_axis(c, i, 1, 2, draw_below(2));
-    c->op = draw_below(4) ? AC_OP_conv2d : AC_OP_conv2d_input_gradient;
+    c->op = draw_below(4) ? AC_OP_conv2d : AC_OP_conv_transpose2d;
     c->image[0] = draw_from(1, 4), c->image[1] = draw_from(1, 24);
     c->samples = draw_from(14, 32), c->groups = 1;
     c->in = 16 * draw_from(1, 3), c->out = 16 * draw_from(1, 3);
@@ -225,9 +224,7 @@ static void drop_operands(operands *o) {
 
 /* What the op writes. */
 static int outputs_of(const convolution *c, operands *o, operand *written[2]) {
-  written[0] = c->op == AC_OP_conv2d                  ? &o->y
-               : c->op == AC_OP_conv2d_input_gradient ? &o->x
-                                                      : &o->dw;
+  written[0] = c->op == AC_OP_conv2d ? &o->y : c->op == AC_OP_conv_transpose2d ? &o->x : &o->dw;
   written[1] = &o->db;
   return c->op == AC_OP_conv2d_weight_gradient && c->bias ? 2 : 1;
 }
@@ -238,7 +235,7 @@ static ac_op_args arguments_of(const convolution *c, const operands *o, const ac
   if (c->op == AC_OP_conv2d) {
     args.in[0] = o->x.x, args.in[1] = o->weight.x, args.out[0] = o->y.x;
     if (c->bias) args.in[2] = o->bias.x;
-  } else if (c->op == AC_OP_conv2d_input_gradient) {
+  } else if (c->op == AC_OP_conv_transpose2d) {
     args.in[0] = o->y.x, args.in[1] = o->weight.x, args.out[0] = o->x.x;
   } else {
     args.in[0] = o->x.x, args.in[1] = o->y.x, args.out[0] = o->dw.x;
@@ -272,7 +269,7 @@ static void meet(const convolution *c, const operands *o, int64_t sample, int64_
         int64_t w = ((channel * c->in + i) * c->kernel[0] + r) * c->kernel[1] + t;
         x = x * c->image[1] + across;
         if (c->op == AC_OP_conv2d) sums[y] += at(&o->x, x) * at(&o->weight, w);
-        else if (c->op == AC_OP_conv2d_input_gradient) sums[x] += at(&o->y, y) * at(&o->weight, w);
+        else if (c->op == AC_OP_conv_transpose2d) sums[x] += at(&o->y, y) * at(&o->weight, w);
         else sums[w] += at(&o->x, x) * at(&o->y, y);
       }
 }

@@ -86,7 +86,7 @@ static ac_op_args convolution_of(const convolution *c, ac_op op, int64_t batch) 
                    y = tensor(4, (int64_t[]){batch, g * c->out, to, across}),
                    w = tensor(4, (int64_t[]){g * c->out, c->in, c->kernel, c->kernel});
   ac_op_args args = {.op = op, .attributes = &c->a, .run = &state, .in = {x, w}, .out = {y}};
-  if (op == AC_OP_conv2d_input_gradient) args.in[0] = y, args.out[0] = x;
+  if (op == AC_OP_conv_transpose2d) args.in[0] = y, args.out[0] = x;
   if (op == AC_OP_conv2d_weight_gradient) {
     args.in[1] = y;
     args.out[0] = w;
@@ -105,8 +105,7 @@ static uint64_t least_of_convolution(const convolution *c) {
 }
 
 static void check_convolutions(const ac_device *device, bool emulated) {
-  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv2d_input_gradient,
-                              AC_OP_conv2d_weight_gradient};
+  static const ac_op ops[] = {AC_OP_conv2d, AC_OP_conv_transpose2d, AC_OP_conv2d_weight_gradient};
   for (int number = 0; number < SHAPES; number++) {
     const convolution c = draw_convolution();
     const ac_op op = ops[number % 3];

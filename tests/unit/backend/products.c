@@ -394,9 +394,8 @@ static uint64_t convolution_bytes(ac_device *device, bool input_gradient, int64_
   int64_t size_out = (size + 2 * a->padding[0] - kernel) / a->stride[0] + 1;
   ac_operand x = image(samples, channels, size), y = image(samples, out, size_out);
   const ac_run_state state = {.training = true, .loss_scale = 1};
-  ac_op_args args = {.op = input_gradient ? AC_OP_conv2d_input_gradient : AC_OP_conv2d,
-                     .attributes = a,
-                     .run = &state};
+  ac_op_args args = {
+      .op = input_gradient ? AC_OP_conv_transpose2d : AC_OP_conv2d, .attributes = a, .run = &state};
   args.in[0] = input_gradient ? y : x;
   args.in[1] = image(out, channels, kernel);
   args.out[0] = input_gradient ? x : y;
@@ -549,7 +548,7 @@ static void compare_convolution(const convolution *c) {
   args.out[0] = draw_images(c->samples, c->out, height, width);
   compare_runs(&args, 3, threads, isas);
   ac_op_args gradient = args;
-  gradient.op = AC_OP_conv2d_input_gradient;
+  gradient.op = AC_OP_conv_transpose2d;
   gradient.in[0] = args.out[0], gradient.out[0] = args.in[0];
   compare_runs(&gradient, 3, threads, isas);
   free_operands(&args);
@@ -575,7 +574,7 @@ static void any_team_adds_zeros_with_the_same_bits(void **state) {
   const ac_run_state run = {.training = true, .loss_scale = 1};
   const ac_conv2d_attributes attributes = {
       .stride = {STRIDE, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
-  ac_op_args args = {.op = AC_OP_conv2d_input_gradient, .attributes = &attributes, .run = &run};
+  ac_op_args args = {.op = AC_OP_conv_transpose2d, .attributes = &attributes, .run = &run};
   args.in[0] = draw_images(SAMPLES, CHANNELS, ROWS, WIDTH);
   args.in[1] = draw_images(CHANNELS, CHANNELS, 3, 3);
   args.out[0] = draw_images(SAMPLES, CHANNELS, (ROWS - 1) * STRIDE + 1, WIDTH);

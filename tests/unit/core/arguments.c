@@ -261,7 +261,9 @@ static void own_calls(void) {
     assert_ok(ac_graph_create(&g));                                        \
     ac_tensor *in = ac_input(g, "x", AC_F32, AC_SHAPE(AC_BATCH, 4, 4, 4)); \
     ac_tensor *ids = ac_input(g, "ids", AC_I32, AC_SHAPE(AC_BATCH));       \
-    (void)in, (void)ids;                                                   \
+    ac_tensor *line = ac_reshape(in, AC_SHAPE(AC_BATCH, 4, 16));           \
+    ac_tensor *volume = ac_reshape(in, AC_SHAPE(AC_BATCH, 1, 4, 4, 4));    \
+    (void)in, (void)ids, (void)line, (void)volume;                         \
     HARMLESS(function, parameter, call);                                   \
     ac_graph_free(g);                                                      \
   } while (0)
@@ -275,6 +277,23 @@ static void layers(void) {
   LAYERED(ac_conv2d_layer, name, !ac_conv2d_layer(g, NULL, in, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, x, !ac_conv2d_layer(g, "l", NULL, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, desc, ac_conv2d_layer(g, "l", in, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, graph, !ac_conv1d_layer(NULL, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, name, !ac_conv1d_layer(g, NULL, line, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, x, !ac_conv1d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv1d_layer, desc, ac_conv1d_layer(g, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, graph, !ac_conv3d_layer(NULL, "l", volume, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, name, !ac_conv3d_layer(g, NULL, volume, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, x, !ac_conv3d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv3d_layer, desc, ac_conv3d_layer(g, "l", volume, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, graph,
+          !ac_conv_transpose1d_layer(NULL, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, name, !ac_conv_transpose1d_layer(g, NULL, line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, x, !ac_conv_transpose1d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv_transpose1d_layer, desc, ac_conv_transpose1d_layer(g, "l", line, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, graph, !ac_conv_transpose2d_layer(NULL, "l", in, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, name, !ac_conv_transpose2d_layer(g, NULL, in, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, x, !ac_conv_transpose2d_layer(g, "l", NULL, 2, 3, NULL));
+  LAYERED(ac_conv_transpose2d_layer, desc, ac_conv_transpose2d_layer(g, "l", in, 2, 3, NULL));
   LAYERED(ac_norm_layer, graph, !ac_norm_layer(NULL, "l", in, NULL));
   LAYERED(ac_norm_layer, name, !ac_norm_layer(g, NULL, in, NULL));
   LAYERED(ac_norm_layer, x, !ac_norm_layer(g, "l", NULL, NULL));
@@ -885,6 +904,18 @@ static ac_tensor *heads(void) {
 static ac_tensor *kernel(void) {
   return ac_parameter(graph, "kernel", AC_SHAPE(2, 2, 3, 3), ZEROS);
 }
+static ac_tensor *row(void) {
+  return ac_reshape(image(), AC_SHAPE(AC_BATCH, 2, 9));
+}
+static ac_tensor *taps(void) {
+  return ac_reshape(kernel(), AC_SHAPE(2, 2, 9));
+}
+static ac_tensor *block(void) {
+  return ac_reshape(image(), AC_SHAPE(AC_BATCH, 2, 1, 3, 3));
+}
+static ac_tensor *cube(void) {
+  return ac_reshape(kernel(), AC_SHAPE(2, 2, 1, 3, 3));
+}
 
 static void leaves(void) {
   STICKS(ac_input, name, "input: it has no name",
@@ -996,6 +1027,13 @@ static void only_operands(void) {
   PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
   PASSES(ac_average_pool2d, x, ac_average_pool2d(NULL, NULL));
   PASSES(ac_global_average_pool, x, ac_global_average_pool(NULL));
+  PASSES(ac_max_pool1d, x, ac_max_pool1d(NULL, NULL));
+  PASSES(ac_average_pool1d, x, ac_average_pool1d(NULL, NULL));
+  PASSES(ac_max_pool3d, x, ac_max_pool3d(NULL, NULL));
+  PASSES(ac_average_pool3d, x, ac_average_pool3d(NULL, NULL));
+  PASSES(ac_adaptive_max_pool, x, ac_adaptive_max_pool(NULL, AC_SHAPE(1)));
+  PASSES(ac_adaptive_average_pool, x, ac_adaptive_average_pool(NULL, AC_SHAPE(1)));
+  PASSES(ac_global_max_pool, x, ac_global_max_pool(NULL));
   PASSES(ac_upsample_nearest2d, x, ac_upsample_nearest2d(NULL, 2));
   PASSES(ac_tensor_hint, tensor, ac_tensor_hint(NULL, AC_KEEP));
   STICKS(ac_causal_attention, desc, "at least one head",
@@ -1006,6 +1044,13 @@ static void only_operands(void) {
   BUILDS(ac_attention, desc, ac_attention(heads_of("q"), heads_of("k"), heads_of("v"), NULL));
   STICKS(ac_max_pool2d, desc, "kernel 0", ac_max_pool2d(image(), NULL));
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
+  STICKS(ac_max_pool1d, desc, "kernel 0", ac_max_pool1d(row(), NULL));
+  STICKS(ac_average_pool1d, desc, "kernel 0", ac_average_pool1d(row(), NULL));
+  STICKS(ac_max_pool3d, desc, "kernel 0", ac_max_pool3d(block(), NULL));
+  STICKS(ac_average_pool3d, desc, "kernel 0", ac_average_pool3d(block(), NULL));
+  STICKS(ac_adaptive_max_pool, outputs, "2 sizes at NULL", ac_adaptive_max_pool(image(), 2, NULL));
+  STICKS(ac_adaptive_average_pool, outputs, "2 sizes at NULL",
+         ac_adaptive_average_pool(image(), 2, NULL));
 }
 
 /* Functions of elements. */
@@ -1100,6 +1145,24 @@ static void operands(void) {
   STICKS(ac_conv2d, weight, "weight is missing", ac_conv2d(image(), NULL, NULL, NULL));
   BUILDS(ac_conv2d, bias, ac_conv2d(image(), kernel(), NULL, NULL));
   BUILDS(ac_conv2d, desc, ac_conv2d(image(), kernel(), NULL, NULL));
+  STICKS(ac_conv1d, x, "x is missing", ac_conv1d(NULL, taps(), NULL, NULL));
+  STICKS(ac_conv1d, weight, "weight is missing", ac_conv1d(row(), NULL, NULL, NULL));
+  BUILDS(ac_conv1d, bias, ac_conv1d(row(), taps(), NULL, NULL));
+  BUILDS(ac_conv1d, desc, ac_conv1d(row(), taps(), NULL, NULL));
+  STICKS(ac_conv3d, x, "x is missing", ac_conv3d(NULL, cube(), NULL, NULL));
+  STICKS(ac_conv3d, weight, "weight is missing", ac_conv3d(block(), NULL, NULL, NULL));
+  BUILDS(ac_conv3d, bias, ac_conv3d(block(), cube(), NULL, NULL));
+  BUILDS(ac_conv3d, desc, ac_conv3d(block(), cube(), NULL, NULL));
+  STICKS(ac_conv_transpose1d, x, "x is missing", ac_conv_transpose1d(NULL, taps(), NULL, NULL));
+  STICKS(ac_conv_transpose1d, weight, "weight is missing",
+         ac_conv_transpose1d(row(), NULL, NULL, NULL));
+  BUILDS(ac_conv_transpose1d, bias, ac_conv_transpose1d(row(), taps(), NULL, NULL));
+  BUILDS(ac_conv_transpose1d, desc, ac_conv_transpose1d(row(), taps(), NULL, NULL));
+  STICKS(ac_conv_transpose2d, x, "x is missing", ac_conv_transpose2d(NULL, kernel(), NULL, NULL));
+  STICKS(ac_conv_transpose2d, weight, "weight is missing",
+         ac_conv_transpose2d(image(), NULL, NULL, NULL));
+  BUILDS(ac_conv_transpose2d, bias, ac_conv_transpose2d(image(), kernel(), NULL, NULL));
+  BUILDS(ac_conv_transpose2d, desc, ac_conv_transpose2d(image(), kernel(), NULL, NULL));
 }
 
 static ac_tensor *steps(void) {

@@ -159,6 +159,36 @@ static void shapes_of_reductions(void **state) {
   ac_graph_free(g);
 }
 
+static void shapes_of_lines_and_volumes(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  ac_tensor *line = ac_input(g, "line", AC_F32, SHAPE(AC_BATCH, 6, 31)),
+            *volume = ac_input(g, "volume", AC_F32, SHAPE(AC_BATCH, 6, 5, 9, 12)),
+            *w = ac_parameter(g, "w", SHAPE(4, 6, 4), NULL),
+            *turned = ac_parameter(g, "turned", SHAPE(6, 4, 4), NULL),
+            *cube = ac_parameter(g, "cube", SHAPE(4, 3, 3, 3, 2), NULL);
+  assert_shape(ac_conv1d(line, w, NULL, NULL), SHAPE(AC_BATCH, 4, 28));
+  assert_shape(ac_conv1d(line, w, NULL, &(ac_conv1d_desc){.same = true}), SHAPE(AC_BATCH, 4, 31));
+  assert_shape(ac_conv_transpose1d(line, turned, NULL,
+                                   &(ac_conv_transpose1d_desc){.stride = 2, .padding = 1}),
+               SHAPE(AC_BATCH, 4, 62));
+  assert_shape(ac_conv3d(volume, cube, NULL,
+                         &(ac_conv3d_desc){.stride = {2, 1, 3}, .padding = {1, 0, 0}, .groups = 2}),
+               SHAPE(AC_BATCH, 4, 3, 7, 4));
+  const ac_pool1d_desc fives = {.kernel = 5, .ceil = true};
+  assert_shape(ac_max_pool1d(line, &fives), SHAPE(AC_BATCH, 6, 7));
+  assert_shape(ac_average_pool1d(line, &fives), SHAPE(AC_BATCH, 6, 7));
+  const ac_pool3d_desc twos = {.kernel = {2, 2, 3}};
+  assert_shape(ac_max_pool3d(volume, &twos), SHAPE(AC_BATCH, 6, 2, 4, 4));
+  assert_shape(ac_average_pool3d(volume, &twos), SHAPE(AC_BATCH, 6, 2, 4, 4));
+  assert_shape(ac_adaptive_max_pool(volume, AC_SHAPE(5, 2, 7)), SHAPE(AC_BATCH, 6, 5, 2, 7));
+  assert_shape(ac_adaptive_average_pool(line, AC_SHAPE(4)), SHAPE(AC_BATCH, 6, 4));
+  assert_shape(ac_global_max_pool(volume), SHAPE(AC_BATCH, 6));
+  assert_shape(ac_global_average_pool(line), SHAPE(AC_BATCH, 6));
+  assert_int_equal(ac_graph_status(g), AC_OK);
+  ac_graph_free(g);
+}
+
 static void shapes_of_images(void **state) {
   (void)state;
   ac_graph *g = new_graph();
@@ -167,10 +197,24 @@ static void shapes_of_images(void **state) {
   const ac_conv2d_desc moved = {
       .stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2};
   assert_shape(ac_conv2d(x, w, NULL, &moved), SHAPE(AC_BATCH, 4, 5, 4));
-  const ac_pool2d_desc pairs = {.kernel = {2, 3}}, threes = {{3, 3}, {2, 2}, {1, 1}};
+  const ac_pool2d_desc pairs = {.kernel = {2, 3}},
+                       threes = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
   assert_shape(ac_max_pool2d(x, &pairs), SHAPE(AC_BATCH, 6, 4, 4));
   assert_shape(ac_average_pool2d(x, &threes), SHAPE(AC_BATCH, 6, 5, 6));
   assert_shape(ac_global_average_pool(x), SHAPE(AC_BATCH, 6));
+  assert_shape(ac_global_max_pool(x), SHAPE(AC_BATCH, 6));
+  const ac_pool2d_desc up = {.kernel = {2, 5}, .more_padding = {1, 0}, .ceil = true};
+  assert_shape(ac_max_pool2d(x, &up), SHAPE(AC_BATCH, 6, 5, 3));
+  assert_shape(ac_adaptive_average_pool(x, AC_SHAPE(3, 0)), SHAPE(AC_BATCH, 6, 3, 12));
+  ac_tensor *even = ac_parameter(g, "even", SHAPE(4, 3, 2, 4), NULL);
+  const ac_conv2d_desc same = {.dilation = {1, 2}, .groups = 2, .same = true};
+  assert_shape(ac_conv2d(x, even, NULL, &same), SHAPE(AC_BATCH, 4, 9, 12));
+  const ac_conv2d_desc after = {.groups = 2, .more_padding = {3, -4}};
+  assert_shape(ac_conv2d(x, w, NULL, &after), SHAPE(AC_BATCH, 4, 10, 4));
+  ac_tensor *turned = ac_parameter(g, "turned", SHAPE(6, 2, 3, 5), NULL);
+  const ac_conv_transpose2d_desc larger = {
+      .stride = {2, 3}, .padding = {1, 0}, .groups = 3, .output_padding = {1, 2}};
+  assert_shape(ac_conv_transpose2d(x, turned, NULL, &larger), SHAPE(AC_BATCH, 6, 18, 40));
   assert_shape(ac_upsample_nearest2d(x, 3), SHAPE(AC_BATCH, 6, 27, 36));
   ac_tensor *part = ac_slice(x, 1, 2, 3), *parts[] = {part, x, part};
   assert_shape(part, SHAPE(AC_BATCH, 3, 9, 12));
@@ -489,6 +533,12 @@ static void wrong_movements_and_layers_are_named(void **state) {
   MISBUILT("softmax", "it takes x f32", IDS("x"), ac_softmax(ids));
   MISBUILT("dense", "the layer has no name", X, ac_dense(g, NULL, x, 2, NULL));
   MISBUILT("conv2d_layer", "the layer has no name", X, ac_conv2d_layer(g, "", x, 2, 3, NULL));
+  MISBUILT("conv1d_layer", "the layer has no name", X, ac_conv1d_layer(g, "", x, 2, 3, NULL));
+  MISBUILT("conv3d_layer", "the layer has no name", X, ac_conv3d_layer(g, "", x, 2, 3, NULL));
+  MISBUILT("conv_transpose1d_layer", "the layer has no name", X,
+           ac_conv_transpose1d_layer(g, "", x, 2, 3, NULL));
+  MISBUILT("conv_transpose2d_layer", "the layer has no name", X,
+           ac_conv_transpose2d_layer(g, "", x, 2, 3, NULL));
   MISBUILT("norm_layer", "the layer has no name", X, ac_norm_layer(g, NULL, x, NULL));
   MISBUILT("embedding_layer", "the layer has no name", IDS("ids"),
            ac_embedding_layer(g, NULL, ids, 2, 3, NULL));
@@ -664,6 +714,58 @@ static void wrong_images_are_named(void **state) {
            ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.stride = {1, -1})));
   MISBUILT("conv2d", "stride 1, padding -1 and dilation 1", I,
            ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.padding = {-1, 0})));
+  MISBUILT("conv2d", "can have the size of x only with strides of 1", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.stride = {2, 1}, .same = true)));
+  MISBUILT("conv2d", "can have the size of x only with strides of 1, and no other padding", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.padding = {0, 1}, .same = true)));
+  MISBUILT("conv2d", "a kernel of height 3 and dilation 1 is larger than the padded image's -2", I,
+           ac_conv2d(IMAGE, KERNEL(8, 6, 3, 3), NULL, CONV2D(.more_padding = {-7, 0})));
+  MISBUILT("conv1d", "x f32 [B, channels, length]", I,
+           ac_conv1d(IMAGE, KERNEL(8, 6, 3), NULL, NULL));
+  MISBUILT("conv1d", "a kernel of length 9 and dilation 1 is larger than the padded image's 4", X,
+           ac_conv1d(x, KERNEL(8, 6, 9), NULL, NULL));
+  MISBUILT("conv3d", "x f32 [B, channels, depth, height, width]", I,
+           ac_conv3d(IMAGE, KERNEL(8, 6, 3, 3, 3), NULL, NULL));
+  MISBUILT("conv_transpose2d", "weight is missing", I,
+           ac_conv_transpose2d(IMAGE, NULL, NULL, NULL));
+  MISBUILT("conv_transpose2d", "x has 6 channels, and the weight takes 5", I,
+           ac_conv_transpose2d(IMAGE, KERNEL(5, 6, 3, 3), NULL, NULL));
+  MISBUILT("conv_transpose2d", "4 groups do not divide the channels of x", I,
+           ac_conv_transpose2d(IMAGE, KERNEL(6, 6, 3, 3), NULL,
+                               &(ac_conv_transpose2d_desc){.groups = 4}));
+  MISBUILT("conv_transpose2d", "bias f32 [out] or NULL", B("bias"),
+           ac_conv_transpose2d(IMAGE, KERNEL(6, 8, 3, 3), b, NULL));
+  MISBUILT(
+      "conv_transpose2d", "output padding 2 is not below the stride 2 or the dilation 1", I,
+      ac_conv_transpose2d(IMAGE, KERNEL(6, 8, 3, 3), NULL,
+                          &(ac_conv_transpose2d_desc){.stride = {2, 2}, .output_padding = {2, 0}}));
+  MISBUILT("conv_transpose2d", "padding 4 leaves -1 of the result's height", I,
+           ac_conv_transpose2d(IMAGE, KERNEL(6, 8, 3, 3), NULL,
+                               &(ac_conv_transpose2d_desc){.padding = {4, 0}}));
+  MISBUILT("conv_transpose2d", "the result is beyond any device", I,
+           ac_conv_transpose2d(IMAGE, KERNEL(6, 1, 1LL << 40, 1), NULL,
+                               &(ac_conv_transpose2d_desc){.dilation = {INT32_MAX, 1}}));
+  MISBUILT("conv_transpose1d", "x f32 [B, channels, length]", I,
+           ac_conv_transpose1d(IMAGE, KERNEL(6, 8, 3), NULL, NULL));
+  MISBUILT("max_pool1d", "x f32 [B, channels, length]", I, ac_max_pool1d(IMAGE, NULL));
+  MISBUILT("average_pool1d", "a kernel of length 6 is larger than the padded image's 4", X,
+           ac_average_pool1d(x, &(ac_pool1d_desc){.kernel = 6}));
+  MISBUILT("max_pool3d", "x f32 [B, channels, depth, height, width]", I,
+           ac_max_pool3d(IMAGE, NULL));
+  MISBUILT("average_pool3d", "x f32 [B, channels, depth, height, width]", I,
+           ac_average_pool3d(IMAGE, NULL));
+  MISBUILT(
+      "max_pool2d", "kernel 2, stride 2 and padding 2", I,
+      ac_max_pool2d(IMAGE, POOL2D(.kernel = {2, 2}, .padding = {1, 0}, .more_padding = {1, 0})));
+  MISBUILT("adaptive_max_pool", "it takes x f32 [B, channels, height, width]", X,
+           ac_adaptive_max_pool(x, SHAPE(2, 2)));
+  MISBUILT("adaptive_max_pool", "it takes x f32 [B, channels, ...]", X,
+           ac_adaptive_max_pool(x, 4, NULL));
+  MISBUILT("adaptive_max_pool", "2 sizes at NULL", I, ac_adaptive_max_pool(IMAGE, 2, NULL));
+  MISBUILT("adaptive_average_pool", "8 outputs of a width of 7", I,
+           ac_adaptive_average_pool(IMAGE, SHAPE(1, 8)));
+  MISBUILT("global_max_pool", "it takes x f32 [B, channels, ...]", IDS("x"),
+           ac_global_max_pool(ids));
   MISBUILT("max_pool2d", "it takes x f32 [B, channels, height, width]", X,
            ac_max_pool2d(x, POOL2D(.kernel = {2, 2})));
   MISBUILT("max_pool2d", "kernel 0", I, ac_max_pool2d(IMAGE, NULL));
@@ -671,7 +773,7 @@ static void wrong_images_are_named(void **state) {
            ac_average_pool2d(IMAGE, POOL2D(.kernel = {2, 2}, .padding = {2, 0})));
   MISBUILT("average_pool2d", "a kernel of height 6 is larger than the padded image's 5", I,
            ac_average_pool2d(IMAGE, POOL2D(.kernel = {6, 2})));
-  MISBUILT("global_average_pool", "it takes", X, ac_global_average_pool(x));
+  MISBUILT("global_average_pool", "it takes", IDS("x"), ac_global_average_pool(ids));
   MISBUILT("upsample_nearest2d", "the factor is 0", I, ac_upsample_nearest2d(IMAGE, 0));
   MISBUILT("upsample_nearest2d", "it takes", X, ac_upsample_nearest2d(x, 2));
 }
@@ -901,6 +1003,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_follow_the_ops),
       cmocka_unit_test(shapes_of_images),
+      cmocka_unit_test(shapes_of_lines_and_volumes),
       cmocka_unit_test(shapes_of_movements),
       cmocka_unit_test(movements_of_nothing_are_views),
       cmocka_unit_test(moved_ids_keep_their_bound),

@@ -86,6 +86,25 @@ static void convolutions_norms_and_embeddings(void **state) {
   assert_shape(named("conv.weight"), AC_SHAPE(12, 3, 3, 3));
   assert_uniform("conv.weight", 1 / sqrt(27));
   assert_uniform("conv.bias", 1 / sqrt(27));
+  const ac_conv_transpose2d_layer_desc larger = {.convolution = {.stride = {2, 2}, .groups = 3}};
+  assert_shape(ac_conv_transpose2d_layer(graph, "up", x, 12, 2, &larger),
+               AC_SHAPE(AC_BATCH, 12, 18, 18));
+  assert_shape(named("up.weight"), AC_SHAPE(6, 4, 2, 2));
+  assert_uniform("up.weight", 0.25);
+  assert_uniform("up.bias", 0.25);
+  ac_tensor *line = ac_reshape(x, AC_SHAPE(AC_BATCH, 6, 81)),
+            *volume = ac_reshape(x, AC_SHAPE(AC_BATCH, 2, 3, 9, 9));
+  assert_shape(ac_conv1d_layer(graph, "line", line, 4, 6, NULL), AC_SHAPE(AC_BATCH, 4, 76));
+  assert_shape(named("line.weight"), AC_SHAPE(4, 6, 6));
+  assert_uniform("line.bias", 1 / 6.0);
+  assert_shape(ac_conv_transpose1d_layer(graph, "back", line, 4, 2, NULL),
+               AC_SHAPE(AC_BATCH, 4, 82));
+  assert_shape(named("back.weight"), AC_SHAPE(6, 4, 2));
+  assert_uniform("back.weight", 1 / sqrt(8));
+  assert_shape(ac_conv3d_layer(graph, "volume", volume, 4, 2, NULL),
+               AC_SHAPE(AC_BATCH, 4, 2, 8, 8));
+  assert_shape(named("volume.weight"), AC_SHAPE(4, 2, 2, 2, 2));
+  assert_uniform("volume.weight", 0.25);
   static const struct {
     ac_norm_layer_desc desc;
     int parameters;
@@ -167,6 +186,10 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT(
       "4 groups do not divide 6 channels",
       ac_conv2d_layer(graph, "c", x, 8, 3, &(ac_conv2d_layer_desc){.convolution = {.groups = 4}}));
+  MISBUILT(
+      "3 groups do not divide 8 channels",
+      ac_conv_transpose2d_layer(graph, "c", x, 8, 3,
+                                &(ac_conv_transpose2d_layer_desc){.convolution = {.groups = 3}}));
   MISBUILT("unknown kind of norm",
            ac_norm_layer(graph, "n", x, &(ac_norm_layer_desc){.kind = (ac_norm_kind)7}));
   MISBUILT("only AC_NORM_GROUP has groups",

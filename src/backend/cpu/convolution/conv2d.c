@@ -1,5 +1,5 @@
-/* Convolution and its input gradient, both as products of the weights with images as they lie in a
- * patch (conv_patch.c):
+/* Convolution and its input gradient, which is the transposed convolution, both as products of the
+ * weights with images as they lie in a patch (conv_patch.c):
  *
  *   for each thread's share of output rows, by regions of rows (or of several small images)
  *     for each block of rows of the weights
@@ -31,6 +31,7 @@
  * channel, or one step of pairs, needs for one row of outputs, or of a small image for all of them,
  * and sums, of 256 KiB or as many such rows as a tile has. */
 #include "backend/cpu/convolution/conv.h"
+#include "backend/cpu/convolution/conv_volume.h"
 #include "backend/cpu/convolution/conv_lanes.h"
 #include "backend/cpu/convolution/winograd.h"
 #include "backend/cpu/product/pairs.h"
@@ -79,7 +80,7 @@ static const ac_dot_class *dot_for(const ac_cpu_context *context, const ac_op_ar
 }
 
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
-  bool transposed = args->op == AC_OP_conv2d_input_gradient;
+  bool transposed = args->op == AC_OP_conv_transpose2d;
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0], *weight = &args->in[1];
   problem p = {.args = args,
@@ -212,6 +213,7 @@ static int64_t memory_share(const memory *m) {
 }
 
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  if (ac_conv_is_of_volumes(args)) return ac_conv_volume_workspace(context, args);
   problem p = problem_of(context, args);
   memory m = memory_of(&p);
   int64_t floats = m.copied + context->threads * memory_share(&m);
@@ -329,7 +331,7 @@ typedef struct work {
 
 static float bias_of(const work *w, int64_t channel) {
   const ac_operand *bias = &w->p->args->in[2];
-  if (w->p->transposed || !bias->count) return 0.0f;
+  if (!bias->count) return 0.0f;
   return ((const float *)bias->data)[w->group * w->p->out + channel];
 }
 
@@ -570,7 +572,8 @@ static void run_phase(work *w, int thread, int team) {
   }
 }
 
-static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+void ac_conv_images_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                         int team) {
   if (ac_winograd_takes(context, args)) {
     ac_winograd_convolve(args, thread, team);
     return;
@@ -590,7 +593,8 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   phase f = {.depth = 0};
   work w = {.p = &p, .f = &f, .filling = own, .sums = own + m.filling, .offset = offset};
   while (next_phase(&p, &f)) {
-    if (p.transposed && f.depth == 0 && args->add[0]) continue; /* nothing meets these outputs */
+    /* Nothing meets these outputs. */
+    if (p.transposed && f.depth == 0 && args->add[0] && !args->in[2].count) continue;
     ac_conv_patch_offsets(&f.patch, offset);
     run_phase(&w, thread, team);
   }
@@ -598,8 +602,9 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_parallel(context, args, run_part);
+  ac_cpu_parallel(context, args,
+                  ac_conv_is_of_volumes(args) ? ac_conv_volume_part : ac_conv_images_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(conv2d) = {.run = run, .workspace = workspace};
-const ac_cpu_kernel AC_CPU_KERNEL(conv2d_input_gradient) = {.run = run, .workspace = workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(conv_transpose2d) = {.run = run, .workspace = workspace};

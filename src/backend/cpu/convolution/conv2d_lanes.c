@@ -155,7 +155,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .x = x,
                .y = y,
                .weight = weight,
-               .transposed = args->op == AC_OP_conv2d_input_gradient,
+               .transposed = args->op == AC_OP_conv_transpose2d,
                .groups = a->groups,
                .samples = x->dim[0],
                .in = x->dim[1] / a->groups,
@@ -172,7 +172,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                        .read = {0, 1},
                        .written = {0, 1},
                        .transposed = p.transposed};
-    leave_out(&p.axis[i]);
+    if (!p.transposed || !args->in[2].count) leave_out(&p.axis[i]); /* a bias is met everywhere */
   }
   p.convolve = p.dot ? p.dot->convolve : ac_cpu_convolve;
   p.together = p.dot ? 2 : 1;
@@ -475,7 +475,7 @@ static void store_channel(const work *w, const float *sums, int64_t channel, int
   for (int64_t at = 0; at < count; at += LANES)
     turn_sums(sums, w->slot + first + at, turned + at, BLOCK);
   channel += w->group * p->out;
-  float b = p->transposed || !bias->count ? 0.0f : ((const float *)bias->data)[channel];
+  float b = !bias->count ? 0.0f : ((const float *)bias->data)[channel];
   int64_t step = p->axis[1].written.every, pixels = y->dim[2] * y->dim[3], at, run;
   for (int64_t i = 0; i < count; i += run) {
     next_run(w, first + i, first + count, &at, &run);

@@ -26,6 +26,7 @@
  * Workspace: sums as large as dW, for each part of the samples, or none where all outputs are one
  * depth in bf16; and for each thread a patch and a panel, or what is packed. */
 #include "backend/cpu/convolution/conv.h"
+#include "backend/cpu/convolution/conv_volume.h"
 #include "backend/cpu/convolution/winograd.h"
 #include "backend/cpu/product/pairs.h"
 #include "backend/cpu/product/transpose.h"
@@ -154,6 +155,7 @@ static int64_t floats_of(const ac_cpu_context *context, const problem *p) {
 
 /* Enough also for fewer samples, which may be split into parts in the other way. */
 static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+  if (ac_conv_is_of_volumes(args)) return ac_conv_volume_workspace(context, args);
   if (!args->out[0].count) return 0;
   problem p = problem_of(context, args), other = problem_with(context, args, false);
   int64_t floats = ac_larger(floats_of(context, &p), floats_of(context, &other));
@@ -582,7 +584,8 @@ static void bias_gradient(const problem *p, int thread, int team) {
   }
 }
 
-static void run_part(const ac_cpu_context *context, const ac_op_args *args, int thread, int team) {
+void ac_conv_weight_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
+                         int team) {
   problem p = problem_of(context, args);
   if (p.db->count) bias_gradient(&p, thread, team);
   if (!p.dw->count) return;
@@ -611,7 +614,8 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
 }
 
 static void run(const ac_cpu_context *context, const ac_op_args *args) {
-  ac_cpu_parallel(context, args, run_part);
+  ac_cpu_parallel(context, args,
+                  ac_conv_is_of_volumes(args) ? ac_conv_volume_part : ac_conv_weight_part);
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(conv2d_weight_gradient) = {.run = run, .workspace = workspace};

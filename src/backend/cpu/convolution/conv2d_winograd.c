@@ -40,12 +40,12 @@ typedef struct problem {
 static problem problem_of(const ac_op_args *args) {
   const ac_conv2d_attributes *a = args->attributes;
   const ac_operand *x = &args->in[0], *y = &args->out[0];
-  bool turned = args->op == AC_OP_conv2d_input_gradient;
+  bool turned = args->op == AC_OP_conv_transpose2d;
   problem p = {.args = args,
                .x = x,
                .y = y,
                .weight = &args->in[1],
-               .bias = turned ? NULL : &args->in[2],
+               .bias = &args->in[2],
                .turned = turned,
                .in = x->dim[1],
                .out = y->dim[1],
@@ -99,7 +99,7 @@ static void multiply_point(const work *w, int point) {
 static void store_channel(const work *w, int64_t i) {
   const problem *p = w->p;
   int64_t channel = w->channel + i;
-  float bias = p->bias && p->bias->count ? ((const float *)p->bias->data)[channel] : 0.0f;
+  float bias = p->bias->count ? ((const float *)p->bias->data)[channel] : 0.0f;
   for (int64_t panel = 0; panel * PANEL < w->tiles; panel++)
     ac_winograd_outputs(&p->grid, p->args, channel, bias, w->tile + panel * PANEL,
                         ac_smaller(PANEL, w->tiles - panel * PANEL),

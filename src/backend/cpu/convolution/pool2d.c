@@ -9,12 +9,14 @@
 #include <string.h>
 
 typedef struct axis {
+  const ac_pool2d_attributes *attributes;
+  int index; /* 0: height, 1: width */
   int64_t size, outputs, kernel, stride, padding;
 } axis;
 
 static axis axis_of(const ac_op_args *args, int i, const ac_operand *x, const ac_operand *y) {
   const ac_pool2d_attributes *a = args->attributes;
-  return (axis){x->dim[2 + i], y->dim[2 + i], a->kernel[i], a->stride[i], a->padding[i]};
+  return (axis){a, i, x->dim[2 + i], y->dim[2 + i], a->kernel[i], a->stride[i], a->padding[i]};
 }
 
 static int64_t clamp(int64_t x, int64_t most) {
@@ -28,11 +30,20 @@ static void inside(const axis *a, int64_t t, int64_t *first, int64_t *last) {
   *last = within > 0 ? clamp(ac_ceil_div(within, a->stride), a->outputs) : 0;
 }
 
-/* The taps [*first, *last) of output i that lie inside the image. */
-static void patch(const axis *a, int64_t i, int64_t *first, int64_t *last) {
+/* The elements [*begin, *end) of the image that output i's patch has. */
+static void patch(const axis *a, int64_t i, int64_t *begin, int64_t *end) {
   int64_t origin = i * a->stride - a->padding;
-  *first = clamp(-origin, a->kernel);
-  *last = clamp(a->size - origin, a->kernel);
+  *begin = a->kernel ? clamp(origin, a->size) : i * a->size / a->outputs;
+  *end =
+      a->kernel ? clamp(origin + a->kernel, a->size) : ac_ceil_div((i + 1) * a->size, a->outputs);
+}
+
+/* Elements of output i's patch that count in an average. */
+static float counted(const axis *a, int64_t i) {
+  int64_t begin, end;
+  patch(a, i, &begin, &end);
+  return (float)ac_pool2d_counted(a->attributes, a->index, a->size, i * a->stride - a->padding,
+                                  begin, end);
 }
 
 /* NaNs stay: they are larger than anything. */
@@ -49,29 +60,54 @@ static void take_sum(float *y, const float *x, int64_t stride, int64_t count) {
   for (int64_t j = 0; j < count; j++) y[j] += x[j * stride];
 }
 
-typedef void (*take)(float *y, const float *x, int64_t stride, int64_t count);
+/* The same of one patch's elements in a row, for patches that do not lie at equal distances. */
+static void take_largest(float *y, const float *x, int64_t count) {
+  for (int64_t t = 0; t < count; t++) *y = x[t] > *y || x[t] != x[t] ? x[t] : *y;
+}
 
-static void pool_row(const axis *h, const axis *w, const float *x, int64_t i, float start,
-                     take take_tap, float *y) {
+static void take_all(float *y, const float *x, int64_t count) {
+  for (int64_t t = 0; t < count; t++) *y += x[t];
+}
+
+/* What a pool begins with, and how it takes in elements. */
+typedef struct pool {
+  float start;
+  void (*tap)(float *y, const float *x, int64_t stride, int64_t count);
+  void (*run)(float *y, const float *x, int64_t count);
+} pool;
+
+static const pool pool_max = {-INFINITY, take_larger, take_largest};
+static const pool pool_average = {0, take_sum, take_all};
+
+static void take_row(const axis *w, const float *row, const pool *p, float *y) {
+  if (!w->kernel) {
+    for (int64_t j = 0; j < w->outputs; j++) {
+      int64_t begin, end;
+      patch(w, j, &begin, &end);
+      p->run(y + j, row + begin, end - begin);
+    }
+    return;
+  }
+  for (int64_t t = 0; t < w->kernel; t++) {
+    int64_t first, last;
+    inside(w, t, &first, &last);
+    if (first < last)
+      p->tap(y + first, row + first * w->stride - w->padding + t, w->stride, last - first);
+  }
+}
+
+static void pool_row(const axis *h, const axis *w, const float *x, int64_t i, const pool *p,
+                     float *y) {
   int64_t r, end;
   patch(h, i, &r, &end);
-  for (int64_t j = 0; j < w->outputs; j++) y[j] = start;
-  for (; r < end; r++) {
-    const float *row = x + (i * h->stride - h->padding + r) * w->size;
-    for (int64_t t = 0; t < w->kernel; t++) {
-      int64_t first, last;
-      inside(w, t, &first, &last);
-      if (first < last)
-        take_tap(y + first, row + first * w->stride - w->padding + t, w->stride, last - first);
-    }
-  }
+  for (int64_t j = 0; j < w->outputs; j++) y[j] = p->start;
+  for (; r < end; r++) take_row(w, x + r * w->size, p, y);
 }
 
 static void max_plane(const ac_op_args *args, const float *const *in, float *y) {
   axis h = axis_of(args, 0, &args->in[0], &args->out[0]);
   axis w = axis_of(args, 1, &args->in[0], &args->out[0]);
-  for (int64_t i = 0; i < h.outputs; i++)
-    pool_row(&h, &w, in[0], i, -INFINITY, take_larger, y + i * w.outputs);
+  for (int64_t i = 0; i < h.outputs; i++) pool_row(&h, &w, in[0], i, &pool_max, y + i * w.outputs);
 }
 
 static void average_plane(const ac_op_args *args, const float *const *in, float *y) {
@@ -82,9 +118,13 @@ static void average_plane(const ac_op_args *args, const float *const *in, float 
     *y = row_sum(in[0], h.size * w.size) * factor;
     return;
   }
+  bool uneven = ac_pool2d_is_uneven(args->attributes, &args->in[0], &args->out[0]);
   for (int64_t i = 0; i < h.outputs; i++, y += w.outputs) {
-    pool_row(&h, &w, in[0], i, 0, take_sum, y);
-    for (int64_t j = 0; j < w.outputs; j++) y[j] *= factor;
+    pool_row(&h, &w, in[0], i, &pool_average, y);
+    if (!uneven)
+      for (int64_t j = 0; j < w.outputs; j++) y[j] *= factor;
+    else
+      for (int64_t j = 0; j < w.outputs; j++) y[j] *= 1.0f / (counted(&h, i) * counted(&w, j));
   }
 }
 
@@ -95,13 +135,12 @@ static int64_t largest(const axis *h, const axis *w, const float *x, int64_t i, 
   int64_t r, rows, begin, end;
   patch(h, i, &r, &rows);
   patch(w, j, &begin, &end);
-  const int64_t top = i * h->stride - h->padding, left = j * w->stride - w->padding;
-  int64_t at = (top + r) * w->size + left + begin;
+  int64_t at = r * w->size + begin;
   float most = -INFINITY;
   for (; r < rows; r++)
     for (int64_t t = begin; t < end; t++) {
-      float v = x[(top + r) * w->size + left + t];
-      if (v > most || v != v) most = v, at = (top + r) * w->size + left + t;
+      float v = x[r * w->size + t];
+      if (v > most || v != v) most = v, at = r * w->size + t;
     }
   return at;
 }
@@ -118,20 +157,22 @@ static void max_gradient_plane(const ac_op_args *args, const float *const *in, f
 static void average_gradient_plane(const ac_op_args *args, const float *const *in, float *dx) {
   axis h = axis_of(args, 0, &args->out[0], &args->in[0]);
   axis w = axis_of(args, 1, &args->out[0], &args->in[0]);
+  bool uneven = ac_pool2d_is_uneven(args->attributes, &args->out[0], &args->in[0]);
   float factor = 1.0f / ((float)h.kernel * (float)w.kernel);
   if (!args->add[0]) memset(dx, 0, (size_t)(h.size * w.size) * sizeof *dx);
   for (int64_t i = 0; i < h.outputs; i++) {
     const float *dy = in[0] + i * w.outputs;
-    int64_t r, end;
-    patch(&h, i, &r, &end);
-    for (; r < end; r++) {
-      float *row = dx + (i * h.stride - h.padding + r) * w.size;
+    int64_t first, end;
+    patch(&h, i, &first, &end);
+    for (int64_t r = first; r < end; r++) {
+      float *row = dx + r * w.size;
       for (int64_t j = 0; j < w.outputs; j++) {
+        if (uneven) factor = 1.0f / (counted(&h, i) * counted(&w, j));
         float gradient = dy[j] * factor;
         int64_t t, last;
         patch(&w, j, &t, &last);
 #pragma omp simd
-        for (int64_t c = t; c < last; c++) row[j * w.stride - w.padding + c] += gradient;
+        for (int64_t c = t; c < last; c++) row[c] += gradient;
       }
     }
   }

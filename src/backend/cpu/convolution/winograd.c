@@ -14,7 +14,7 @@ enum { LEAST_CHANNELS = 16, LEAST_TILES = 32 };
 bool ac_winograd_takes(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_conv2d_attributes *a = args->attributes;
   bool weights = args->op == AC_OP_conv2d_weight_gradient;
-  bool input = args->op == AC_OP_conv2d_input_gradient;
+  bool input = args->op == AC_OP_conv_transpose2d;
   const ac_operand *kernel = weights ? &args->out[0] : &args->in[1];
   const ac_operand *x = input ? &args->out[0] : &args->in[0];
   const ac_operand *y = weights ? &args->in[1] : input ? &args->in[0] : &args->out[0];

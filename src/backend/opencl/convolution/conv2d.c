@@ -28,8 +28,9 @@ static shapes shapes_of(const ac_op_args *args, const ac_operand *x, const ac_op
                   .images = x->dim[0],
                   .in = x->dim[1] / a->groups,
                   .out = y->dim[1] / a->groups,
-                  .kh = weight->count ? weight->dim[2] : 0,
-                  .kw = weight->count ? weight->dim[3] : 0};
+                  .kd = weight->count ? ac_cl_conv_depth(weight) : 0,
+                  .kh = weight->count ? ac_cl_conv_side(weight, 0) : 0,
+                  .kw = weight->count ? ac_cl_conv_side(weight, 1) : 0};
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -62,9 +63,10 @@ typedef struct images {
 static ac_status multiply(ac_opencl *cl, const shapes *s, const product *p, const images *of,
                           ac_cl_argument a, ac_cl_argument bias, ac_cl_argument c, bool add) {
   const ac_cl_tile t = tile_of(cl, p);
-  char tile[AC_CL_TILE_OPTIONS], options[AC_CL_TILE_OPTIONS + 32];
+  char tile[AC_CL_TILE_OPTIONS], options[AC_CL_TILE_OPTIONS + 48];
   ac_cl_tile_options(tile, &t);
-  snprintf(options, sizeof options, "-D%s %s", p->kind, tile);
+  snprintf(options, sizeof options, "-D%s %s%s", p->kind,
+           ac_cl_conv_is_of_volumes(s) ? "-DVOLUME " : "", tile);
   const int64_t groups = ac_cl_tile_count(&t, p->m, p->n) * s->attributes->groups * p->chunks;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"conv2d", "conv2d", options}),
                       ac_cl_groups(groups, t.tx, t.ty), a, AC_CL_OPERAND(*of->taps), bias, c,
@@ -72,8 +74,9 @@ static ac_status multiply(ac_opencl *cl, const shapes *s, const product *p, cons
                       AC_CL_INT(add), AC_CL_GEOMETRY(s, of->taps, of->in, of->positions, of->out));
 }
 
+/* Volumes have no kernels of their own for these. */
 static bool is_depthwise(const shapes *s) {
-  return s->in == 1;
+  return s->in == 1 && !ac_cl_conv_is_of_volumes(s);
 }
 
 /* All kernels for depthwise convolutions are compiled together, so all with a row group. */
@@ -92,23 +95,24 @@ static uint64_t workspace(ac_opencl *cl, const shapes *s, const ac_op_args *args
   return ac_cl_unit_bytes(status, unit, plain, ac_cl_columns_workspace(cl, s, args->op));
 }
 
-/* ---- forward, and the input's gradient ------------------------------------------------------- */
+/* ---- forward, and transposed ------------------------------------------------------------------
+ */
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise", 1), ac_cl_elements(cl, s.y->count),
                         AC_CL_OPERAND(*s.x), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                        AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count),
+                        AC_CL_OPERAND(*s.y), AC_CL_LONG(s.y->count), AC_CL_INT(args->add[0]),
                         AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
   bool unit;
   AC_TRY(by_unit(cl, &s, args, &unit));
   if (unit) return ac_cl_columns_forward(cl, &s, args);
-  const int64_t k = s.in * s.kh * s.kw;
-  const product p = {"FORWARD", s.out, s.images * s.y->dim[2] * s.y->dim[3], k, k, 1};
+  const int64_t k = s.in * s.kd * s.kh * s.kw;
+  const product p = {"FORWARD", s.out, s.images * ac_cl_conv_pixels(s.y), k, k, 1};
   const images of = {s.x, s.y, s.in, s.out};
   return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                  AC_CL_OPERAND(*s.y), false);
+                  AC_CL_OPERAND(*s.y), args->add[0]);
 }
 
 static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
@@ -116,24 +120,25 @@ static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
   return workspace(cl, &s, args, 0);
 }
 
-static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
+static ac_status transposed(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
   if (is_depthwise(&s))
     return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_input_gradient", 1),
                         ac_cl_elements(cl, s.x->count), AC_CL_OPERAND(*s.y),
-                        AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(*s.x), AC_CL_LONG(s.x->count),
-                        AC_CL_INT(args->add[0]), AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
+                        AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(*s.x),
+                        AC_CL_LONG(s.x->count), AC_CL_INT(args->add[0]),
+                        AC_CL_GEOMETRY(&s, s.x, s.in, s.y, s.out));
   bool unit;
   AC_TRY(by_unit(cl, &s, args, &unit));
-  if (unit) return ac_cl_columns_input_gradient(cl, &s, args);
-  const int64_t k = s.out * s.kh * s.kw;
-  const product p = {"INPUT_GRADIENT", s.in, s.images * s.x->dim[2] * s.x->dim[3], k, k, 1};
+  if (unit) return ac_cl_columns_transposed(cl, &s, args);
+  const int64_t k = s.out * s.kd * s.kh * s.kw;
+  const product p = {"INPUT_GRADIENT", s.in, s.images * ac_cl_conv_pixels(s.x), k, k, 1};
   const images of = {s.y, s.x, s.out, s.in};
-  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_BUFFER(NULL),
+  return multiply(cl, &s, &p, &of, AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
                   AC_CL_OPERAND(*s.x), args->add[0]);
 }
 
-static uint64_t input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) {
+static uint64_t transposed_workspace(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->out[0], &args->in[1], &args->in[0]);
   return workspace(cl, &s, args, 0);
 }
@@ -142,7 +147,7 @@ static uint64_t input_gradient_workspace(ac_opencl *cl, const ac_op_args *args) 
 
 /* Into how many chunks the positions may be cut. */
 static int64_t most_chunks(const shapes *s, const ac_operand *weight) {
-  const int64_t positions = s->images * s->y->dim[2] * s->y->dim[3];
+  const int64_t positions = s->images * ac_cl_conv_pixels(s->y);
   int64_t most = PARTIAL_BYTES / ((int64_t)sizeof(float) * weight->count);
   if (most > MOST_CHUNKS) most = MOST_CHUNKS;
   if (most > positions / LEAST_CHUNK) most = positions / LEAST_CHUNK;
@@ -150,9 +155,9 @@ static int64_t most_chunks(const shapes *s, const ac_operand *weight) {
 }
 
 static product weight_product(const shapes *s, const ac_operand *weight) {
-  const int64_t k = s->images * s->y->dim[2] * s->y->dim[3], most = most_chunks(s, weight);
+  const int64_t k = s->images * ac_cl_conv_pixels(s->y), most = most_chunks(s, weight);
   const int64_t chunk = (k + most - 1) / most;
-  return (product){"WEIGHT_GRADIENT",      s->out, s->in * s->kh * s->kw, k, chunk,
+  return (product){"WEIGHT_GRADIENT",      s->out, s->in * s->kd * s->kh * s->kw, k, chunk,
                    (k + chunk - 1) / chunk};
 }
 
@@ -165,7 +170,7 @@ static uint64_t weight_gradient_workspace(ac_opencl *cl, const ac_op_args *args)
 }
 
 static ac_status bias_gradient(ac_opencl *cl, const shapes *s, const ac_operand *db, bool add) {
-  const int64_t pixels = s->y->dim[2] * s->y->dim[3];
+  const int64_t pixels = ac_cl_conv_pixels(s->y);
   return AC_CL_LAUNCH(cl, plain_kernel(cl, "channel_sums", pixels),
                       ac_cl_rows(cl, s->y->dim[1], pixels), AC_CL_OPERAND(*s->y),
                       AC_CL_OPERAND(*db), AC_CL_INT(s->images), AC_CL_INT(s->y->dim[1]),
@@ -174,7 +179,7 @@ static ac_status bias_gradient(ac_opencl *cl, const shapes *s, const ac_operand 
 
 static ac_status depthwise_gradient(ac_opencl *cl, const shapes *s, const ac_operand *dw,
                                     bool add) {
-  const int64_t pixels = s->y->dim[2] * s->y->dim[3];
+  const int64_t pixels = ac_cl_conv_pixels(s->y);
   return AC_CL_LAUNCH(cl, plain_kernel(cl, "depthwise_weight_gradient", pixels),
                       ac_cl_rows(cl, dw->count, pixels), AC_CL_OPERAND(*s->x), AC_CL_OPERAND(*s->y),
                       AC_CL_OPERAND(*dw), AC_CL_INT(s->images), AC_CL_INT(add),
@@ -216,7 +221,7 @@ static bool weight_gradient_fits(const ac_op_args *args) {
 }
 
 const ac_cl_op ac_cl_op_conv2d = {.run = forward, .workspace = forward_workspace, .fits = fits};
-const ac_cl_op ac_cl_op_conv2d_input_gradient = {
-    .run = input_gradient, .workspace = input_gradient_workspace, .fits = fits};
+const ac_cl_op ac_cl_op_conv_transpose2d = {
+    .run = transposed, .workspace = transposed_workspace, .fits = fits};
 const ac_cl_op ac_cl_op_conv2d_weight_gradient = {
     .run = weight_gradient, .workspace = weight_gradient_workspace, .fits = weight_gradient_fits};

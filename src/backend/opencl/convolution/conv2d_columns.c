@@ -38,11 +38,11 @@ static int64_t round_up(int64_t n, int64_t unit) {
 }
 
 static int64_t area_of(const ac_cl_conv2d *s) {
-  return s->kh * s->kw;
+  return s->kd * s->kh * s->kw;
 }
 
 static int64_t pixels_of(const ac_operand *images) {
-  return images->dim[2] * images->dim[3];
+  return ac_cl_conv_pixels(images);
 }
 
 static int64_t weights_of(const ac_cl_conv2d *s) {
@@ -75,7 +75,10 @@ typedef struct columns {
  * on. */
 static ac_status spread(ac_opencl *cl, const columns *c, void *workspace, int64_t first,
                         int64_t blocks, int64_t length, int64_t begin) {
-  const char *options = c->of_gradient ? "-DCOLUMNS -DINPUT_GRADIENT" : "-DCOLUMNS";
+  static const char *const kinds[2][2] = {
+      {"-DCOLUMNS", "-DCOLUMNS -DINPUT_GRADIENT"},
+      {"-DCOLUMNS -DVOLUME", "-DCOLUMNS -DINPUT_GRADIENT -DVOLUME"}};
+  const char *options = kinds[ac_cl_conv_is_of_volumes(c->s)][c->of_gradient];
   const int64_t items = blocks * c->rows * (length / 8);
   const int64_t end = c->s->images * pixels_of(c->positions);
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"conv2d", "columns", options}), ac_cl_elements(cl, items),
@@ -134,6 +137,7 @@ ac_status ac_cl_columns_forward(ac_opencl *cl, const ac_cl_conv2d *s, const ac_o
   product.a = args->in[1].data;
   product.c = args->out[0].data;
   product.bias = args->in[2].count ? args->in[2].data : NULL;
+  product.add = args->add[0];
   return multiply_images(cl, &c, product, args->workspace, 0);
 }
 
@@ -149,12 +153,12 @@ static ac_status turn_weights(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_
   return ac_cl_permute(cl, args->in[1].data, args->workspace, &axes);
 }
 
-ac_status ac_cl_columns_input_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
-                                       const ac_op_args *args) {
+ac_status ac_cl_columns_transposed(ac_opencl *cl, const ac_cl_conv2d *s, const ac_op_args *args) {
   const columns c = columns_of_dy(s);
   ac_cl_product product = product_of_images(&c, s->in);
   product.a = args->workspace;
   product.c = args->out[0].data;
+  product.bias = args->in[2].count ? args->in[2].data : NULL;
   product.add = args->add[0];
   AC_TRY(turn_weights(cl, s, args));
   return multiply_images(cl, &c, product, args->workspace, turned_weights(s));
@@ -169,9 +173,10 @@ typedef struct chunks {
 } chunks;
 
 static void cut(const ac_opencl *cl, chunks *c, const ac_cl_conv2d *s) {
-  static const ac_conv2d_attributes one_tap = {{1, 1}, {0, 0}, {1, 1}, 1};
+  static const ac_conv2d_attributes one_tap = {
+      {1, 1}, {0, 0}, {1, 1}, .groups = 1, .depth_stride = 1, .depth_dilation = 1};
   const int64_t positions = s->images * pixels_of(s->y);
-  c->unmoved = (ac_cl_conv2d){&one_tap, s->y, s->y, s->images, s->y->dim[1], s->y->dim[1], 1, 1};
+  c->unmoved = (ac_cl_conv2d){&one_tap, s->y, s->y, s->images, s->y->dim[1], s->y->dim[1], 1, 1, 1};
   c->x = columns_of_x(s);
   c->y = columns_of_x(&c->unmoved);
   const int64_t most = most_positions(cl, s, c->x.rows + c->y.rows);
@@ -231,7 +236,7 @@ ac_status ac_cl_columns_weight_gradient(ac_opencl *cl, const ac_cl_conv2d *s,
 
 ac_status ac_cl_columns_take(ac_opencl *cl, const ac_cl_conv2d *s, ac_op op, ac_dtype storage,
                              bool *take) {
-  const int64_t channels = op == AC_OP_conv2d_input_gradient ? s->in : s->out;
+  const int64_t channels = op == AC_OP_conv_transpose2d ? s->in : s->out;
   *take = storage != AC_F32 && s->in > 1 && channels >= LEAST_CHANNELS;
   if (!*take) return AC_OK;
   ac_cl_product product = {.images = true};
