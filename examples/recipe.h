@@ -18,7 +18,7 @@ static inline float draw(void) {
 
 /* Draws every parameter, half as large. */
 static inline ac_status draw_parameters(ac_trainer *trainer, const ac_graph *graph) {
-  float values[1024];
+  float values[2048];
   for (int i = 0; i < ac_graph_parameter_count(graph); i++) {
     ac_tensor_info info;
     int64_t count = 1;

@@ -92,19 +92,21 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm(const global storage *x, const globa
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm_totals(global float *sums, global float *dgamma,
                                                    global float *dbeta, long channels, long chunks,
-                                                   float count, int add_gamma, int add_beta) {
+                                                   float count, int frozen, int add_gamma,
+                                                   int add_beta) {
   const size_t c = element_id();
   if (c >= channels) return;
   global float *sums_h = sums + chunks * channels;
   float sum = 0, sum_h = 0;
-  for (size_t k = 0; k < chunks; k++) {
+  const bool summed = !frozen || dgamma || dbeta;
+  for (size_t k = 0; k < chunks && summed; k++) {
     sum += sums[k * channels + c];
     sum_h += sums_h[k * channels + c];
   }
   if (dgamma) dgamma[c] = add_gamma ? dgamma[c] + sum_h : sum_h;
   if (dbeta) dbeta[c] = add_beta ? dbeta[c] + sum : sum;
-  sums[c] = sum / count;
-  sums_h[c] = sum_h / count;
+  sums[c] = frozen ? 0 : sum / count;
+  sums_h[c] = frozen ? 0 : sum_h / count;
 }
 
 kernel WORK_GROUP(GROUP, 1) void batch_norm_input_gradient(
@@ -114,7 +116,7 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_input_gradient(
   const size_t e = element_id();
   if (e >= n) return;
   const size_t c = modulo(quotient(e, positions), channels);
-  const float r = statistics[2 * c + 1], h = (load(x, e) - statistics[2 * c]) * r;
+  const float r = statistics[2 * c + 1], h = x ? (load(x, e) - statistics[2 * c]) * r : 0;
   const float centred = load(dy, e) - sums[c] - h * sums[chunks * channels + c];
   const float d = (gamma ? gamma[c] : 1) * r * centred;
   store(dx, e, add ? load(dx, e) + d : d);

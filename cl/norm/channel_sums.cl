@@ -1,7 +1,7 @@
 /* channel_gradient_sums: of images [B, C, S], the sums over the samples of a chunk, and over
  * positions, of dy and of dy h, h = (x - mean) r, for each channel: partial [2, chunks, C]. The
  * statistics (mean, r) are those of the channel, [C,2], or with groups > 0 those of its group in
- * the chunk's only sample, [B, groups, 2].
+ * the chunk's only sample, [B, groups, 2]. Without x the second sum is 0.
  *
  * A work-group of ROW_GROUP items a channel of a chunk; local memory 4 * ROW_GROUP bytes. Dtypes:
  * storage for dy and x, float for the rest. */
@@ -26,7 +26,7 @@ kernel WORK_GROUP(ROW_GROUP,
     const size_t at = ((first + sample) * channels + channel) * positions + position;
     const float d = load(dy, at);
     sum += d;
-    sum_h += d * ((load(x, at) - mean) * r);
+    if (x) sum_h += d * ((load(x, at) - mean) * r);
   }
   sum = group_sum(sum, scratch, item, ROW_GROUP);
   sum_h = group_sum(sum_h, scratch, item, ROW_GROUP);

@@ -21,7 +21,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm(const global storage *x, const g
   const float2 s = row_statistics(x, row, width, epsilon, scratch, item, statistics, n);
   for (size_t j = item; j < width; j += ROW_GROUP) {
     const float h = (load(x, row + j) - s.x) * s.y;
-    store(y, row + j, h * gamma[j] + (beta ? beta[j] : 0));
+    store(y, row + j, h * (gamma ? gamma[j] : 1) + (beta ? beta[j] : 0));
   }
 }
 
@@ -34,14 +34,14 @@ kernel WORK_GROUP(ROW_GROUP, 1) void layer_norm_input_gradient(
   const float mean = statistics[2 * n], r = statistics[2 * n + 1];
   float sum_g = 0, sum_gh = 0;
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float g = load(dy, row + j) * gamma[j];
+    const float g = load(dy, row + j) * (gamma ? gamma[j] : 1);
     sum_g += g;
     sum_gh += g * ((load(x, row + j) - mean) * r);
   }
   const float mean_g = group_sum(sum_g, scratch, item, ROW_GROUP) / width;
   const float mean_gh = group_sum(sum_gh, scratch, item, ROW_GROUP) / width;
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float g = load(dy, row + j) * gamma[j], h = (load(x, row + j) - mean) * r;
+    const float g = load(dy, row + j) * (gamma ? gamma[j] : 1), h = (load(x, row + j) - mean) * r;
     const float d = r * (g - mean_g - h * mean_gh);
     store(dx, row + j, add ? load(dx, row + j) + d : d);
   }

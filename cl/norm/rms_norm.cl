@@ -30,7 +30,7 @@ kernel WORK_GROUP(ROW_GROUP, 1) void rms_norm(const global storage *x, const glo
   if (!(squares <= MAXFLOAT))
     r = DOWN / sqrt(row_squares(x, row, width, DOWN, scratch, item) / width);
   for (size_t j = item; j < width; j += ROW_GROUP)
-    store(y, row + j, load(x, row + j) * r * gamma[j]);
+    store(y, row + j, load(x, row + j) * r * (gamma ? gamma[j] : 1));
   if (item == 0) statistics[n] = r;
 }
 
@@ -45,10 +45,10 @@ kernel WORK_GROUP(ROW_GROUP,
   const float r = statistics[n];
   float sum = 0;
   for (size_t j = item; j < width; j += ROW_GROUP)
-    sum += load(dy, row + j) * gamma[j] * (load(x, row + j) * r);
+    sum += load(dy, row + j) * (gamma ? gamma[j] : 1) * (load(x, row + j) * r);
   const float mean = group_sum(sum, scratch, item, ROW_GROUP) / width;
   for (size_t j = item; j < width; j += ROW_GROUP) {
-    const float d = r * (load(dy, row + j) * gamma[j] - load(x, row + j) * r * mean);
+    const float d = r * (load(dy, row + j) * (gamma ? gamma[j] : 1) - load(x, row + j) * r * mean);
     store(dx, row + j, add ? load(dx, row + j) + d : d);
   }
 }

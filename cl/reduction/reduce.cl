@@ -26,6 +26,7 @@ enum { SUM, ABSOLUTES, SQUARES, POWERS, MOST, LEAST, LARGEST, LOGSUMEXP, VARIANC
 typedef struct {
   int kind;
   float divisor, power;
+  float center; /* of variances: differences from it are added up, which is exact near it */
 } how;
 
 typedef struct {
@@ -38,8 +39,8 @@ size_t offset_of(axes a, size_t i) {
   return modulo(i, a.n0) * a.s0 + modulo(rest, a.n1) * a.s1 + last * a.s2;
 }
 
-/* A sum; the largest and how often it comes; the largest and the sum of e^(x - largest); mean and
- * sum of squared differences from it. */
+/* A sum; the largest and how often it comes; the largest and the sum of e^(x - largest); the mean's
+ * difference from the center, and the sum of squared differences from the mean. */
 typedef struct {
   float a, b, n;
 } state;
@@ -71,10 +72,10 @@ state with(how h, state s, float x) {
     }
     break;
   case VARIANCE: {
-    const float d = x - s.a;
+    const float y = x - h.center, d = y - s.a;
     s.n += 1;
     s.a += d / s.n;
-    s.b += d * (x - s.a);
+    s.b += d * (y - s.a);
     break;
   }
   default: {
@@ -122,7 +123,7 @@ void store_result(how h, state s, global float *y, global float *kept, size_t i,
                        : h.kind == VARIANCE  ? s.b / h.divisor
                                              : s.a;
   y[i] = add ? y[i] + result : result;
-  if (kept) kept[i] = h.kind == VARIANCE ? s.a : s.b > 0 ? 1 / s.b : 0;
+  if (kept) kept[i] = h.kind == VARIANCE ? h.center + s.a : s.b > 0 ? 1 / s.b : 0;
 }
 
 state state_of(how h, const global element *x, size_t base, axes reduced, size_t first, size_t last,
@@ -131,6 +132,11 @@ state state_of(how h, const global element *x, size_t base, axes reduced, size_t
   for (size_t i = first; i < last; i += step)
     s = with(h, s, load_element(x, base + offset_of(reduced, i)));
   return s;
+}
+
+/* The center of a result is its first element. */
+how how_of(int kind, float divisor, float power, const global element *x, size_t first) {
+  return (how){kind, divisor, power, kind == VARIANCE ? load_element(x, first) : 0};
 }
 
 #define PARAMETERS                                                                                \
@@ -148,12 +154,12 @@ void store_state(how h, state s, global float *y, global float *kept, global flo
 kernel WORK_GROUP(GROUP, 1) void reduce_rows(PARAMETERS, const global element *x, AXES_OF(outer),
                                              AXES_OF(inner), long elements, long length) {
   local state scratch[GROUP];
-  const how h = {kind, divisor, power};
   const int item = get_local_id(0);
   const size_t slice = quotient(get_group_id(0), results), at = modulo(get_group_id(0), results);
+  const size_t base = offset_of(AXES(outer), at);
+  const how h = how_of(kind, divisor, power, x, base);
   const size_t first = slice * length, last = min(first + length, (size_t)elements);
-  scratch[item] =
-      state_of(h, x, offset_of(AXES(outer), at), AXES(inner), first + item, last, GROUP);
+  scratch[item] = state_of(h, x, base, AXES(inner), first + item, last, GROUP);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = GROUP / 2; half_size > 0; half_size /= 2) {
     if (item < half_size) scratch[item] = joined(h, scratch[item], scratch[item + half_size]);
@@ -167,14 +173,14 @@ kernel WORK_GROUP(32, LANES) void reduce_columns(PARAMETERS, const global elemen
                                                  AXES_OF(outer), AXES_OF(inner), long elements,
                                                  long length) {
   local state scratch[LANES][32];
-  const how h = {kind, divisor, power};
   const int tx = get_local_id(0), lane = get_local_id(1);
   const size_t strips = (results + 31) / 32, slice = quotient(get_group_id(0), strips);
   const size_t at = modulo(get_group_id(0), strips) * 32 + tx;
   const size_t first = slice * length, last = min(first + length, (size_t)elements);
+  const size_t base = offset_of(AXES(outer), at < results ? at : 0);
+  const how h = how_of(kind, divisor, power, x, base);
   state s = empty(h);
-  if (at < results)
-    s = state_of(h, x, offset_of(AXES(outer), at), AXES(inner), first + lane, last, LANES);
+  if (at < results) s = state_of(h, x, base, AXES(inner), first + lane, last, LANES);
   scratch[lane][tx] = s;
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int half_size = LANES / 2; half_size > 0; half_size /= 2) {
@@ -186,10 +192,11 @@ kernel WORK_GROUP(32, LANES) void reduce_columns(PARAMETERS, const global elemen
     store_state(h, scratch[0][tx], y, kept, parts, at, slice, results, length >= elements, add);
 }
 
-kernel WORK_GROUP(GROUP, 1) void reduce_join(PARAMETERS, long slices) {
-  const how h = {kind, divisor, power};
+kernel WORK_GROUP(GROUP, 1) void reduce_join(PARAMETERS, const global element *x, AXES_OF(outer),
+                                             long slices) {
   const size_t at = element_id();
   if (at >= results) return;
+  const how h = how_of(kind, divisor, power, x, offset_of(AXES(outer), at));
   state s = empty(h);
   for (size_t i = 0; i < slices; i++) {
     const float3 part = vload3(i * results + at, parts);
@@ -239,7 +246,7 @@ kernel WORK_GROUP(GROUP, 1) void reduce_gradient(int kind, float divisor, float 
     rest = quotient(rest, dim[k]);
   }
   at += rest * s5;
-  const float value = derived((how){kind, divisor, power}, x ? load_element(x, i) : 0, dy[at],
+  const float value = derived((how){kind, divisor, power, 0}, x ? load_element(x, i) : 0, dy[at],
                               y ? y[at] : 0, kept ? kept[at] : 0);
   store(dx, i, add ? load(dx, i) + value : value);
 }

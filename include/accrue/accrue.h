@@ -15,13 +15,16 @@
 #include <accrue/device.h>
 #include <accrue/graph.h>
 #include <accrue/convolution.h>
+#include <accrue/image.h>
 #include <accrue/metric.h>
 #include <accrue/loss.h>
 #include <accrue/movement.h>
+#include <accrue/norm.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
+#include <accrue/recurrent.h>
 #include <accrue/reduction.h>
 #include <accrue/storage.h>
 #include <accrue/tokenizer.h>

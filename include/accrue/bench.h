@@ -135,7 +135,8 @@ AC_API ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan);
  * The first micro-batch overwrites the gradients, and the last may be smaller than the others. The
  * ops of the update are added as well. */
 AC_API ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan);
-/** Adds all ops of the op table that are not in the list yet, at a middling shape. */
+/** Adds all ops of the op table that are not in the list yet, and each function of elements, at a
+ * middling shape. */
 AC_API ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision);
 /** Adds the product y[rows, outputs] = x[rows, inputs] w, without a bias. */
 AC_API ac_status ac_bench_add_product(ac_bench *bench, ac_precision precision, int64_t rows,

@@ -178,11 +178,6 @@ AC_API ac_tensor *ac_global_max_pool(ac_tensor *x);
 /** The average of each channel: [B, C, ...] -> [B, C]. */
 AC_API ac_tensor *ac_global_average_pool(ac_tensor *x);
 
-/* ---- upsampling ------------------------------------------------------------------------------ */
-
-/** Each pixel becomes a square of factor x factor: [B, C, factor * H, factor * W]. */
-AC_API ac_tensor *ac_upsample_nearest2d(ac_tensor *x, int factor);
-
 #ifdef __cplusplus
 }
 #endif

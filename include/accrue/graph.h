@@ -186,58 +186,6 @@ AC_API ac_tensor *ac_matmul(ac_tensor *a, ac_tensor *b, bool transpose_a, bool t
  * of range are refused when they are fed. */
 AC_API ac_tensor *ac_embedding(ac_tensor *table, ac_tensor *ids);
 
-/** Layer norm over the last dimension: gamma * (x - mean) / sqrt(var + epsilon) + beta; arXiv
- * 1607.06450. gamma and beta are [C]; beta may be NULL. epsilon 0: 1e-5. */
-AC_API ac_tensor *ac_layer_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
-
-/** Root-mean-square norm over the last dimension: gamma * x / sqrt(mean(x^2) + epsilon); arXiv
- * 1910.07467. gamma is [C]. epsilon 0: 1e-5. */
-AC_API ac_tensor *ac_rms_norm(ac_tensor *x, ac_tensor *gamma, float epsilon);
-
-/** Group norm of images x [B, C, ...], such as [B, C, H, W]: gamma[c] * (x - mean) / sqrt(var +
- * epsilon) + beta[c]. Mean and variance are over a group of C / groups neighbouring channels of a
- * sample, with all their positions; arXiv 1803.08494. `groups` divides C. gamma and beta are [C];
- * either may be NULL. epsilon 0: 1e-5. */
-AC_API ac_tensor *ac_group_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, int groups,
-                                float epsilon);
-/** Like ac_group_norm, but mean and variance are over each channel of a sample; arXiv 1607.08022.
- */
-AC_API ac_tensor *ac_instance_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
-/** Like ac_group_norm, but mean and variance are over all channels and positions of a sample. This
- * is the layer norm of image models; ac_layer_norm is over the last dimension alone. */
-AC_API ac_tensor *ac_sample_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, float epsilon);
-
-/** Settings of a batch norm. */
-typedef struct ac_batch_norm_desc {
-  float epsilon; /**< Added to the variance. 0: 1e-5. */
-  /** How far an update moves the running statistics: running = (1 - momentum) running + momentum
-   * measured. 0: 0.1. */
-  float momentum;
-} ac_batch_norm_desc;
-
-/** Batch norm of x [B, C, ...]: like ac_group_norm, but mean and variance are over all samples of
- * the micro-batch and all positions of each channel; arXiv 1502.03167. x must have the batch as
- * first dimension. `desc` may be NULL.
- *
- * So the result for a sample depends on the rest of its micro-batch, and splitting a batch changes
- * it. A plan does not split the batch unless ac_plan_desc.micro_batch_norm allows it.
- *
- * In evaluation mean and variance are running_mean and running_variance. These are frozen
- * parameters [C], which should start from 0 and 1. Each update moves them towards the mean and the
- * (unbiased) variance of all samples of its window. A skipped update does not.
- *
- * A single value of a channel has no variance. Plans, and batches of ac_fit_desc, are refused if
- * they would always have such a micro-batch: one sample of [B, C]. If only a short last window has
- * one, the result there is beta, x gets no gradient, and the running variance stays as it is. */
-AC_API ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta,
-                                ac_tensor *running_mean, ac_tensor *running_variance,
-                                const ac_batch_norm_desc *desc);
-
-/** Standardises the weight of a linear or convolutional layer, [O, ...]. The row of each output
- * gets mean 0 and variance 1: (w - mean) / sqrt(var + epsilon); arXiv 1903.10520. epsilon 0: 1e-5.
- */
-AC_API ac_tensor *ac_weight_standardisation(ac_tensor *weight, float epsilon);
-
 /** exp(x) / sum(exp(x)) over the last dimension. */
 AC_API ac_tensor *ac_softmax(ac_tensor *x);
 
@@ -245,6 +193,11 @@ AC_API ac_tensor *ac_softmax(ac_tensor *x);
  * update, sample in the effective batch), so it does not depend on how the batch is split. The
  * leading dimension must be the batch. 0 <= p < 1, in steps of 2^-16. */
 AC_API ac_tensor *ac_dropout(ac_tensor *x, float p);
+
+/** Like ac_dropout, but whole samples are dropped: the branch of a residual connection, such as
+ * ac_add(x, ac_drop_path(branch, 0.1f)), is left out for them; stochastic depth, arXiv 1603.09382.
+ */
+AC_API ac_tensor *ac_drop_path(ac_tensor *x, float p);
 
 /** For samples of unequal length, padded to the longest: mask[..., t] is 1 where t < length, else
  * 0. `lengths` is i32 [B] or [..., n], with values in [0, positions], which are checked when they
@@ -301,11 +254,14 @@ AC_API void ac_tensor_get_info(const ac_tensor *tensor, ac_tensor_info *info);
 }
 #endif
 
-/* Parts of this header, in files of their own: convolutions and pools, losses, movement, and ops on
- * elements. */
+/* Parts of this header, in files of their own: attention, convolutions and pools, resized images,
+ * losses, movement, norms, and ops on elements. */
+#include <accrue/attention.h>
 #include <accrue/convolution.h>
+#include <accrue/image.h>
 #include <accrue/loss.h>
 #include <accrue/movement.h>
+#include <accrue/norm.h>
 #include <accrue/pointwise.h>
 
 #endif

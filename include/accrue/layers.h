@@ -122,6 +122,8 @@ typedef struct ac_norm_layer_desc {
   float momentum;    /**< Of AC_NORM_BATCH. 0: 0.1. Else 0. */
   bool no_bias;      /**< There is no NAME.bias. Not with AC_NORM_BATCH. */
   bool frozen;       /**< Its parameters are not trained. */
+  /** Of AC_NORM_BATCH: ac_batch_norm_desc.frozen_statistics. Else false. */
+  bool frozen_statistics;
 } ac_norm_layer_desc;
 
 /** A norm with the parameters NAME.weight, from ones, and NAME.bias, from zeros, [C] each. With

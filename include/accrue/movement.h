@@ -87,6 +87,57 @@ typedef struct ac_pad_desc {
  * sum over all places where it is. */
 AC_API ac_tensor *ac_pad(ac_tensor *x, const ac_pad_desc *desc);
 
+/* ---- by ids ---------------------------------------------------------------------------------- */
+
+/* Ids are i32, and below the length of what they pick from. Those that are fed out of range are
+ * refused when they are fed; those that other ops compute, when the op is built. */
+
+/** What ids pick along an axis that is not the batch. `ids` have the axes of x before this one, and
+ * then one more: an id picks the row of all that follows the axis. Or they have the axes that
+ * follow as well: each element has an id of its own, as in PyTorch's gather.
+ *
+ *     x [B, N, C], ids [B, E]        axis 1: [B, E, C], rows x[b, ids[b, e], :]
+ *     x [B, N, C], ids [B, E, C]     axis 1: [B, E, C], elements x[b, ids[b, e, c], c]
+ *     x [B, T, V], ids [B, T, n]     axis 2: [B, T, n], elements x[b, t, ids[b, t, n]]
+ *
+ * x is f32 or i32. Its gradient is summed as ac_scatter_add does. */
+AC_API ac_tensor *ac_gather(ac_tensor *x, ac_tensor *ids, int axis);
+
+/** The rows x[..., ids[n], ...] of an axis that is not the batch: the same ones for every sample.
+ * `ids` are [n], without the batch: a constant, or an input of one value for all samples. x is f32
+ * or i32. */
+AC_API ac_tensor *ac_index_select(ac_tensor *x, ac_tensor *ids, int axis);
+
+/** Adds up values by id: element id of the result is the sum of the values that have this id, and 0
+ * if none has. The result is like `values`, but has `length` elements along the axis, which is not
+ * the batch. `ids` are as for ac_gather: [B, E] for rows of values [B, E, C] along axis 1, or
+ * [B, E, C]. Sums are in f32 in every precision, in the order of the values.
+ *
+ *     messages [B, E, C], ids [B, E]     axis 1, length N: [B, N, C] */
+AC_API ac_tensor *ac_scatter_add(ac_tensor *values, ac_tensor *ids, int axis, int64_t length);
+
+/** A row for each id, with 1 at this place and 0 elsewhere: [...] -> [..., classes], f32. */
+AC_API ac_tensor *ac_one_hot(ac_tensor *ids, int64_t classes);
+
+/** What ac_embedding_bag makes of the rows of a bag. */
+typedef enum ac_bag_mode {
+  AC_BAG_SUM = 0, /**< Their sum. */
+  AC_BAG_MEAN,    /**< Their mean. */
+  AC_BAG_MAX      /**< The largest of each column. */
+} ac_bag_mode;
+
+/** Settings of an embedding bag. */
+typedef struct ac_embedding_bag_desc {
+  ac_bag_mode mode; /**< What becomes of the rows. */
+} ac_embedding_bag_desc;
+
+/** One row for each bag of ids: table [V, C], ids [..., L] -> [..., C]. `lengths`, i32 [...], says
+ * how many ids of each bag count, from the first one on; NULL: all. A bag of none gives zeros.
+ * `weights`, f32 [..., L], are factors of the rows, with AC_BAG_SUM alone; NULL: 1. They have a
+ * gradient. `desc` may be NULL. */
+AC_API ac_tensor *ac_embedding_bag(ac_tensor *table, ac_tensor *ids, ac_tensor *lengths,
+                                   ac_tensor *weights, const ac_embedding_bag_desc *desc);
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /** [B, C factor^2, H, W] -> [B, C, factor H, factor W]: the channels of a pixel become a square of

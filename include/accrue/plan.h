@@ -195,6 +195,8 @@ typedef struct ac_plan_info {
   /** Ops that are not run, nor their results stored, because neighbouring functions of elements are
    * computed together. */
   int64_t AC_UNSTABLE(fused_ops);
+  /** Bytes of these results for a micro-batch, which otherwise would be written and read once. */
+  uint64_t AC_UNSTABLE(fused_bytes);
 } ac_plan_info;
 
 /** What a plan has become. Valid as long as the plan. */

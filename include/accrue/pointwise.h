@@ -58,9 +58,9 @@ AC_API ac_tensor *ac_reciprocal(ac_tensor *x);
 AC_API ac_tensor *ac_abs(ac_tensor *x);
 /** 1 if x > 0, -1 if x < 0, else 0. Its derivative is 0. */
 AC_API ac_tensor *ac_sign(ac_tensor *x);
-/** The element of x, but at least low and at most high: min(max(x, low), high). Both are finite.
- * The derivative is 1 between low and high, and 0 elsewhere, also at these (PyTorch 2.15; earlier
- * ones had 1 there). */
+/** The element of x, but at least low and at most high: min(max(x, low), high). A bound that is
+ * infinite is none. The derivative is 1 between low and high, and 0 elsewhere, also at these
+ * (PyTorch 2.15; earlier ones had 1 there). */
 AC_API ac_tensor *ac_clamp(ac_tensor *x, float low, float high);
 
 /* ---- elementary functions -------------------------------------------------------------------- */
@@ -159,10 +159,11 @@ enum {
  *
  * Blanks and new lines may be between them. The functions are those of this header, without `ac_`:
  * add, subtract, multiply, divide, negate, maximum, minimum, power, square, sqrt, rsqrt,
- * reciprocal, abs, sign, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh, sigmoid, softplus,
- * log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF), gelu_tanh, silu, mish,
- * hard_sigmoid, hard_swish, softsign, less, less_equal, greater, greater_equal, equal, not_equal,
- * not and where. What is a number there may be any formula here: leaky_relu(a, b) is a PReLU.
+ * reciprocal, abs, sign, stop_gradient, clamp, exp, expm1, log, log1p, sin, cos, erf, tanh,
+ * sigmoid, softplus, log_sigmoid, relu, relu6, leaky_relu, elu, selu, gelu (AC_GELU_ERF),
+ * gelu_tanh, silu, mish, hard_sigmoid, hard_swish, softsign, less, less_equal, greater,
+ * greater_equal, equal, not_equal, not and where. What is a number there may be any formula here:
+ * leaky_relu(a, b) is a PReLU.
  *
  * The formula is parsed at once. A fault is refused with its position: `formula: column 5: ...`.
  * Its gradient is derived from the formula, by the same rules as for the functions. Refused are

@@ -58,7 +58,9 @@ AC_API ac_tensor *ac_min(ac_tensor *x, int count, const int *axes, bool keep);
 AC_API ac_tensor *ac_logsumexp(ac_tensor *x, int count, const int *axes, bool keep);
 
 /** (sum of |x|^p)^(1/p) over the axes. p is at least 1; with INFINITY it is the largest |x|, and
- * the gradient is shared as for ac_max. 0: 2. Where the result is 0, its gradient is 0. */
+ * the gradient is shared as for ac_max. 0: 2. Where the result is 0, its gradient is 0. Powers are
+ * floats, as in PyTorch: with p = 2 elements below 1e-23 count for nothing, and elements above 1e19
+ * make the result infinite. Scale x before if it has such ones. */
 AC_API ac_tensor *ac_norm(ac_tensor *x, float p, int count, const int *axes, bool keep);
 
 /** The mean of (x - mean)^2 over the axes; `unbiased` divides by n - 1 instead of n, and needs two

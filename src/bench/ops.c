@@ -204,11 +204,40 @@ static bool has_op(const ac_bench *bench, int op) {
   return false;
 }
 
+/* Whether there is an op that is called the same. */
+static bool has_title(const ac_bench *bench, const ac_op_args *args) {
+  const char *title = ac_op_title(args->op, args->attributes);
+  for (int i = 0; i < bench->count; i++) {
+    const ac_op_args *other = &bench->entries[i]->args;
+    if (other->op == args->op && !strcmp(ac_op_title(other->op, other->attributes), title))
+      return true;
+  }
+  return false;
+}
+
+/* What an op can be that is not in the list. */
+static ac_status add_variants(ac_bench *bench, ac_dtype storage, ac_op op) {
+  const ac_op_desc *desc = ac_op_describe(op);
+  for (int number = 0; desc->sample.variant; number++) {
+    ac_bench_entry entry = {.backward = desc->backward,
+                            .update = desc->phase != AC_PHASE_MICRO_BATCH};
+    ac_op_sample_arguments(&entry.args, op, storage, AC_SAMPLE_SIZES - 1);
+    if (!desc->sample.variant(number, &entry.args, entry.attributes)) return AC_OK;
+    if (has_title(bench, &entry.args) ||
+        !bench->device->backend->supports(bench->device->state, &entry.args))
+      continue;
+    entry.run = *entry.args.run;
+    AC_TRY(add(bench, &entry));
+  }
+  return AC_OK;
+}
+
 ac_status ac_bench_add_others(ac_bench *bench, ac_precision precision) {
   AC_REQUIRE(bench);
   AC_TRY(check_precision(precision));
   for (int op = 0; op < AC_OP_COUNT; op++) {
     ac_bench_entry entry = {0};
+    AC_TRY(add_variants(bench, storage_of(precision), (ac_op)op));
     if (has_op(bench, op) || !ac_cost_sample(&entry.args, bench->device, storage_of(precision),
                                              (ac_op)op, AC_SAMPLE_SIZES - 1))
       continue;

@@ -120,7 +120,7 @@ ac_status ac_fit_check_position(const ac_trainer *trainer, const ac_fit_desc *de
 /* ---- its windows ----------------------------------------------------------------------------- */
 
 ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
-                             const ac_gather *gather) {
+                             const ac_gathering *gather) {
   const ac_plan *plan = trainer->instance.plan;
   ac_loader_desc loader = {.batch = plan->info.batch,
                            .epochs = desc->epochs,

@@ -19,7 +19,7 @@ typedef struct fit {
   ac_trainer *trainer;
   const ac_fit_desc *desc;
   ac_fit_result result;
-  ac_gather gather;
+  ac_gathering gather;
   ac_windows windows;
   ac_loader *loader; /* NULL: nothing is read ahead */
   ac_batch batch;    /* the current one; without a loader it has no fields */
@@ -507,7 +507,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
   /* Opened here for what it allocates, which stays: later evaluations allocate nothing. */
-  ac_gather validation;
+  ac_gathering validation;
   if (status == AC_OK && desc->validation)
     status = ac_gather_open(&validation, &trainer->instance, desc->validation);
   if (status == AC_OK) status = find_begin(&f);

@@ -18,6 +18,6 @@ ac_status ac_fit_check_position(const ac_trainer *trainer, const ac_fit_desc *de
 /* Describes ac_fit's loader. Its batches use the memory that the plan counts as read ahead. In
  * addition each thread and the caller have room for one sample of a field that nothing reads. */
 ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
-                             const ac_gather *gather);
+                             const ac_gathering *gather);
 
 #endif

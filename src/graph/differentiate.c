@@ -148,10 +148,6 @@ static ac_status visit(ac_differentiation *d, int index) {
 
 ac_status ac_graph_differentiate(ac_graph *graph) {
   if (!graph->loss_count) return ac_fail(AC_ERROR_ARGUMENT, "the graph has no loss to train on");
-  for (int i = 0; i < graph->loss_count; i++)
-    if (!ac_tensor_at(graph, graph->losses[i].tensor)->requires_gradient)
-      return ac_fail(AC_ERROR_ARGUMENT, "the loss%s%s depends on no trainable parameter",
-                     *graph->losses[i].name ? " " : "", graph->losses[i].name);
   int forward_tensors = graph->tensor_count;
   ac_differentiation d = {.graph = graph};
   d.gradient = malloc((size_t)forward_tensors * sizeof *d.gradient);

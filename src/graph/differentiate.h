@@ -19,8 +19,8 @@ struct ac_differentiation {
   int *parameter; /* by parameter: its gradient tensor, or -1 */
 };
 
-/* Differentiates the graph's losses. A parameter that none depends on gets no gradient tensor.
- */
+/* Differentiates the graph's losses. A parameter that none depends on gets no gradient tensor;
+ * reach.h refuses those that they depend on without a gradient. */
 ac_status ac_graph_differentiate(ac_graph *graph);
 
 /* ---- for gradient rules ---------------------------------------------------------------------- */

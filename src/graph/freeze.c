@@ -1,6 +1,7 @@
 #include "graph/freeze.h"
 
 #include "core/platform/patterns.h"
+#include "graph/reach.h"
 
 static ac_status freeze(ac_graph *graph, const char *pattern) {
   int matches = 0;
@@ -21,9 +22,7 @@ static bool needs_gradient(const ac_graph *graph, const ac_tensor *tensor) {
   if (tensor->role == AC_ROLE_PARAMETER) return !tensor->desc.frozen;
   if (tensor->dtype == AC_I32) return false; /* ids that an op finds */
   const ac_node *node = ac_node_at(graph, tensor->producer);
-  for (int i = 0; node && i < AC_MAX_INPUTS; i++)
-    if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient) return true;
-  return false;
+  return node && ac_node_wants_gradients(graph, node);
 }
 
 /* Each tensor comes after those that it is computed from. */

@@ -6,7 +6,13 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-/* Fuses what can be, and says how many nodes that spared. */
-ac_status ac_graph_fuse(ac_graph *graph, int *spared);
+/* Nodes that were spared, and elements of their results: for each sample, and of others. */
+typedef struct ac_fused {
+  int nodes;
+  int64_t per_sample, fixed;
+} ac_fused;
+
+/* Fuses what can be. */
+ac_status ac_graph_fuse(ac_graph *graph, ac_fused *spared);
 
 #endif

@@ -6,6 +6,7 @@
 #include "core/integers.h"
 #include "core/utf8.h"
 #include "graph/builder.h"
+#include "graph/reach.h"
 
 #include <float.h>
 #include <stdarg.h>
@@ -141,6 +142,7 @@ ac_tensor *ac_graph_new_tensor(ac_graph *graph, ac_role role, ac_dtype dtype,
                         .shape = *shape,
                         .producer = -1,
                         .parameter = -1,
+                        .made_by = -1,
                         .fed = -1};
   return tensor;
 }
@@ -251,9 +253,7 @@ ac_tensor *ac_graph_add_output(ac_graph *graph, int index, ac_role role, ac_dtyp
   if (!tensor) return NULL;
   ac_node *node = ac_node_at(graph, index);
   tensor->producer = index;
-  for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (node->in[i] >= 0 && ac_tensor_at(graph, node->in[i])->requires_gradient)
-      tensor->requires_gradient = true;
+  tensor->requires_gradient = dtype != AC_I32 && ac_node_wants_gradients(graph, node);
   if (dtype == AC_I32) find_origin(graph, node, tensor);
   int slot = 0;
   while (node->out[slot] >= 0) slot++;
@@ -300,9 +300,33 @@ int ac_node_lengths(const ac_graph *graph, const ac_node *node, int operand, int
   return ac_node_input(graph, made, 0);
 }
 
+/* Marks what is a parameter; returns whether any is. */
+static bool mark_heads(ac_graph *graph, const int *operands) {
+  bool any = false;
+  for (int i = 0; i < AC_MAX_INPUTS; i++) {
+    if (operands[i] < 0) continue;
+    ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, operands[i])->storage);
+    if (tensor->role == AC_ROLE_PARAMETER) tensor->is_head = any = true;
+  }
+  return any;
+}
+
+/* The parameters that a loss reads, or else those that what it is of was made with. A metric has
+ * none: it must not change how anything is trained. */
+static void mark_head(ac_graph *graph, const ac_tensor *loss) {
+  if (loss->made_by < 0 || mark_heads(graph, ac_node_at(graph, loss->producer)->in)) return;
+  for (int made_by = loss->made_by;;) {
+    const int storage = ac_tensor_at(graph, made_by)->storage;
+    const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, storage)->producer);
+    if (!node || mark_heads(graph, node->in) || !ac_op_describe(node->op)->copies_values) return;
+    made_by = node->in[0];
+  }
+}
+
 static void *add_loss(ac_graph *graph, const char *name, int tensor, double factor) {
   char *copy = strdup(name);
   if (!copy) return ac_graph_out_of_memory(graph);
+  mark_head(graph, ac_tensor_at(graph, tensor));
   graph->losses[graph->loss_count++] = (ac_graph_loss){copy, tensor, factor};
   return copy;
 }

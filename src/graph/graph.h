@@ -69,6 +69,7 @@ struct ac_tensor {
   bool folded;            /* AC_ROLE_GRADIENT: not kept, but folded into its parameter's state */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
   ac_block *values;       /* constants, in f32 or i32; parameters from an array; else NULL */
+  int made_by;            /* AC_ROLE_LOSS: the tensor that the loss is of; -1: none */
   int fed;                /* the input that it is in the type that ops take; -1: none */
   char *name;             /* leaves, and inputs in the type that ops take; NULL otherwise */
 };

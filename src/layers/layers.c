@@ -1,6 +1,7 @@
 /* Layers are made of public builders: each makes its parameters, NAME.weight and so on, and the ops
  * that use them, in the scope NAME. */
 #include <accrue/layers.h>
+#include <accrue/recurrent.h>
 
 #include "graph/builder.h"
 
@@ -183,7 +184,9 @@ static ac_tensor *batch_norm(const layer *l, ac_tensor *x, int64_t channels, ac_
   ac_tensor *mean = parameter(&still, "running_mean", AC_SHAPE(channels), constant(0)),
             *variance = parameter(&still, "running_var", AC_SHAPE(channels), constant(1));
   return ac_batch_norm(x, weight, bias, mean, variance,
-                       &(ac_batch_norm_desc){.epsilon = d->epsilon, .momentum = d->momentum});
+                       &(ac_batch_norm_desc){.epsilon = d->epsilon,
+                                             .momentum = d->momentum,
+                                             .frozen_statistics = d->frozen_statistics});
 }
 
 static int groups_of(int64_t channels) {
@@ -196,6 +199,8 @@ static const char *norm_fault(const ac_norm_layer_desc *d) {
   if (d->kind < AC_NORM_LAYER || d->kind > AC_NORM_BATCH) return "unknown kind of norm";
   if (d->groups && d->kind != AC_NORM_GROUP) return "only AC_NORM_GROUP has groups";
   if (d->momentum != 0 && d->kind != AC_NORM_BATCH) return "only AC_NORM_BATCH has a momentum";
+  if (d->frozen_statistics && d->kind != AC_NORM_BATCH)
+    return "only AC_NORM_BATCH has frozen statistics";
   if (d->no_bias && d->kind == AC_NORM_BATCH) return "AC_NORM_BATCH always has a bias";
   return NULL;
 }
@@ -230,6 +235,79 @@ ac_tensor *ac_norm_layer(ac_graph *graph, const char *name, ac_tensor *x,
     break;
   }
   return end(&l, batch_norm(&l, x, channels, weight, bias, &d));
+}
+
+/* ---- recurrent layers ------------------------------------------------------------------------ */
+
+typedef ac_tensor *recurrent_builder(ac_tensor *x, ac_tensor *lengths,
+                                     const ac_recurrent_state *initial,
+                                     const ac_recurrent_weights *weights,
+                                     const ac_recurrent_desc *desc, ac_recurrent_state *final);
+
+enum { RECURRENT_LAYERS = 32 };
+
+/* Of layer `index / directions`, with PyTorch's names. */
+static ac_recurrent_weights recurrent_weights(const layer *l, const ac_recurrent_layer_desc *d,
+                                              int index, int directions, int64_t width, int64_t in,
+                                              int64_t units) {
+  char name[48];
+  const char *suffix = index % directions ? "_reverse" : "";
+  const ac_init weight = by_fan(&d->weight, (double)units), bias = by_fan(&d->bias, (double)units);
+  const int number = index / directions;
+  ac_recurrent_weights w = {NULL, NULL, NULL, NULL};
+  snprintf(name, sizeof name, "weight_ih_l%d%s", number, suffix);
+  w.input = parameter(l, name, AC_SHAPE(width, in), weight);
+  snprintf(name, sizeof name, "weight_hh_l%d%s", number, suffix);
+  w.hidden = parameter(l, name, AC_SHAPE(width, units), weight);
+  if (d->no_bias) return w;
+  snprintf(name, sizeof name, "bias_ih_l%d%s", number, suffix);
+  w.input_bias = parameter(l, name, AC_SHAPE(width), bias);
+  snprintf(name, sizeof name, "bias_hh_l%d%s", number, suffix);
+  w.hidden_bias = parameter(l, name, AC_SHAPE(width), bias);
+  return w;
+}
+
+static ac_tensor *recurrent_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                                  const ac_recurrent_layer_desc *desc, ac_recurrent_state *final,
+                                  const ac_builder *builder, int gates, recurrent_builder *build) {
+  const ac_recurrent_layer_desc d = desc ? *desc : (ac_recurrent_layer_desc)AC_DEFAULTS;
+  const int layers = d.recurrence.layers ? d.recurrence.layers : 1;
+  const int directions = d.recurrence.direction == AC_BOTH_DIRECTIONS ? 2 : 1;
+  layer l;
+  if (final) *final = (ac_recurrent_state){NULL, NULL};
+  if (!begin(&l, graph, name, d.frozen, builder, &x)) return NULL;
+  if (x->dtype != AC_F32 || x->shape.rank != 3 || !x->shape.batched)
+    return end(&l, ac_builder_fail(graph, builder, &x, NULL));
+  if (units < 1 || units > INT32_MAX || layers < 1 || layers > RECURRENT_LAYERS)
+    return end(&l, ac_builder_fail(graph, builder, &x,
+                                   "%lld units in %d layers; there must be at least 1, and at most "
+                                   "%d layers",
+                                   (long long)units, layers, RECURRENT_LAYERS));
+  ac_recurrent_weights weights[2 * RECURRENT_LAYERS];
+  for (int i = 0; i < layers * directions; i++)
+    weights[i] = recurrent_weights(&l, &d, i, directions, gates * units,
+                                   i < directions ? x->shape.dim[2] : directions * units, units);
+  return end(&l, graph->status == AC_OK
+                     ? build(x, d.lengths, &d.initial, weights, &d.recurrence, final)
+                     : NULL);
+}
+
+ac_tensor *ac_lstm_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                         const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"lstm_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 4, ac_lstm);
+}
+
+ac_tensor *ac_gru_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                        const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"gru_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 3, ac_gru);
+}
+
+ac_tensor *ac_rnn_layer(ac_graph *graph, const char *name, ac_tensor *x, int64_t units,
+                        const ac_recurrent_layer_desc *desc, ac_recurrent_state *final) {
+  static const ac_builder builder = {"rnn_layer", 1, {"x f32 [B, T, in]"}};
+  return recurrent_layer(graph, name, x, units, desc, final, &builder, 1, ac_rnn);
 }
 
 /* ---- the others ------------------------------------------------------------------------------ */

@@ -47,6 +47,6 @@ ac_cost ac_op_cost(const ac_op_args *args) {
 
 ac_cost ac_op_work(const ac_op_args *args) {
   const ac_op_desc *desc = ac_op_describe(args->op);
-  const bool arithmetic = desc->bound == AC_BOUND_BY_ARITHMETIC;
+  const bool arithmetic = desc->bound != AC_BOUND_BY_BYTES;
   return (ac_cost){arithmetic ? flops_of(desc, args) : 0, bytes_of(desc, args)};
 }

@@ -26,10 +26,13 @@ typedef enum ac_phase {
   AC_PHASE_COUNT
 } ac_phase;
 
-/* What the time of a run depends on: bytes alone, or also arithmetic, for example in products of
- * matrices.
- */
-typedef enum ac_op_bound { AC_BOUND_BY_BYTES, AC_BOUND_BY_ARITHMETIC } ac_op_bound;
+/* What the time of a run depends on: bytes alone; both, as of functions of elements; or mostly
+ * arithmetic, as of products of matrices. */
+typedef enum ac_op_bound {
+  AC_BOUND_BY_BYTES,
+  AC_BOUND_BY_BOTH,
+  AC_BOUND_BY_ARITHMETIC
+} ac_op_bound;
 
 /* What a loss op adds up over: a row for each id or, without these, for each sample. A row weighs
  * what its weight says, 1 without weights, and nothing if its id is the one to ignore. */
@@ -47,6 +50,11 @@ typedef struct ac_loss_rows {
 typedef struct ac_op_sample {
   const char *in[AC_MAX_INPUTS], *out[AC_MAX_OUTPUTS];
   const void *attributes, *bf16_attributes; /* the second, if any, where storage is bf16 */
+  /* Those of the middle size, if these are others: less arithmetic for the bytes. */
+  const void *middle_attributes;
+  /* Makes the arguments those of a variant, by its number, with attributes in the room that is
+   * given; false: there are no more. All are measured by the bench alone. */
+  bool (*variant)(int number, ac_op_args *args, void *attributes);
 } ac_op_sample;
 
 typedef struct ac_op_desc {
@@ -79,6 +87,9 @@ typedef struct ac_op_desc {
   ac_op_bound bound;
   /* Appends the ops that compute the gradients of the node's inputs; NULL: no gradient. */
   ac_status (*gradient)(ac_differentiation *d, const ac_node *node);
+  /* Whether a gradient of its results goes on to an input: not through comparisons. NULL: to each
+   * that has one. */
+  bool (*passes)(const void *attributes, int input);
   /* Appends to a differentiated graph what the node does to a window in addition to its outputs:
    * nodes that gather sums, once for each micro-batch even if the node runs again or has no
    * gradient, and nodes of other phases that use these sums. They run if the node does. NULL:

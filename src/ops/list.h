@@ -31,19 +31,19 @@
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
-  F(movement, embedding) X(embedding, "si", "s")      /* table[V,C] ids[n] -> y[n,C] */                                \
-    X(embedding_gradient, "is", "f")                  /* ids[n] dy -> dtable+ */                                       \
-  F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma beta? -> y statistics[n,2]: mean, 1/std */            \
-    X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma -> dx+ */                               \
+  F(movement, gather) X(gather, "mi", "m")            /* x ids -> y, along an axis */                                  \
+    X(scatter_add, "is", "f")                         /* ids x -> y+, along an axis */                                 \
+  F(norm, layer_norm) X(layer_norm, "sff", "sf")      /* x gamma? beta? -> y statistics[n,2]: mean, 1/std */           \
+    X(layer_norm_input_gradient, "ssff", "s")         /* dy x statistics gamma? -> dx+ */                              \
     X(layer_norm_parameter_gradient, "ssf", "ff")     /* dy x statistics -> dgamma?+ dbeta?+ */                        \
-  F(norm, rms_norm) X(rms_norm, "sf", "sf")           /* x gamma -> y statistics[n,1]: 1/rms */                        \
-    X(rms_norm_input_gradient, "ssff", "s")           /* dy x statistics gamma -> dx+ */                               \
+  F(norm, rms_norm) X(rms_norm, "sf", "sf")           /* x gamma? -> y statistics[n,1]: 1/rms */                       \
+    X(rms_norm_input_gradient, "ssff", "s")           /* dy x statistics gamma? -> dx+ */                              \
     X(rms_norm_parameter_gradient, "ssf", "f")        /* dy x statistics -> dgamma+ */                                 \
   F(norm, group_norm) X(group_norm, "sff", "sf")      /* x[B,C,...] gamma? beta? -> y statistics[B,G,2]: mean, 1/std */\
     X(group_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
   F(norm, batch_norm) X(batch_norm, "sffff", "sff")   /* x[B,C,...] gamma? beta? mean[C] variance[C]                   \
                                         -> y statistics[C,2] variance[C]?: mean, 1/std */                              \
-    X(batch_norm_gradient, "ssff", "sff")             /* dy x statistics gamma? -> dx?+ dgamma?+ dbeta?+ */            \
+    X(batch_norm_gradient, "ssff", "sff")             /* dy x? statistics gamma? -> dx?+ dgamma?+ dbeta?+ */           \
     X(batch_norm_pool, "ff", "f")                     /* statistics[C,2] variance[C]                                   \
                           -> pooled[C,3]: n, mean, sum of squares, joined to what is there if `add` is set */          \
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
@@ -63,6 +63,10 @@
                                                          -> dq? dk? dv? dbias?+ */                                     \
   F(attention, rope) X(rope, "si", "s")               /* x[B,T,H,D] positions[B,T]? -> y, and its own gradient */     \
   F(pointwise, dropout) X(dropout, "s", "s")          /* x -> y, and its own gradient */                               \
+  F(recurrent, recurrent) X(recurrent, "ssffi", "sfss") /* gates[B,T,G*H] W[G*H,H] b? state[B,N,H]? lengths[B]?         \
+                               -> y[B,T,H] state[B,N,H] gates, activated, and kept[B,T,H]: none of a plain cell */   \
+    X(recurrent_gradient, "sfssssfi", "sfff")         /* dy? dstate? activated? y kept? W state? lengths?              \
+                                                         -> dgates? dstate? dW?+ db?+ */                               \
   F(movement, permute) X(permute, "m", "m")           /* x -> y, axes in another order; its gradient, back */          \
   F(loss, cross_entropy) X(cross_entropy, "sif", "ff") /* logits[n,V] targets[n] weights[n]? -> sums?+ lse[n] */       \
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \
@@ -90,10 +94,11 @@
     X(concat_more, "mmmmmmmm", "m")                   /* y x ... -> y, in place: up to 7 more */                       \
   F(movement, slice) X(slice, "m", "m")               /* x -> y+, every so many-th of each axis, also beyond its ends */ \
     X(slice_gradient, "s", "s")                       /* dy -> dx+ */                                                  \
-  F(convolution, upsample_nearest2d) X(upsample_nearest2d, "s", "s") /* x[B,C,H,W] -> y[B,C,f*H,f*W] */                \
-    X(upsample_nearest2d_gradient, "s", "s")          /* dy -> dx+ */                                                  \
+  F(convolution, resize2d) X(resize2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
+    X(resize2d_gradient, "s", "s")                    /* dy -> dx+ */                                                  \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
+    X(one_hot, "i", "f")                              /* ids[n] -> y[n,C]: a one, else zeros */                        \
   F(custom, custom) X(custom, "cccccccc", "cccc")     /* an op of the caller's own, or its gradient */                  \
   F(update, rounded_sum) X(rounded_sum, "a", "p")     /* x -> y+, rounded by chance if y is bf16 */                    \
   F(update, numerics) X(numerics, "s", "i")           /* x -> counts[2]+: overflowed, flushed */                       \

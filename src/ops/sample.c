@@ -49,9 +49,10 @@ static ac_operand operand(const char *shape, int size, ac_dtype dtype) {
 void ac_op_sample_arguments(ac_op_args *args, ac_op op, ac_dtype storage, int size) {
   static const ac_run_state run = {.training = true, .seed = 1, .batch = 8, .loss_scale = 1};
   const ac_op_sample *sample = &ac_op_describe(op)->sample;
-  const bool other = storage == AC_BF16 && sample->bf16_attributes;
-  *args = (ac_op_args){
-      .op = op, .attributes = other ? sample->bf16_attributes : sample->attributes, .run = &run};
+  const void *attributes = sample->attributes;
+  if (storage == AC_BF16 && sample->bf16_attributes) attributes = sample->bf16_attributes;
+  if (size == 1 && sample->middle_attributes) attributes = sample->middle_attributes;
+  *args = (ac_op_args){.op = op, .attributes = attributes, .run = &run};
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     ac_dtype dtype = ac_op_input_kind(op, i) == 's' ? storage : AC_F32;
     args->in[i] = operand(sample->in[i], size, dtype);

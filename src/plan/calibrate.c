@@ -185,6 +185,10 @@ static void fit(ac_cost_model *model, const bench *b, ac_op op) {
 /* ---- what there was no time for ---------------------------------------------------------------
  */
 
+static bool multiplies(ac_op op) {
+  return ac_op_describe(op)->bound == AC_BOUND_BY_ARITHMETIC;
+}
+
 /* What a sample takes, by a model that knows the op, or where its smallest size alone was run. */
 static bool known_seconds(double *seconds, const bench *b, const ac_cost_model *model,
                           ac_dtype storage, const ac_op_args *args, int size) {
@@ -207,7 +211,7 @@ static bool slowness(double *ratio, const bench *b, const ac_cost_model *model,
       if (storage != (int)b->storage && !b->account->models[storage]) continue;
       if (!ac_cost_sample(&args, b->device, (ac_dtype)storage, (ac_op)op, size) ||
           !known_seconds(&seconds, b, model, (ac_dtype)storage, &args, size) ||
-          (ac_op_work(&args).flops > 0) != products)
+          multiplies((ac_op)op) != products)
         continue;
       sum += log(seconds / ac_cost_seconds(guess, &args));
       count++;
@@ -240,7 +244,7 @@ static int estimate_the_rest(ac_cost_model *model, const bench *b) {
     if (!b->wanted[op] || isfinite(b->least[op][1]) ||
         !ac_cost_sample(&args, b->device, b->storage, (ac_op)op, 0))
       continue;
-    const double factor = scale[ac_op_work(&args).flops > 0];
+    const double factor = scale[multiplies((ac_op)op)];
     model->launch[op] = launch * guess.launch[op];
     model->per_flop[op] = factor * guess.per_flop[op];
     model->per_byte[op] = factor * guess.per_byte[op];

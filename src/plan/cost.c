@@ -47,7 +47,7 @@ void ac_cost_guess(ac_cost_model *model) {
 /* ---- the disk ---------------------------------------------------------------------------------
  */
 
-enum { FORMAT = 7 };
+enum { FORMAT = 8 };
 
 typedef struct cost_file {
   char magic[8];

@@ -159,6 +159,13 @@ static uint64_t callback_bytes(const ac_plan *plan) {
   return most;
 }
 
+/* Of results that are not stored, in a micro-batch. */
+static uint64_t fused_bytes(const ac_plan *plan) {
+  const ac_fused *fused = &plan->problem.fused;
+  return (uint64_t)(fused->per_sample * plan->info.micro_batch + fused->fixed) *
+         ac_dtype_bytes(ac_plan_storage(&plan->problem.desc));
+}
+
 static void fill_info(ac_plan *plan) {
   ac_plan_info *info = &plan->info;
   info->purpose = plan->problem.desc.purpose;
@@ -168,7 +175,8 @@ static void fill_info(ac_plan *plan) {
   info->rounds_anew =
       !plan->problem.copies && info->purpose == AC_TRAIN && info->precision != AC_PRECISION_F32;
   info->optimizer_state = plan->problem.desc.optimizer.state;
-  info->fused_ops = plan->problem.fused;
+  info->fused_ops = plan->problem.fused.nodes;
+  info->fused_bytes = fused_bytes(plan);
   info->batch = plan->problem.desc.batch;
   info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
@@ -193,6 +201,44 @@ static void fill_info(ac_plan *plan) {
     info->flops += step_cost(plan, &plan->main.steps[i]).flops;
     info->recomputed_ops += plan->main.steps[i].recomputed;
   }
+}
+
+/* Adds to, or takes from, what is alive from a point on. */
+static void change_live(const ac_plan *plan, const ac_value *value, ac_live_bytes *live,
+                        bool begins) {
+  const uint64_t change = begins ? value->bytes : -value->bytes;
+  const ac_tensor *tensor = ac_tensor_at(plan->graph, value->tensor);
+  live->all += change;
+  if (!tensor || tensor->role == AC_ROLE_STATE) live->workspace += change;
+  else if (tensor->role == AC_ROLE_GRADIENT) live->gradients += change;
+}
+
+/* Bytes by step of a sequence, in time linear in its steps and values. */
+static ac_status find_live(const ac_plan *plan, const ac_sequence *sequence, ac_live_bytes *live) {
+  const int points = ac_sequence_last_point(sequence) + 1;
+  ac_live_bytes *changes = calloc((size_t)points + 1, sizeof *changes);
+  if (!changes) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
+    change_live(plan, value, &changes[value->first], true);
+    change_live(plan, value, &changes[value->last + 1], false);
+  }
+  for (int i = 1; i < points; i++) {
+    changes[i].all += changes[i - 1].all;
+    changes[i].workspace += changes[i - 1].workspace;
+    changes[i].gradients += changes[i - 1].gradients;
+  }
+  for (int i = 0; i < sequence->step_count; i++) live[i] = changes[ac_sequence_point(sequence, i)];
+  free(changes);
+  return AC_OK;
+}
+
+static ac_status find_all_live(ac_plan *plan) {
+  const int first = plan->main.step_count;
+  plan->live = calloc((size_t)(first + plan->stepping.step_count) + 1, sizeof *plan->live);
+  if (!plan->live) return ac_fail(AC_ERROR_MEMORY, "no memory for a plan");
+  AC_TRY(find_live(plan, &plan->main, plan->live));
+  return find_live(plan, &plan->stepping, plan->live + first);
 }
 
 /* One sample an update is never meant where nothing is said. */
@@ -234,7 +280,7 @@ static ac_status make(ac_plan *plan, const ac_graph *graph, const ac_plan_desc *
   AC_TRY(ac_plan_search(plan, memory_limit(desc, plan->device)));
   AC_TRY(ac_plan_check(plan));
   fill_info(plan);
-  return AC_OK;
+  return find_all_live(plan);
 }
 
 static void try_to_make(attempt *t, const ac_graph *graph, ac_device *device,
@@ -304,6 +350,7 @@ void ac_plan_free(ac_plan *plan) {
   if (!plan) return;
   ac_plan_clear(plan);
   ac_problem_free(&plan->problem);
+  free(plan->live);
   free(plan);
 }
 
@@ -318,20 +365,6 @@ static void list_dtypes(const ac_graph *graph, const int *tensor, int most, ac_d
   for (int i = 0; i < most; i++) {
     list[i] = tensor[i] < 0 ? AC_DTYPE_COUNT : ac_tensor_at(graph, tensor[i])->dtype;
     if (tensor[i] >= 0) *count = i + 1;
-  }
-}
-
-/* What is alive at a point of a sequence. */
-static void add_live(const ac_plan *plan, const ac_sequence *sequence, int point,
-                     ac_plan_step *result) {
-  for (int i = 0; i < sequence->value_count; i++) {
-    const ac_value *value = &sequence->values[i];
-    if (value->first > point || value->last < point) continue;
-    result->live_bytes += value->bytes;
-    if (value->tensor < 0 || ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_STATE)
-      result->workspace_bytes += value->bytes;
-    else if (ac_tensor_at(plan->graph, value->tensor)->role == AC_ROLE_GRADIENT)
-      result->gradient_bytes += value->bytes;
   }
 }
 
@@ -360,10 +393,12 @@ ac_status ac_plan_get_step(const ac_plan *plan, int64_t index, ac_plan_step *res
                            .recomputed = step->recomputed,
                            .couples_samples = ac_op_couples_samples(node->op, node->attributes),
                            .flops = cost.flops,
-                           .bytes = cost.bytes};
+                           .bytes = cost.bytes,
+                           .live_bytes = plan->live[index].all,
+                           .workspace_bytes = plan->live[index].workspace,
+                           .gradient_bytes = plan->live[index].gradients};
   list_dtypes(plan->graph, node->in, AC_MAX_INPUTS, result->input, &result->inputs);
   list_dtypes(plan->graph, node->out, AC_MAX_OUTPUTS, result->output, &result->outputs);
-  add_live(plan, sequence, ac_sequence_point(sequence, at), result);
   return AC_OK;
 }
 

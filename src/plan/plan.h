@@ -32,6 +32,7 @@
 #include <accrue/plan.h>
 
 #include "backend/device.h"
+#include "graph/fuse.h"
 #include "graph/graph.h"
 #include "optimizer/optimizer.h"
 #include "plan/gradients.h"
@@ -159,7 +160,7 @@ typedef struct ac_problem {
   ac_plan_desc desc;                 /* with what follows from the graph filled in */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
-  int fused;                         /* nodes that fusing spared (graph/fuse.h) */
+  ac_fused fused;                    /* what fusing spared */
   char *state_f32, *frozen, *shared; /* those of desc */
   struct ac_stages *stages;          /* of the training graph; NULL otherwise */
   struct ac_works *works;            /* of the graph's nodes (works.h) */
@@ -194,6 +195,11 @@ typedef struct ac_choice {
   uint64_t limit;             /* a total that is not below it need not be exact; 0: it has to be */
 } ac_choice;
 
+/* Bytes that are alive while a step runs: all, and those of workspace and of gradients. */
+typedef struct ac_live_bytes {
+  uint64_t all, workspace, gradients;
+} ac_live_bytes;
+
 struct ac_plan {
   ac_problem problem;
   const ac_graph *graph; /* the problem's */
@@ -210,6 +216,7 @@ struct ac_plan {
   int cell_count;
   uint64_t control, control_bytes; /* loss sums and all statistics, read back at once */
   uint64_t chunk_bytes;            /* of every chunk but the last; 0: one chunk */
+  ac_live_bytes *live;             /* by step: those of `main`, then of `stepping` */
 };
 
 /* The sequence of a pass. */

@@ -10,6 +10,7 @@
 #include "graph/freeze.h"
 #include "graph/fuse.h"
 #include "graph/precision.h"
+#include "graph/reach.h"
 #include "optimizer/nodes.h"
 
 #include <stdlib.h>
@@ -359,6 +360,7 @@ static ac_status complete_graph(ac_problem *problem) {
   bool training = problem->desc.purpose == AC_TRAIN;
   AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
+  if (training) AC_TRY(ac_graph_check_reach(graph));
   AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static ac_status match_field(ac_gather *gather, const ac_instance *instance, int f,
+static ac_status match_field(ac_gathering *gather, const ac_instance *instance, int f,
                              const ac_field *field, bool *fed) {
   const ac_graph *graph = instance->plan->graph;
   gather->input[f] = -1;
@@ -32,7 +32,7 @@ static ac_status match_field(ac_gather *gather, const ac_instance *instance, int
   return AC_OK;
 }
 
-ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset) {
+ac_status ac_gather_open(ac_gathering *gather, ac_instance *instance, ac_dataset *dataset) {
   const ac_graph *graph = instance->plan->graph;
   bool fed[AC_MAX_GRAPH_INPUTS] = {false};
   memset(gather, 0, sizeof *gather);
@@ -69,7 +69,7 @@ ac_status ac_instance_check_reading(const ac_instance *instance, const char *who
                  who);
 }
 
-ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+ac_status ac_gather_read(ac_gathering *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot) {
   void *fields[AC_MAX_FIELDS];
   for (int f = 0; f < ac_dataset_field_count(gather->dataset); f++) {
@@ -80,7 +80,7 @@ ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_samp
   return ac_dataset_read_for(instance, gather->dataset, key, fields);
 }
 
-static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gather *gather,
+static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathering *gather,
                           int64_t samples, ac_stop *stop) {
   double fed[AC_MAX_LOSSES] = {0};
   int64_t micro_batch = instance->plan->info.micro_batch;
@@ -107,7 +107,7 @@ ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_
   int64_t samples = ac_dataset_count(dataset);
   if (limit > 0 && limit < samples) samples = limit;
   if (samples < 1) return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
-  ac_gather gather;
+  ac_gathering gather;
   AC_TRY(ac_gather_open(&gather, instance, dataset));
   AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
   if (stop->stopped) return AC_OK;

@@ -361,18 +361,18 @@ ac_status ac_instance_check_range(const ac_instance *instance, int index, int64_
 /* ---- datasets: gather.c ---------------------------------------------------------------------- */
 
 /* A dataset's fields matched with the graph's inputs. */
-typedef struct ac_gather {
+typedef struct ac_gathering {
   ac_dataset *dataset;
   int input[AC_MAX_FIELDS];      /* of the field; -1: no step reads it */
   uint64_t bytes[AC_MAX_FIELDS]; /* per sample */
-} ac_gather;
+} ac_gathering;
 
-ac_status ac_gather_open(ac_gather *gather, ac_instance *instance, ac_dataset *dataset);
+ac_status ac_gather_open(ac_gathering *gather, ac_instance *instance, ac_dataset *dataset);
 /* Fails if it is called by a function that reads samples for this instance; the message names the
  * function `who`. */
 ac_status ac_instance_check_reading(const ac_instance *instance, const char *who);
 /* Reads one sample into place `slot` of the staging buffers. */
-ac_status ac_gather_read(ac_gather *gather, ac_instance *instance, const ac_sample_key *key,
+ac_status ac_gather_read(ac_gathering *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot);
 /* The function that is asked before each micro-batch whether to stop, and whether the answer was
  * yes. */

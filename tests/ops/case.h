@@ -56,7 +56,7 @@ typedef struct op_operand_spec {
 #define OP_BATCH(k) AC_BATCH_TIMES(k)
 
 /* Where a gradient kernel's input comes from: an input or output of the forward op, or the gradient
- * of the forward op's first output. */
+ * of one of its results (op_case.results). */
 typedef struct op_source {
   enum { OP_NONE = 0, OP_FROM_INPUT, OP_FROM_OUTPUT, OP_FROM_GRADIENT } from;
   int index;
@@ -66,8 +66,9 @@ typedef struct op_source {
   { OP_FROM_INPUT, i }
 #define OP_OUTPUT(i) \
   { OP_FROM_OUTPUT, i }
-#define OP_DY \
-  { OP_FROM_GRADIENT, 0 }
+#define OP_DY_OF(j) \
+  { OP_FROM_GRADIENT, j }
+#define OP_DY OP_DY_OF(0)
 
 /* A gradient kernel: output j is the gradient of the forward op's input `of[j]`, or once more the
  * forward op's output 0. */
@@ -91,6 +92,7 @@ typedef struct op_case {
   op_operand_spec in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
   const op_gradient *gradients;
   int gradient_count;
+  int results;     /* so many outputs, the first ones, have gradients; 0: one */
   bool evaluation; /* run with training off */
   bool halves;     /* only in 16-bit storage */
 } op_case;

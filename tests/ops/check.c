@@ -115,8 +115,9 @@ typedef struct differences {
 static double objective(op_instance *forward, const double *dy) {
   double sum = 0;
   op_instance_compute(forward);
-  for (int64_t e = 0; e < forward->args.out[0].count; e++)
-    sum += dy[e] * op_reals(&forward->args.out[0])[e];
+  for (int j = 0; j < forward->results; j++)
+    for (int64_t e = 0; e < forward->args.out[j].count; e++)
+      sum += *dy++ * op_reals(&forward->args.out[j])[e];
   return sum;
 }
 
@@ -533,7 +534,7 @@ static void check_vector(const op_family *family, ac_device *device, const op_ve
   for (int i = 0; i < AC_MAX_INPUTS; i++) load(&forward.args.in[i], vector, "in", i);
   op_instance_compute(&forward);
   compare_with_file(device, &forward, vector, "out", same, AC_MAX_OUTPUTS);
-  const op_vector_tensor *dy = op_vector_find(vector, "dy");
+  const op_vector_tensor *dy = op_vector_find(vector, "dy"); /* of all results, flat if several */
   for (int g = 0; g < c.gradient_count; g++) {
     op_instance_gradient(&gradient, &forward, &c.gradients[g], dy ? dy->data : NULL);
     compare_with_file(device, &gradient, vector, "grad", c.gradients[g].of, c.gradients[g].outputs);

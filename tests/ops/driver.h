@@ -13,6 +13,7 @@ typedef struct op_instance {
   ac_dtype storage;        /* of operands of kind s; values are what it can hold */
   op_attributes attributes;
   ac_run_state run;
+  int results;     /* op_case.results, at least 1 */
   ac_op_args args; /* data: double or int32_t; outputs hold the reference's result */
   double *initial[AC_MAX_OUTPUTS]; /* what outputs hold before the run */
   op_fill out_fill[AC_MAX_OUTPUTS];
@@ -21,7 +22,8 @@ typedef struct op_instance {
 /* Shapes for `batch` samples, values drawn from the case's name. */
 void op_instance_forward(op_instance *instance, const op_case *c, int64_t batch);
 void op_instance_stored(op_instance *instance, const op_case *c, int64_t batch, ac_dtype storage);
-/* A gradient kernel fed from a forward instance; `dy` has the size of the forward op's output 0. */
+/* A gradient kernel fed from a forward instance; `dy` has the gradients of its results, one after
+ * the other. */
 void op_instance_gradient(op_instance *instance, const op_instance *forward,
                           const op_gradient *gradient, const double *dy);
 /* One op with shapes from specs, values zero: for special checks. */
@@ -29,7 +31,7 @@ void op_instance_blank(op_instance *instance, const op_case *c, ac_dtype storage
 void op_instance_compute(op_instance *instance); /* runs the reference */
 void op_instance_free(op_instance *instance);
 
-/* The gradient of the objective (sum of dy * y, or the scaled loss) for output 0. Free it. */
+/* The gradient of the objective (sum of dy * y, or the scaled loss) for each result. Free it. */
 double *op_random_gradient(const op_instance *forward);
 
 /* ---- storage --------------------------------------------------------------------------------- */

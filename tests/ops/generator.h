@@ -50,11 +50,14 @@ typedef struct op_ties {
   int call_count, call_room;
 } op_ties;
 
-/* How a loss classifies a row: the class, or the signs of its logits as a number. */
+/* What is called: by a loss the class of a row, or the signs of its logits as a number; by an op
+ * that finds ids, one of these; by a metric, whether a row is a hit. */
+typedef enum op_call_kind { OP_CALL_CLASS = 0, OP_CALL_ID, OP_CALL_HIT } op_call_kind;
 typedef struct op_call {
   uint64_t chosen;
-  double weight;
-  bool close; /* another rounding of the row's logits might choose otherwise */
+  double weight; /* of the row, in a loss */
+  bool close;    /* another rounding of the row's logits might choose otherwise */
+  op_call_kind kind;
 } op_call;
 
 void op_ties_add(op_ties *ties, double distance);
@@ -63,6 +66,9 @@ void op_ties_at_zero(op_ties *ties, const ac_op_args *args);
 /* The largest of a row's logits, rounding being that of what they are sums of. */
 void op_ties_classify(op_ties *ties, const double *x, int64_t count, double weight);
 void op_ties_call(op_ties *ties, op_call call);
+/* Which element has a rank among `count`, `step` apart, the largest being 0: results jump where
+ * another one comes in its place. */
+void op_ties_find(op_ties *ties, const double *x, int64_t count, int64_t step, int64_t rank);
 void op_ties_free(op_ties *ties);
 /* 1 without weights. */
 double op_weight_of(const ac_operand *weights, int64_t row);

@@ -105,6 +105,7 @@ static void begin(op_instance *instance, const char *name, ac_op op,
 
 void op_instance_blank(op_instance *instance, const op_case *c, ac_dtype storage) {
   begin(instance, c->name, c->op, &c->attributes, storage);
+  instance->results = c->results ? c->results : 1;
   instance->run = (ac_run_state){.training = !c->evaluation,
                                  .seed = 0x0123456789abcdefu,
                                  .update = 7,
@@ -159,6 +160,13 @@ static void copy_operand(ac_operand *to, const ac_operand *from, const double *v
   for (int64_t e = 0; e < from->count; e++) op_reals(to)[e] = op_round(to->dtype, values[e]);
 }
 
+/* Elements of the results before this one. */
+static int64_t before_result(const op_instance *forward, int result) {
+  int64_t count = 0;
+  for (int j = 0; j < result; j++) count += forward->args.out[j].count;
+  return count;
+}
+
 void op_instance_gradient(op_instance *instance, const op_instance *forward,
                           const op_gradient *gradient, const double *dy) {
   begin(instance, forward->family_case, gradient->op,
@@ -170,7 +178,8 @@ void op_instance_gradient(op_instance *instance, const op_instance *forward,
     const ac_operand *from = source->from == OP_FROM_INPUT ? &forward->args.in[source->index]
                                                            : &forward->args.out[source->index];
     copy_operand(&instance->args.in[i], from,
-                 source->from == OP_FROM_GRADIENT ? dy : op_reals(from),
+                 source->from == OP_FROM_GRADIENT ? dy + before_result(forward, source->index)
+                                                  : op_reals(from),
                  ac_op_input_kind_of(gradient->op, &instance->attributes, i), forward->storage);
     if (source->from == OP_FROM_OUTPUT && from->dtype == AC_I32) /* a result is in double */
       for (int64_t e = 0; e < from->count; e++)
@@ -209,7 +218,7 @@ void op_instance_free(op_instance *instance) {
 }
 
 double *op_random_gradient(const op_instance *forward) {
-  int64_t count = forward->args.out[0].count;
+  int64_t count = before_result(forward, forward->results);
   double *dy = reals(count);
   uint64_t state = op_seed(forward->family_case) + 2;
   for (int64_t e = 0; e < count; e++) dy[e] = op_random(&state, -1, 1);

@@ -32,7 +32,24 @@ void op_ties_classify(op_ties *ties, const double *x, int64_t count, double weig
     else if (i) second = fmax(second, x[i]);
   }
   bool close = x[best] - second <= 16 * ties->unit * largest;
-  op_ties_call(ties, (op_call){(uint64_t)best, weight, close});
+  op_ties_call(ties, (op_call){(uint64_t)best, weight, close, OP_CALL_CLASS});
+}
+
+void op_ties_find(op_ties *ties, const double *x, int64_t count, int64_t step, int64_t rank) {
+  int64_t found = 0;
+  double next = INFINITY, largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t before = 0;
+    for (int64_t j = 0; j < count; j++)
+      before += x[j * step] > x[i * step] || (x[j * step] == x[i * step] && j < i);
+    if (before == rank) found = i;
+  }
+  for (int64_t i = 0; i < count; i++) {
+    largest = fmax(largest, fabs(x[i * step]));
+    if (i != found) next = fmin(next, fabs(x[i * step] - x[found * step]));
+  }
+  if (isfinite(next)) op_ties_add(ties, next);
+  op_ties_call(ties, (op_call){(uint64_t)found, 0, next <= 2 * ties->unit * largest, OP_CALL_ID});
 }
 
 void op_ties_free(op_ties *ties) {

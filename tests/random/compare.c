@@ -88,6 +88,18 @@ static bool is_tied(const spread *s) {
   return false;
 }
 
+/* Whether a right run may find other ids, which results jump with. */
+static bool may_find_others(const spread *s, op_call_kind kind) {
+  for (int i = 0; i < s->exact.ties.call_count; i++) {
+    const op_call *call = &s->exact.ties.calls[i];
+    bool open = call->close;
+    for (int k = 0; k < s->runs && !open; k++)
+      open = s->noisy[k].ties.calls[i].chosen != call->chosen;
+    if (open && call->kind == kind) return true;
+  }
+  return false;
+}
+
 bool random_is_far_from_ties(random_graph *g, ac_dtype storage) {
   spread s;
   bool far = true;
@@ -99,7 +111,8 @@ bool random_is_far_from_ties(random_graph *g, ac_dtype storage) {
                       .update = (uint32_t)w,
                       .training = true};
     evaluate(&s, g, run, storage, &default_scaling, NULL, FEW_RUNS);
-    far = !is_tied(&s) && s.exact.weight > 0.1 && s.exact.largest < 1e3 && s.exact.norm > 1e-6;
+    far = !is_tied(&s) && !may_find_others(&s, OP_CALL_ID) && s.exact.weight > 0.1 &&
+          s.exact.largest < 1e3 && s.exact.norm > 1e-6;
     double norm = s.exact.norm / s.exact.weight;
     if (norm > 5) g->rate = fmin(g->rate, 0.75 / (norm * norm));
     spread_free(&s);
@@ -364,9 +377,16 @@ static double undecided(const spread *s) {
     bool open = exact->calls[i].close;
     for (int k = 0; k < s->runs && !open; k++)
       open = s->noisy[k].ties.calls[i].chosen != exact->calls[i].chosen;
-    if (open) weight += exact->calls[i].weight;
+    if (open && exact->calls[i].kind == OP_CALL_CLASS) weight += exact->calls[i].weight;
   }
   return weight;
+}
+
+/* The graph's metric, if it has one. */
+static void compare_metric(comparison *c, const ac_metric *metrics, int count, const spread *s) {
+  if (!count || may_find_others(s, OP_CALL_HIT)) return;
+  if (s->exact.hits_of > 0)
+    judge(c, "metric", "hits", 0, metrics->value, s->exact.hits / s->exact.hits_of, 1e-6);
 }
 
 static void compare_evaluation(comparison *c, const random_graph *g, const random_trial *t) {
@@ -380,7 +400,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
            &default_scaling, t->windows[RANDOM_WINDOWS - 1].weights, c->runs);
   double loss[MANY_RUNS], weight = s.exact.weight;
   for (int k = 0; k < s.runs; k++) loss[k] = s.noisy[k].loss / weight;
-  if (!(s.exact.largest < too_large)) {
+  if (!(s.exact.largest < too_large) || may_find_others(&s, OP_CALL_ID)) {
     c->counts->near_ties++;
     spread_free(&s);
     return;
@@ -391,6 +411,7 @@ static void compare_evaluation(comparison *c, const random_graph *g, const rando
                1e-7 * s.exact.largest);
   judge(c, "accuracy", "", 0, t->evaluation.accuracy, s.exact.correct / weight,
         undecided(&s) / weight + 1e-6);
+  compare_metric(c, t->evaluation.metrics, t->evaluation.metric_count, &s);
   spread_free(&s);
 }
 
@@ -418,9 +439,12 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
       counts->near_ties++;
       compare_skipped(&c, choice, t, &t->windows[w], before, &s);
     } else {
-      if (is_tied(&s) || !(s.exact.largest < too_large)) counts->near_ties++;
+      if (is_tied(&s) || may_find_others(&s, OP_CALL_ID) || !(s.exact.largest < too_large))
+        counts->near_ties++;
       else {
-        compare_sums(&c, &t->windows[w].update, &s);
+        const ac_update *u = &t->windows[w].update;
+        compare_sums(&c, u, &s);
+        compare_metric(&c, u->metrics, u->metric_count, &s);
         compare_presence(&c, g, t, &t->windows[w], &s);
         compare_gradients(&c, g, t, &t->windows[w], &s);
         compare_running(&c, g, &t->windows[w], &s);

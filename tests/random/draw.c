@@ -214,6 +214,24 @@ static ac_tensor *projected(op_draw *d, ac_tensor *x, const ac_shape *to, ac_ten
   return op_draw_view(y, to);
 }
 
+/* How often the sum, as logits, has drawn targets among its largest, or as a class. */
+static void add_metric(op_draw *d, ac_tensor *logits) {
+  const int V = (int)ac_shape_last(&logits->shape);
+  ac_shape rows = logits->shape;
+  rows.rank--;
+  op_drawn_leaf *targets = op_draw_input(d, AC_I32, &rows, 0, V);
+  if (!targets) return;
+  op_drawn_leaf *weights = op_draw_one_in(d, 2) ? op_draw_input(d, AC_F32, &rows, 0, 2) : NULL;
+  ac_tensor *ids = targets->tensor;
+  const ac_class_desc desc = {.weights = weights ? weights->tensor : NULL};
+  const int class_id = op_draw_below(d, V), kind = op_draw_below(d, 4);
+  ac_tensor *hits = kind == 0   ? ac_top_k_accuracy(logits, ids, 1 + class_id, &desc)
+                    : kind == 1 ? ac_class_precision(logits, ids, class_id, &desc)
+                    : kind == 2 ? ac_class_recall(logits, ids, class_id, &desc)
+                                : ac_class_iou(logits, ids, class_id, &desc);
+  ac_graph_add_metric(d->graph, "hits", hits, AC_METRIC_MEAN);
+}
+
 static void end_graph(op_draw *d, const random_recipe *recipe) {
   static const ac_shape shapes[] = {{2, true, {1, 5}},   {2, true, {1, 9}},    {3, true, {1, 4, 3}},
                                     {2, true, {3, 7}},   {3, true, {1, 3, 2}}, {2, true, {1, 33}},
@@ -235,6 +253,9 @@ static void end_graph(op_draw *d, const random_recipe *recipe) {
     ac_graph_set_loss(d->graph, generators[recipe->loss.family]->build(d, sum));
   if (sum && sum->role == AC_ROLE_ACTIVATION && ac_graph_status(d->graph) == AC_OK)
     ac_graph_set_output(d->graph, "sum", sum);
+  d->key = d->state = op_draw_hash(recipe->key, 12);
+  d->names = 0;
+  if (sum && ac_graph_status(d->graph) == AC_OK && op_draw_one_in(d, 3)) add_metric(d, sum);
 }
 
 static bool index_leaves(random_graph *g) {
@@ -249,7 +270,8 @@ static bool index_leaves(random_graph *g) {
   for (int i = 0; i < g->graph->parameter_count; i++)
     g->parameter_leaf[i] = g->leaf[g->graph->parameters[i]];
   for (int i = 0; i < g->graph->node_count; i++)
-    g->couples |= ac_op_describe(ac_node_at(g->graph, i)->op)->couples_samples;
+    g->couples |=
+        ac_op_couples_samples(ac_node_at(g->graph, i)->op, ac_node_at(g->graph, i)->attributes);
   return true;
 }
 

@@ -88,6 +88,7 @@ enum { RANDOM_SEED = 77 }; /* of dropout, and of rounding by chance */
 
 typedef struct random_reference {
   double loss, weight, correct; /* sums */
+  double hits, hits_of;         /* of the graph's metric */
   double norm;                  /* of the sum's gradient */
   int parameters;
   int64_t *count;    /* by parameter */
@@ -130,7 +131,8 @@ void random_reference_free(random_reference *r);
   X(frozen, "none", "some", "most")                                                                \
   X(groups, "none", "some")                                                                        \
   X(average, "no", "where it can be")                                                              \
-  X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session")
+  X(habit, "plain", "discards", "splits calls", "evaluates between", "watches numbers", "session",  \
+    "shares weights")
 /* clang-format on */
 
 enum random_dimension {
@@ -147,7 +149,8 @@ enum {
   HABIT_SPLITS,    /* accumulates in two calls */
   HABIT_EVALUATES, /* in the middle of windows */
   HABIT_WATCHES,   /* what 16 bits lose */
-  HABIT_SESSION    /* evaluates in a session of its own */
+  HABIT_SESSION,   /* evaluates in a session of its own */
+  HABIT_SHARES     /* evaluates in a session that has the trainer's weights */
 };
 enum {
   RECOMPUTE_NONE,

@@ -169,12 +169,16 @@ static void forward(tape *t, int64_t sample) {
       else if (args.out[j].count) store_output(t, node, j, &args.out[j]);
     const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
-    if (node->op == AC_OP_batch_norm && t->state.training) pool(t, n, &args);
+    if (node->op == AC_OP_batch_norm && args.out[2].count && t->state.training) pool(t, n, &args);
   }
   const double *sums = t->data[graph->losses[0].tensor];
   t->result->loss += sums[0] + sums[1];
   t->result->weight += sums[2] + sums[3];
   t->result->correct += sums[4] + sums[5];
+  if (!graph->metric_count) return;
+  const double *hits = t->data[graph->metrics[0].tensor];
+  t->result->hits += hits[0] + hits[1];
+  t->result->hits_of += hits[2] + hits[3];
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -195,7 +199,7 @@ static void add_gradient(tape *t, int tensor, const ac_operand *values) {
 }
 
 static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
-                      const op_gradient *gradient, const ac_operand *dy) {
+                      const op_gradient *gradient, const ac_operand dy[AC_MAX_OUTPUTS]) {
   ac_op_args args = {.op = gradient->op, .run = &t->state};
   args.attributes = gradient->attributes ? (const void *)gradient->attributes : forward->attributes;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
@@ -203,7 +207,7 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
     if (source->from == OP_NONE) continue;
     args.in[i] = source->from == OP_FROM_INPUT    ? forward->in[source->index]
                  : source->from == OP_FROM_OUTPUT ? forward->out[source->index]
-                                                  : *dy;
+                                                  : dy[source->index];
   }
   for (int j = 0; j < gradient->outputs; j++) {
     int of = gradient->of[j];
@@ -224,23 +228,37 @@ static void pull_back(tape *t, const ac_node *node, const ac_op_args *forward,
   }
 }
 
+/* What has reached each output; absent: nothing. False: nothing has reached the node. */
+static bool find_gradients(const tape *t, const ac_node *node, ac_operand dy[AC_MAX_OUTPUTS]) {
+  const ac_graph *graph = t->g->graph;
+  bool any = node->out[0] == graph->losses[0].tensor;
+  for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
+    dy[j] = (ac_operand){0};
+    if (node->out[j] < 0) continue;
+    double *reached = t->gradient[ac_tensor_at(graph, node->out[j])->storage];
+    if (!reached && !(j == 0 && any)) continue;
+    dy[j] = ac_operand_of(ac_tensor_at(graph, node->out[j]), t->state.batch);
+    dy[j].data = reached;
+    any = true;
+  }
+  return any;
+}
+
 static void backward(tape *t, int64_t sample) {
   const ac_graph *graph = t->g->graph;
   for (int n = graph->node_count - 1; n >= 0; n--) {
     const ac_node *node = ac_node_at(graph, n);
-    int y = ac_tensor_at(graph, node->out[0])->storage;
-    if (y != graph->losses[0].tensor && !t->gradient[y]) continue;
     ac_op_args args;
+    ac_operand dy[AC_MAX_OUTPUTS];
+    if (!find_gradients(t, node, dy)) continue;
     forward_arguments(t, node, sample, &args);
-    ac_operand dy = args.out[0];
-    dy.data = t->gradient[y];
     op_gradient list[AC_MAX_INPUTS];
     op_attributes attributes[AC_MAX_INPUTS];
     const op_generator *generator = random_generator_of(node->op);
     const op_gradient *gradients = generator->choose ? list : generator->gradients;
     int count =
         generator->choose ? generator->choose(&args, list, attributes) : generator->gradient_count;
-    for (int k = 0; k < count; k++) pull_back(t, node, &args, &gradients[k], &dy);
+    for (int k = 0; k < count; k++) pull_back(t, node, &args, &gradients[k], dy);
   }
 }
 

@@ -379,6 +379,25 @@ static ac_status look_at_averages(const training *t) {
   return same ? trial->status : ac_fail(AC_ERROR_STATE, "looking at averages changed the weights");
 }
 
+/* With the trainer's own weights, forward only. */
+static ac_status evaluate_shared(const training *t) {
+  ac_plan_desc policy = {.purpose = AC_EVALUATE,
+                         .batch = t->policy.batch,
+                         .micro_batch = t->trial->micro_batch,
+                         .precision = t->policy.precision,
+                         .weights = t->policy.weights,
+                         .shared = "*"};
+  ac_plan *plan = NULL;
+  ac_session *session = NULL;
+  ac_status status = ac_plan_create(&plan, t->graph, t->device, &policy);
+  if (status == AC_OK) status = ac_session_create_shared(&session, plan, RANDOM_SEED, t->trainer);
+  if (status == AC_OK) status = set_inputs(t->g, NULL, session);
+  if (status == AC_OK) status = ac_session_evaluate(session, t->dataset, 0, &t->trial->evaluation);
+  ac_session_free(session);
+  ac_plan_free(plan);
+  return status;
+}
+
 typedef struct fitted {
   ac_update update[RANDOM_WINDOWS];
   int count;
@@ -519,6 +538,10 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   AC_TRY(ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation));
   if (t->policy.average) AC_TRY(look_at_averages(t));
   if (t->habit == HABIT_SESSION) AC_TRY(evaluate_in_session(t));
+  /* A session in 16 bits reads copies. */
+  if (t->habit == HABIT_SHARES &&
+      (t->plan->problem.copies || t->policy.precision == AC_PRECISION_F32))
+    AC_TRY(evaluate_shared(t));
   if (!t->plan->way->keeps) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }

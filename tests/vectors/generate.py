@@ -103,10 +103,25 @@ def matmul(f):
             f.record([a, b], (a.mT if ta else a) @ (b.mT if tb else b))
 
 
-def embedding(f):
+def gather(f):
     f.case("repeated_ids")
     table, ids = f.draw(11, 9), f.ids(11, 5, 7)
     f.record([table, ids], F.embedding(ids, table))
+    for axis, n in ((1, 4), (2, 7)):
+        f.case(f"elements_{axis}", axis=axis, elements=axis < 2)
+        x, shape = f.draw(2, 5, 3), [2, 5, 3]
+        shape[axis] = n
+        ids = f.ids(x.shape[axis], *shape)
+        f.record([x, ids], x.gather(axis, ids))
+    f.case("index_select", axis=1, shared=1)
+    x, ids = f.draw(2, 5, 3), f.ids(5, 8)
+    f.record([x, ids], x.index_select(1, ids))
+    f.case("scatter_rows", axis=1, scatter=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids[..., None].expand(2, 8, 3), x))
+    f.case("scatter_elements", axis=1, scatter=1, elements=1)
+    x, ids = f.draw(2, 8, 3), f.ids(5, 2, 8, 3)
+    f.record([ids, x], torch.zeros(2, 5, 3).scatter_add(1, ids, x))
 
 
 def pointwise(f):
@@ -170,9 +185,10 @@ def pointwise(f):
 
 def layer_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        for bias in (True, False):
-            f.case(name + ("" if bias else "_without_beta"), epsilon=1e-5)
-            x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
+        for weight, bias in ((True, True), (True, False), (False, False)):
+            f.case(name + ("" if bias else "_without_beta" if weight else "_bare"), epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
             beta = f.draw(33) if bias else None
             mean, variance = x.mean(-1), x.var(-1, unbiased=False)
             statistics = torch.stack((mean, 1 / torch.sqrt(variance + 1e-5)), -1)
@@ -182,10 +198,12 @@ def layer_norm(f):
 
 def rms_norm(f):
     for name, low, high in (("plain", -1, 1), ("shifted", 4, 6)):
-        f.case(name, epsilon=1e-5)
-        x, gamma = f.draw(2, 3, 33, low=low, high=high), f.draw(33)
-        statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
-        f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
+        for weight in (True, False):
+            f.case(name if weight else f"{name}_bare", epsilon=1e-5)
+            x = f.draw(2, 3, 33, low=low, high=high)
+            gamma = f.draw(33) if weight else None
+            statistics = torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+            f.record([x, gamma], F.rms_norm(x, (33,), gamma, 1e-5), [statistics.reshape(6, 1)])
 
 
 def group_norm(f):
@@ -205,8 +223,11 @@ def batch_norm(f):
     for name, shape, affine, evaluation in (("plain", (3, 5, 5, 3), True, False), ("bare", (4, 3, 7), False, False),
                                             ("batch_of_one", (1, 3, 5, 1), True, False),
                                             ("one_position", (9, 7), True, False),
-                                            ("evaluation", (3, 5, 3), True, True)):
-        f.case(name, epsilon=1e-5, evaluation=evaluation)
+                                            ("evaluation", (3, 5, 3), True, True),
+                                            ("frozen", (3, 5, 3), True, True),
+                                            ("frozen_one_position", (6, 5), True, True)):
+        frozen = name.startswith("frozen")
+        f.case(name, epsilon=1e-5, evaluation=evaluation and not frozen, frozen=frozen)
         x = f.draw(*shape, low=-1, high=3)
         gamma, beta = (f.draw(shape[1]), f.draw(shape[1])) if affine else (None, None)
         mean, variance = f.draw(shape[1]).detach(), f.draw(shape[1], low=0.5, high=2).detach()
@@ -594,6 +615,72 @@ def ctc_loss(f):
             f.tensor("grad0", logits.grad)
 
 
+def recurrent(f):
+    """One direction of torch.nn's layers, with an identity in the place of the input's weights. What is kept for the
+    backward pass follows from their results by the formulas."""
+    kinds = [("lstm", torch.nn.LSTM, 4), ("gru", torch.nn.GRU, 3), ("tanh", torch.nn.RNN, 1), ("relu", torch.nn.RNN, 1)]
+    cases = [(cell, reverse, ragged) for cell in range(4) for reverse in (0, 1) for ragged in (0, 1)]
+    for cell, reverse, ragged in cases:
+        kind, module, gates = kinds[cell]
+        B, T, H = 3, 5, 4
+        f.case(f"{kind}{'_reverse' if reverse else ''}{'_lengths' if ragged else ''}", cell=cell, reversed=reverse,
+               positions=T)
+        lengths = torch.tensor([3, 5, 1] if ragged else [T] * B)
+        options = dict(nonlinearity=kind) if gates == 1 else {}
+        layer = module(gates * H, H, batch_first=True, bidirectional=True, **options).double()
+        x, w, b = f.draw(B, T, gates * H), f.draw(gates * H, H), f.draw(gates * H)
+        state = f.draw(B, 2 if kind == "lstm" else 1, H) if ragged else None
+        side = "_reverse" if reverse else ""
+        own = {"weight_ih_l0" + side: torch.eye(gates * H), "weight_hh_l0" + side: w,
+               "bias_ih_l0" + side: torch.zeros(gates * H), "bias_hh_l0" + side: b}
+        own.update({n: p for n, p in layer.named_parameters() if n not in own})
+        first = None
+        if ragged:
+            none = torch.zeros(B, H)
+            first = [torch.stack([none, state[:, k]] if reverse else [state[:, k], none]) for k in range(state.shape[1])]
+            first = tuple(first) if kind == "lstm" else first[0]
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        y, last = torch.func.functional_call(layer, own, (packed, first))
+        y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=T)
+        y = y[..., H:] if reverse else y[..., :H]
+        last = torch.stack([l[reverse] for l in (last if kind == "lstm" else [last])], 1)
+        dy, dlast = f.draw(*y.shape), f.draw(*last.shape)
+        ((y * dy).sum() + (last * dlast).sum()).backward()
+        f.tensor("in0", x)
+        f.tensor("in1", w)
+        f.tensor("in2", b)
+        if ragged:
+            f.tensor("in3", state)
+            f.tensor("in4", lengths)
+        f.tensor("out0", y)
+        f.tensor("out1", last)
+        if gates > 1:
+            kept_gates, kept = torch.zeros(B, T, gates * H), torch.zeros(B, T, H)
+            for n in range(B):
+                h = state[n, 0] if ragged else torch.zeros(H)
+                c = state[n, -1] if ragged else torch.zeros(H)
+                count = lengths[n].item()
+                for t in range(count - 1, -1, -1) if reverse else range(count):
+                    s, a = w @ h + b, x[n, t]
+                    if kind == "lstm":
+                        a = a + s
+                        i, g, forget, o = a[:H].sigmoid(), a[2 * H:3 * H].tanh(), a[H:2 * H].sigmoid(), a[3 * H:].sigmoid()
+                        c = forget * c + i * g
+                        kept_gates[n, t], kept[n, t] = torch.cat([i, forget, g, o]), c
+                    else:
+                        r, z = (a + s)[:2 * H].sigmoid().chunk(2)
+                        kept_gates[n, t], kept[n, t] = torch.cat([r, z, (a[2 * H:] + r * s[2 * H:]).tanh()]), s[2 * H:]
+                    h = y[n, t]
+            f.tensor("out2", kept_gates)
+            f.tensor("out3", kept)
+        f.tensor("dy", torch.cat([dy.flatten(), dlast.flatten()]))
+        f.tensor("grad0", x.grad)
+        f.tensor("grad1", w.grad)
+        f.tensor("grad2", b.grad)
+        if ragged:
+            f.tensor("grad3", state.grad)
+
+
 def losses(f):
     """Losses that are made of other ops: their mean by weight, and its gradient for each operand."""
 
@@ -631,7 +718,8 @@ def losses(f):
 
     def divergence(t):
         def function(x, y):
-            log_p, log_q = F.log_softmax(y / t, -1), F.log_softmax(x / t, -1)
+            # At -infinity the gradient is the limit, which is 0; PyTorch's is NaN.
+            log_p, log_q = F.log_softmax(y.clamp(min=-1e5) / t, -1), F.log_softmax(x / t, -1)
             return t * t * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
         return function
 
@@ -658,6 +746,8 @@ def losses(f):
              means(lambda x, t: F.poisson_nll_loss(x, t, reduction="none")), weights)
         case("gaussian_nll" + end, two + [((5, 3, 4), 0.1, 3)],
              means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")), weights)
+    case("gaussian_nll_limited", [((5, 3, 4), -1e-3, 1e-3)] * 2 + [((5, 3, 4), 0, 3e-6)],
+         means(lambda m, t, v: F.gaussian_nll_loss(m, t, v, reduction="none")))
     case("focal_loss_without_alpha", [((5, 3, 4), -4, 4), (bits, 0, 0)], means(focal(-1, 1.5)), alpha=-1, gamma=1.5)
     for weights in (None, (5, 3), (5,)):
         end = f"_weights_{len(weights)}" if weights else ""
@@ -671,6 +761,11 @@ def losses(f):
         case("soft_cross_entropy" + end, [((5, 3, 7), -3, 3), (p.float().double().requires_grad_(), 0, 0)],
              lambda x, q: -(q * F.log_softmax(x, -1)).sum(-1), weights)
         case("kl_divergence" + end, [((5, 3, 7), -3, 3)] * 2, divergence(2), weights, temperature=2)
+        if weights is None:
+            y = np.random.default_rng(10).uniform(-3, 3, (5, 3, 7)).astype(np.float32)
+            y[:, :, 2] = -np.inf
+            case("kl_divergence_of_classes_without_probability",
+                 [((5, 3, 7), -3, 3), (torch.tensor(y).double().requires_grad_(), 0, 0)], divergence(2), temperature=2)
         case("contrastive_loss" + end, [((5, 3, 7), -1, 1)] * 2, contrastive(0.25), weights, temperature=0.25)
     classes = torch.tensor(np.random.default_rng(1).integers(0, 5, (2, 3, 4)))
     case("image_cross_entropy", [((2, 5, 3, 4), -3, 3), (classes, 0, 0)],
@@ -792,11 +887,22 @@ def slice_(f):
     case("replicate", (2, 3, 4, 5), lambda x: F.pad(x, (2, 4, 3, 1), "replicate"), (0, 0, -3, -2), outside=2)
 
 
-def upsample_nearest2d(f):
-    for factor in (2, 3):
-        f.case(f"by_{factor}", factor=factor)
-        x = f.draw(2, 3, 4, 3)
-        f.record([x], F.interpolate(x, scale_factor=factor, mode="nearest"))
+def resize2d(f):
+    modes = ("nearest", "bilinear", "bicubic")
+    for kind, mode in enumerate(modes):
+        for align in (False, True) if kind else (None,):
+            for name, size, factor in (("by_2", None, 2.0), ("by_2.6", None, 2.6), ("to_9x2", (9, 2), None),
+                                       ("to_1x7", (1, 7), None)):
+                x = torch.zeros(2, 3, 4, 5)
+                scale = [0, 0]
+                result = [int(n * factor) for n in (4, 5)] if factor else size
+                for i, n in enumerate((4, 5)):
+                    scale[i] = (n - 1) / (result[i] - 1) if align and result[i] > 1 else 0 if align else \
+                        1 / factor if factor else n / result[i]
+                f.case(f"{mode}{'_aligned' if align else ''}_{name}", kind=kind, align_corners=bool(align),
+                       scale_h=scale[0], scale_w=scale[1])
+                x = f.draw(2, 3, 4, 5)
+                f.record([x], F.interpolate(x, size=size, scale_factor=factor, mode=mode, align_corners=align))
 
 
 def optimizer(f):
@@ -1270,7 +1376,7 @@ def gpt2_frozen(folder):
 
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
-    writers = dict(linear=linear, matmul=matmul, embedding=embedding,
+    writers = dict(linear=linear, matmul=matmul, gather=gather,
                    layer_norm=layer_norm, functions=functions, pointwise=pointwise,
                    rms_norm=rms_norm, group_norm=group_norm, batch_norm=batch_norm,
                    weight_standardisation=weight_standardisation, binary_cross_entropy=binary_cross_entropy,
@@ -1278,8 +1384,8 @@ def main():
                    attention=attention, rope=rope, permute=permute, cross_entropy=cross_entropy,
                    linear_cross_entropy=linear_cross_entropy, mean_squared_error=mean_squared_error, row_loss=row_loss,
                    class_hits=class_hits,
-                   ctc_loss=ctc_loss, losses=losses, conv2d=conv2d,
-                   pool2d=pool2d, concat=concat, slice=slice_, upsample_nearest2d=upsample_nearest2d, optimizer=optimizer, lion=lion,
+                   ctc_loss=ctc_loss, recurrent=recurrent, losses=losses, conv2d=conv2d,
+                   pool2d=pool2d, concat=concat, slice=slice_, resize2d=resize2d, optimizer=optimizer, lion=lion,
                    adafactor=adafactor, muon=muon, adam_mini=adam_mini,
                    loss_scaler=loss_scaler, schedules=schedules, scheduled_updates=scheduled_updates,
                    practice=practice)

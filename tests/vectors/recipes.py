@@ -25,19 +25,36 @@ class Numbers:
 
 
 def train(name, layers, fill, loss, updates, rate):
-    """Layers [(in, out)] have a weight and then a bias; `fill` gives the arrays of a window."""
+    """Layers [(in, out)] have a weight and then a bias, and so have those of a convolution, by the weight's shape; one of a
+    single shape in a list is a table. `fill` gives the arrays of a window."""
     draw = Numbers()
     parameters = []
-    for into, out in layers:
-        for shape in ((out, into), (out,)):
-            values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
-            parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+
+    def drawn(shape):
+        values = [draw() / f32(2) for _ in range(int(np.prod(shape)))]
+        parameters.append(torch.tensor(np.array(values, f32).reshape(shape).astype(float), requires_grad=True))
+
+    for layer in layers:
+        if isinstance(layer, list):
+            drawn(layer[0])
+            parameters.append(None)
+        else:
+            weight = layer[::-1] if len(layer) == 2 else layer
+            drawn(weight)
+            drawn(weight[:1])
     first = None
     for _ in range(updates):
-        n = [lambda x, k=k: F.linear(x, parameters[2 * k], parameters[2 * k + 1]) for k in range(len(layers))]
+        def layer(k):
+            weight, bias = parameters[2 * k:2 * k + 2]
+            if bias is None:
+                return weight
+            return lambda x, **how: F.linear(x, weight, bias) if weight.dim() == 2 else F.conv2d(x, weight, bias, **how)
+
+        n = [layer(k) for k in range(len(layers))]
         window = [torch.tensor(np.array(x, f32).astype(float)) for x in fill(draw)]
         value = loss(n, *window)
-        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
+        trained = [p for p in parameters if p is not None]
+        for p, g in zip(trained, torch.autograd.grad(value, trained)):
             p.data -= rate * g
         first = first or value.item()
     print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
@@ -103,6 +120,86 @@ def codes(draw):
     return x, noise
 
 
+def below(draw, n):
+    return int(f32(draw() + f32(1)) / f32(2) * f32(n))
+
+
+def boxes(draw):
+    images, objects, sides = np.zeros((16, 1, 12, 12), f32), np.zeros((16, 9), f32), np.ones((16, 4, 9), f32)
+    for i in range(16):
+        width, height = 3 + below(draw, 4), 3 + below(draw, 4)
+        left, top = below(draw, 13 - width), below(draw, 13 - height)
+        for y in range(12):
+            for x in range(12):
+                images[i, 0, y, x] = draw() / f32(4) + f32(left <= x < left + width and top <= y < top + height)
+        c = (2 * top + height) // 8 * 3 + (2 * left + width) // 8
+        x, y = (2 * (c % 3) + 1) * 4, (2 * (c // 3) + 1) * 4
+        objects[i, c] = 1
+        sides[i, :, c] = np.array([x - 2 * left, y - 2 * top, 2 * (left + width) - x, 2 * (top + height) - y]) / 8
+    return images, objects, sides
+
+
+def detection(n, x, found, sides):
+    x = F.silu(n[1](F.silu(n[0](x, stride=2, padding=1)), stride=2, padding=1))
+    x = n[2](x).reshape(-1, 5, 9)
+    box = F.softplus(x[:, 1:])
+
+    def area(s):
+        return (s[:, 0] + s[:, 2]) * (s[:, 1] + s[:, 3])
+
+    inter = area(torch.minimum(box, sides))
+    apart = 1 - inter / (area(box) + area(sides) - inter)
+    return 10 * focal(x[:, 0], found) + (apart * found).sum() / found.sum()
+
+
+def halves(draw):
+    images, noise = np.zeros((16, 1, 8, 8), f32), np.zeros((16, 1, 8, 8), f32)
+    kept, step = np.zeros((16, 1, 1, 1), f32), np.zeros(16, f32)
+    for i in range(16):
+        upright, bright = draw() > 0, f32(1 if draw() > 0 else -1)
+        for k in range(64):
+            images[i, 0, k // 8, k % 8] = bright if (k % 8 if upright else k // 8) < 4 else -bright
+        for k in range(64):
+            noise[i, 0, k // 8, k % 8] = f32(1.5) * draw()
+        step[i] = below(draw, 6)
+        kept[i] = f32(1) - f32(step[i] + 1) / f32(7)
+    return images, noise, kept, step
+
+
+def diffusion(n, x, noise, kept, step):
+    x = torch.sqrt(kept) * x + torch.sqrt(1 - kept) * noise
+    full = F.silu(n[1](x, padding=1) + n[0][step.long()][:, :, None, None])
+    half = F.silu(n[2](full, stride=2, padding=1))
+    half = F.layer_norm(half, half.shape[1:])
+    half = F.interpolate(half, scale_factor=2, mode="bilinear", align_corners=False)
+    return F.mse_loss(n[3](full + half, padding=1), noise)
+
+
+def words(draw):
+    sound, letter = np.zeros((16, 1, 20, 4), f32), np.zeros((16, 4))
+    frames, letters = np.zeros(16), np.zeros(16)
+    for i in range(16):
+        t, count = 0, 2 + below(draw, 3)
+        letter[i] = [1 + below(draw, 3) for _ in range(4)]
+        for b in range(80):
+            sound[i, 0, b // 4, b % 4] = draw() / f32(4)
+        for k in range(count):
+            for _ in range(2 + below(draw, 3)):
+                sound[i, 0, t, int(letter[i, k]) - 1] += f32(1)
+                t += 1
+            sound[i, 0, t, 3] += f32(1)
+            t += 1
+        frames[i], letters[i] = t, count
+    return sound, letter, frames, letters
+
+
+def speech(n, sound, letter, frames, letters):
+    x = torch.tanh(n[0](sound, padding=(1, 0))[..., 0].mT)
+    losses = F.ctc_loss(F.log_softmax(n[1](x), -1).transpose(0, 1), letter.long(), frames.long(), letters.long(),
+                        reduction="none")
+    return losses.mean()
+
+
 def focal(z, t):
     p, ce = torch.sigmoid(z), F.binary_cross_entropy_with_logits(z, t, reduction="none")
     p_t = p * t + (1 - p) * (1 - t)
@@ -140,6 +237,9 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
+train("detection", [(8, 1, 3, 3), (16, 8, 3, 3), (5, 16, 1, 1)], boxes, detection, 120, 0.03)
+train("diffusion", [[(6, 8)], (8, 1, 3, 3), (8, 8, 3, 3), (1, 8, 3, 3)], halves, diffusion, 150, 0.05)
+train("speech", [(16, 1, 3, 4), (16, 4)], words, speech, 200, 0.1)
 
 
 # ---- recipes of attention ---------------------------------------------------------------------------------------------
@@ -159,10 +259,6 @@ def descend(name, shapes, fill, loss, updates, rate):
             x.data -= rate * g
         first = first or value.item()
     print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
-
-
-def below(draw, limit):
-    return int((draw() + f32(1)) * f32(0.5) * f32(limit))
 
 
 def dense(*sizes):
@@ -229,41 +325,10 @@ def translation(p, source, written, targets, lengths):
     return F.cross_entropy(layer(y)[real], targets[real])
 
 
-def counting(draw):
-    rows = []
-    for _ in range(32):
-        first, step = below(draw, 7), 1 + below(draw, 6)
-        rows.append([(first + step * t) % 7 for t in range(9)])
-    rows = torch.tensor(rows)
-    return rows[:, :-1], rows[:, 1:]
-
-
-def rotated(x):
-    """Rotary positions, pairs (i, i + half), base 500000."""
-    half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[2], dtype=float)[:, None] * 500000.0 ** (-torch.arange(half, dtype=float) / half)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
-
-
-def llama_block(p, tokens, targets):
-    linear = lambda x: F.linear(x, next(p))
-    norm = lambda x: F.rms_norm(x, x.shape[-1:], next(p), 1e-5)
-    x = F.embedding(tokens, next(p))
-    h = norm(x)
-    q, k, v = rotated(heads(linear(h), 4)), rotated(heads(linear(h), 2)), heads(linear(h), 2)
-    x = x + linear(attend(q, k, v, is_causal=True, enable_gqa=True))
-    h = norm(x)
-    x = x + linear(F.silu(linear(h)) * linear(h))
-    return F.cross_entropy(linear(norm(x)).flatten(0, 1), targets.flatten())
-
-
 feed_forward, attended = dense((16, 32), (32, 16), (16, 6)), dense((16, 16), (16, 8), (16, 8), (16, 16))
 descend("encoder", [(7, 16), (8, 16), *dense((16, 48), (16, 16)), *feed_forward], hidden_tokens, encoder, 300, 0.1)
 embedded = [(7, 16), (5, 16)]
 descend("translation", [*embedded, *attended, *embedded, *attended, *attended, *feed_forward], sentences, translation, 300, 0.1)
-descend("llama_block", [(7, 16), (16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24), (16,), (7, 16)],
-        counting, llama_block, 400, 0.2)
 
 
 # ---- recipes of convolutions ------------------------------------------------------------------------------------------
@@ -310,3 +375,103 @@ def lines(p, x, period):
 
 descend("dice_loss", [(6, 1, 3, 3), (6,), (12, 6, 3, 3), (12,), (12, 6, 2, 2), (6,), (1, 12, 3, 3), (1,)], discs, dice, 150, 1)
 descend("signals", [(8, 1, 5), (8,), (8, 8, 4), (8,), (3, 8), (3,)], signals, lines, 150, 0.3)
+
+
+# ---- a recipe of Llama's blocks ---------------------------------------------------------------------------------------
+
+
+def echoes(draw):
+    ids = [[below(draw, 8) for _ in range(12)] for _ in range(8)]
+    return torch.tensor(ids), torch.tensor([[row[t if t < 3 else t - 3] for t in range(12)] for row in ids])
+
+
+def rotated(x, base=500000):
+    """transformers' apply_rotary_pos_emb, of x [B, H, T, D]."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[2])[:, None] / base ** (torch.arange(half) / half)
+    a, b = x.split(half, -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
+
+
+def llama(p, ids, targets):
+    def norm(x):
+        return F.rms_norm(x, (16,), next(p), 1e-5)
+
+    def shared(x):  # four heads of queries share two
+        return heads(x @ next(p).T, 2).repeat_interleave(2, 1)
+
+    x = next(p)[ids]
+    for _ in range(2):
+        h = norm(x)
+        q, k, v = rotated(heads(h @ next(p).T, 4)), rotated(shared(h)), shared(h)
+        x = x + attend(q, k, v, is_causal=True) @ next(p).T
+        h = norm(x)
+        x = x + (F.silu(h @ next(p).T) * (h @ next(p).T)) @ next(p).T
+    return F.cross_entropy((norm(x) @ next(p).T).flatten(0, 1), targets.flatten())
+
+
+llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
+descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+# ---- recipes of layers over time --------------------------------------------------------------------------------------
+
+
+def train_modules(name, modules, fill, loss, updates, rate):
+    """The same of modules of torch.nn, whose parameters are drawn in their order; `loss` gets the module list."""
+    draw = Numbers()
+    parameters = [p for m in modules for p in m.parameters()]
+    for p in parameters:
+        values = [draw() / f32(2) for _ in range(p.numel())]
+        p.data = torch.tensor(np.array(values, f32).reshape(p.shape).astype(float))
+    first = None
+    for _ in range(updates):
+        value = loss(modules, *fill(draw))
+        for p, g in zip(parameters, torch.autograd.grad(value, parameters)):
+            p.data -= rate * g
+        first = first or value.item()
+    print(f"{name}: {first:.6f}, after {updates} updates {value.item():.9g}")
+
+
+class Rhyme:
+    """Windows of eight tracks of a text, and the state that goes from one to the next."""
+
+    text = "one two buckle my shoe three four knock at the door "
+
+    def __init__(self):
+        self.window, self.state = 0, (torch.zeros(1, 8, 12), torch.zeros(1, 8, 12))
+
+    def __call__(self, draw):
+        letters = [26 if c == " " else ord(c) - ord("a") for c in self.text]
+        at = [[letters[(6 * i + 8 * self.window + t) % len(letters)] for t in range(9)] for i in range(8)]
+        self.window += 1
+        return (torch.tensor(at),)
+
+    def loss(self, modules, ids):
+        table, lstm, out = modules
+        y, (h, c) = lstm(table(ids[:, :-1]), self.state)
+        self.state = h.detach(), c.detach()
+        return F.cross_entropy(out(y).flatten(0, 1), ids[:, 1:].flatten())
+
+
+def texts(draw):
+    def choose(n):
+        return int((draw() + f32(1)) / f32(2) * f32(n))
+
+    words, lengths, labels = [], [], []
+    for _ in range(32):
+        lengths.append(1 + choose(10))
+        words.append([choose(12) for _ in range(10)])
+        labels.append(int(sum(1 if w < 6 else -1 for w in words[-1][:lengths[-1]]) > 0))
+    return torch.tensor(words), torch.tensor(lengths), torch.tensor(labels)
+
+
+def classify(modules, words, lengths, labels):
+    table, gru, out = modules
+    packed = torch.nn.utils.rnn.pack_padded_sequence(table(words), lengths, batch_first=True, enforce_sorted=False)
+    return F.cross_entropy(out(gru(packed)[1].transpose(0, 1).flatten(1)), labels)
+
+
+rhyme = Rhyme()
+train_modules("lstm_language_model", [torch.nn.Embedding(27, 8), torch.nn.LSTM(8, 12, batch_first=True),
+                                      torch.nn.Linear(12, 27)], rhyme, rhyme.loss, 150, 1)
+train_modules("text_classifier", [torch.nn.Embedding(12, 6), torch.nn.GRU(6, 8, batch_first=True, bidirectional=True),
+                                  torch.nn.Linear(16, 2)], texts, classify, 200, 1)

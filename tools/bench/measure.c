@@ -302,7 +302,7 @@ static bool has_ops(const bench_wish *wish, const bench_model *model) {
   return wish->model ? wish->model == model : model->ops;
 }
 
-/* The ops that none of the models has. */
+/* The ops, and functions of elements, that none of the models has. */
 static int measure_other_ops(bench_report *report, const bench_wish *wish) {
   lists l;
   ac_status made = open_lists(&l, report, wish);

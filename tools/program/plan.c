@@ -156,8 +156,9 @@ static void print_text(const report *r, const ac_device_info *device) {
          *scope ? " (" : "", scope, *scope ? ")" : "", when);
   printf("%-12s %" PRId64 " ops run again\n", "recompute", r->info->recomputed_ops);
   if (r->info->fused_ops)
-    printf("%-12s %" PRId64 " ops are computed with those that read them\n", "fused",
-           r->info->fused_ops);
+    printf("%-12s %" PRId64 " ops are computed with those that read them: %s a micro-batch are not "
+           "stored\n",
+           "fused", r->info->fused_ops, text_bytes(r->info->fused_bytes).text);
   printf("%-12s %s an update, predicted\n", "time", predicted(r->info->predicted_seconds).text);
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
@@ -198,21 +199,23 @@ static int print_json(const report *r, const setup *s) {
                   (json_int_t)a->total_bytes, "predicted_seconds", a->seconds));
   }
   json_t *object = json_pack(
-      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:I, s:I, s:I, "
+      "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:I, s:I, "
+      "s:I, "
       "s:f, "
       "s:{s:s, s:s, s:I, s:b}, s:o, s:o}",
       "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "frozen_count", (json_int_t)i->frozen_count,
       "effective_batch", (json_int_t)i->batch, "micro_batch", (json_int_t)i->micro_batch,
       "accumulation_steps", (json_int_t)i->accumulation_steps, "recomputed_ops",
-      (json_int_t)i->recomputed_ops, "fused_ops", (json_int_t)i->fused_ops, "gradients",
-      gradient_way_of(i->gradients)->name, "budget_bytes", (json_int_t)i->budget_bytes,
-      "planned_bytes", bytes_object(&i->bytes), "live_bytes", (json_int_t)i->live_bytes,
-      "working_bytes", (json_int_t)i->working_bytes, "rounds_anew", i->rounds_anew ? 1 : 0,
-      "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes", (json_int_t)i->read_ahead_bytes,
-      "library_bytes", (json_int_t)i->library_bytes, "predicted_seconds", i->predicted_seconds,
-      "peak", "op", r->peak_step.op, "scope", r->peak_step.scope, "step", (json_int_t)(r->peak + 1),
-      "backward", r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
+      (json_int_t)i->recomputed_ops, "fused_ops", (json_int_t)i->fused_ops, "fused_bytes",
+      (json_int_t)i->fused_bytes, "gradients", gradient_way_of(i->gradients)->name, "budget_bytes",
+      (json_int_t)i->budget_bytes, "planned_bytes", bytes_object(&i->bytes), "live_bytes",
+      (json_int_t)i->live_bytes, "working_bytes", (json_int_t)i->working_bytes, "rounds_anew",
+      i->rounds_anew ? 1 : 0, "host_bytes", (json_int_t)i->host_bytes, "read_ahead_bytes",
+      (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
+      "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
+      r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
+      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);

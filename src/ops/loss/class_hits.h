@@ -14,7 +14,7 @@ typedef struct ac_class_hits_attributes {
   int32_t kind; /* ac_class_hits_kind */
   int32_t number;
   int32_t ignore_index;
-  bool ignore;
+  int32_t ignore; /* whether */
 } ac_class_hits_attributes;
 
 #endif

@@ -4,7 +4,7 @@
 #include "ops/arguments.h"
 
 typedef struct ac_cross_entropy_attributes {
-  bool ignore;
+  int32_t ignore; /* whether */
   int32_t ignore_index;
   float smoothing;
 } ac_cross_entropy_attributes;

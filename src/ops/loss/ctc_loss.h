@@ -5,7 +5,7 @@
 
 typedef struct ac_ctc_loss_attributes {
   int32_t blank;
-  bool zero_infinity;
+  int32_t zero_infinity; /* whether */
 } ac_ctc_loss_attributes;
 
 typedef struct ac_ctc_loss_shape {

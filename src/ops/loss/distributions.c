@@ -41,7 +41,7 @@ ac_tensor *ac_kl_divergence(ac_tensor *logits, ac_tensor *target_logits, ac_tens
   ac_tensor *parts[] = {x, ac_logsumexp(x, AC_AXES(-1), true), y,
                         ac_logsumexp(y, AC_AXES(-1), true)};
   ac_tensor *losses = ac_formula(
-      logits->graph, "where(exp(c - d) > 0, exp(c - d) * ((c - d) - (a - b)), 0)", parts, 4);
+      logits->graph, "exp(c - d) * where(exp(c - d) > 0, (c - d) - (a - b), 0)", parts, 4);
   return ac_loss_of_rows(losses, weights, ac_shape_last(&logits->shape), temperature * temperature,
                          logits);
 }

@@ -151,8 +151,12 @@ ac_tensor *ac_gaussian_nll(ac_tensor *mean, ac_tensor *target, ac_tensor *varian
       {"mean f32 [B, ...]", "target f32 [B, ...]", "variance f32 [B, ...]", "weights? f32 [B]"}};
   ac_tensor *operands[] = {mean, target, variance, weights};
   if (!ac_loss_elements_match(&builder, operands, 3)) return NULL;
-  return ac_loss_of_elements("(log(maximum(c, #)) + square(a - b) / maximum(c, #)) / 2", operands,
-                             3, (const float[]){1e-6f, 1e-6f});
+  /* The gradient of a limited variance is that at the limit, as in PyTorch. */
+  const float least[] = {1e-6f, 1e-6f, 1e-6f, 1e-6f};
+#define LIMITED "where(c < #, # + (c - stop_gradient(c)), c)"
+  return ac_loss_of_elements("(log(" LIMITED ") + square(a - b) / " LIMITED ") / 2", operands, 3,
+                             least);
+#undef LIMITED
 }
 
 ac_tensor *ac_poisson_nll(ac_tensor *log_rate, ac_tensor *target, ac_tensor *weights) {

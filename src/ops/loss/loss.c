@@ -20,32 +20,13 @@ ac_loss_rows ac_sample_loss_rows(const ac_op_args *args) {
   return (ac_loss_rows){.weights = args->in[2].count ? 2 : -1, .per_sample = args->in[0].dim[0]};
 }
 
-/* Marks what is a parameter; returns whether any is. */
-static bool mark(ac_graph *graph, const int *operands) {
-  bool any = false;
-  for (int i = 0; i < AC_MAX_INPUTS; i++) {
-    if (operands[i] < 0) continue;
-    ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, operands[i])->storage);
-    if (tensor->role == AC_ROLE_PARAMETER) tensor->is_head = any = true;
-  }
-  return any;
-}
-
-void ac_loss_mark_head(const ac_tensor *x) {
-  ac_graph *graph = x->graph;
-  for (;;) {
-    const ac_node *node = ac_node_at(graph, ac_tensor_at(graph, x->storage)->producer);
-    if (!node || mark(graph, node->in) || !ac_op_describe(node->op)->copies_values) return;
-    x = ac_tensor_at(graph, node->in[0]);
-  }
-}
-
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands) {
   static const ac_shape sums = {.rank = 1, .dim = {AC_LOSS_SUMS}};
   int node = ac_graph_append(graph, op, attributes, size, count, operands);
-  if (node >= 0 && !mark(graph, ac_node_at(graph, node)->in)) ac_loss_mark_head(operands[0]);
-  return ac_graph_add_output(graph, node, AC_ROLE_LOSS, AC_F32, &sums);
+  ac_tensor *loss = ac_graph_add_output(graph, node, AC_ROLE_LOSS, AC_F32, &sums);
+  if (loss) loss->made_by = operands[0]->id;
+  return loss;
 }
 
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows) {

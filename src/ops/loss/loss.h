@@ -19,17 +19,14 @@ void ac_cross_entropy_words(ac_words *words, const ac_cross_entropy_attributes *
 ac_tensor *ac_loss_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands);
 
-/* Marks the parameters that made `x`, which may have been moved since: a loss's head. */
-void ac_loss_mark_head(const ac_tensor *x);
-
 /* Whether `weights` (may be NULL) has one f32 for each row. */
 bool ac_loss_weights_match(const ac_tensor *weights, const ac_shape *rows);
 /* Whether it has one for each of the leading dimensions, which the rows below share. */
 bool ac_loss_weights_lead(const ac_tensor *weights, const ac_shape *rows);
 
 /* The loss (row_loss) of losses that other ops have computed, NULL if these are: so many `elements`
- * form a row, with `factor` times their sum for its loss. What made `made_by`, unless NULL, is the
- * head. */
+ * form a row, with `factor` times their sum for its loss. It is that of `made_by`,
+ * unless NULL. */
 ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elements, float factor,
                            const ac_tensor *made_by);
 

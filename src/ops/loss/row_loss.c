@@ -23,10 +23,12 @@ bool ac_loss_weights_lead(const ac_tensor *weights, const ac_shape *rows) {
 ac_tensor *ac_loss_of_rows(ac_tensor *losses, ac_tensor *weights, int64_t elements, float factor,
                            const ac_tensor *made_by) {
   if (!losses) return NULL;
-  const ac_row_loss_attributes attributes = {elements, factor};
+  const ac_row_loss_attributes attributes = {.elements = elements, .factor = factor};
   ac_tensor *operands[] = {losses, weights};
-  if (made_by) ac_loss_mark_head(made_by);
-  return ac_loss_emit(losses->graph, AC_OP_row_loss, &attributes, sizeof attributes, 2, operands);
+  ac_tensor *loss =
+      ac_loss_emit(losses->graph, AC_OP_row_loss, &attributes, sizeof attributes, 2, operands);
+  if (loss && made_by) loss->made_by = made_by->id;
+  return loss;
 }
 
 ac_tensor *ac_loss(ac_tensor *per_row, ac_tensor *weights) {
@@ -60,7 +62,7 @@ static ac_loss_rows loss_rows(const ac_op_args *args) {
       .weights = s.weights ? 1 : -1, .per_sample = s.rows, .per_weight = s.rows_per_weight};
 }
 
-static const ac_row_loss_attributes sampled = {1, 1};
+static const ac_row_loss_attributes sampled = {.elements = 1, .factor = 1};
 
 const ac_op_desc ac_op_desc_row_loss = {
     .can_add = 1,

@@ -7,6 +7,7 @@
 typedef struct ac_row_loss_attributes {
   int64_t elements;
   float factor;
+  int32_t unused; /* no byte is left unset: nodes are compared by all of them */
 } ac_row_loss_attributes;
 
 /* How rows and weights lie over n elements. */

@@ -1,6 +1,7 @@
 /* Movement that other ops make: repetition is what functions of elements do with their operands,
- * squares of pixels are a permutation. */
+ * squares of pixels are a permutation, a bag is a sum of rows with weights. */
 #include <accrue/movement.h>
+#include <accrue/reduction.h>
 
 #include "ops/movement/move.h"
 #include "ops/pointwise/elementwise.h"
@@ -53,6 +54,75 @@ ac_tensor *ac_expand(ac_tensor *x, int rank, const int64_t *dim) {
   ac_pointwise_attributes attributes = ac_pointwise_attributes_of(&program, &x, &shape);
   attributes.title = ac_pointwise_title(builder.name);
   return ac_graph_emit(graph, AC_OP_pointwise, &attributes, sizeof attributes, 1, &x, &shape);
+}
+
+/* ---- embedding bag --------------------------------------------------------------------------- */
+
+/* Whether b is a without its last dimension. */
+static bool lacks_last(const ac_shape *a, const ac_shape *b) {
+  ac_shape shape = *a;
+  shape.rank--;
+  return ac_shape_equal(&shape, b);
+}
+
+/* rows [..., L, C] times w [..., L], summed over L. */
+static ac_tensor *weighted_sum(ac_tensor *rows, ac_tensor *w) {
+  int64_t dim[AC_MAX_RANK];
+  const ac_shape *s = &w->shape;
+  for (int d = 0; d < s->rank; d++) dim[d] = s->dim[d];
+  if (s->batched) dim[0] = AC_BATCH_TIMES(s->dim[0]);
+  dim[s->rank] = dim[s->rank - 1];
+  dim[s->rank - 1] = 1;
+  ac_tensor *y = ac_matmul(ac_reshape(w, s->rank + 1, dim), rows, false, false);
+  if (!y) return NULL;
+  dim[s->rank - 1] = rows->shape.dim[rows->shape.rank - 1];
+  return ac_reshape(y, s->rank, dim);
+}
+
+/* The largest of the rows that a mask [..., L] has ones for; zeros if there is none. */
+static ac_tensor *masked_max(ac_graph *graph, ac_tensor *rows, ac_tensor *mask, ac_tensor *count) {
+  int64_t dim[AC_MAX_RANK];
+  const ac_shape *s = &mask->shape;
+  for (int d = 0; d < s->rank; d++) dim[d] = s->dim[d];
+  if (s->batched) dim[0] = AC_BATCH_TIMES(s->dim[0]);
+  dim[s->rank] = 1;
+  ac_tensor *shown[] = {ac_reshape(mask, s->rank + 1, dim), rows};
+  ac_tensor *y[] = {
+      count, ac_max(ac_formula(graph, "where(a, b, -3.4028234e38)", shown, 2), AC_AXES(-2), false)};
+  return ac_formula(graph, "where(a, b, 0)", y, 2);
+}
+
+ac_tensor *ac_embedding_bag(ac_tensor *table, ac_tensor *ids, ac_tensor *lengths,
+                            ac_tensor *weights, const ac_embedding_bag_desc *desc) {
+  static const ac_builder builder = {
+      "embedding_bag",
+      4,
+      {"table f32 [V, C]", "ids i32 [..., L]", "lengths? i32 [...]", "weights? f32 [..., L]"}};
+  ac_tensor *operands[] = {table, ids, lengths, weights};
+  ac_graph *graph = ac_builder_graph(&builder, operands);
+  if (!graph) return NULL;
+  const ac_bag_mode mode = desc ? desc->mode : AC_BAG_SUM;
+  const ac_shape *s = &ids->shape;
+  if (table->dtype != AC_F32 || table->shape.rank != 2 || table->shape.batched ||
+      ids->dtype != AC_I32 || s->rank < 2 || s->rank >= AC_MAX_RANK ||
+      (lengths && (lengths->dtype != AC_I32 || !lacks_last(s, &lengths->shape))) ||
+      (weights && (weights->dtype != AC_F32 || !ac_shape_equal(s, &weights->shape))))
+    return ac_builder_fail(graph, &builder, operands, NULL);
+  if ((unsigned)mode > AC_BAG_MAX)
+    return ac_builder_fail(graph, &builder, operands, "unknown mode %d", (int)mode);
+  if (weights && mode != AC_BAG_SUM)
+    return ac_builder_fail(graph, &builder, operands, "only a sum can have weights");
+  ac_tensor *rows = ac_embedding(table, ids);
+  ac_tensor *mask = lengths ? ac_length_mask(lengths, ac_shape_last(s)) : NULL;
+  ac_tensor *count = mask ? ac_sum(mask, AC_AXES(-1), true) : NULL;
+  if (graph->status != AC_OK) return NULL;
+  if (mode == AC_BAG_MAX)
+    return mask ? masked_max(graph, rows, mask, count) : ac_max(rows, AC_AXES(-2), false);
+  ac_tensor *w = mask && weights ? ac_multiply(mask, weights) : mask ? mask : weights;
+  if (mode == AC_BAG_MEAN)
+    return w ? ac_divide(weighted_sum(rows, w), ac_clamp(count, 1, (float)ac_shape_last(s)))
+             : ac_mean(rows, AC_AXES(-2), false);
+  return w ? weighted_sum(rows, w) : ac_sum(rows, AC_AXES(-2), false);
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */

@@ -5,8 +5,7 @@
 
 /* The parts lie side by side along `axis`, from `first` on. */
 typedef struct ac_concat_attributes {
-  int32_t axis;
-  int64_t first;
+  int64_t axis, first;
 } ac_concat_attributes;
 
 /* A tensor seen as [outer, along the axis, inner]. */

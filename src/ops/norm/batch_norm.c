@@ -4,7 +4,8 @@
  *   dx = gamma r (dy - mean(dy) - h mean(dy h)),  dgamma = sum of dy h,  dbeta = sum of dy
  * The forward pass keeps (mean, r) of each channel, and var for the pool; h is computed anew from
  * x. All gradients follow from the sums of dy and dy h of each channel, so one op yields them all.
- * In evaluation mean and variance are the running ones (batch_norm.h). */
+ * In evaluation mean and variance are the running ones (batch_norm.h). If they are frozen, dx is
+ * gamma r dy, and x is needed for dgamma alone. */
 #include "ops/norm/batch_norm.h"
 
 #include "ops/norm/norm.h"
@@ -31,7 +32,8 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
       !x->shape.batched)
     return ac_builder_fail(graph, &builder, operands, NULL);
   const ac_batch_norm_desc described = AC_DESCRIBED(ac_batch_norm_desc, desc);
-  ac_batch_norm_attributes attributes = {described.epsilon, described.momentum};
+  ac_batch_norm_attributes attributes = {described.epsilon, described.momentum,
+                                         described.frozen_statistics};
   if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   if (attributes.momentum == 0) attributes.momentum = 0.1f;
   if (!(attributes.momentum > 0 && attributes.momentum <= 1))
@@ -40,16 +42,27 @@ ac_tensor *ac_batch_norm(ac_tensor *x, ac_tensor *gamma, ac_tensor *beta, ac_ten
   ac_shape statistics = {.rank = 2, .dim = {channels, 2}},
            variance = {.rank = 1, .dim = {channels}};
   ac_tensor *y = ac_norm_emit(graph, op, &attributes, sizeof attributes, 5, operands, &statistics);
+  if (y && attributes.frozen) return y;
   if (!y || !ac_graph_add_output(graph, y->producer, AC_ROLE_ACTIVATION, AC_F32, &variance))
     return NULL;
   return y;
 }
 
+static bool is_frozen(const void *attributes) {
+  return ((const ac_batch_norm_attributes *)attributes)->frozen;
+}
+static bool couples(const void *attributes) {
+  return !is_frozen(attributes);
+}
+
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
-  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]), ac_tensor_at(graph, node->in[0]),
+  const bool takes_x = !is_frozen(node->attributes) || ac_gradient_wanted(d, node->in[1]);
+  ac_tensor *operands[] = {ac_gradient_of(d, node->out[0]),
+                           takes_x ? ac_tensor_at(graph, node->in[0]) : NULL,
                            ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->in[1])};
-  return ac_gradient_emit(d, AC_OP_batch_norm_gradient, NULL, 0, 4, operands, 3, node->in);
+  return ac_gradient_emit(d, AC_OP_batch_norm_gradient, node->attributes,
+                          sizeof(ac_batch_norm_attributes), 4, operands, 3, node->in);
 }
 
 /* The running statistics follow those that the window has pooled. */
@@ -65,6 +78,7 @@ static ac_status append_update(ac_graph *graph, const ac_node *node, ac_tensor *
 
 static ac_status window(ac_differentiation *d, const ac_node *node) {
   ac_graph *graph = d->graph;
+  if (is_frozen(node->attributes)) return AC_OK;
   const ac_tensor *x = ac_tensor_at(graph, node->in[0]);
   ac_tensor *statistics[] = {ac_tensor_at(graph, node->out[1]), ac_tensor_at(graph, node->out[2])};
   int64_t channels = x->shape.dim[1];
@@ -81,10 +95,15 @@ static ac_status window(ac_differentiation *d, const ac_node *node) {
 
 /* Counted by hand from the formulas above, per element of x. */
 static double flops(const ac_op_args *args) {
-  return (args->run && args->run->training ? 8.0 : 3.0) * (double)args->in[0].count;
+  const bool measured = args->run && args->run->training && !is_frozen(args->attributes);
+  return (measured ? 8.0 : 3.0) * (double)args->in[0].count;
 }
 static double gradient_flops(const ac_op_args *args) {
-  return (args->out[0].count ? 10.0 : 5.0) * (double)args->in[0].count;
+  const double sums = args->out[1].count ? 5 : args->out[2].count ? 1 : 0;
+  const double each = is_frozen(args->attributes) ? sums + (args->out[0].count ? 1 : 0)
+                      : args->out[0].count        ? 10
+                                                  : 5;
+  return each * (double)args->in[0].count;
 }
 /* And of batch_norm.h, per channel. */
 static double pool_flops(const ac_op_args *args) {
@@ -96,11 +115,16 @@ static double update_flops(const ac_op_args *args) {
 
 /* One value of a channel has no variance. */
 static int64_t least_samples(const ac_op_args *args) {
-  return args->in[0].count == args->in[0].dim[1] ? 2 : 1;
+  const bool one = args->in[0].count == args->in[0].dim[1];
+  return one && !is_frozen(args->attributes) ? 2 : 1;
 }
 
 static void words(ac_words *words, const ac_op_args *args) {
-  ac_words_put_evaluation(words, args->run);
+  if (is_frozen(args->attributes)) ac_words_put(words, ", frozen statistics");
+  else ac_words_put_evaluation(words, args->run);
+}
+static void gradient_words(ac_words *words, const ac_op_args *args) {
+  if (is_frozen(args->attributes)) ac_words_put(words, ", frozen statistics");
 }
 
 static const ac_batch_norm_attributes sampled = {.epsilon = 1e-5f};
@@ -108,7 +132,7 @@ static const ac_batch_norm_pool_attributes sampled_pool = {1024};
 static const ac_batch_norm_update_attributes sampled_update = {0.1f};
 
 const ac_op_desc ac_op_desc_batch_norm = {
-    .couples_samples = true,
+    .couples = couples,
     .least_samples = least_samples,
     .gradient = gradient,
     .window = window,
@@ -119,10 +143,11 @@ const ac_op_desc ac_op_desc_batch_norm = {
 const ac_op_desc ac_op_desc_batch_norm_gradient = {
     .in_place = 1,
     .can_add = 7,
-    .couples_samples = true,
+    .couples = couples,
     .backward = true,
     .flops = gradient_flops,
-    .sample = {{"mcP", "mcP", "c2", "c"}, {"mcP", "c", "c"}, NULL},
+    .words = gradient_words,
+    .sample = {{"mcP", "mcP", "c2", "c"}, {"mcP", "c", "c"}, &sampled},
 };
 const ac_op_desc ac_op_desc_batch_norm_pool = {
     .sums = 1,

@@ -7,7 +7,10 @@
  *   running mean     += momentum (mean - running mean)
  *   running variance += momentum (M / (n - 1) - running variance)
  * For that the variance is kept in addition to 1/std: a float that holds 1 / sqrt(variance +
- * epsilon) has lost the digits of a variance far below epsilon. */
+ * epsilon) has lost the digits of a variance far below epsilon.
+ *
+ * Frozen statistics are constants. Then no sample depends on another, and with s = gamma r
+ *   y = s (x - mean) + beta,  dx = s dy */
 #ifndef AC_OPS_BATCH_NORM_H
 #define AC_OPS_BATCH_NORM_H
 
@@ -16,6 +19,7 @@
 typedef struct ac_batch_norm_attributes {
   float epsilon;
   float momentum; /* of the running statistics, for whoever updates them */
+  int32_t frozen; /* the running statistics are also used in training, and stay as they are */
 } ac_batch_norm_attributes;
 
 typedef struct ac_batch_norm_pool_attributes {

@@ -25,7 +25,7 @@ static ac_tensor *build(const char *name, ac_tensor *x, ac_tensor *gamma, ac_ten
     return ac_builder_fail(graph, &builder, operands,
                            "%lld channels cannot be divided into %lld groups", (long long)channels,
                            (long long)groups);
-  ac_group_norm_attributes attributes = {groups, epsilon};
+  ac_group_norm_attributes attributes = {.groups = groups, .epsilon = epsilon};
   if (!ac_norm_epsilon(graph, &builder, operands, &attributes.epsilon)) return NULL;
   ac_shape statistics = {3, x->shape.batched, {x->shape.dim[0], groups, 2}};
   return ac_norm_emit(graph, op, &attributes, sizeof attributes, 3, operands, &statistics);
@@ -57,7 +57,7 @@ static double gradient_flops(const ac_op_args *args) {
   return (args->out[0].count ? 11.0 : 5.0) * (double)args->in[0].count;
 }
 
-static const ac_group_norm_attributes sampled = {8, 1e-5f};
+static const ac_group_norm_attributes sampled = {.groups = 8, .epsilon = 1e-5f};
 
 const ac_op_desc ac_op_desc_group_norm = {
     .gradient = gradient,

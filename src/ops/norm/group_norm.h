@@ -6,6 +6,7 @@
 typedef struct ac_group_norm_attributes {
   int64_t groups; /* divides the channels */
   float epsilon;
+  int32_t unused; /* no byte is left unset: nodes are compared by all of them */
 } ac_group_norm_attributes;
 
 #endif

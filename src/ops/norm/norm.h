@@ -17,4 +17,12 @@ bool ac_norm_epsilon(ac_graph *graph, const ac_builder *builder, ac_tensor *cons
 ac_tensor *ac_norm_emit(ac_graph *graph, ac_op op, const void *attributes, size_t size, int count,
                         ac_tensor *const *operands, const ac_shape *statistics);
 
+/* A norm of rows, [..., n], of x and of vectors [n] that may be NULL. */
+typedef ac_tensor *(*ac_row_norm)(ac_graph *graph, ac_tensor *const *operands, float epsilon);
+
+/* The same over any axes of x. The vectors have the shape of these axes, in x's order. Axes that
+ * are not the last ones are moved there, and back. */
+ac_tensor *ac_norm_over(const ac_builder *builder, ac_tensor *const *operands, int count,
+                        const int *axes, float epsilon, ac_row_norm norm);
+
 #endif

@@ -138,10 +138,13 @@ ac_tensor *ac_elu(ac_tensor *x, float alpha) {
 ac_tensor *ac_clamp(ac_tensor *x, float low, float high) {
   static const ac_builder builder = {"clamp", 1, {"x f32"}};
   const float numbers[] = {low, high};
-  if (!takes(&builder, &x, "low bound", low) || !takes(&builder, &x, "high bound", high))
-    return NULL;
+  ac_graph *graph = ac_builder_graph(&builder, &x);
+  if (!graph) return NULL;
+  if (isnan(low) || isnan(high))
+    return ac_builder_fail(graph, &builder, &x, "the %s bound is not a number",
+                           isnan(low) ? "low" : "high");
   if (low > high)
-    return ac_builder_fail(x->graph, &builder, &x, "the low bound %g is above the high bound %g",
+    return ac_builder_fail(graph, &builder, &x, "the low bound %g is above the high bound %g",
                            (double)low, (double)high);
   return apply(&builder, AC_FUNCTION_clamp, &x, 2, numbers);
 }

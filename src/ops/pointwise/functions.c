@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-enum { HIDDEN = 1, SIGN_KEPT = 2 };
+enum { HIDDEN = 1, SIGN_KEPT = 2, STOPPED = 4 };
 
 #define LIST(...) \
   { __VA_ARGS__ }
@@ -19,7 +19,8 @@ const ac_function ac_functions[AC_FUNCTION_COUNT] = {
    high,                                                                                       \
    LIST kinks,                                                                                 \
    ((is)&HIDDEN) != 0,                                                                         \
-   ((is)&SIGN_KEPT) != 0},
+   ((is)&SIGN_KEPT) != 0,                                                                      \
+   ((is)&STOPPED) != 0},
     AC_FUNCTION_LIST(ROW)
 #undef ROW
 };

@@ -19,7 +19,7 @@
  *   kinks     and not next to 0 and these points, where derivatives jump, or each other
  *   is        HIDDEN: not in formulas of users, and without a gradient of its own; SIGN_KEPT: if
  *             operand b is a constant that is not negative, y > 0 just where a > 0, so that y can
- *             take the place of a in da
+ *             take the place of a in da; STOPPED: it has no gradient though it has a derivative
  *
  * Where a derivative does not exist, the gradient is PyTorch's. Slopes have rows of their own where
  * what elementary functions would make of them cancels, or takes several exponentials. */
@@ -62,6 +62,8 @@
   X(sign, 1, "1 if a > 0, -1 if a < 0, else 0", (a > 0.0f ? 1.0f : 0.0f) - (a < 0.0f ? 1.0f : 0.0f),                   \
     "return (a > 0) - (a < 0);", (a > 0) - (a < 0),                                                                    \
     NULL, NULL, NULL, 1, -4, 4, (0), 0)                                                                                \
+  X(stop_gradient, 1, "a, as a constant", a, "return a;", a,                                                           \
+    NULL, NULL, NULL, 0, -4, 4, (0), STOPPED)                                                                          \
   X(clamp, 3, "min(max(a, b), c)", smaller(larger(a, b), c), "a = a < b ? b : a; return a > c ? c : a;",               \
     smaller_of(larger_of(a, b), c),                                                                                    \
     "where((a > b) * (a < c), g, 0)", "where((a <= b) * not(b >= c), g, 0)", "where((a >= c) + (b >= c), g, 0)",       \
@@ -174,7 +176,7 @@ typedef struct ac_function {
   const char *gradient[3];
   int operands;
   double flops, low, high, kinks[2];
-  bool hidden, sign_kept;
+  bool hidden, sign_kept, stopped;
 } ac_function;
 extern const ac_function ac_functions[AC_FUNCTION_COUNT];
 

@@ -220,6 +220,11 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
 
 /* ---- description ----------------------------------------------------------------------------- */
 
+static bool passes(const void *attributes, int input) {
+  const ac_pointwise_attributes *a = attributes;
+  return a->program.results > 1 || ac_program_reaches(&a->program, input);
+}
+
 static double flops(const ac_op_args *args) {
   const ac_pointwise_attributes *attributes = args->attributes;
   return ac_program_flops(&attributes->program) * (double)args->out[0].count;
@@ -249,19 +254,44 @@ static void words(ac_words *words, const ac_op_args *args) {
   }
 }
 
-static const ac_pointwise_attributes sampled = {.program = {.operands = 1,
-                                                            .steps = 1,
-                                                            .results = 1,
-                                                            .result = {AC_FIRST_STEP},
-                                                            .step = {{AC_FUNCTION_gelu_tanh, {0}}}},
-                                                .title = 1 + AC_FUNCTION_gelu};
+/* A function with much arithmetic and, for the middle size, one with little. */
+#define ONE_STEP(function)                                                        \
+  {                                                                               \
+    .operands = 1, .steps = 1, .results = 1, .result = {AC_FIRST_STEP}, .step = { \
+      {function, {0}}                                                             \
+    }                                                                             \
+  }
+static const ac_pointwise_attributes sampled = {.program = ONE_STEP(AC_FUNCTION_gelu_tanh),
+                                                .title = 1 + AC_FUNCTION_gelu},
+                                     middle = {.program = ONE_STEP(AC_FUNCTION_relu),
+                                               .title = 1 + AC_FUNCTION_relu};
+
+/* Each function that graphs can have, by itself. */
+static bool variant(int number, ac_op_args *args, void *attributes) {
+  ac_pointwise_attributes a = {.program = {.operands = 1}};
+  int function = 0;
+  for (; function < AC_FUNCTION_COUNT; function++)
+    if (!ac_functions[function].hidden && number-- == 0) break;
+  if (function == AC_FUNCTION_COUNT) return false;
+  const int operands = ac_functions[function].operands;
+  ac_program_begin(&a.program, operands);
+  const int y = ac_program_apply(&a.program, function, 0, 1, 2);
+  ac_program_end(&a.program, 1, &y, NULL);
+  a.title = ac_pointwise_title(ac_functions[function].name);
+  for (int i = 1; i < operands; i++) args->in[i] = args->in[0];
+  memcpy(attributes, &a, sizeof a);
+  args->attributes = attributes;
+  return true;
+}
 
 const ac_op_desc ac_op_desc_pointwise = {
     .in_place = 1,
+    .bound = AC_BOUND_BY_BOTH,
     .can_add = (1u << AC_PROGRAM_RESULTS) - 1,
     .gradient = gradient,
+    .passes = passes,
     .flops = flops,
     .title = title,
     .words = words,
-    .sample = {{"n"}, {"n"}, &sampled},
+    .sample = {{"n"}, {"n"}, &sampled, .middle_attributes = &middle, .variant = variant},
 };

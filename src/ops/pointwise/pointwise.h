@@ -11,8 +11,8 @@ typedef struct ac_pointwise_attributes {
   /* Bit i: operand i has another shape than the results in the graph, though they may be equal for
    * a batch of 1. */
   uint32_t repeated;
-  uint8_t title; /* what it is called (titles.c) */
-  bool gradient; /* of what is called so */
+  uint16_t title;    /* what it is called (titles.c) */
+  uint16_t gradient; /* whether it is the gradient of what is called so */
 } ac_pointwise_attributes;
 
 #endif

@@ -17,6 +17,7 @@ typedef struct fusion {
   ac_graph *graph;
   int *readers; /* by storage: nodes that read it, one more if it is an output */
   int *index;   /* by node: its new index; -1: taken into another */
+  ac_fused *spared;
 } fusion;
 
 static const ac_pointwise_attributes *attributes_of(const ac_node *node) {
@@ -175,21 +176,17 @@ static bool take(fusion *f, int reader, int operand) {
   for (int i = 0; i < AC_MAX_INPUTS; i++) then->in[i] = i < program.operands ? in[i] : -1;
   f->index[spared->producer] = -1;
   spared->producer = -1;
+  f->spared->nodes++;
+  *(spared->shape.batched ? &f->spared->per_sample : &f->spared->fixed) +=
+      ac_shape_count(&spared->shape);
   return true;
 }
 
 /* Takes in what a node reads, and what that read, until nothing more can be. */
-static int take_all(fusion *f, int reader) {
-  int spared = 0;
-  if (!is_program(ac_node_at(f->graph, reader))) return 0;
+static void take_all(fusion *f, int reader) {
+  if (!is_program(ac_node_at(f->graph, reader))) return;
   for (int i = 0; i < AC_MAX_INPUTS;)
-    if (ac_node_at(f->graph, reader)->in[i] >= 0 && take(f, reader, i)) {
-      spared++;
-      i = 0;
-    } else {
-      i++;
-    }
-  return spared;
+    i = ac_node_at(f->graph, reader)->in[i] >= 0 && take(f, reader, i) ? 0 : i + 1;
 }
 
 /* Leaves out nodes that were taken into others. */
@@ -215,17 +212,17 @@ static void close_gaps(fusion *f) {
   graph->node_count = count;
 }
 
-ac_status ac_graph_fuse(ac_graph *graph, int *spared) {
+ac_status ac_graph_fuse(ac_graph *graph, ac_fused *spared) {
   fusion f = {graph, calloc((size_t)graph->tensor_count + 1, sizeof *f.readers),
-              calloc((size_t)graph->node_count + 1, sizeof *f.index)};
-  *spared = 0;
+              calloc((size_t)graph->node_count + 1, sizeof *f.index), spared};
+  *spared = (ac_fused){0};
   ac_status status = AC_OK;
   if (!f.readers || !f.index) {
     status = ac_fail(AC_ERROR_MEMORY, "no memory to fuse functions of elements");
   } else {
     count_readers(&f);
-    for (int n = 0; n < graph->node_count; n++) *spared += take_all(&f, n);
-    if (*spared) close_gaps(&f);
+    for (int n = 0; n < graph->node_count; n++) take_all(&f, n);
+    if (spared->nodes) close_gaps(&f);
   }
   free(f.readers);
   free(f.index);

@@ -17,9 +17,7 @@ ac_tensor *ac_argmax(ac_tensor *x, int axis, bool keep) {
   const ac_argmax_attributes a = {at};
   const ac_shape shape = ac_shape_reduced(&x->shape, bits, keep);
   const int node = ac_graph_append(graph, AC_OP_argmax, &a, sizeof a, 1, &x);
-  ac_tensor *ids = ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_I32, &shape);
-  if (ids) ids->requires_gradient = false;
-  return ids;
+  return ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, AC_I32, &shape);
 }
 
 static int64_t id_bound(const ac_op_args *args) {

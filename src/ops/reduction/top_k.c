@@ -25,7 +25,6 @@ ac_tensor *ac_top_k(ac_tensor *x, int64_t k, ac_tensor **ids) {
   if (!y) return NULL;
   ac_tensor *places = ac_graph_add_output(graph, y->producer, AC_ROLE_ACTIVATION, AC_I32, &shape);
   if (!places) return NULL;
-  places->requires_gradient = false;
   if (ids) *ids = places;
   return y;
 }

@@ -12,7 +12,7 @@
 typedef struct ac_clip_attributes {
   float gradient_factor; /* unscale and divide in one */
   float limit;
-  bool adaptive, by_column;
+  int32_t adaptive, by_column; /* whether */
 } ac_clip_attributes;
 
 #define AC_CLIP_LEAST_NORM 1e-3f

@@ -1,7 +1,7 @@
 #ifndef AC_OPS_FOLD_H
 #define AC_OPS_FOLD_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
 /* A micro-batch's gradient becomes part of the optimizer's state, with g' = gradient_factor * g:
  *   m = keep1 * m + take1 * g';  v = keep2 * v + take2 * g'^2
@@ -12,7 +12,7 @@
 typedef struct ac_fold_attributes {
   float gradient_factor; /* unscale and divide in one */
   float keep1, take1, keep2, take2;
-  bool is_average; /* keep1 and keep2 are not read */
+  int32_t is_average; /* whether; keep1 and keep2 are not read */
 } ac_fold_attributes;
 
 #endif

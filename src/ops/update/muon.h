@@ -23,7 +23,7 @@ typedef struct ac_muon_attributes {
   float gradient_factor; /* unscale, clip and divide in one */
   float rate, weight_decay, momentum, take;
   float scale; /* by the shape of the matrix */
-  bool nesterov;
+  int32_t nesterov;
   ac_dtype factors; /* AC_F32 or AC_BF16 */
 } ac_muon_attributes;
 

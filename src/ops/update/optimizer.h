@@ -33,8 +33,8 @@ typedef struct ac_adamw_attributes {
 typedef struct ac_sgd_attributes {
   float gradient_factor;
   float rate, weight_decay, momentum;
-  bool nesterov;
-  bool first; /* the first update: the momentum buffer holds nothing yet */
+  int32_t nesterov;
+  int32_t first; /* the first update: the momentum buffer holds nothing yet */
 } ac_sgd_attributes;
 
 #endif

@@ -191,7 +191,7 @@ static void ties(op_ties *t, const ac_op_args *args) {
       signs = op_draw_hash(signs + (logits[i] > 0), (uint64_t)i);
     }
     bool close = nearest <= 16 * t->unit * largest;
-    op_ties_call(t, (op_call){signs, op_weight_of(&args->in[2], n), close});
+    op_ties_call(t, (op_call){signs, op_weight_of(&args->in[2], n), close, OP_CALL_CLASS});
   }
 }
 

@@ -3,6 +3,8 @@
 #include "ops/generator.h"
 #include "ops/vector.h"
 
+#include <math.h>
+
 static bool comes_before(const double *x, int64_t j, int64_t t) {
   return j != t && (x[j] > x[t] || (x[j] == x[t] && j < t));
 }
@@ -80,5 +82,31 @@ static void from_vector(op_case *result, const op_vector *vector) {
 const op_family op_family_class_hits = {"class_hits", cases, sizeof cases / sizeof *cases,
                                         from_vector,  NULL,  NULL};
 
-/* Nothing is trained on it; unit/run/named_sums.c has it in graphs. */
-const op_generator op_generator_class_hits = {.takes = NULL};
+/* ---- random graphs --------------------------------------------------------------------------- */
+
+/* Of the largest logit, and of the target among all. */
+static void ties(op_ties *t, const ac_op_args *args) {
+  const ac_class_hits_attributes *a = args->attributes;
+  const int64_t V = ac_columns(&args->in[0]);
+  for (int64_t n = 0; n < ac_rows(&args->in[0]); n++) {
+    const double *x = op_reals(&args->in[0]) + n * V;
+    const int32_t target = op_integers(&args->in[1])[n];
+    int64_t best = 0, before = 0;
+    double largest = 0, apart = INFINITY;
+    if (a->ignore && target == a->ignore_index) continue;
+    for (int64_t j = 0; j < V; j++) {
+      largest = fmax(largest, fabs(x[j]));
+      best = x[j] > x[best] ? j : best;
+      before += comes_before(x, j, target);
+    }
+    for (int64_t j = 0; j < V; j++) {
+      if (j != target) apart = fmin(apart, fabs(x[j] - x[target]));
+      if (j != best) apart = fmin(apart, x[best] - x[j]);
+    }
+    op_ties_call(t, (op_call){(uint64_t)(best * V + before), 0, apart <= 16 * t->unit * largest,
+                              OP_CALL_HIT});
+  }
+}
+
+/* Nothing is trained on it: a metric of some graphs (tests/random/draw.c). */
+const op_generator op_generator_class_hits = {.takes = NULL, .ties = ties};

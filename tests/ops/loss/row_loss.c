@@ -93,8 +93,8 @@ static const op_case cases[] = {
 static void from_vector(op_case *result, const op_vector *vector) {
   result->op = AC_OP_row_loss;
   result->attributes.row_loss =
-      (ac_row_loss_attributes){(int64_t)op_vector_attribute(vector, "elements", 1),
-                               (float)op_vector_attribute(vector, "factor", 1)};
+      (ac_row_loss_attributes){.elements = (int64_t)op_vector_attribute(vector, "elements", 1),
+                               .factor = (float)op_vector_attribute(vector, "factor", 1)};
   result->out[0].fill = OP_LOSS_SUMS;
   result->gradients = gradients;
   result->gradient_count = 1;

@@ -98,7 +98,7 @@ static void from_vector(op_case *result, const op_vector *vector) {
   static op_attributes parts[2];
   static op_gradient gradients[2];
   ac_concat_attributes *a = &result->attributes.concat;
-  a->axis = (int32_t)op_vector_attribute(vector, "axis", 1);
+  a->axis = (int64_t)op_vector_attribute(vector, "axis", 1);
   result->op = AC_OP_concat;
   result->gradients = gradients;
   result->gradient_count = 2;

@@ -30,7 +30,7 @@ static void batch_norm(const ac_op_args *args) {
     for (int64_t i = 0; i < s.B * s.S; i++) mean += x[(i / s.S * s.C + c) * s.S + i % s.S] / n;
     for (int64_t i = 0; i < s.B * s.S; i++)
       variance += pow(x[(i / s.S * s.C + c) * s.S + i % s.S] - mean, 2) / n;
-    if (!args->run->training)
+    if (!args->run->training || a->frozen)
       mean = op_reals(&args->in[3])[c], variance = op_reals(&args->in[4])[c];
     double r = 1 / sqrt(variance + (double)a->epsilon);
     for (int64_t i = 0; i < s.B * s.S; i++) {
@@ -64,23 +64,24 @@ static op_tolerance batch_norm_error(const ac_op_args *args, int output) {
 const op_reference op_reference_batch_norm = {batch_norm, batch_norm_error, true, false};
 
 /* With h = (x - mean) r:  dgamma = sum_bs dy h,  dbeta = sum_bs dy,
- * dx = gamma r (dy - dbeta / n - h dgamma / n) */
+ * dx = gamma r (dy - dbeta / n - h dgamma / n), or gamma r dy with frozen statistics */
 static void batch_norm_gradient(const ac_op_args *args) {
   const double *dy = op_reals(&args->in[0]), *x = op_reals(&args->in[1]);
-  shape s = shape_of(&args->in[1]);
+  const bool frozen = ((const ac_batch_norm_attributes *)args->attributes)->frozen;
+  shape s = shape_of(&args->in[0]);
   double n = (double)(s.B * s.S);
   for (int64_t c = 0; c < s.C; c++) {
     double mean = op_reals(&args->in[2])[2 * c], r = op_reals(&args->in[2])[2 * c + 1];
     double dgamma = 0, dbeta = 0;
     for (int64_t i = 0; i < s.B * s.S; i++) {
       int64_t at = (i / s.S * s.C + c) * s.S + i % s.S;
-      dgamma += dy[at] * (x[at] - mean) * r;
+      dgamma += args->in[1].count ? dy[at] * (x[at] - mean) * r : 0;
       dbeta += dy[at];
     }
     for (int64_t i = 0; i < s.B * s.S && args->out[0].count; i++) {
       int64_t at = (i / s.S * s.C + c) * s.S + i % s.S;
-      op_reals(&args->out[0])[at] = parameter(&args->in[3], c, 1) * r *
-                                    (dy[at] - dbeta / n - (x[at] - mean) * r * dgamma / n);
+      const double means = frozen ? 0 : dbeta / n + (x[at] - mean) * r * dgamma / n;
+      op_reals(&args->out[0])[at] = parameter(&args->in[3], c, 1) * r * (dy[at] - means);
     }
     if (args->out[1].count) op_reals(&args->out[1])[c] = dgamma;
     if (args->out[2].count) op_reals(&args->out[2])[c] = dbeta;
@@ -88,8 +89,9 @@ static void batch_norm_gradient(const ac_op_args *args) {
 }
 
 static op_tolerance batch_norm_gradient_error(const ac_op_args *args, int output) {
-  shape s = shape_of(&args->in[1]);
-  double r = largest_r(&args->in[2]), x = op_largest(&args->in[1]), dy = op_largest(&args->in[0]);
+  shape s = shape_of(&args->in[0]);
+  double r = largest_r(&args->in[2]), x = args->in[1].count ? op_largest(&args->in[1]) : 0,
+         dy = op_largest(&args->in[0]);
   double gamma = args->in[3].count ? op_largest(&args->in[3]) : 1;
   if (output == 0) return (op_tolerance){4, 8 * r * dy * gamma * (1 + x * r)};
   return (op_tolerance){1, op_sum_error(s.B * s.S) * dy * (output == 1 ? 1 + x * r : 1)};
@@ -146,6 +148,21 @@ static const op_gradient gradients[] = {
      .optional = true},
 };
 
+/* With frozen statistics and no gamma. */
+static const op_gradient gradients_without_x[] = {
+    {.op = AC_OP_batch_norm_gradient,
+     .in = {OP_DY, {OP_NONE, 0}, OP_OUTPUT(1), OP_INPUT(1)},
+     .of = {0, 1, 2},
+     .outputs = 3,
+     .optional = true},
+};
+
+#define FROZEN(name_, batch_, ...)                                             \
+  {                                                                            \
+    .name = name_, .op = AC_OP_batch_norm,                                     \
+    .attributes.batch_norm = {.epsilon = 1e-5f, .frozen = 1}, .batch = batch_, \
+    .gradient_count = 1, __VA_ARGS__                                           \
+  }
 #define BATCH_NORM(name_, batch_, ...)                                                  \
   {                                                                                     \
     .name = name_, .op = AC_OP_batch_norm, .attributes.batch_norm = {.epsilon = 1e-5f}, \
@@ -179,6 +196,15 @@ static const op_case cases[] = {
     BATCH_NORM("in evaluation 7x65x5", 7, .evaluation = true,
                .in = {OP_F32(AC_BATCH, 65, 5), OP_F32(65), OP_F32(65), RUNNING(65)},
                .out = {OP_F32(AC_BATCH, 65, 5), OP_F32(65, 2), OP_F32(65)}),
+    FROZEN("frozen 3x12x9x7", 3, .gradients = gradients,
+           .in = {OP_F32(AC_BATCH, 12, 9, 7), OP_F32(12), OP_F32(12), RUNNING(12)},
+           .out = {OP_F32(AC_BATCH, 12, 9, 7), OP_F32(12, 2)}),
+    FROZEN("frozen, one position 33x65", 33, .gradients = gradients,
+           .in = {OP_F32(AC_BATCH, 65), OP_F32(65), OP_F32(65), RUNNING(65)},
+           .out = {OP_F32(AC_BATCH, 65), OP_F32(65, 2)}),
+    FROZEN("frozen, without gamma 7x6x33", 7, .gradients = gradients_without_x,
+           .in = {OP_F32(AC_BATCH, 6, 33), {.rank = 0}, OP_F32(6), RUNNING(6)},
+           .out = {OP_F32(AC_BATCH, 6, 33), OP_F32(6, 2)}),
     {.name = "pool 65 channels",
      .op = AC_OP_batch_norm_pool,
      .attributes.batch_norm_pool = {49},
@@ -196,6 +222,7 @@ static const op_case cases[] = {
 static void from_vector(op_case *result, const op_vector *vector) {
   result->op = AC_OP_batch_norm;
   result->attributes.batch_norm.epsilon = (float)op_vector_attribute(vector, "epsilon", 1e-5);
+  result->attributes.batch_norm.frozen = (int32_t)op_vector_attribute(vector, "frozen", 0);
   result->evaluation = op_vector_attribute(vector, "evaluation", 0) != 0;
   result->gradients = gradients;
   result->gradient_count = result->evaluation ? 0 : 1;
@@ -302,7 +329,8 @@ static bool takes(const ac_shape *x) {
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t C = x->shape.dim[1];
   ac_batch_norm_desc desc = {.epsilon = op_draw_one_in(d, 2) ? 0 : 0.01f,
-                             .momentum = op_draw_one_in(d, 2) ? 0 : 0.3f};
+                             .momentum = op_draw_one_in(d, 2) ? 0 : 0.3f,
+                             .frozen_statistics = op_draw_one_in(d, 3)};
   ac_tensor *gamma = op_draw_maybe_vector(d, 0.5, 1.5, C);
   ac_tensor *beta = op_draw_maybe_vector(d, -0.5, 0.5, C);
   ac_tensor *mean = op_draw_frozen(d, -0.5, 0.5, C), *variance = op_draw_frozen(d, 0.5, 2, C);

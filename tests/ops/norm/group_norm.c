@@ -145,8 +145,8 @@ static const op_case cases[] = {
 static void from_vector(op_case *result, const op_vector *vector) {
   result->op = AC_OP_group_norm;
   result->attributes.group_norm =
-      (ac_group_norm_attributes){(int64_t)op_vector_attribute(vector, "groups", 1),
-                                 (float)op_vector_attribute(vector, "epsilon", 1e-5)};
+      (ac_group_norm_attributes){.groups = (int64_t)op_vector_attribute(vector, "groups", 1),
+                                 .epsilon = (float)op_vector_attribute(vector, "epsilon", 1e-5)};
   result->gradients = gradients;
   result->gradient_count = 1;
 }

@@ -5,12 +5,16 @@
 
 #include <math.h>
 
+/* Of gamma or beta, which may be absent. */
+static double vector(const ac_operand *x, int64_t c, double otherwise) {
+  return x->count ? op_reals(x)[c] : otherwise;
+}
+
 /* mean = sum_c x / C;  r = 1 / sqrt(sum_c (x - mean)^2 / C + epsilon);  y = (x - mean) r gamma +
  * beta */
 static void layer_norm(const ac_op_args *args) {
   const ac_layer_norm_attributes *a = args->attributes;
   int64_t rows = ac_rows(&args->in[0]), C = ac_columns(&args->in[0]);
-  const double *gamma = op_reals(&args->in[1]), *beta = op_reals(&args->in[2]);
   for (int64_t n = 0; n < rows; n++) {
     const double *x = op_reals(&args->in[0]) + n * C;
     double mean = 0, variance = 0;
@@ -19,7 +23,7 @@ static void layer_norm(const ac_op_args *args) {
     double r = 1 / sqrt(variance + (double)a->epsilon);
     for (int64_t c = 0; c < C; c++)
       op_reals(&args->out[0])[n * C + c] =
-          (x[c] - mean) * r * gamma[c] + (args->in[2].count ? beta[c] : 0);
+          (x[c] - mean) * r * vector(&args->in[1], c, 1) + vector(&args->in[2], c, 0);
     op_reals(&args->out[1])[2 * n] = mean;
     op_reals(&args->out[1])[2 * n + 1] = r;
   }
@@ -36,7 +40,7 @@ static double largest_r(const ac_operand *statistics) {
  * itself the variance's error counts twice the same. */
 static op_tolerance layer_norm_error(const ac_op_args *args, int output) {
   double x = op_largest(&args->in[0]), r = largest_r(&args->out[1]);
-  double gamma = op_largest(&args->in[1]);
+  double gamma = args->in[1].count ? op_largest(&args->in[1]) : 1;
   if (output == 0) return (op_tolerance){4, 4 * (1 + x * r) * gamma};
   return (op_tolerance){4 + 2 * x * r * op_sum_error(1), 4 * x};
 }
@@ -46,17 +50,18 @@ const op_reference op_reference_layer_norm = {layer_norm, layer_norm_error, true
 /* With h = (x - mean) r and g = dy gamma:  dx = r (g - mean_c(g) - h mean_c(g h)) */
 static void layer_norm_input_gradient(const ac_op_args *args) {
   int64_t rows = ac_rows(&args->in[0]), C = ac_columns(&args->in[0]);
-  const double *gamma = op_reals(&args->in[3]);
+  const ac_operand *gamma = &args->in[3];
   for (int64_t n = 0; n < rows; n++) {
     const double *dy = op_reals(&args->in[0]) + n * C, *x = op_reals(&args->in[1]) + n * C;
     double mean = op_reals(&args->in[2])[2 * n], r = op_reals(&args->in[2])[2 * n + 1];
     double g = 0, gh = 0;
     for (int64_t c = 0; c < C; c++) {
-      g += dy[c] * gamma[c] / (double)C;
-      gh += dy[c] * gamma[c] * (x[c] - mean) * r / (double)C;
+      g += dy[c] * vector(gamma, c, 1) / (double)C;
+      gh += dy[c] * vector(gamma, c, 1) * (x[c] - mean) * r / (double)C;
     }
     for (int64_t c = 0; c < C; c++)
-      op_reals(&args->out[0])[n * C + c] = r * (dy[c] * gamma[c] - g - (x[c] - mean) * r * gh);
+      op_reals(&args->out[0])[n * C + c] =
+          r * (dy[c] * vector(gamma, c, 1) - g - (x[c] - mean) * r * gh);
   }
 }
 
@@ -65,7 +70,7 @@ static void layer_norm_input_gradient(const ac_op_args *args) {
 static op_tolerance layer_norm_input_error(const ac_op_args *args, int output) {
   (void)output;
   double r = largest_r(&args->in[2]), x = op_largest(&args->in[1]);
-  double g = op_largest(&args->in[0]) * op_largest(&args->in[3]);
+  double g = op_largest(&args->in[0]) * (args->in[3].count ? op_largest(&args->in[3]) : 1);
   return (op_tolerance){4, 8 * r * g * (1 + x * r)};
 }
 
@@ -119,6 +124,10 @@ static const op_case cases[] = {
                .out = {OP_F32(AC_BATCH, 65, 129), OP_F32(OP_BATCH(65), 2)}),
     LAYER_NORM("without beta 7x65", 7, .in = {OP_F32(AC_BATCH, 65), OP_F32(65)},
                .out = {OP_F32(AC_BATCH, 65), OP_F32(AC_BATCH, 2)}),
+    LAYER_NORM("without gamma 7x65", 7, .in = {OP_F32(AC_BATCH, 65), {.rank = 0}, OP_F32(65)},
+               .out = {OP_F32(AC_BATCH, 65), OP_F32(AC_BATCH, 2)}),
+    LAYER_NORM("bare 7x67", 7, .in = {OP_F32(AC_BATCH, 67)},
+               .out = {OP_F32(AC_BATCH, 67), OP_F32(AC_BATCH, 2)}),
     LAYER_NORM("far from zero 7x129", 7,
                .in = {OP_RANGE(30, 32, AC_BATCH, 129), OP_F32(129), OP_F32(129)},
                .out = {OP_F32(AC_BATCH, 129), OP_F32(AC_BATCH, 2)}),
@@ -168,9 +177,20 @@ static void special(ac_device *device) {
 const op_family op_family_layer_norm = {"layer_norm", cases,   sizeof cases / sizeof *cases,
                                         from_vector,  special, NULL};
 
+/* Over the middle one of three axes, or all but the batch. */
+static ac_tensor *over(op_draw *d, ac_tensor *x) {
+  const bool middle = x->shape.rank > 2 && x->shape.dim[1] > 2 && op_draw_one_in(d, 2);
+  const int axis = 1;
+  ac_tensor *gamma = middle ? op_draw_vector(d, 0.5, 1.5, x->shape.dim[1])
+                            : op_draw_parameter(d, 0.5, 1.5, x->shape.rank - x->shape.batched,
+                                                x->shape.dim + x->shape.batched);
+  return ac_layer_norm_over(x, gamma, NULL, middle, middle ? &axis : NULL, 0);
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t C = ac_shape_last(&x->shape);
-  ac_tensor *gamma = op_draw_vector(d, 0.5, 1.5, C);
+  if (op_draw_one_in(d, 4)) return over(d, x);
+  ac_tensor *gamma = op_draw_maybe_vector(d, 0.5, 1.5, C);
   return ac_layer_norm(x, gamma, op_draw_maybe_vector(d, -0.5, 0.5, C),
                        op_draw_one_in(d, 2) ? 0 : 0.01f);
 }

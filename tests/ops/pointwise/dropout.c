@@ -22,12 +22,12 @@ static void philox(uint32_t counter[4], const uint32_t key_[2]) {
 }
 
 /* Element e of sample s is dropped if its 16 bits are below p 2^16, rounded; else y = x / (1 - p)
- * for the p that this comes to. */
+ * for the p that this comes to. The first element decides for samples that are dropped whole. */
 static void dropout(const ac_op_args *args) {
   const ac_dropout_attributes *a = args->attributes;
   const ac_run_state *run = args->run;
   for (int64_t i = 0; i < args->in[0].count; i++) {
-    uint32_t e = (uint32_t)(i % a->elements_per_sample);
+    uint32_t e = a->whole ? 0 : (uint32_t)(i % a->elements_per_sample);
     uint32_t s = run->sample + (uint32_t)(i / a->elements_per_sample);
     uint32_t counter[4] = {e / 8, s, run->update, a->stream};
     uint32_t key[2] = {(uint32_t)run->seed, (uint32_t)(run->seed >> 32)};
@@ -59,6 +59,12 @@ static const op_gradient gradients[] = {
     .attributes.dropout = {.p = p_, .stream = 3, .elements_per_sample = elements}, \
     .batch = batch_, .gradients = gradients, .gradient_count = 1, __VA_ARGS__      \
   }
+#define DROP_PATH(name_, p_, elements, batch_, ...)                                            \
+  {                                                                                            \
+    .name = name_, .op = AC_OP_dropout,                                                        \
+    .attributes.dropout = {.p = p_, .stream = 3, .elements_per_sample = elements, .whole = 1}, \
+    .batch = batch_, .gradients = gradients, .gradient_count = 1, __VA_ARGS__                  \
+  }
 #define FROM_1_TO_2(...) OP_RANGE(1, 2, __VA_ARGS__)
 
 static const op_case cases[] = {
@@ -74,7 +80,12 @@ static const op_case cases[] = {
     DROPOUT("0.3 of 3x65x129, evaluation", 0.3f, 65 * 129, 3,
             .in = {FROM_1_TO_2(AC_BATCH, 65, 129)}, .out = {OP_F32(AC_BATCH, 65, 129)},
             .evaluation = true),
+    DROP_PATH("whole samples, 0.5 of 9x65x129", 0.5f, 65 * 129, 9,
+              .in = {FROM_1_TO_2(AC_BATCH, 65, 129)}, .out = {OP_F32(AC_BATCH, 65, 129)}),
+    DROP_PATH("whole samples, 0.25 of 33 of 3x5, rows folded", 0.25f, 15, 33,
+              .in = {FROM_1_TO_2(OP_BATCH(3), 5)}, .out = {OP_F32(OP_BATCH(3), 5)}),
 };
+enum { SPLIT_WHOLE = 6 };
 
 static void known_answers(void) {
   static const struct {
@@ -166,6 +177,7 @@ static void statistics(ac_device *device) {
 static void special(ac_device *device) {
   split(device, &cases[1]);
   split(device, &cases[2]);
+  split(device, &cases[SPLIT_WHOLE]);
   if (!op_reduced) statistics(device);
 }
 
@@ -173,7 +185,8 @@ const op_family op_family_dropout = {"dropout", cases,   sizeof cases / sizeof *
                                      NULL,      special, known_answers};
 
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  return ac_dropout(x, (float)op_draw_between(d, 0.05, 0.6));
+  const float p = (float)op_draw_between(d, 0.05, 0.6);
+  return op_draw_one_in(d, 3) ? ac_drop_path(x, p) : ac_dropout(x, p);
 }
 
 const op_generator op_generator_dropout = {

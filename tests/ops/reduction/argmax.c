@@ -1,4 +1,7 @@
 /* Cases and references of argmax. */
+#include <accrue/pointwise.h>
+#include <accrue/reduction.h>
+
 #include "ops/driver.h"
 #include "ops/generator.h"
 #include "ops/vector.h"
@@ -91,5 +94,28 @@ static void from_vector(op_case *result, const op_vector *vector) {
 const op_family op_family_argmax = {"argmax",    cases, sizeof cases / sizeof *cases,
                                     from_vector, NULL,  NULL};
 
-/* It has no gradient, and nothing in random graphs reads what it finds. */
-const op_generator op_generator_argmax = {.takes = NULL};
+/* ---- random graphs --------------------------------------------------------------------------- */
+
+static bool takes(const ac_shape *x) {
+  return x->rank > (x->batched ? 1 : 0) && x->rank < AC_MAX_RANK;
+}
+
+/* x times a factor for each id, so that x has a gradient and the ids are read. */
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  const int first = x->shape.batched ? 1 : 0, rank = x->shape.rank;
+  const int axis = first + op_draw_below(d, rank - first);
+  ac_tensor *ids = ac_argmax(x, op_draw_one_in(d, 2) ? axis : axis - rank, true);
+  if (!ids) return NULL;
+  ac_tensor *table = op_draw_parameter(d, 0.5, 1.5, 2, (int64_t[]){x->shape.dim[axis], 1});
+  return ac_multiply(x, op_draw_view(ac_embedding(table, ids), &ids->shape));
+}
+
+static void ties(op_ties *t, const ac_op_args *args) {
+  const ac_argmax_attributes *attributes = args->attributes;
+  const ac_along a = ac_along_axis(&args->in[0], attributes->axis);
+  for (int64_t k = 0; k < a.outer * a.inner; k++)
+    op_ties_find(t, op_reals(&args->in[0]) + k / a.inner * a.length * a.inner + k % a.inner,
+                 a.length, a.inner, 0);
+}
+
+const op_generator op_generator_argmax = {.takes = takes, .build = grow, .ties = ties};

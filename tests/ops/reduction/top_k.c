@@ -1,4 +1,7 @@
 /* Cases and references of top_k. */
+#include <accrue/pointwise.h>
+#include <accrue/reduction.h>
+
 #include "ops/driver.h"
 #include "ops/generator.h"
 #include "ops/vector.h"
@@ -99,6 +102,27 @@ static void special(ac_device *device) {
 const op_family op_family_top_k = {"top_k",     cases,   sizeof cases / sizeof *cases,
                                    from_vector, special, NULL};
 
-/* In 16 bits it chooses among elements that rounding makes equal, so another one than a reference.
+/* ---- random graphs --------------------------------------------------------------------------- */
+
+static bool takes(const ac_shape *x) {
+  return op_takes_rows(x) && x->rank < AC_MAX_RANK;
+}
+
+/* Half of the time times a factor for each id. Few, as more would nearly always be close to ties.
  */
-const op_generator op_generator_top_k = {.takes = NULL};
+static ac_tensor *grow(op_draw *d, ac_tensor *x) {
+  const int64_t C = ac_shape_last(&x->shape);
+  ac_tensor *ids, *y = ac_top_k(x, 1 + op_draw_below(d, C < 3 ? (int)C : 3), &ids);
+  if (!y || op_draw_one_in(d, 2)) return y;
+  ac_tensor *table = op_draw_parameter(d, 0.5, 1.5, 2, (int64_t[]){C, 1});
+  return ac_multiply(y, op_draw_view(ac_embedding(table, ids), &y->shape));
+}
+
+static void ties(op_ties *t, const ac_op_args *args) {
+  const int64_t C = ac_columns(&args->in[0]), k = ac_columns(&args->out[0]);
+  for (int64_t n = 0; n < ac_rows(&args->in[0]); n++)
+    for (int64_t m = 0; m < k; m++) op_ties_find(t, op_reals(&args->in[0]) + n * C, C, 1, m);
+}
+
+const op_generator op_generator_top_k = {
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients), .ties = ties};

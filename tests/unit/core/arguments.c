@@ -263,7 +263,8 @@ static void own_calls(void) {
     ac_tensor *ids = ac_input(g, "ids", AC_I32, AC_SHAPE(AC_BATCH));       \
     ac_tensor *line = ac_reshape(in, AC_SHAPE(AC_BATCH, 4, 16));           \
     ac_tensor *volume = ac_reshape(in, AC_SHAPE(AC_BATCH, 1, 4, 4, 4));    \
-    (void)in, (void)ids, (void)line, (void)volume;                         \
+    ac_tensor *steps = ac_input(g, "s", AC_F32, AC_SHAPE(AC_BATCH, 4, 4)); \
+    (void)in, (void)ids, (void)line, (void)volume, (void)steps;            \
     HARMLESS(function, parameter, call);                                   \
     ac_graph_free(g);                                                      \
   } while (0)
@@ -294,6 +295,21 @@ static void layers(void) {
   LAYERED(ac_conv_transpose2d_layer, name, !ac_conv_transpose2d_layer(g, NULL, in, 2, 3, NULL));
   LAYERED(ac_conv_transpose2d_layer, x, !ac_conv_transpose2d_layer(g, "l", NULL, 2, 3, NULL));
   LAYERED(ac_conv_transpose2d_layer, desc, ac_conv_transpose2d_layer(g, "l", in, 2, 3, NULL));
+  LAYERED(ac_lstm_layer, graph, !ac_lstm_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, name, !ac_lstm_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, x, !ac_lstm_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, desc, ac_lstm_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_lstm_layer, final, ac_lstm_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, graph, !ac_gru_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, name, !ac_gru_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, x, !ac_gru_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, desc, ac_gru_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_gru_layer, final, ac_gru_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, graph, !ac_rnn_layer(NULL, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, name, !ac_rnn_layer(g, NULL, steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, x, !ac_rnn_layer(g, "l", NULL, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, desc, ac_rnn_layer(g, "l", steps, 2, NULL, NULL));
+  LAYERED(ac_rnn_layer, final, ac_rnn_layer(g, "l", steps, 2, NULL, NULL));
   LAYERED(ac_norm_layer, graph, !ac_norm_layer(NULL, "l", in, NULL));
   LAYERED(ac_norm_layer, name, !ac_norm_layer(g, NULL, in, NULL));
   LAYERED(ac_norm_layer, x, !ac_norm_layer(g, "l", NULL, NULL));
@@ -426,8 +442,7 @@ static void tokenizers(void) {
   REFUSED(ac_tokenizer_encode, encoding, ac_tokenizer_encode(t, "a", 1, NULL, NULL));
   NOTHING(ac_encoding_free, encoding, ac_encoding_free(NULL));
   REFUSED(ac_tokenizer_decode, text, ac_tokenizer_decode(NULL, &bytes, t, &id, 1, false));
-  HARMLESS(ac_tokenizer_decode, bytes,
-           ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
+  HARMLESS(ac_tokenizer_decode, bytes, ac_tokenizer_decode(&text, NULL, t, &id, 0, false) == AC_OK);
   free(text);
   REFUSED(ac_tokenizer_decode, tokenizer, ac_tokenizer_decode(&text, &bytes, NULL, &id, 1, false));
   REFUSED(ac_tokenizer_decode, ids, ac_tokenizer_decode(&text, &bytes, t, NULL, 1, false));
@@ -892,6 +907,19 @@ static ac_tensor *frozen(const char *name) {
   const ac_parameter_desc desc = {.frozen = true};
   return ac_parameter(graph, name, AC_SHAPE(FEATURES), &desc);
 }
+static ac_tensor *sequence(void) {
+  return ac_input(graph, "sequence", AC_F32, AC_SHAPE(AC_BATCH, 3, 2));
+}
+static ac_tensor *lengths_of(void) {
+  return ac_input(graph, "lengths of sequences", AC_I32, AC_SHAPE(AC_BATCH));
+}
+/* Of one layer with two units. */
+static const ac_recurrent_weights *recurrent(int gates) {
+  static ac_recurrent_weights w;
+  w.input = ac_parameter(graph, "weight_ih", AC_SHAPE(2 * gates, 2), NULL);
+  w.hidden = ac_parameter(graph, "weight_hh", AC_SHAPE(2 * gates, 2), NULL);
+  return &w;
+}
 static ac_tensor *heads_of(const char *name) {
   return ac_input(graph, name, AC_F32, AC_SHAPE(AC_BATCH, 5, 2, 3));
 }
@@ -1004,11 +1032,36 @@ static void only_operands(void) {
   PASSES(ac_argmax, x, ac_argmax(NULL, 1, false));
   PASSES(ac_top_k, x, ac_top_k(NULL, 1, NULL));
   BUILDS(ac_top_k, ids, ac_top_k(x, 1, NULL));
+  STICKS(ac_lstm, x, "lstm: x is missing",
+         ac_lstm(NULL, lengths_of(), NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, lengths, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, initial, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  STICKS(ac_lstm, weights, "lstm: weights are NULL",
+         ac_lstm(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_lstm, desc, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  BUILDS(ac_lstm, final, ac_lstm(sequence(), NULL, NULL, recurrent(4), NULL, NULL));
+  STICKS(ac_gru, x, "gru: x is missing",
+         ac_gru(NULL, lengths_of(), NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, lengths, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, initial, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  STICKS(ac_gru, weights, "gru: weights are NULL",
+         ac_gru(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_gru, desc, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  BUILDS(ac_gru, final, ac_gru(sequence(), NULL, NULL, recurrent(3), NULL, NULL));
+  STICKS(ac_rnn, x, "rnn: x is missing",
+         ac_rnn(NULL, lengths_of(), NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, lengths, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, initial, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  STICKS(ac_rnn, weights, "rnn: weights are NULL",
+         ac_rnn(sequence(), NULL, NULL, NULL, NULL, NULL));
+  BUILDS(ac_rnn, desc, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
+  BUILDS(ac_rnn, final, ac_rnn(sequence(), NULL, NULL, recurrent(1), NULL, NULL));
   PASSES(ac_causal_attention, qkv, ac_causal_attention(NULL, NULL));
   STICKS(ac_rope, x, "x is missing", ac_rope(NULL, labels, NULL));
   BUILDS(ac_rope, positions, ac_rope(heads(), NULL, &(ac_rope_desc){.base = 100}));
   BUILDS(ac_rope, desc, ac_rope(heads(), NULL, NULL));
   PASSES(ac_dropout, x, ac_dropout(NULL, 0.1f));
+  PASSES(ac_drop_path, x, ac_drop_path(NULL, 0.1f));
   PASSES(ac_reshape, x, ac_reshape(NULL, AC_SHAPE(2)));
   PASSES(ac_transpose, x, ac_transpose(NULL, 1, 2));
   PASSES(ac_permute, x, ac_permute(NULL, AC_AXES(0, 1)));
@@ -1035,6 +1088,10 @@ static void only_operands(void) {
   PASSES(ac_adaptive_average_pool, x, ac_adaptive_average_pool(NULL, AC_SHAPE(1)));
   PASSES(ac_global_max_pool, x, ac_global_max_pool(NULL));
   PASSES(ac_upsample_nearest2d, x, ac_upsample_nearest2d(NULL, 2));
+  PASSES(ac_resize2d, x, ac_resize2d(NULL, NULL));
+  BUILDS(ac_resize2d, desc, ac_resize2d(image(), NULL));
+  PASSES(ac_local_response_norm, x, ac_local_response_norm(NULL, NULL));
+  BUILDS(ac_local_response_norm, desc, ac_local_response_norm(image(), NULL));
   PASSES(ac_tensor_hint, tensor, ac_tensor_hint(NULL, AC_KEEP));
   STICKS(ac_causal_attention, desc, "at least one head",
          ac_causal_attention(ac_input(graph, "q", AC_F32, AC_SHAPE(AC_BATCH, 2, 6)), NULL));
@@ -1119,10 +1176,19 @@ static void operands(void) {
   STICKS(ac_embedding, table, "table is missing", ac_embedding(NULL, labels));
   STICKS(ac_embedding, ids, "ids is missing", ac_embedding(w, NULL));
   STICKS(ac_layer_norm, x, "x is missing", ac_layer_norm(NULL, vector("g", 4), NULL, 0));
-  STICKS(ac_layer_norm, gamma, "gamma is missing", ac_layer_norm(x, NULL, NULL, 0));
+  BUILDS(ac_layer_norm, gamma, ac_layer_norm(x, NULL, NULL, 0));
   BUILDS(ac_layer_norm, beta, ac_layer_norm(x, vector("g", 4), NULL, 0));
   STICKS(ac_rms_norm, x, "x is missing", ac_rms_norm(NULL, vector("g", 4), 0));
-  STICKS(ac_rms_norm, gamma, "gamma is missing", ac_rms_norm(x, NULL, 0));
+  BUILDS(ac_rms_norm, gamma, ac_rms_norm(x, NULL, 0));
+  STICKS(ac_layer_norm_over, x, "x is missing", ac_layer_norm_over(NULL, w, NULL, AC_AXES(1), 0));
+  BUILDS(ac_layer_norm_over, gamma, ac_layer_norm_over(x, NULL, NULL, AC_AXES(1), 0));
+  BUILDS(ac_layer_norm_over, beta, ac_layer_norm_over(x, NULL, NULL, AC_AXES(1), 0));
+  STICKS(ac_layer_norm_over, axes, "layer_norm_over: 1 axes at NULL",
+         ac_layer_norm_over(x, NULL, NULL, 1, NULL, 0));
+  STICKS(ac_rms_norm_over, x, "x is missing", ac_rms_norm_over(NULL, w, AC_AXES(1), 0));
+  BUILDS(ac_rms_norm_over, gamma, ac_rms_norm_over(x, NULL, AC_AXES(1), 0));
+  STICKS(ac_rms_norm_over, axes, "rms_norm_over: 1 axes at NULL",
+         ac_rms_norm_over(x, NULL, 1, NULL, 0));
   STICKS(ac_group_norm, x, "x is missing", ac_group_norm(NULL, vector("g", 4), NULL, 1, 0));
   BUILDS(ac_group_norm, gamma, ac_group_norm(x, NULL, vector("b", 4), 1, 0));
   BUILDS(ac_group_norm, beta, ac_group_norm(x, vector("g", 4), NULL, 1, 0));

@@ -73,6 +73,8 @@ static ac_plan *training, *predicting, *sharing;
 static ac_trainer *owner; /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_tokens *tokens;
+static ac_tokenizer *tokenizer;
+static const uint32_t ids[] = {70, 260, 71};
 static test_path pixels, labels, ten, hundred, words, weights;
 
 typedef struct made {
@@ -85,6 +87,7 @@ typedef struct made {
   ac_bench *bench;
   ac_tokens *tokens;
   ac_tokenizer *tokenizer;
+  char *text;
   ac_model_file *file;
   ac_dataset *dataset, *validation;
 } made;
@@ -101,6 +104,7 @@ static void free_made(made *m) {
   ac_dataset_free(m->validation);
   ac_tokens_free(m->tokens);
   ac_tokenizer_free(m->tokenizer);
+  free(m->text);
   ac_model_file_close(m->file);
 }
 
@@ -155,7 +159,8 @@ typedef struct creation {
   X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                           \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                                     \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
-  X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")            \
+  X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")          \
+  X(ac_tokenizer_decode, 0, &m->text, NULL, tokenizer, ids, 3, false)                          \
   X(ac_dataset_fold_tokens, 0, &m->dataset, &m->validation, tokens, 2, 4, 4)                   \
   X(ac_dataset_from_idx, 0, &m->dataset, pixels.text, labels.text, 0, -1)                      \
   X(ac_dataset_mnist_folder, 0, &m->dataset, &m->validation, test_folder)                      \
@@ -391,6 +396,7 @@ static int open_all(void **state) {
   assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 1, fields, data));
   assert_ok(ac_dataset_from_idx(&images, pixels.text, labels.text, 0, -1));
   assert_ok(ac_tokens_from_uint16(&tokens, words.text, 256));
+  assert_ok(ac_tokenizer_open(&tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json"));
   return 0;
 }
 
@@ -399,6 +405,7 @@ static int close_all(void **state) {
   ac_dataset_free(dataset);
   ac_dataset_free(images);
   ac_tokens_free(tokens);
+  ac_tokenizer_free(tokenizer);
   return remove_test_folder(state);
 }
 

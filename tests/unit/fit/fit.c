@@ -208,7 +208,7 @@ static void batches_read_ahead_are_in_the_plan(void **state) {
   setting s;
   start(&s, 30, (ac_plan_desc){.batch = 20, .micro_batch = 5, .read_ahead = 3});
   const ac_fit_desc desc = {.train = s.dataset, .epochs = 1, .loader_threads = 2};
-  ac_gather gather;
+  ac_gathering gather;
   assert_ok(ac_gather_open(&gather, &s.trainer->instance, s.dataset));
   ac_loader_desc loader = ac_fit_loader(s.trainer, &desc, &gather);
   uint64_t bytes, planned = ac_plan_get_info(s.plan)->read_ahead_bytes;

@@ -216,6 +216,19 @@ static void shapes_of_images(void **state) {
       .stride = {2, 3}, .padding = {1, 0}, .groups = 3, .output_padding = {1, 2}};
   assert_shape(ac_conv_transpose2d(x, turned, NULL, &larger), SHAPE(AC_BATCH, 6, 18, 40));
   assert_shape(ac_upsample_nearest2d(x, 3), SHAPE(AC_BATCH, 6, 27, 36));
+  const ac_resize2d_desc half = {.factor = {0.5, 1.1}};
+  assert_shape(ac_resize2d(x, NULL), SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_resize2d(x, &half), SHAPE(AC_BATCH, 6, 4, 13));
+  assert_shape(ac_resize2d(x, &(ac_resize2d_desc){AC_RESIZE_BICUBIC, .size = {1, 30}}),
+               SHAPE(AC_BATCH, 6, 1, 30));
+  assert_shape(ac_local_response_norm(x, NULL), SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_local_response_norm(x, &(ac_local_response_norm_desc){.size = 4}),
+               SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_drop_path(x, 0.5f), SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_layer_norm_over(x, NULL, NULL, AC_AXES(1), 0), SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_layer_norm_over(x, NULL, NULL, AC_ALL_AXES, 0), SHAPE(AC_BATCH, 6, 9, 12));
+  assert_shape(ac_rms_norm_over(x, ac_parameter(g, "g", SHAPE(6, 12), NULL), AC_AXES(-1, 1), 0),
+               SHAPE(AC_BATCH, 6, 9, 12));
   ac_tensor *part = ac_slice(x, 1, 2, 3), *parts[] = {part, x, part};
   assert_shape(part, SHAPE(AC_BATCH, 3, 9, 12));
   assert_shape(ac_concat(g, parts, 3, 1), SHAPE(AC_BATCH, 12, 9, 12));
@@ -319,6 +332,23 @@ static void wrong_operands_are_named(void **state) {
   MISBUILT("layer_norm", "epsilon is nan", X, ac_layer_norm(x, b, b, NAN));
   MISBUILT("rms_norm", "it takes", W("gamma"), ac_rms_norm(x, w, 0));
   MISBUILT("rms_norm", "epsilon is -1", X, ac_rms_norm(x, b, -1));
+  MISBUILT("layer_norm_over", "axis 0 is the batch", X,
+           ac_layer_norm_over(x, NULL, NULL, AC_AXES(0), 0));
+  MISBUILT("layer_norm_over", "axis -2 is there twice", X,
+           ac_layer_norm_over(x, NULL, NULL, AC_AXES(1, -2), 0));
+  MISBUILT("layer_norm_over", "axis 3 is none of its axes", X,
+           ac_layer_norm_over(x, NULL, NULL, AC_AXES(3), 0));
+  MISBUILT("layer_norm_over", "1 axes at NULL", X, ac_layer_norm_over(x, NULL, NULL, 1, NULL, 0));
+  MISBUILT("layer_norm_over", "beta f32 [the axes] or NULL", B("beta"),
+           ac_layer_norm_over(x, NULL, b, AC_AXES(1), 0));
+  MISBUILT("rms_norm_over", "it takes", W("gamma"), ac_rms_norm_over(x, w, AC_AXES(1), 0));
+  MISBUILT("rms_norm_over", "epsilon is nan", X, ac_rms_norm_over(x, NULL, AC_AXES(1), NAN));
+  MISBUILT("rms_norm_over", "there is no axis but the batch", "x is input \"t\"",
+           ac_rms_norm_over(ac_input(g, "t", AC_F32, SHAPE(AC_BATCH)), NULL, AC_ALL_AXES, 0));
+  MISBUILT("local_response_norm", "size -1, alpha 0.0001, beta 0.75 and k 1", X,
+           ac_local_response_norm(x, &(ac_local_response_norm_desc){.size = -1}));
+  MISBUILT("local_response_norm", "it takes x f32 [B, C, ...]", B("x"),
+           ac_local_response_norm(b, NULL));
   MISBUILT("group_norm", "6 channels cannot be divided into 4 groups", X,
            ac_group_norm(x, NULL, NULL, 4, 0));
   MISBUILT("group_norm", "6 channels cannot be divided into 0 groups", "gamma is NULL",
@@ -377,7 +407,7 @@ static void wrong_elements_are_named(void **state) {
   MISBUILT("add_scalar", "the value nan is not finite", X, ac_add_scalar(x, NAN));
   MISBUILT("elu", "the alpha is -1", X, ac_elu(x, -1));
   MISBUILT("clamp", "the low bound 2 is above the high bound 1", X, ac_clamp(x, 2, 1));
-  MISBUILT("clamp", "the high bound inf is not finite", X, ac_clamp(x, 2, INFINITY));
+  MISBUILT("clamp", "the high bound is not a number", X, ac_clamp(x, 2, NAN));
   MISBUILT("where", "it takes condition f32, a f32, b f32", IDS("condition"), ac_where(ids, x, x));
   MISBUILT("power", "the shapes cannot be broadcast", "b is input \"rows\" f32 [B*2, 6, 4]",
            ac_power(x, ac_input(g, "rows", AC_F32, SHAPE(AC_BATCH_TIMES(2), 6, 4))));
@@ -432,6 +462,8 @@ static void wrong_elements_are_named(void **state) {
            ac_attention(heads(g, "q", 6, 6), NULL, NULL,
                         &(ac_attention_desc){.heads = 2, .dropout = 1}));
   MISBUILT("dropout", "p is 1", X, ac_dropout(x, 1));
+  MISBUILT("drop_path", "p is -0.5", X, ac_drop_path(x, -0.5f));
+  MISBUILT("drop_path", "it takes x f32 [B, ...]", W("x"), ac_drop_path(w, 0.5f));
   MISBUILT("dropout", "it takes x f32 [B, ...]", W("x"), ac_dropout(w, 0.5f));
 }
 
@@ -574,6 +606,54 @@ static void wrong_reductions_are_named(void **state) {
            ac_variance(ac_sum(x, AC_AXES(1), true), true, AC_AXES(1), false));
 }
 
+/* Of one direction of one layer, with two units. */
+static ac_recurrent_weights recurrent_weights(ac_graph *g, int gates, int in) {
+  return (ac_recurrent_weights){.input = ac_parameter(g, "w_ih", SHAPE(2 * gates, in), NULL),
+                                .hidden = ac_parameter(g, "w_hh", SHAPE(2 * gates, 2), NULL),
+                                .input_bias = ac_parameter(g, "b_ih", SHAPE(2 * gates), NULL),
+                                .hidden_bias = ac_parameter(g, "b_hh", SHAPE(2 * gates), NULL)};
+}
+
+static void wrong_recurrent_layers_are_named(void **state) {
+  (void)state;
+  ac_recurrent_weights own = {NULL, NULL, NULL, NULL};
+  ac_recurrent_state begin = {NULL, NULL};
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("x"),
+           (own = recurrent_weights(g, 4, 4), ac_lstm(ids, NULL, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "it takes x f32 [B, T, in], lengths i32 [B] or NULL", IDS("lengths"),
+           (own = recurrent_weights(g, 4, 4), ac_lstm(x, ids, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "weights are NULL", X, ac_lstm(x, NULL, NULL, NULL, NULL, NULL));
+  MISBUILT("lstm", "weights of each layer and direction are f32 input [G * H, in]", X,
+           (own = recurrent_weights(g, 4, 5), ac_lstm(x, NULL, NULL, &own, NULL, NULL)));
+  MISBUILT("lstm", "initial.cell f32 [B, layers * directions, H] or NULL",
+           "initial.hidden is input",
+           (own = recurrent_weights(g, 4, 4),
+            begin.hidden = ac_input(g, "h", AC_F32, SHAPE(AC_BATCH, 1, 2)),
+            ac_lstm(x, NULL, &begin, &own, NULL, NULL)));
+  MISBUILT("gru", "initial.hidden f32 [B, layers * directions, H] or NULL", X2("initial.hidden"),
+           (own = recurrent_weights(g, 3, 4), begin.hidden = x,
+            ac_gru(x, NULL, &begin, &own, NULL, NULL)));
+  MISBUILT("gru", "only ac_rnn has a choice of functions", X,
+           (own = recurrent_weights(g, 3, 4),
+            ac_gru(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = AC_RNN_RELU}, NULL)));
+  MISBUILT("rnn", "there are 1 to 32 layers", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.layers = 33}, NULL)));
+  MISBUILT("rnn", "unknown direction", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.direction = (ac_direction)3}, NULL)));
+  MISBUILT(
+      "rnn", "unknown function of a cell", X,
+      (own = recurrent_weights(g, 1, 4),
+       ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.function = (ac_rnn_function)2}, NULL)));
+  MISBUILT("rnn", "dropout must be in [0, 1)", X,
+           (own = recurrent_weights(g, 1, 4),
+            ac_rnn(x, NULL, NULL, &own, &(ac_recurrent_desc){.dropout = NAN}, NULL)));
+  MISBUILT("lstm_layer", "the layer has no name", X, ac_lstm_layer(g, "", x, 2, NULL, NULL));
+  MISBUILT("gru_layer", "the layer has no name", X, ac_gru_layer(g, "", x, 2, NULL, NULL));
+  MISBUILT("rnn_layer", "the layer has no name", X, ac_rnn_layer(g, "", x, 2, NULL, NULL));
+}
+
 static void wrong_losses_are_named(void **state) {
   (void)state;
   MISBUILT("cross_entropy", "weights f32 [...] or NULL", B("weights"),
@@ -685,6 +765,10 @@ static void wrong_images_are_named(void **state) {
 #define KERNEL(...) ac_parameter(g, "k", SHAPE(__VA_ARGS__), NULL)
 #define K "weight is parameter \"k\" f32 ["
 #define CONV2D(...) &(ac_conv2d_desc){__VA_ARGS__}
+#define RESIZE2D(...)   \
+  &(ac_resize2d_desc) { \
+    __VA_ARGS__         \
+  }
 #define POOL2D(...)   \
   &(ac_pool2d_desc) { \
     __VA_ARGS__       \
@@ -776,6 +860,21 @@ static void wrong_images_are_named(void **state) {
   MISBUILT("global_average_pool", "it takes", IDS("x"), ac_global_average_pool(ids));
   MISBUILT("upsample_nearest2d", "the factor is 0", I, ac_upsample_nearest2d(IMAGE, 0));
   MISBUILT("upsample_nearest2d", "it takes", X, ac_upsample_nearest2d(x, 2));
+  MISBUILT("resize2d", "it takes x f32 [B, channels, height, width]", X, ac_resize2d(x, NULL));
+  MISBUILT("resize2d", "unknown kind 3", I,
+           ac_resize2d(IMAGE, RESIZE2D(.kind = (ac_resize_kind)3)));
+  MISBUILT("resize2d", "nearest pixels have no corners to align", I,
+           ac_resize2d(IMAGE, RESIZE2D(.align_corners = true)));
+  MISBUILT("resize2d", "there are both a size and a factor of width", I,
+           ac_resize2d(IMAGE, RESIZE2D(.size = {2, 2}, .factor = {0, 2})));
+  MISBUILT("resize2d", "a size of 0 and a factor of 0.1 make height 5 to none", I,
+           ac_resize2d(IMAGE, RESIZE2D(.factor = {0.1, 1})));
+  MISBUILT("resize2d", "a size of -2 and a factor of 0 make width 7 to none", I,
+           ac_resize2d(IMAGE, RESIZE2D(.size = {2, -2})));
+  MISBUILT("resize2d", "a factor of nan make height 5 to none", I,
+           ac_resize2d(IMAGE, RESIZE2D(.factor = {NAN, 1})));
+  MISBUILT("resize2d", "is beyond any device", I,
+           ac_resize2d(IMAGE, RESIZE2D(.size = {1LL << 40, 1})));
 }
 
 static ac_tensor *own_op_of(ac_graph *g, ac_tensor *x, int count, const ac_custom_desc *desc) {
@@ -1014,6 +1113,7 @@ int main(void) {
       cmocka_unit_test(wrong_rotations_are_named),
       cmocka_unit_test(wrong_movements_and_layers_are_named),
       cmocka_unit_test(wrong_reductions_are_named),
+      cmocka_unit_test(wrong_recurrent_layers_are_named),
       cmocka_unit_test(wrong_losses_are_named),
       cmocka_unit_test(wrong_losses_of_other_ops_are_named),
       cmocka_unit_test(wrong_images_are_named),

@@ -135,6 +135,43 @@ static void convolutions_norms_and_embeddings(void **state) {
   assert_shape(named("last.bias"), AC_SHAPE(16));
 }
 
+/* Parameters of both directions of two layers come in PyTorch's order, layer after layer. */
+static void recurrent_layers_are_those_of_pytorch(void **state) {
+  (void)state;
+  ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 70, 6)),
+            *lengths = ac_input(graph, "lengths", AC_I32, AC_SHAPE(AC_BATCH));
+  ac_recurrent_state last;
+  const ac_recurrent_layer_desc both = {
+      .recurrence = {.layers = 2, .direction = AC_BOTH_DIRECTIONS, .dropout = 0.1f},
+      .lengths = lengths};
+  assert_shape(ac_lstm_layer(graph, "lstm", x, 4, &both, &last), AC_SHAPE(AC_BATCH, 70, 8));
+  assert_shape(last.hidden, AC_SHAPE(AC_BATCH, 4, 4));
+  assert_shape(last.cell, AC_SHAPE(AC_BATCH, 4, 4));
+  static const struct {
+    const char *name;
+    int64_t rows, columns;
+  } parameters[] = {{"lstm.weight_ih_l0", 16, 6},         {"lstm.weight_hh_l0", 16, 4},
+                    {"lstm.bias_ih_l0", 16, 0},           {"lstm.bias_hh_l0", 16, 0},
+                    {"lstm.weight_ih_l0_reverse", 16, 6}, {"lstm.weight_hh_l0_reverse", 16, 4},
+                    {"lstm.bias_ih_l0_reverse", 16, 0},   {"lstm.bias_hh_l0_reverse", 16, 0},
+                    {"lstm.weight_ih_l1", 16, 8},         {"lstm.weight_hh_l1", 16, 4}};
+  for (int i = 0; i < 10; i++) {
+    ac_tensor *p = ac_tensor_at(graph, graph->parameters[i]);
+    assert_string_equal(p->name, parameters[i].name);
+    if (parameters[i].columns) assert_shape(p, AC_SHAPE(parameters[i].rows, parameters[i].columns));
+    else assert_shape(p, AC_SHAPE(parameters[i].rows));
+    assert_uniform(parameters[i].name, 0.5);
+  }
+  assert_int_equal(graph->parameter_count, 16);
+  const ac_recurrent_layer_desc bare = {.recurrence = {.direction = AC_BACKWARD}, .no_bias = true};
+  assert_shape(ac_gru_layer(graph, "gru", x, 5, &bare, &last), AC_SHAPE(AC_BATCH, 70, 5));
+  assert_shape(last.hidden, AC_SHAPE(AC_BATCH, 1, 5));
+  assert_null(last.cell);
+  assert_shape(named("gru.weight_ih_l0"), AC_SHAPE(15, 6));
+  assert_shape(ac_rnn_layer(graph, "rnn", x, 5, NULL, NULL), AC_SHAPE(AC_BATCH, 70, 5));
+  assert_int_equal(graph->parameter_count, 16 + 2 + 4);
+}
+
 static void residuals_project_where_they_must(void **state) {
   (void)state;
   ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 6, 9, 12)),
@@ -202,6 +239,15 @@ static void what_is_wrong_is_said(void **state) {
   MISBUILT("it takes x f32 [..., C]", ac_norm_layer(graph, "n", v, NULL));
   MISBUILT("the table has 0 rows of 4", ac_embedding_layer(graph, "e", ids, 0, 4, NULL));
   MISBUILT("embedding_layer: ids is missing", ac_embedding_layer(graph, "e", NULL, 3, 4, NULL));
+  MISBUILT("lstm_layer (l): it takes x f32 [B, T, in]",
+           ac_lstm_layer(graph, "l", x, 2, NULL, NULL));
+  const ac_recurrent_layer_desc deep = {.recurrence = {.layers = 33}};
+  MISBUILT("gru_layer (l): 0 units in 1 layers",
+           ac_gru_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 0, NULL,
+                        NULL));
+  MISBUILT("2 units in 33 layers; there must be at least 1, and at most 32 layers",
+           ac_rnn_layer(graph, "l", ac_input(graph, "s", AC_F32, AC_SHAPE(AC_BATCH, 3, 4)), 2,
+                        &deep, NULL));
   MISBUILT("residual: branch is missing", ac_residual(graph, "r", x, NULL));
   MISBUILT("residual (r): it takes", ac_residual(graph, "r", x, v));
   MISBUILT("no stride makes", ac_residual(graph, "r", ac_slice(x, 2, 0, 4), x));
@@ -249,6 +295,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(dense_is_pytorchs_linear, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(convolutions_norms_and_embeddings, open_graph, free_graph),
+      cmocka_unit_test_setup_teardown(recurrent_layers_are_those_of_pytorch, open_graph,
+                                      free_graph),
       cmocka_unit_test_setup_teardown(residuals_project_where_they_must, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(what_is_wrong_is_said, open_graph, free_graph),
       cmocka_unit_test_setup_teardown(learners_own_three, open_graph, free_graph),

@@ -65,7 +65,7 @@ static void has_true_derivatives(void **state) {
     const ac_function *row = &ac_functions[f];
     ac_program program;
     program_of(&program, f);
-    for (int n = 0; n < 300 && !row->hidden; n++) {
+    for (int n = 0; n < 300 && !row->hidden && !row->stopped; n++) {
       double x[3], moved[3];
       draw_operands(row, x);
       double y = ac_function_value(f, x[0], x[1], x[2]);
@@ -123,6 +123,7 @@ static const special specials[] = {
     {"abs", {NAN}, NAN, {0}, 1},
     {"sign", {0}, 0, {0}, 1},
     {"sign", {NAN}, 0, {0}, 1},
+    {"stop_gradient", {3}, 3, {0}, 1},
     {"divide", {1, 0}, INFINITY, {INFINITY, -INFINITY}, 2},
     {"divide", {0, 0}, NAN, {INFINITY, NAN}, 2},
     {"clamp", {-1, -1, 1}, -1, {0}, 1},
@@ -130,6 +131,10 @@ static const special specials[] = {
     {"clamp", {0.5, -1, 1}, 0.5, {1}, 1},
     {"clamp", {-3, -1, 1}, -1, {0}, 1},
     {"clamp", {NAN, -1, 1}, NAN, {0}, 1},
+    {"clamp", {0.5, 0, INFINITY}, 0.5, {1}, 1},
+    {"clamp", {-0.5, 0, INFINITY}, 0, {0}, 1},
+    {"clamp", {0.5, -INFINITY, 0}, 0, {0}, 1},
+    {"clamp", {-2, -INFINITY, INFINITY}, -2, {1}, 1},
     {"exp", {INFINITY}, INFINITY, {INFINITY}, 1},
     {"exp", {-INFINITY}, 0, {0}, 1},
     {"log", {0}, -INFINITY, {INFINITY}, 1},

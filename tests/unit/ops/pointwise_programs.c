@@ -246,7 +246,7 @@ static double compose(draws *d, int depth, const double *x, char *text) {
   }
   int function;
   do function = (int)draw(d, AC_FUNCTION_COUNT);
-  while (ac_functions[function].hidden);
+  while (ac_functions[function].hidden || ac_functions[function].stopped);
   char inner[3][3000];
   double value[3] = {0, 0, 0};
   for (int i = 0; i < ac_functions[function].operands; i++)
@@ -319,11 +319,12 @@ static bool all_finite(const ac_program *program, const double *x) {
   return isfinite(value);
 }
 
-/* Where two steps agree on the difference, so that there is no kink between. */
+/* Where two steps agree on the difference, so that there is no kink between. Formulas such as
+ * sqrt(a - a) have an infinite slope on the way, which makes NaN as in PyTorch; they are rare. */
 static void derives_gradients(void **state) {
   (void)state;
   draws d = {7, 0};
-  int compared = 0, drawn = 0;
+  int compared = 0, drawn = 0, singular = 0;
   while (compared < 5000) {
     char text[12000], message[AC_FORMULA_MESSAGE], whole[12100];
     double x[OPERANDS], slope;
@@ -339,6 +340,7 @@ static void derives_gradients(void **state) {
     double fine = difference(&program, operand, x, 1e-4);
     if (!all_finite(&program, x) || fabs(fine) > 1e4 || !near(coarse, fine, 1e-6)) continue;
     compared++;
+    if (isnan(slope) && ++singular < 50) continue;
     if (!near(slope, fine, 1e-4))
       fail_msg("the derivative of %s by %c at %g %g %g is %.9g, not %.9g", whole, 'a' + operand,
                x[0], x[1], x[2], slope, fine);

@@ -45,7 +45,8 @@ static ac_graph *image_model(void) {
   const ac_conv2d_desc same = {.padding = {1, 1}};
   x = ac_conv2d(x, ac_parameter(g, "filters", AC_SHAPE(CHANNELS, 3, 3, 3), ZEROS), NULL, &same);
   ac_tensor *w = ac_parameter(g, "standard", AC_SHAPE(CHANNELS, CHANNELS, 3, 3), ZEROS);
-  x = ac_relu(ac_conv2d(x, ac_weight_standardisation(w, 0), NULL, &same));
+  ac_tensor *hidden = ac_conv2d(x, ac_weight_standardisation(w, 0), NULL, &same);
+  x = ac_relu(hidden);
   ac_tensor *map =
       ac_conv2d(x, ac_parameter(g, "map", AC_SHAPE(2, CHANNELS, 1, 1), ZEROS), NULL, NULL);
   map = ac_transpose(ac_transpose(map, 1, 2), 2, 3);
@@ -54,6 +55,8 @@ static ac_graph *image_model(void) {
                                 parameter(g, "head.bias", CLASSES, 0), AC_OUT_IN);
   ac_graph_add_loss(g, "classes", ac_cross_entropy(logits, targets, NULL, NULL), 1);
   ac_graph_add_loss(g, "map", ac_mean_squared_error(map, pixels, NULL), 1);
+  /* A metric of what a hidden layer gives has no head. */
+  ac_graph_add_metric(g, "activity", ac_loss(hidden, NULL), AC_METRIC_MEAN);
   return g;
 }
 

@@ -284,6 +284,61 @@ static void large_statistics_are_no_part_of_the_norm(void **state) {
   on_every_device(check_large);
 }
 
+/* ---- frozen statistics ----------------------------------------------------------------------- */
+
+static ac_graph *fine_tuned(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, CHANNELS, POSITIONS));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CHANNELS, POSITIONS));
+  x = ac_linear(x, test_matrix(g, "a", "w", POSITIONS, POSITIONS), NULL, AC_OUT_IN);
+  for (int trained = 1; trained >= 0; trained--) {
+    const char *name = trained ? "trained" : "bare";
+    char mean[64], variance[64];
+    snprintf(mean, sizeof mean, "%s.running_mean", name);
+    snprintf(variance, sizeof variance, "%s.running_var", name);
+    x = ac_batch_norm(x, trained ? vector_of(g, "gamma", 1.5f, false) : NULL,
+                      trained ? vector_of(g, "beta", 0.25f, false) : NULL,
+                      vector_of(g, mean, 0.5f, true), vector_of(g, variance, 2, true),
+                      &(ac_batch_norm_desc){.frozen_statistics = true});
+    x = ac_silu(x);
+  }
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  return g;
+}
+
+/* Its batch may be split, also into single samples, without micro_batch_norm, and that changes
+ * nothing; its running statistics stay what they are, to the bit. */
+static void check_frozen(const char *name) {
+  static const int64_t sizes[] = {SAMPLES, 5, 1};
+  samples s = make_samples();
+  float *first = NULL;
+  size_t total = 0;
+  for (int i = 0; i < 3; i++) {
+    run r = run_of(open_device(name), fine_tuned(),
+                   &(ac_plan_desc){.batch = SAMPLES, .micro_batch = sizes[i]},
+                   &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
+    for (int u = 0; u < 10; u++) assert_false(train(&r, &s, SAMPLES).skipped);
+    float mean[CHANNELS], variance[CHANNELS], gamma[CHANNELS];
+    read(&r, "trained.running_mean", mean);
+    read(&r, "bare.running_var", variance);
+    read(&r, "gamma", gamma);
+    for (int c = 0; c < CHANNELS; c++)
+      assert_true(mean[c] == 0.5f && variance[c] == 2 && gamma[c] != 1.5f);
+    float *all = all_parameters(&r, &total);
+    if (first) assert_true(distance(first, all, total) <= 1e-5);
+    if (first) free(all);
+    else first = all;
+    stop(&r);
+  }
+  free(first);
+}
+
+static void frozen_statistics_couple_no_samples(void **state) {
+  (void)state;
+  on_every_device(check_frozen);
+}
+
 /* [B, C]: one sample is one value of a channel. */
 static ac_graph *of_vectors(void) {
   ac_graph *g;
@@ -572,6 +627,7 @@ static void reading_ahead_changes_no_bit(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(running_statistics_are_those_of_windows),
+      cmocka_unit_test(frozen_statistics_couple_no_samples),
       cmocka_unit_test(one_value_of_a_channel_is_refused),
       cmocka_unit_test(batches_of_one_value_are_refused),
       cmocka_unit_test(a_short_window_of_one_value_leaves_the_variance),

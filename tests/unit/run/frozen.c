@@ -137,19 +137,85 @@ static void refuses_what_is_not_there(void **state) {
 static void ids_depend_on_nothing(void **state) {
   (void)state;
   ac_device *device = open_device("cpu");
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     ac_graph *g;
     ac_plan *plan;
     assert_ok(ac_graph_create(&g));
     ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 3));
-    ac_tensor *ids = ac_argmax(ac_multiply(x, ac_parameter(g, "p", SHAPE(3), NULL)), -1, false);
+    ac_tensor *p = ac_parameter(g, "p", SHAPE(3), &(ac_parameter_desc){.frozen = i == 2});
     ac_tensor *table =
-        ac_parameter(g, "table", SHAPE(3, 2), &(ac_parameter_desc){.frozen = i == 0});
+        ac_parameter(g, "table", SHAPE(3, 2), &(ac_parameter_desc){.frozen = i != 1});
+    ac_tensor *ids = ac_argmax(ac_multiply(x, p), -1, false);
     ac_graph_set_loss(g, ac_loss(ac_embedding(table, ids), NULL));
-    const ac_plan_desc desc = {.batch = 2, .frozen = i == 0 ? NULL : "table"};
+    const ac_plan_desc desc = {.batch = 2, .frozen = i == 1 ? "table" : NULL};
     assert_refused(ac_plan_create(&plan, g, device, &desc), AC_ERROR_ARGUMENT,
-                   "the loss depends on no trainable parameter");
+                   i == 2 ? "the loss depends on no trainable parameter"
+                          : "the loss has no gradient, and would train nothing: it depends on "
+                            "parameter \"p\" only through argmax, which passes no gradient on");
     ac_graph_free(g);
+  }
+  ac_device_close(device);
+}
+
+/* A graph with parameters p, which a squared loss trains, and t, from which `make` makes another
+ * loss of each row. */
+static ac_plan *plan_of_losses(ac_device *device, ac_tensor *(*make)(ac_tensor *x, ac_tensor *t),
+                               const char *frozen, ac_status *status) {
+  ac_graph *g;
+  ac_plan *plan = NULL;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 3));
+  ac_tensor *p = ac_parameter(g, "p", SHAPE(3), NULL), *t = ac_parameter(g, "t", SHAPE(3), NULL);
+  ac_graph_add_loss(g, "squares", ac_loss(ac_square(ac_multiply(x, p)), NULL), 1);
+  ac_graph_add_loss(g, "other", ac_loss(make(ac_multiply(x, p), t), NULL), 1);
+  *status = ac_plan_create(
+      &plan, g, device,
+      &(ac_plan_desc){.batch = 2, .frozen = frozen, .loss_means = AC_LOSS_MEANS_PER_SAMPLE});
+  ac_graph_free(g);
+  return plan;
+}
+
+static ac_tensor *is_less(ac_tensor *x, ac_tensor *t) {
+  return ac_less(x, t);
+}
+static ac_tensor *masked(ac_tensor *x, ac_tensor *t) {
+  return ac_multiply(x, ac_less(x, t));
+}
+static ac_tensor *chosen(ac_tensor *x, ac_tensor *t) {
+  return ac_formula(x->graph, "where(a < b, a * 2, a)", (ac_tensor *[]){x, t}, 2);
+}
+static ac_tensor *signs(ac_tensor *x, ac_tensor *t) {
+  return ac_add(x, ac_sign(ac_scale(t, 2)));
+}
+static ac_tensor *added(ac_tensor *x, ac_tensor *t) {
+  return ac_multiply(ac_add(x, t), ac_less(x, t));
+}
+
+/* A loss or a parameter that only functions without a gradient separate would train nothing, or not
+ * be trained, without a word. */
+static void comparisons_train_nothing(void **state) {
+  (void)state;
+  ac_device *device = open_device("cpu");
+  static const struct {
+    ac_tensor *(*make)(ac_tensor *x, ac_tensor *t);
+    const char *frozen, *sentence; /* NULL: planned */
+  } cases[] = {
+      {is_less, NULL,
+       "the loss other has no gradient, and would train nothing: it depends on "
+       "parameter \"p\" only through less, which passes no gradient on"},
+      {masked, NULL, "parameter \"t\" would not be trained: the losses depend on it only through "},
+      {chosen, NULL, "parameter \"t\" would not be trained"},
+      {signs, NULL, "parameter \"t\" would not be trained"},
+      {masked, "t", NULL},
+      {chosen, "t", NULL},
+      {added, NULL, NULL},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ac_status status;
+    ac_plan *plan = plan_of_losses(device, cases[i].make, cases[i].frozen, &status);
+    if (cases[i].sentence) assert_refused(status, AC_ERROR_ARGUMENT, cases[i].sentence);
+    else assert_ok(status);
+    ac_plan_free(plan);
   }
   ac_device_close(device);
 }
@@ -240,6 +306,7 @@ int main(void) {
       cmocka_unit_test(sixteen_bits_alone),
       cmocka_unit_test(refuses_what_is_not_there),
       cmocka_unit_test(ids_depend_on_nothing),
+      cmocka_unit_test(comparisons_train_nothing),
       cmocka_unit_test(check_resumed_everywhere),
       cmocka_unit_test(states_of_other_runs_are_refused),
   };

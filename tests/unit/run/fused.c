@@ -454,7 +454,7 @@ static void steps_out_of_place_are_found(void **state) {
   plan->stepping.steps[gradient] = plan->stepping.steps[0];
   assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL, "no step would yield the gradient of");
   plan->stepping.steps[gradient] = yields;
-  const int tied = find_step(plan, &plan->stepping, AC_OP_embedding_gradient);
+  const int tied = find_step(plan, &plan->stepping, AC_OP_scatter_add);
   const ac_step adds = plan->stepping.steps[tied];
   plan->stepping.steps[tied] = plan->stepping.steps[0];
   assert_refused(ac_plan_check(plan), AC_ERROR_INTERNAL, "would add up other gradients");

@@ -124,10 +124,72 @@ static void recomputing_changes_no_bit(void **state) {
   on_every_device(compare_recomputation);
 }
 
+/* ---- norms that are made of others ----------------------------------------------------------- */
+
+enum { IMAGES = 2, DEPTH = 5, HIGH = 3, WIDE = 4, PLANE = HIGH * WIDE };
+
+/* What a session computes of the one input. */
+static void compute(const char *device, ac_graph *g, ac_tensor *y, const float *x, float *result) {
+  ac_plan *plan;
+  ac_session *session;
+  ac_graph_set_output(g, "y", y);
+  assert_ok(ac_graph_status(g));
+  ac_device *opened = open_device(device);
+  assert_ok(
+      ac_plan_create(&plan, g, opened, &(ac_plan_desc){.batch = IMAGES, .purpose = AC_PREDICT}));
+  assert_ok(ac_session_create(&session, plan, 0));
+  assert_ok(ac_session_predict(session, "y", IMAGES, (const ac_feed[]){{"x", x}}, 1,
+                               IMAGES * DEPTH * PLANE, result));
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(opened);
+}
+
+static void check_channels(const char *device) {
+  float x[IMAGES * DEPTH * PLANE], y[IMAGES * DEPTH * PLANE];
+  for (int i = 0; i < IMAGES * DEPTH * PLANE; i++) x[i] = (float)(i * 37 % 23) / 4 - 2;
+  for (int kind = 0; kind < 4; kind++) {
+    ac_graph *g;
+    assert_ok(ac_graph_create(&g));
+    ac_tensor *t = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, DEPTH, HIGH, WIDE));
+    const ac_local_response_norm_desc response = {kind == 2 ? 3 : 4, 0.5f, 0.6f, 2};
+    const float gamma = 0.5f, beta = -1;
+    if (kind == 0)
+      t = ac_layer_norm_over(t, vector_of(g, "g", DEPTH, gamma), vector_of(g, "b", DEPTH, beta),
+                             AC_AXES(1), 0.01f);
+    else if (kind == 1)
+      t = ac_rms_norm_over(t, vector_of(g, "g", DEPTH, gamma), AC_AXES(-3), 0.01f);
+    else t = ac_local_response_norm(t, &response);
+    compute(device, g, t, x, y);
+    for (int i = 0; i < IMAGES * DEPTH * PLANE; i++) {
+      const int c = i / PLANE % DEPTH, first = i - c * PLANE;
+      double mean = 0, squares = 0, near = 0, want;
+      for (int k = 0; k < DEPTH; k++) mean += (double)x[first + k * PLANE] / DEPTH;
+      for (int k = 0; k < DEPTH; k++) {
+        const double v = (double)x[first + k * PLANE];
+        squares += pow(kind == 0 ? v - mean : v, 2) / DEPTH;
+        if (k >= c - response.size / 2 && k <= c + (response.size - 1) / 2)
+          near += v * v / response.size;
+      }
+      if (kind == 0) want = ((double)x[i] - mean) / sqrt(squares + 0.01) * 0.5 - 1;
+      else if (kind == 1) want = (double)x[i] / sqrt(squares + 0.01) * 0.5;
+      else want = (double)x[i] / pow(2 + 0.5 * near, 0.6);
+      assert_true(fabs((double)y[i] - want) <= 4e-6);
+    }
+  }
+}
+
+static void norms_over_channels(void **state) {
+  (void)state;
+  on_every_device(check_channels);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(splitting_changes_nothing),
       cmocka_unit_test(recomputing_changes_no_bit),
+      cmocka_unit_test(norms_over_channels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

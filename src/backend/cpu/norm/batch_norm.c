@@ -39,7 +39,7 @@ typedef void (*visitor)(void *sums, const float *x, const float *dy, int64_t wid
 static void visit_strip(const ac_operand *x, const ac_operand *dy, int64_t first, int64_t width,
                         visitor visit, void *sums) {
   float scratch[2][RUN];
-  ac_channels shape = ac_channels_of(x);
+  ac_channels shape = ac_channels_of(x ? x : dy);
   for (int64_t b = 0; b < shape.samples; b++)
     for (int64_t p = 0; p < shape.positions; p += RUN) {
       int64_t at = (b * shape.channels + first) * shape.positions + p;
@@ -48,6 +48,10 @@ static void visit_strip(const ac_operand *x, const ac_operand *dy, int64_t first
       visit(sums, floats_of(x, at, all, scratch[0]), floats_of(dy, at, all, scratch[1]), width,
             shape.positions, count);
     }
+}
+
+static bool is_frozen(const ac_op_args *args) {
+  return ((const ac_batch_norm_attributes *)args->attributes)->frozen;
 }
 
 static uint64_t scratch(const ac_cpu_context *context, const ac_op_args *args) {
@@ -168,7 +172,7 @@ static void normalise_range(const ac_op_args *args, int64_t first, int64_t last)
 
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_channels shape = ac_channels_of(&args->in[0]);
-  if (args->run->training)
+  if (args->run->training && !is_frozen(args))
     ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, statistics_range);
   else running_statistics(args);
   ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
@@ -185,6 +189,10 @@ typedef struct gradient_sums {
 static void visit_gradient(void *sums, const float *x, const float *dy, int64_t width,
                            int64_t stride, int64_t count) {
   gradient_sums *g = sums;
+  if (!x) {
+    for (int64_t k = 0; k < width; k++) g->plain[k] += (double)row_sum(dy + k * stride, count);
+    return;
+  }
   if (stride == 1) {
 #pragma omp simd
     for (int64_t k = 0; k < width; k++) {
@@ -215,19 +223,22 @@ static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
   coefficients to = coefficients_of(args);
+  const bool frozen = is_frozen(args);
   double n = (double)(shape.samples * shape.positions);
   for (int64_t c = first, width; c < last; c += width) {
     gradient_sums g = {.mean = {0}};
     width = strip_width(&shape, c, last);
     for (int64_t k = 0; k < width; k++) g.mean[k] = statistics[2 * (c + k)];
-    visit_strip(&args->in[1], &args->in[0], c, width, visit_gradient, &g);
+    if (args->out[1].count || args->out[2].count || !frozen)
+      visit_strip(args->in[1].count ? &args->in[1] : NULL, &args->in[0], c, width, visit_gradient,
+                  &g);
     for (int64_t k = 0; k < width; k++) {
       float inverse = statistics[2 * (c + k) + 1];
       store_sum(args, 1, c + k, g.centred[k] * (double)inverse);
       store_sum(args, 2, c + k, g.plain[k]);
       to.factor[c + k] = gamma ? inverse * gamma[c + k] : inverse;
-      to.constant[c + k] = (float)(g.plain[k] / n);
-      to.share[c + k] = (float)(g.centred[k] / n * (double)inverse * (double)inverse);
+      to.constant[c + k] = frozen ? 0 : (float)(g.plain[k] / n);
+      to.share[c + k] = frozen ? 0 : (float)(g.centred[k] / n * (double)inverse * (double)inverse);
     }
   }
 }
@@ -258,6 +269,27 @@ static void input_gradient_channels(const ac_op_args *args, int64_t channel, int
   }
 }
 
+/* With frozen statistics, which does not need x. */
+static void scale_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  const int64_t n = shape.positions;
+  const bool add = args->add[0];
+  for (int64_t i = first, count; i < last; i += count) {
+    const int64_t c = i % shape.channels;
+    const float *dy = (const float *)args->in[0].data + i * n;
+    const float *factor = coefficients_of(args).factor + c;
+    float *dx = (float *)args->out[0].data + i * n;
+    count = n == 1 ? ac_smaller(last - i, shape.channels - c) : 1;
+    if (n == 1) {
+#pragma omp simd
+      for (int64_t j = 0; j < count; j++) dx[j] = (add ? dx[j] : 0.0f) + factor[j] * dy[j];
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < n; j++) dx[j] = (add ? dx[j] : 0.0f) + *factor * dy[j];
+    }
+  }
+}
+
 static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const float *statistics = args->in[2].data;
@@ -280,7 +312,7 @@ static void gradient(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, sums_range);
   if (args->out[0].count)
     ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
-                      input_gradient_range);
+                      is_frozen(args) ? scale_range : input_gradient_range);
 }
 
 static uint64_t gradient_workspace(const ac_cpu_context *context, const ac_op_args *args) {

@@ -6,22 +6,29 @@
 #include "backend/cpu/norm/norm.h"
 #include "ops/norm/layer_norm.h"
 
+static inline __attribute__((always_inline)) void normalise(const float *x, const float *gamma,
+                                                            const float *beta, row_scale s,
+                                                            float *y, int64_t n, bool weighted,
+                                                            bool shifted) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; j++)
+    y[j] =
+        weighted_by(gamma, j, weighted, (x[j] - s.mean) * s.inverse) + (shifted ? beta[j] : 0.0f);
+}
+
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_layer_norm_attributes *)args->attributes)->epsilon;
-  const float *gamma = args->in[1].data, *beta = ac_cpu_data(&args->in[2]);
+  const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
   float *statistics = args->out[1].data;
   int64_t columns = ac_columns(&args->in[0]);
   for (int64_t i = first; i < last; i++) {
     const float *x = (const float *)args->in[0].data + i * columns;
     float *y = (float *)args->out[0].data + i * columns;
     row_scale s = row_statistics(x, columns, epsilon, statistics + 2 * i);
-    if (beta) {
-#pragma omp simd
-      for (int64_t j = 0; j < columns; j++) y[j] = (x[j] - s.mean) * s.inverse * gamma[j] + beta[j];
-    } else {
-#pragma omp simd
-      for (int64_t j = 0; j < columns; j++) y[j] = (x[j] - s.mean) * s.inverse * gamma[j];
-    }
+    if (gamma && beta) normalise(x, gamma, beta, s, y, columns, true, true);
+    else if (gamma) normalise(x, gamma, beta, s, y, columns, true, false);
+    else if (beta) normalise(x, gamma, beta, s, y, columns, false, true);
+    else normalise(x, gamma, beta, s, y, columns, false, false);
   }
 }
 
@@ -29,8 +36,9 @@ static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_for_rows(context, args, forward_range);
 }
 
-static void row_input_gradient(const float *dy, const float *x, const float *gamma, float mean,
-                               float inverse, float *dx, int64_t columns, bool add) {
+static inline __attribute__((always_inline)) void
+row_input_gradient(const float *dy, const float *x, const float *gamma, float mean, float inverse,
+                   float *dx, int64_t columns, bool add, bool weighted) {
   double total = 0, total_hat = 0;
   for (int64_t j = 0; j < columns;) {
     int64_t end = ac_smaller(columns, j + AC_CPU_CHUNK);
@@ -38,13 +46,13 @@ static void row_input_gradient(const float *dy, const float *x, const float *gam
     for (; j + AC_CPU_LANES <= end; j += AC_CPU_LANES) {
 #pragma omp simd
       for (int l = 0; l < AC_CPU_LANES; l++) {
-        float g = dy[j + l] * gamma[j + l];
+        float g = weighted_by(gamma, j + l, weighted, dy[j + l]);
         sum.v[l] += g;
         sum_hat.v[l] += g * ((x[j + l] - mean) * inverse);
       }
     }
     for (int l = 0; j < end; j++, l++) {
-      float g = dy[j] * gamma[j];
+      float g = weighted_by(gamma, j, weighted, dy[j]);
       sum.v[l] += g;
       sum_hat.v[l] += g * ((x[j] - mean) * inverse);
     }
@@ -55,22 +63,27 @@ static void row_input_gradient(const float *dy, const float *x, const float *gam
   if (add) {
 #pragma omp simd
     for (int64_t j = 0; j < columns; j++)
-      dx[j] += inverse * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * inverse * mean_hat);
+      dx[j] += inverse * (weighted_by(gamma, j, weighted, dy[j]) - mean_g -
+                          (x[j] - mean) * inverse * mean_hat);
   } else {
 #pragma omp simd
     for (int64_t j = 0; j < columns; j++)
-      dx[j] = inverse * (dy[j] * gamma[j] - mean_g - (x[j] - mean) * inverse * mean_hat);
+      dx[j] = inverse * (weighted_by(gamma, j, weighted, dy[j]) - mean_g -
+                         (x[j] - mean) * inverse * mean_hat);
   }
 }
 
 static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
-  const float *statistics = args->in[2].data;
+  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
   int64_t columns = ac_columns(&args->in[0]);
-  for (int64_t i = first; i < last; i++)
-    row_input_gradient((const float *)args->in[0].data + i * columns,
-                       (const float *)args->in[1].data + i * columns, args->in[3].data,
-                       statistics[2 * i], statistics[2 * i + 1],
-                       (float *)args->out[0].data + i * columns, columns, args->add[0]);
+  for (int64_t i = first; i < last; i++) {
+    const float *dy = (const float *)args->in[0].data + i * columns;
+    const float *x = (const float *)args->in[1].data + i * columns;
+    float *dx = (float *)args->out[0].data + i * columns;
+    float mean = statistics[2 * i], inverse = statistics[2 * i + 1];
+    if (gamma) row_input_gradient(dy, x, gamma, mean, inverse, dx, columns, args->add[0], true);
+    else row_input_gradient(dy, x, NULL, mean, inverse, dx, columns, args->add[0], false);
+  }
 }
 
 static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {

@@ -23,6 +23,12 @@ static inline row_scale large_row_scale(const float *x, int64_t n) {
   return (row_scale){(float)mean, (float)(1.0 / sqrt(squares / (double)n))};
 }
 
+/* g = gamma v, or v unless `weighted`, a constant where this is inlined. */
+static inline __attribute__((always_inline)) float weighted_by(const float *gamma, int64_t j,
+                                                               bool weighted, float v) {
+  return weighted ? v * gamma[j] : v;
+}
+
 /* The statistics of a row, kept in statistics[0] and [1]. The variance is computed from the centred
  * row, in a second pass over what is in the nearest cache. */
 static inline row_scale row_statistics(const float *x, int64_t n, float epsilon,

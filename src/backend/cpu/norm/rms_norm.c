@@ -14,7 +14,7 @@ static float large_row_inverse(const float *x, int64_t n) {
 
 static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
   float epsilon = ((const ac_rms_norm_attributes *)args->attributes)->epsilon;
-  const float *gamma = args->in[1].data;
+  const float *gamma = ac_cpu_data(&args->in[1]);
   float *statistics = args->out[1].data;
   int64_t columns = ac_columns(&args->in[0]);
   for (int64_t i = first; i < last; i++) {
@@ -24,8 +24,13 @@ static void forward_range(const ac_op_args *args, int64_t first, int64_t last) {
     float inverse = 1.0f / sqrtf(squares / (float)columns + epsilon);
     if (!(squares <= FLT_MAX)) inverse = large_row_inverse(x, columns);
     statistics[i] = inverse;
+    if (gamma) {
 #pragma omp simd
-    for (int64_t j = 0; j < columns; j++) y[j] = x[j] * inverse * gamma[j];
+      for (int64_t j = 0; j < columns; j++) y[j] = x[j] * inverse * gamma[j];
+    } else {
+#pragma omp simd
+      for (int64_t j = 0; j < columns; j++) y[j] = x[j] * inverse;
+    }
   }
 }
 
@@ -48,27 +53,33 @@ static float row_dot_of_three(const float *a, const float *b, const float *c, in
   return (float)total;
 }
 
-static void row_input_gradient(const float *dy, const float *x, const float *gamma, float inverse,
-                               float *dx, int64_t columns, bool add) {
-  float mean = row_dot_of_three(dy, gamma, x, columns) * inverse / (float)columns;
+static inline __attribute__((always_inline)) void
+row_input_gradient(const float *dy, const float *x, const float *gamma, float inverse, float *dx,
+                   int64_t columns, bool add, bool weighted) {
+  float dot = weighted ? row_dot_of_three(dy, gamma, x, columns) : row_dot(dy, x, columns);
+  float mean = dot * inverse / (float)columns;
   float share = inverse * mean;
   if (add) {
 #pragma omp simd
-    for (int64_t j = 0; j < columns; j++) dx[j] += inverse * (dy[j] * gamma[j] - x[j] * share);
+    for (int64_t j = 0; j < columns; j++)
+      dx[j] += inverse * (weighted_by(gamma, j, weighted, dy[j]) - x[j] * share);
   } else {
 #pragma omp simd
-    for (int64_t j = 0; j < columns; j++) dx[j] = inverse * (dy[j] * gamma[j] - x[j] * share);
+    for (int64_t j = 0; j < columns; j++)
+      dx[j] = inverse * (weighted_by(gamma, j, weighted, dy[j]) - x[j] * share);
   }
 }
 
 static void input_gradient_range(const ac_op_args *args, int64_t first, int64_t last) {
-  const float *statistics = args->in[2].data;
+  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
   int64_t columns = ac_columns(&args->in[0]);
-  for (int64_t i = first; i < last; i++)
-    row_input_gradient((const float *)args->in[0].data + i * columns,
-                       (const float *)args->in[1].data + i * columns, args->in[3].data,
-                       statistics[i], (float *)args->out[0].data + i * columns, columns,
-                       args->add[0]);
+  for (int64_t i = first; i < last; i++) {
+    const float *dy = (const float *)args->in[0].data + i * columns;
+    const float *x = (const float *)args->in[1].data + i * columns;
+    float *dx = (float *)args->out[0].data + i * columns;
+    if (gamma) row_input_gradient(dy, x, gamma, statistics[i], dx, columns, args->add[0], true);
+    else row_input_gradient(dy, x, NULL, statistics[i], dx, columns, args->add[0], false);
+  }
 }
 
 static void input_gradient(const ac_cpu_context *context, const ac_op_args *args) {

@@ -1,6 +1,7 @@
 /* y = x / (1 - p), or 0 where the element's random bits are below p 2^16; a copy when not training.
  * The mask is a function of (seed, stream, update, sample, element) alone, so it is drawn again in
- * the backward pass. */
+ * the backward pass. Of samples that are dropped whole it is one of (seed, stream, update, sample).
+ */
 #include "backend/cpu/shared/kernels.h"
 #include "backend/cpu/shared/random_bits.h"
 #include "backend/cpu/shared/stream.h"
@@ -48,6 +49,21 @@ static inline void drop(const random_mask *mask, float p, uint32_t sample, int64
   }
 }
 
+/* The same of a sample that is dropped or kept whole. */
+static inline void drop_whole(const ac_op_args *args, uint32_t sample, int64_t count,
+                              const float *x, float *y) {
+  const ac_dropout_attributes *a = args->attributes;
+  const ac_run_state *run = args->run;
+  const ac_philox_block block = ac_philox(run->seed, 0, sample, run->update, a->stream);
+  if (ac_dropout_bits(&block, 0) < ac_dropout_threshold(a->p)) {
+    memset(y, 0, (size_t)count * sizeof *y);
+    return;
+  }
+  const float factor = ac_dropout_factor(a->p);
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) y[i] = x[i] * factor;
+}
+
 static inline void drop_elements(const ac_op_args *args, int64_t first, int64_t last,
                                  bool streamed) {
   const ac_dropout_attributes *attributes = args->attributes;
@@ -58,8 +74,12 @@ static inline void drop_elements(const ac_op_args *args, int64_t first, int64_t 
     int64_t sample = begin / size, origin = sample * size, end = ac_smaller(last, origin + size);
     const float *x = (const float *)args->in[0].data + origin;
     float *y = (float *)args->out[0].data + origin;
-    drop(&mask, attributes->p, run->sample + (uint32_t)sample, begin - origin, end - origin, x, y,
-         streamed);
+    if (attributes->whole)
+      drop_whole(args, run->sample + (uint32_t)sample, end - begin, x + (begin - origin),
+                 y + (begin - origin));
+    else
+      drop(&mask, attributes->p, run->sample + (uint32_t)sample, begin - origin, end - origin, x, y,
+           streamed);
     begin = end;
   }
 }

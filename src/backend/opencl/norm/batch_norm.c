@@ -8,6 +8,10 @@ static float epsilon_of(const ac_op_args *args) {
   return ((const ac_batch_norm_attributes *)args->attributes)->epsilon;
 }
 
+static bool is_frozen(const ac_op_args *args) {
+  return ((const ac_batch_norm_attributes *)args->attributes)->frozen;
+}
+
 static ac_cl_kernel kernel_of(const ac_opencl *cl, const char *name, const ac_channels *shape) {
   return (ac_cl_kernel){"batch_norm", name,
                         ac_cl_row_options(cl, ac_cl_sample_chunks(shape).rows * shape->positions)};
@@ -37,8 +41,9 @@ static ac_status batch_statistics(ac_opencl *cl, const ac_op_args *args, const a
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
-  if (cl->preparing || args->run->training) AC_TRY(batch_statistics(cl, args, &shape));
-  if (cl->preparing || !args->run->training)
+  const bool measured = args->run->training && !is_frozen(args);
+  if (measured || (cl->preparing && !is_frozen(args))) AC_TRY(batch_statistics(cl, args, &shape));
+  if (cl->preparing || !measured)
     AC_TRY(AC_CL_LAUNCH(
         cl, kernel_of(cl, "batch_norm_running", &shape), ac_cl_elements(cl, shape.channels),
         AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->in[4]), AC_CL_OPERAND(args->out[1]),
@@ -53,13 +58,14 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const ac_cl_chunks chunks = ac_cl_sample_chunks(&shape);
-  AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, 0, args));
+  const bool summed = !is_frozen(args) || args->out[1].count || args->out[2].count;
+  if (summed) AC_TRY(ac_cl_channel_gradient_sums(cl, &shape, chunks, 0, args));
   AC_TRY(AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm_totals", &shape),
                       ac_cl_elements(cl, shape.channels), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[1]), AC_CL_OPERAND(args->out[2]),
                       AC_CL_LONG(shape.channels), AC_CL_LONG(chunks.count),
-                      AC_CL_FLOAT(shape.samples * shape.positions), AC_CL_INT(args->add[1]),
-                      AC_CL_INT(args->add[2])));
+                      AC_CL_FLOAT(shape.samples * shape.positions), AC_CL_INT(is_frozen(args)),
+                      AC_CL_INT(args->add[1]), AC_CL_INT(args->add[2])));
   if (!args->out[0].count) return AC_OK;
   return AC_CL_LAUNCH(
       cl, kernel_of(cl, "batch_norm_input_gradient", &shape), ac_cl_elements(cl, args->in[0].count),

@@ -16,8 +16,13 @@ static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
 
 static ac_status input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_operand *dy = &args->in[0];
-  return ac_cl_map_rows(cl, (ac_cl_kernel){"rms_norm", "rms_norm_input_gradient", NULL}, args,
-                        ac_rows(dy), ac_columns(dy));
+  return AC_CL_LAUNCH(cl,
+                      ((ac_cl_kernel){"rms_norm", "rms_norm_input_gradient",
+                                      ac_cl_row_options(cl, ac_columns(dy))}),
+                      ac_cl_rows(cl, ac_rows(dy), ac_columns(dy)), AC_CL_OPERAND(*dy),
+                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+                      AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->out[0]),
+                      AC_CL_LONG(ac_columns(dy)), AC_CL_INT(args->add[0]));
 }
 
 /* Partial sums of each chunk of rows. */

@@ -71,7 +71,7 @@ static ac_status reduce(ac_opencl *cl, const ac_op_args *args) {
   if (l.slices == 1 && !cl->preparing) return AC_OK;
   return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"reduce", "reduce_join", NULL}),
                       ac_cl_elements(cl, l.results), PARAMETERS(args, a, l.results),
-                      AC_CL_LONG(l.slices));
+                      AC_CL_OPERAND(args->in[0]), AXES(l.axes.kept), AC_CL_LONG(l.slices));
 }
 
 static ac_status gradient(ac_opencl *cl, const ac_op_args *args) {

@@ -185,6 +185,8 @@ typedef struct ac_cl_argument {
                     {.floats = {(x)[0], (x)[1], (x)[2], (x)[3], (x)[4], (x)[5], (x)[6], (x)[7]}}})
 /* An array of more than 32 bytes, which lives as long as the launch takes. */
 #define AC_CL_LARGE(x) ((ac_cl_argument){sizeof(x), {.elsewhere = (x)}})
+/* The same of a struct. */
+#define AC_CL_LARGE_OF(x) ((ac_cl_argument){sizeof(x), {.elsewhere = &(x)}})
 /* Eight of these, a long8. */
 #define AC_CL_LONGS(x)                   \
   ((ac_cl_argument){8 * sizeof(cl_long), \
