@@ -1,4 +1,6 @@
 /* Cases and references of gather and scatter_add. */
+#include <accrue/accrue.h>
+
 #include "ops/driver.h"
 #include "ops/generator.h"
 #include "ops/vector.h"
