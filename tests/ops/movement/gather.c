@@ -5,8 +5,6 @@
 #include "ops/generator.h"
 #include "ops/vector.h"
 
-#include <accrue/movement.h>
-#include <accrue/reduction.h>
 
 #include <stdio.h>
 
