@@ -11,8 +11,6 @@
 
 #include "ops/recurrent/build.h"
 
-#include <math.h>
-
 /* Positions of a part. The number of parts is limited, so that plans of long sequences are made
  * quickly. */
 enum { WHOLE = 64, PART = 32, MOST_PARTS = 32 };
