@@ -40,9 +40,8 @@
  * are indices i that are made from it. GET reads elements of local memory, SET writes them;
  * GET_OTHER reads element d of rows of the other side, which lie turned on a CPU, so that a vector
  * has one of each. PLACE is where elements of a row of `end` that begins at `at` lie in global
- * memory. ANY asks whether an element is meant; on
- * a CPU that would take longer than to compute all of them, so that it says yes, and ONLY keeps
- * those that are. HAS is whether e has a bit. */
+ * memory. ANY asks whether an element is meant; on a CPU that would take longer than to compute all
+ * of them, so that it says yes, and ONLY keeps those that are. HAS is whether e has a bit. */
 typedef WIDE(int) ints;
 #ifdef IS_WIDE
 #define SIDE 16

@@ -26,8 +26,7 @@ float2 find_angle(uint turned) {
   return quarters & 2 ? -along : along;
 }
 
-/* `pairs` of each row from pair `first` on, of `half` in all; `apart`: the distance of a pair's
- * elements. */
+/* `pairs` of each row from pair `first` on, of half_width in all. */
 kernel WORK_GROUP(GROUP, 1) void rope(const global storage *x, const global int *positions,
                                       global storage *y, turns table, long rows, long length,
                                       long heads, long width, int first, int pairs, int half_width,
