@@ -115,10 +115,12 @@ static ac_cl_attention attention_of(const call *c) {
                            .head_size = c->s.size};
 }
 
-/* Whether a matrix unit takes it. */
+/* Whether a matrix unit takes it. Its kernels count samples by rows of B, which dropout must not do
+ * where a sample has several: rows of neighbouring samples would have the same masks. */
 static ac_status take_unit(ac_opencl *cl, const call *c, const ac_cl_attention *whole, bool *take) {
   *take = false;
-  return c->masked ? AC_OK : ac_cl_scores_take(cl, whole, c->args->op, cl->storage, take);
+  if (c->masked || (c->a->dropout > 0 && c->a->per_sample > 1)) return AC_OK;
+  return ac_cl_scores_take(cl, whole, c->args->op, cl->storage, take);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
