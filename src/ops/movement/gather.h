@@ -9,7 +9,7 @@ typedef struct ac_gather_attributes {
   int32_t axis;
   int64_t length; /* of the axis of the whole: ids are below it */
   bool shared;    /* the same ids for every index before the axis */
-  bool elements;  /* an id for each element behind the axis; else one for all of these */
+  bool elements;  /* an id for each element after the axis; else one for all of these */
   bool table;     /* it is an embedding, by name */
 } ac_gather_attributes;
 
