@@ -4,6 +4,7 @@
 #include "support/files.h"
 
 #include "core/hash.h"
+#include "ops/movement/gather.h"
 #include "ops/pointwise/functions.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/update/muon.h"
