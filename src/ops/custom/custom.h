@@ -16,6 +16,7 @@ typedef struct ac_custom {
 
 typedef struct ac_custom_attributes {
   ac_op_kinds kinds;
+  char unused[8 - (sizeof(ac_op_kinds) + sizeof(uint32_t)) % 8]; /* so that there is no padding */
   uint32_t stream;
   const ac_custom *op;
 } ac_custom_attributes;

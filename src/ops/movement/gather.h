@@ -6,11 +6,11 @@
 
 /* What is picked along an axis of the whole. */
 typedef struct ac_gather_attributes {
-  int32_t axis;
   int64_t length; /* of the axis of the whole: ids are below it */
-  bool shared;    /* the same ids for every index before the axis */
-  bool elements;  /* an id for each element after the axis; else one for all of these */
-  bool table;     /* it is an embedding, by name */
+  int32_t axis;
+  int32_t shared;   /* whether ids are the same for every index before the axis */
+  int32_t elements; /* an id for each element after the axis; else one for all of these */
+  int32_t table;    /* it is an embedding, by name */
 } ac_gather_attributes;
 
 /* The whole as [outer, length, inner], what is picked as [outer, count, inner], and ids as

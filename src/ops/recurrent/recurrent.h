@@ -13,7 +13,7 @@ typedef enum ac_recurrent_cell {
 /* The op's positions are those from `first` on of sequences of `all`, which lengths count. */
 typedef struct ac_recurrent_attributes {
   int32_t cell;
-  bool reversed; /* from the last position to the first */
+  int32_t reversed; /* from the last position to the first */
   int64_t first, all;
 } ac_recurrent_attributes;
 

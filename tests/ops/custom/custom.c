@@ -22,9 +22,11 @@ static void set_up(op_attributes *forward, op_attributes *backward, int kind) {
   const char letter = kind == STORED ? 's' : 'f';
   op_of(kind == STORED ? &correlation_stored : &correlation_floats, &ops[kind],
         &ops_gradient[kind]);
-  forward->custom = (ac_custom_attributes){{{letter, letter}, {letter}}, 1, &ops[kind]};
-  backward->custom =
-      (ac_custom_attributes){{{letter, letter, letter}, {letter, letter}}, 1, &ops_gradient[kind]};
+  forward->custom =
+      (ac_custom_attributes){.kinds = {{letter, letter}, {letter}}, .stream = 1, .op = &ops[kind]};
+  backward->custom = (ac_custom_attributes){.kinds = {{letter, letter, letter}, {letter, letter}},
+                                            .stream = 1,
+                                            .op = &ops_gradient[kind]};
 }
 
 /* ---- references ------------------------------------------------------------------------------ */

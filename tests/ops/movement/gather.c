@@ -1,7 +1,11 @@
 /* Cases and references of gather and scatter_add. */
+#include <accrue/accrue.h>
+
 #include "ops/driver.h"
 #include "ops/generator.h"
 #include "ops/vector.h"
+
+#include <stdio.h>
 
 /* The id of element c of row i of the o-th rows. */
 static int64_t id_of(const ac_gather_view *v, const ac_operand *ids, int64_t o, int64_t i,

@@ -51,9 +51,9 @@ PROGRAM(chain, 2, 0.5f, {AC_FUNCTION_tanh, {0}}, {AC_FUNCTION_multiply, {FIRST, 
         {AC_FUNCTION_multiply, {FIRST + 3, 0}});
 /* Samples shorter than what is drawn at a time, of whole blocks, and that begin anywhere in a line.
  */
-static const ac_dropout_attributes short_samples = {1.0f / 3, 1, 7},
-                                   whole_samples = {1.0f / 3, 1, 1024},
-                                   odd_samples = {1.0f / 3, 1, 777};
+static const ac_dropout_attributes short_samples = {1.0f / 3, 1, 7, 0},
+                                   whole_samples = {1.0f / 3, 1, 1024, 0},
+                                   odd_samples = {1.0f / 3, 1, 777, 0};
 static const ac_softmax_attributes last_axis = {1, 0}, logarithm = {1, 1};
 static const ac_layer_norm_attributes layer = {1e-5f};
 static const ac_rms_norm_attributes rms = {1e-5f};
