@@ -12,6 +12,7 @@
 #define ACCRUE_MOVEMENT_H
 
 #include <accrue/graph.h>
+#include <accrue/reduction.h>
 
 #ifdef __cplusplus
 extern "C" {

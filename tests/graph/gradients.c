@@ -40,6 +40,17 @@ static void fill_leaf(const ac_tensor *tensor, void *data) {
   }
 }
 
+static void fill_constant(const ac_tensor *tensor, void *data) {
+  const size_t count = (size_t)elements_of(tensor);
+  if (tensor->dtype == AC_I32) memcpy(data, tensor->values->data, count * sizeof(int32_t));
+  else
+    for (size_t i = 0; i < count; i++) {
+      float value;
+      memcpy(&value, tensor->values->data + i * sizeof value, sizeof value);
+      ((double *)data)[i] = (double)value;
+    }
+}
+
 static evaluation begin(const ac_plan *plan) {
   const ac_graph *graph = plan->graph;
   evaluation e = {.plan = plan};
@@ -52,6 +63,7 @@ static evaluation begin(const ac_plan *plan) {
     assert_non_null(e.data[i]);
     if (tensor->role == AC_ROLE_INPUT || tensor->role == AC_ROLE_PARAMETER)
       fill_leaf(tensor, e.data[i]);
+    if (tensor->role == AC_ROLE_CONSTANT) fill_constant(tensor, e.data[i]);
   }
   e.run = (ac_run_state){.training = true, .seed = 5, .batch = BATCH, .loss_scale = 1};
   return e;
@@ -60,6 +72,12 @@ static evaluation begin(const ac_plan *plan) {
 static void end(evaluation *e) {
   for (int i = 0; i < e->plan->graph->tensor_count; i++) free(e->data[i]);
   free(e->data);
+}
+
+/* Results are in double, and integers that ops read are not. */
+static void to_integers(const ac_operand *x) {
+  int32_t *integers = x->data;
+  for (int64_t i = 0; i < x->count; i++) integers[i] = (int32_t)op_reals(x)[i];
 }
 
 /* The sum of losses. Forward nodes in order; each tensor has memory of its own. */
@@ -79,6 +97,8 @@ static double loss_of(evaluation *e) {
       args.add[j] = false;
     }
     op_reference_of(args.op)->compute(&args);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (args.out[j].count && args.out[j].dtype == AC_I32) to_integers(&args.out[j]);
   }
   const double *sums = e->data[graph->losses[0].tensor];
   return sums[0] + sums[1];
@@ -308,6 +328,35 @@ static void movements(void **state) {
   y = ac_slice_step(y, 1, 49, 13, -3); /* [B, 13, 3] */
   y = ac_reshape(ac_slice(y, 1, 1, 8), SHAPE(AC_BATCH, 4, 6));
   check(finish(g, ac_add(y, h)));
+}
+
+/* By ids that are fed, the same for all samples, or found; each twice, and with a bag of each kind.
+ */
+static void gathered(void **state) {
+  (void)state;
+  ac_graph *g = new_graph();
+  static const int32_t shared[] = {3, 0, 3, 1, 2};
+  ac_tensor *h = hidden(g); /* [B, 4, 6] */
+  ac_tensor *five = ac_constant(g, "five", AC_I32, SHAPE(5), shared);
+  ac_tensor *wide = ac_index_select(h, five, 1); /* [B, 5, 6] */
+  ac_tensor *ids = ac_input(g, "ids", AC_I32, SHAPE(AC_BATCH, 8)), *best;
+  ac_tensor *rows = ac_silu(ac_gather(wide, ids, 1));                  /* [B, 8, 6] */
+  ac_tensor *y = ac_scatter_add(rows, ac_flip(ids, AC_AXES(1)), 1, 5); /* [B, 5, 6] */
+  y = ac_slice(ac_add(y, wide), 1, 1, 4);
+  ac_tensor *top = ac_top_k(h, 2, &best); /* [B, 4, 2] */
+  y = ac_add(y, ac_scatter_add(ac_silu(top), best, 2, 6));
+  y = ac_add(y, ac_multiply(ac_one_hot(ac_slice(ids, 1, 2, 4), 6), h));
+  ac_tensor *table = parameter(g, "table", 5, 6);
+  ac_tensor *bags = ac_reshape(ids, SHAPE(AC_BATCH, 4, 2));
+  ac_tensor *lengths = ac_argmax(ac_slice(h, 2, 0, 3), -1, false); /* 0 to 2 */
+  for (int mode = AC_BAG_SUM; mode <= AC_BAG_MAX; mode++) {
+    const ac_embedding_bag_desc desc = {(ac_bag_mode)mode};
+    y = ac_add(y, ac_embedding_bag(table, bags, NULL, NULL, &desc));
+    y = ac_add(y, ac_embedding_bag(table, bags, lengths, NULL, &desc));
+  }
+  ac_tensor *weights = ac_slice(h, 2, 1, 2);
+  y = ac_add(y, ac_embedding_bag(table, bags, lengths, weights, NULL));
+  check(finish(g, ac_add(y, ac_embedding(table, ac_slice(ids, 1, 0, 4)))));
 }
 
 /* The gradient of L(x, stop(x)) is the one of its first x alone: that of a constant in its place.
@@ -615,6 +664,7 @@ int main(void) {
       cmocka_unit_test(matmul_transposes),
       cmocka_unit_test(views_and_transposes),
       cmocka_unit_test(movements),
+      cmocka_unit_test(gathered),
       cmocka_unit_test(stopped_gradients),
       cmocka_unit_test(norms_and_dropout),
       cmocka_unit_test(norms_over_channels),

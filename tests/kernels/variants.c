@@ -73,18 +73,42 @@ static void widen(ac_operand *x, int64_t times) {
   x->count *= times;
 }
 
+static ac_operand like(const ac_operand *x, ac_dtype dtype, int rank) {
+  ac_operand y = *x;
+  y.dtype = dtype;
+  y.rank = rank;
+  y.count = 1;
+  for (int d = 0; d < rank; d++) y.count *= y.dim[d];
+  return y;
+}
+
+/* Adds a bias, documents and, if it is a gradient, that of the bias. */
+static void mask(ac_op_args *args, bool gradient) {
+  ac_operand *masks = &args->in[gradient ? 6 : 3];
+  const ac_operand *q = &args->in[gradient];
+  const ac_operand bias = {
+      .dtype = AC_F32, .rank = 3, .dim = {1, q->dim[1], q->dim[1]}, .count = q->dim[1] * q->dim[1]};
+  masks[0] = bias;
+  masks[2] = like(q, AC_I32, 2);
+  if (gradient) args->out[3] = bias;
+}
+
 static void prepare_heads(ac_device *device, ac_dtype storage) {
   enum { SAMPLE = 32 };
-  static const int heads[] = {96, 128, 256};
+  static const int heads[] = {SAMPLE, 96, 128, 256};
   for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-    ac_op_args args;
-    ac_op_sample_arguments(&args, AC_OP_attention, storage, 0);
-    widen(&args.in[0], heads[i] / SAMPLE), widen(&args.out[0], heads[i] / SAMPLE);
-    prepare(device, &args);
-    ac_op_sample_arguments(&args, AC_OP_attention_gradient, storage, 0);
-    for (int k = 0; k < 3; k++) widen(&args.in[k], heads[i] / SAMPLE);
-    widen(&args.out[0], heads[i] / SAMPLE);
-    prepare(device, &args);
+    ac_op_args forward, gradient;
+    const int64_t times = heads[i] / SAMPLE;
+    ac_op_sample_arguments(&forward, AC_OP_attention, storage, 0);
+    widen(&forward.in[0], times), widen(&forward.out[0], times);
+    ac_op_sample_arguments(&gradient, AC_OP_attention_gradient, storage, 0);
+    widen(&gradient.in[0], times), widen(&gradient.in[1], times);
+    widen(&gradient.in[4], times), widen(&gradient.out[0], times);
+    for (int masked = 0; masked < 2; masked++) {
+      if (masked) mask(&forward, false), mask(&gradient, true);
+      prepare(device, &forward);
+      prepare(device, &gradient);
+    }
   }
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the recipes of losses in examples/ by PyTorch in double, on the same numbers, and prints the loss of the last window
+"""Trains the recipes in examples/ by PyTorch in double, on the same numbers, and prints the loss of the last window
 of each, which is a constant of its program.
 
     python recipes.py
@@ -120,6 +120,42 @@ def codes(draw):
     return x, noise
 
 
+def graphs(draw):
+    """examples/graph_network.c's."""
+    nodes, source, target, y = [], [], [], []
+    for _ in range(8):
+        nodes.append([[draw() for _ in range(3)] for _ in range(6)])
+        ends, total = ([], []), [f32(0)] * 6
+        for _ in range(12):
+            for k in range(2):
+                ends[k].append(min(int((draw() + f32(1)) / f32(2) * f32(6)), 5))
+            total[ends[1][-1]] += nodes[-1][ends[0][-1]][0]
+        source.append(ends[0])
+        target.append(ends[1])
+        y.append([[total[k] * nodes[-1][k][1]] for k in range(6)])
+    return nodes, source, target, y
+
+
+def quarters(draw):
+    x = [[draw() for _ in range(4)] for _ in range(32)]
+    return x, [[(c if b > 0 else -d) if a > 0 else (c * d if b > 0 else f32(1) - c)] for a, b, c, d in x]
+
+
+def graph_network(n, x, source, target, y):
+    h = torch.tanh(n[0](x))
+    rows = lambda ids: ids.long()[..., None].expand(-1, -1, h.shape[-1])
+    messages = torch.tanh(n[1](torch.cat([h.gather(1, rows(source)), h.gather(1, rows(target))], -1)))
+    h = torch.tanh(n[2](torch.cat([h, torch.zeros_like(h).scatter_add(1, rows(target), messages)], -1)))
+    return F.mse_loss(n[3](h), y)
+
+
+def mixture_of_experts(n, x, y):
+    """The last layer is one of each expert: of all products those of an expert with its own weights."""
+    best, ids = n[0](x).topk(2)
+    said = n[2](torch.tanh(n[1](x)).reshape(-1, 4, 6)).diagonal(dim1=1, dim2=2)
+    return F.mse_loss((best.softmax(-1) * said.gather(1, ids)).sum(-1, keepdim=True), y)
+
+
 def below(draw, n):
     return int(f32(draw() + f32(1)) / f32(2) * f32(n))
 
@@ -237,6 +273,8 @@ train("distillation", [(3, 16), (16, 4)], teacher, lambda n, x, t: 4 * F.kl_div(
     F.log_softmax(net(n, x) / 2, -1), F.log_softmax(t / 2, -1), reduction="batchmean", log_target=True), 200, 0.1)
 train("mixup", [(2, 16), (16, 3)], mixtures, lambda n, x, p: F.cross_entropy(net(n, x), p), 200, 0.2)
 train("vae", [(6, 16), (16, 2), (16, 2), (2, 16), (16, 6)], codes, vae, 200, 0.1)
+train("graph_network", [(3, 8), (16, 8), (16, 8), (8, 1)], graphs, graph_network, 200, 0.2)
+train("mixture_of_experts", [(4, 4), (4, 24), (6, 4)], quarters, mixture_of_experts, 200, 0.2)
 train("detection", [(8, 1, 3, 3), (16, 8, 3, 3), (5, 16, 1, 1)], boxes, detection, 120, 0.03)
 train("diffusion", [[(6, 8)], (8, 1, 3, 3), (8, 8, 3, 3), (1, 8, 3, 3)], halves, diffusion, 150, 0.05)
 train("speech", [(16, 1, 3, 4), (16, 4)], words, speech, 200, 0.1)
@@ -412,6 +450,8 @@ def llama(p, ids, targets):
 
 llama_block = [(16,), (16, 16), (8, 16), (8, 16), (16, 16), (16,), (24, 16), (24, 16), (16, 24)]
 descend("llama", [(8, 16), *llama_block, *llama_block, (16,), (8, 16)], echoes, llama, 150, 0.2)
+
+
 # ---- recipes of layers over time --------------------------------------------------------------------------------------
 
 

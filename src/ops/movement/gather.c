@@ -160,17 +160,21 @@ static double scatter_bytes(const ac_op_args *args) {
   return ac_operand_bytes(&args->in[0]) + ac_operand_bytes(&args->in[1]) + 2 * rows;
 }
 
-static int64_t id_limit(const ac_op_args *args) {
-  return ((const ac_gather_attributes *)args->attributes)->length;
+static const ac_gather_attributes *attributes_of(const ac_op_args *args) {
+  return args->attributes;
+}
+static int64_t gather_limit(const ac_op_args *args) {
+  return args->in[0].dim[attributes_of(args)->axis];
+}
+/* While the node is built, it has no result yet. */
+static int64_t scatter_limit(const ac_op_args *args) {
+  const ac_gather_attributes *a = attributes_of(args);
+  return args->out[0].count ? args->out[0].dim[a->axis] : a->length;
 }
 
 static const char *gather_title(const void *attributes) {
   return ((const ac_gather_attributes *)attributes)->table ? "embedding" : "gather";
 }
-static const char *scatter_title(const void *attributes) {
-  return ((const ac_gather_attributes *)attributes)->table ? "embedding_gradient" : "scatter_add";
-}
-
 /* Of elements: shapes do not tell where there are as many. */
 static void words(ac_words *words, const ac_op_args *args) {
   const ac_gather_attributes *a = args->attributes;
@@ -179,14 +183,15 @@ static void words(ac_words *words, const ac_op_args *args) {
   if (a->shared) ac_words_put(words, ", same ids");
 }
 
-static const ac_gather_attributes sampled = {.table = true};
+/* Ids below the fewest entries that a sample has (ops/sample.c). */
+static const ac_gather_attributes sampled = {.length = 128, .table = true};
 
 const ac_op_desc ac_op_desc_gather = {
     .copies_values = true,
     .gradient = gather_gradient,
     .bytes = gather_bytes,
     .ids = 1,
-    .id_limit = id_limit,
+    .id_limit = gather_limit,
     .title = gather_title,
     .words = words,
     .sample = {{"VC", "#R"}, {"RC"}, &sampled},
@@ -197,8 +202,7 @@ const ac_op_desc ac_op_desc_scatter_add = {
     .flops = scatter_flops,
     .bytes = scatter_bytes,
     .ids = 0,
-    .id_limit = id_limit,
-    .title = scatter_title,
+    .id_limit = scatter_limit,
     .words = words,
     .sample = {{"#R", "RC"}, {"VC"}, &sampled},
 };

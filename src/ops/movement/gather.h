@@ -9,7 +9,7 @@ typedef struct ac_gather_attributes {
   int64_t length; /* of the axis of the whole: ids are below it */
   int32_t axis;
   int32_t shared;   /* whether ids are the same for every index before the axis */
-  int32_t elements; /* an id for each element behind the axis; else one for all of these */
+  int32_t elements; /* an id for each element after the axis; else one for all of these */
   int32_t table;    /* it is an embedding, by name */
 } ac_gather_attributes;
 

@@ -160,7 +160,7 @@ static ac_tensor *embed(op_draw *d, ac_tensor *x) {
 
 /* Rows or elements of x, or sums of them. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
-  const int axis = 1 + op_draw_below(d, x->shape.rank - 1), kind = op_draw_below(d, 4);
+  const int axis = 1 + op_draw_below(d, x->shape.rank - 1), kind = op_draw_below(d, 3);
   ac_shape shape = x->shape;
   const bool rows = op_draw_one_in(d, 2);
   if (kind == 0) return embed(d, x);
@@ -169,12 +169,6 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
     const int64_t length = 1 + op_draw_below(d, 7);
     ac_tensor *ids = moved_ids(d, &shape, length);
     return ids ? ac_scatter_add(x, ids, axis, length) : NULL;
-  }
-  if (kind == 2) {
-    static const int32_t zeros[3];
-    char name[32];
-    snprintf(name, sizeof name, "ids%llx.%d", (unsigned long long)d->key, d->names++);
-    return ac_index_select(x, ac_constant(x->graph, name, AC_I32, AC_SHAPE(3), zeros), axis);
   }
   shape.dim[axis] = 1 + op_draw_below(d, 4);
   ac_tensor *ids = moved_ids(d, &shape, x->shape.dim[axis]);

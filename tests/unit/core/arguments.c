@@ -907,6 +907,9 @@ static ac_tensor *frozen(const char *name) {
   const ac_parameter_desc desc = {.frozen = true};
   return ac_parameter(graph, name, AC_SHAPE(FEATURES), &desc);
 }
+static ac_tensor *bag(void) {
+  return ac_input(graph, "bag", AC_I32, AC_SHAPE(AC_BATCH, 2));
+}
 static ac_tensor *sequence(void) {
   return ac_input(graph, "sequence", AC_F32, AC_SHAPE(AC_BATCH, 3, 2));
 }
@@ -1075,6 +1078,7 @@ static void only_operands(void) {
   BUILDS(ac_pad, desc, ac_pad(x, NULL));
   PASSES(ac_pixel_shuffle, x, ac_pixel_shuffle(NULL, 2));
   PASSES(ac_pixel_unshuffle, x, ac_pixel_unshuffle(NULL, 2));
+  PASSES(ac_one_hot, ids, ac_one_hot(NULL, 2));
   PASSES(ac_stop_gradient, x, ac_stop_gradient(NULL));
   PASSES(ac_slice, x, ac_slice(NULL, 1, 0, 1));
   PASSES(ac_max_pool2d, x, ac_max_pool2d(NULL, NULL));
@@ -1175,6 +1179,18 @@ static void operands(void) {
   STICKS(ac_multiply, b, "b is missing", ac_multiply(x, NULL));
   STICKS(ac_embedding, table, "table is missing", ac_embedding(NULL, labels));
   STICKS(ac_embedding, ids, "ids is missing", ac_embedding(w, NULL));
+  STICKS(ac_gather, x, "x is missing", ac_gather(NULL, labels, 1));
+  STICKS(ac_gather, ids, "ids is missing", ac_gather(x, NULL, 1));
+  STICKS(ac_index_select, x, "x is missing", ac_index_select(NULL, labels, 1));
+  STICKS(ac_index_select, ids, "ids is missing", ac_index_select(x, NULL, 1));
+  STICKS(ac_scatter_add, values, "values is missing", ac_scatter_add(NULL, labels, 1, 2));
+  STICKS(ac_scatter_add, ids, "ids is missing", ac_scatter_add(x, NULL, 1, 2));
+  STICKS(ac_embedding_bag, table, "table is missing",
+         ac_embedding_bag(NULL, bag(), NULL, NULL, NULL));
+  STICKS(ac_embedding_bag, ids, "ids is missing", ac_embedding_bag(w, NULL, NULL, NULL, NULL));
+  BUILDS(ac_embedding_bag, lengths, ac_embedding_bag(w, bag(), NULL, NULL, NULL));
+  BUILDS(ac_embedding_bag, weights, ac_embedding_bag(w, bag(), NULL, NULL, NULL));
+  BUILDS(ac_embedding_bag, desc, ac_embedding_bag(w, bag(), NULL, NULL, NULL));
   STICKS(ac_layer_norm, x, "x is missing", ac_layer_norm(NULL, vector("g", 4), NULL, 0));
   BUILDS(ac_layer_norm, gamma, ac_layer_norm(x, NULL, NULL, 0));
   BUILDS(ac_layer_norm, beta, ac_layer_norm(x, vector("g", 4), NULL, 0));

@@ -88,6 +88,23 @@ static void shapes_of_movements(void **state) {
   assert_shape(ac_pad(x, NULL), SHAPE(AC_BATCH, 8, 6, 4));
   assert_shape(ac_pixel_shuffle(x, 2), SHAPE(AC_BATCH, 2, 12, 8));
   assert_shape(ac_pixel_unshuffle(x, 2), SHAPE(AC_BATCH, 32, 3, 2));
+  ac_tensor *rows = ac_input(g, "rows", AC_I32, SHAPE(AC_BATCH, 8, 5));
+  ac_tensor *elements = ac_input(g, "elements", AC_I32, SHAPE(AC_BATCH, 8, 2, 4));
+  ac_tensor *three = ac_constant(g, "three", AC_I32, SHAPE(3), (const int32_t[]){0, 3, 1});
+  assert_shape(ac_gather(x, rows, 2), SHAPE(AC_BATCH, 8, 5, 4));
+  assert_shape(ac_gather(x, elements, -2), SHAPE(AC_BATCH, 8, 2, 4));
+  ac_tensor *one = ac_input(g, "one", AC_I32, SHAPE(AC_BATCH));
+  assert_shape(ac_gather(w, one, 0), SHAPE(AC_BATCH, 3));
+  assert_shape(ac_gather(w, three, 0), SHAPE(3, 3));
+  assert_shape(ac_gather(ids, ids, 1), SHAPE(AC_BATCH, 9));
+  assert_shape(ac_index_select(x, three, 3), SHAPE(AC_BATCH, 8, 6, 3));
+  assert_shape(ac_scatter_add(ac_gather(x, rows, 2), rows, 2, 6), SHAPE(AC_BATCH, 8, 6, 4));
+  assert_shape(ac_scatter_add(ac_gather(x, elements, 2), elements, 2, 7), SHAPE(AC_BATCH, 8, 7, 4));
+  assert_shape(ac_one_hot(ids, 5), SHAPE(AC_BATCH, 9, 5));
+  assert_shape(ac_embedding_bag(w, ids, NULL, NULL, NULL), SHAPE(AC_BATCH, 3));
+  assert_shape(
+      ac_embedding_bag(w, rows, ac_slice(ids, 1, 0, 8), NULL, &(ac_embedding_bag_desc){AC_BAG_MAX}),
+      SHAPE(AC_BATCH, 8, 3));
   assert_int_equal(ac_graph_status(g), AC_OK);
   ac_graph_free(g);
 }
@@ -546,6 +563,33 @@ static void wrong_movements_and_layers_are_named(void **state) {
   MISBUILT("pad", "beyond any device", X, ac_pad(x, &(ac_pad_desc){.after = {0, INT64_MAX}}));
   MISBUILT("pixel_shuffle", "it takes x f32 [B, C, H, W]", X, ac_pixel_shuffle(x, 2));
   MISBUILT("pixel_unshuffle", "it takes x f32 [B, C, H, W]", X, ac_pixel_unshuffle(x, 2));
+  MISBUILT("gather", "it takes x f32 or i32, ids i32", "ids is input \"x\"", ac_gather(x, x, 1));
+  MISBUILT("gather", "there is no axis 0", IDS("ids"), ac_gather(x, ids, 0));
+  MISBUILT("gather", "ids must have the axes of x before axis 2", X,
+           ac_gather(x, ac_slice(ids, 1, 0, 5), 2));
+  MISBUILT("gather", "ids must have the axes of x before axis 1", W("x"), ac_gather(w, ids, 1));
+  MISBUILT("index_select", "it takes x f32 or i32, ids i32 [n]", IDS("ids"),
+           ac_index_select(x, ids, 1));
+  MISBUILT("index_select", "there is no axis 3", X,
+           ac_index_select(x, ac_constant(g, "c", AC_I32, SHAPE(1), (const int32_t[]){0}), 3));
+  MISBUILT("index_select", "ids have the batch", X,
+           ac_index_select(x, ac_input(g, "one", AC_I32, SHAPE(AC_BATCH)), 1));
+  MISBUILT("scatter_add", "it takes values f32, ids i32", IDS("values"),
+           ac_scatter_add(ids, ids, 1, 3));
+  MISBUILT("scatter_add", "there is no axis -3", IDS("ids"), ac_scatter_add(x, ids, -3, 3));
+  MISBUILT("scatter_add", "ids must have the axes of values up to axis 2", IDS("ids"),
+           ac_scatter_add(x, ids, 2, 3));
+  MISBUILT("scatter_add", "a result of 0 along axis 1", IDS("ids"), ac_scatter_add(x, ids, 1, 0));
+  MISBUILT("one_hot", "it takes ids i32", X2("ids"), ac_one_hot(x, 3));
+  MISBUILT("one_hot", "0 classes", IDS("ids"), ac_one_hot(ids, 0));
+  MISBUILT("embedding_bag",
+           "it takes table f32 [V, C], ids i32 [..., L], lengths i32 [...] or NULL", IDS("lengths"),
+           ac_embedding_bag(w, ids, ids, NULL, NULL));
+  MISBUILT("embedding_bag", "unknown mode 3", IDS("ids"),
+           ac_embedding_bag(w, ids, NULL, NULL, &(ac_embedding_bag_desc){(ac_bag_mode)3}));
+  MISBUILT("embedding_bag", "only a sum can have weights", IDS("ids"),
+           ac_embedding_bag(w, ids, NULL, ac_input(g, "weights", AC_F32, SHAPE(AC_BATCH, 6)),
+                            &(ac_embedding_bag_desc){AC_BAG_MEAN}));
   MISBUILT("stop_gradient", "x is a loss", "x is a loss",
            ac_stop_gradient(ac_cross_entropy(x, ids, NULL, NULL)));
   MISBUILT("scale", "x is a loss", "x is a loss",

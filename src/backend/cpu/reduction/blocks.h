@@ -21,7 +21,8 @@
 
 enum { STRIP = 512, ROWS = 16, BLOCK = STRIP * ROWS };
 
-typedef enum form { SUM, LARGEST, EXPONENTIALS, SQUARED_DIFFERENCES } form;
+/* MOST is the largest alone, where nobody asks how often it comes. */
+typedef enum form { SUM, LARGEST, MOST, EXPONENTIALS, SQUARED_DIFFERENCES } form;
 
 typedef struct state {
   double a, b;
@@ -81,7 +82,7 @@ static inline void map(const ac_reduce_attributes *a, float *x, int64_t count) {
 /* ---- joining --------------------------------------------------------------------------------- */
 
 static inline double beginning(form f) {
-  return f == LARGEST || f == EXPONENTIALS ? -(double)INFINITY : 0;
+  return f == LARGEST || f == MOST || f == EXPONENTIALS ? -(double)INFINITY : 0;
 }
 
 /* A NaN is the largest. Nothing is computed under a condition, so that loops vectorise. */
@@ -113,7 +114,7 @@ static inline void join_squares(double *a, double *b, double other_a, double oth
 static inline void state_join(form f, state *s, state other) {
   const double n = s->n + other.n;
   if (f == SUM) s->a += other.a;
-  else if (f == LARGEST) join_largest(&s->a, &s->b, other.a, other.b);
+  else if (f == LARGEST || f == MOST) join_largest(&s->a, &s->b, other.a, other.b);
   else if (f == EXPONENTIALS) join_exponentials(&s->a, &s->b, other.a, other.b);
   else join_squares(&s->a, &s->b, other.a, other.b, other.n / n, s->n * other.n / n);
   s->n = n;
@@ -147,6 +148,10 @@ static inline void strip_join(form f, strip *s, const strip *other, int64_t widt
   case LARGEST:
     strip_join_largest(a, b, c, d, width);
     break;
+  case MOST:
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) a[j] = (c[j] > a[j]) | (c[j] != c[j]) ? c[j] : a[j];
+    break;
   case EXPONENTIALS:
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) join_exponentials(&a[j], &b[j], c[j], d[j]);
@@ -169,8 +174,10 @@ static inline void strip_begin(form f, strip *s, int64_t width) {
 
 /* ---- neighbouring elements of one result ----------------------------------------------------- */
 
+/* Two selects: compilers do not vectorise one by two conditions. */
 static inline float larger_or_nan(float a, float b) {
-  return (b > a) | (b != b) ? b : a;
+  const float most = b > a ? b : a;
+  return b != b ? b : most;
 }
 
 /* What differences from the largest are taken from: none are infinite. */
@@ -184,17 +191,28 @@ static inline float below(float x, float top) {
   return exponential(d > 0 ? 0 : d);
 }
 
-static inline state largest_of(const float *x, int64_t count) {
-  lanes most, times = {{0}};
-  for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = -INFINITY;
+static inline float most_of(const float *x, int64_t count) {
+  lanes most, other; /* two that do not wait for each other */
+  for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = other.v[l] = -INFINITY;
   int64_t j = 0;
-  for (; j + AC_CPU_LANES <= count; j += AC_CPU_LANES) {
+  for (; j + 2 * AC_CPU_LANES <= count; j += 2 * AC_CPU_LANES) {
 #pragma omp simd
-    for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = larger_or_nan(most.v[l], x[j + l]);
+    for (int l = 0; l < AC_CPU_LANES; l++) {
+      most.v[l] = larger_or_nan(most.v[l], x[j + l]);
+      other.v[l] = larger_or_nan(other.v[l], x[j + AC_CPU_LANES + l]);
+    }
   }
   for (; j < count; j++) most.v[0] = larger_or_nan(most.v[0], x[j]);
+#pragma omp simd
+  for (int l = 0; l < AC_CPU_LANES; l++) most.v[l] = larger_or_nan(most.v[l], other.v[l]);
   for (int l = 1; l < AC_CPU_LANES; l++) most.v[0] = larger_or_nan(most.v[0], most.v[l]);
-  const float top = most.v[0];
+  return most.v[0];
+}
+
+static inline state largest_of(const float *x, int64_t count) {
+  lanes times = {{0}};
+  int64_t j;
+  const float top = most_of(x, count);
   for (j = 0; j + AC_CPU_LANES <= count; j += AC_CPU_LANES) {
 #pragma omp simd
     for (int l = 0; l < AC_CPU_LANES; l++) times.v[l] += x[j + l] == top ? 1.0f : 0.0f;
@@ -253,6 +271,7 @@ static inline state squares_of(const float *x, int64_t count) {
 static inline void state_add(form f, state *s, const float *x, int64_t count) {
   if (f == SUM) s->a += (double)row_sum(x, count);
   else if (f == LARGEST) state_join(f, s, largest_of(x, count));
+  else if (f == MOST) s->a = (double)larger_or_nan((float)s->a, most_of(x, count));
   else if (f == EXPONENTIALS) state_join(f, s, exponentials_of(x, count));
   else state_join(f, s, squares_of(x, count));
 }
@@ -279,19 +298,51 @@ static inline void sum_rows(const float *const *row, int64_t rows, int64_t width
   }
 }
 
-static inline void largest_rows(const float *const *row, int64_t rows, int64_t width, float *most,
-                                float *times) {
+/* The largest of four, two by two. */
+static inline float largest_of_four(float a, float b, float c, float d) {
+  return larger_or_nan(larger_or_nan(a, b), larger_or_nan(c, d));
+}
+
+/* most[j] = the largest of rows, four at a time. */
+static inline void most_rows(const float *const *row, int64_t rows, int64_t width,
+                             float *restrict most) {
+  int64_t i = 0;
 #pragma omp simd
-  for (int64_t j = 0; j < width; j++) most[j] = -INFINITY, times[j] = 0;
-  for (int64_t i = 0; i < rows; i++) {
+  for (int64_t j = 0; j < width; j++) most[j] = -INFINITY;
+  for (; i + 4 <= rows; i += 4) {
+    const float *r0 = row[i], *r1 = row[i + 1], *r2 = row[i + 2], *r3 = row[i + 3];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++)
+      most[j] = larger_or_nan(most[j], largest_of_four(r0[j], r1[j], r2[j], r3[j]));
+  }
+  for (; i < rows; i++) {
     const float *x = row[i];
 #pragma omp simd
     for (int64_t j = 0; j < width; j++) most[j] = larger_or_nan(most[j], x[j]);
   }
-  for (int64_t i = 0; i < rows; i++) {
+}
+
+static inline float is_equal(float a, float b) {
+  return a == b ? 1.0f : 0.0f;
+}
+
+static inline void largest_rows(const float *const *row, int64_t rows, int64_t width,
+                                float *restrict most, float *restrict times) {
+  int64_t i = 0;
+  most_rows(row, rows, width, most);
+#pragma omp simd
+  for (int64_t j = 0; j < width; j++) times[j] = 0;
+  for (; i + 4 <= rows; i += 4) {
+    const float *r0 = row[i], *r1 = row[i + 1], *r2 = row[i + 2], *r3 = row[i + 3];
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++)
+      times[j] += (is_equal(r0[j], most[j]) + is_equal(r1[j], most[j])) +
+                  (is_equal(r2[j], most[j]) + is_equal(r3[j], most[j]));
+  }
+  for (; i < rows; i++) {
     const float *x = row[i];
 #pragma omp simd
-    for (int64_t j = 0; j < width; j++) times[j] += x[j] == most[j] ? 1.0f : 0.0f;
+    for (int64_t j = 0; j < width; j++) times[j] += is_equal(x[j], most[j]);
   }
 }
 
@@ -348,7 +399,14 @@ static inline void square_rows(const float *const *row, int64_t rows, int64_t wi
 static inline void strip_add(form f, strip *s, const float *const *row, int64_t rows,
                              int64_t width) {
   float first[STRIP], second[STRIP], third[STRIP];
-  strip block = {.n = (double)rows};
+  if (f == MOST) {
+    most_rows(row, rows, width, first);
+#pragma omp simd
+    for (int64_t j = 0; j < width; j++) s->a[j] = (double)larger_or_nan((float)s->a[j], first[j]);
+    return;
+  }
+  strip block;
+  block.n = (double)rows;
   if (f == SUM) sum_rows(row, rows, width, first);
   else if (f == LARGEST) largest_rows(row, rows, width, first, second);
   else if (f == EXPONENTIALS) exponential_rows(row, rows, width, first, second);

@@ -37,6 +37,7 @@ static work work_of(const ac_op_args *args) {
   work w = {
       .args = args, .how = a, .form = form_of(a), .axes = ac_reduction_of(&args->in[0], a->axes)};
   const ac_reduction *r = &w.axes;
+  if (w.form == LARGEST && !args->out[1].count) w.form = MOST;
   if (!r->run_kept) w.way = r->reduced.rank == 0 && r->run <= SHORT ? TURNED : ONE;
   else w.way = r->run < FEW && r->reduced.count >= BLOCK / FEW ? NARROW : ROWED;
   w.results = w.way == ONE ? 1 : w.way == TURNED ? r->kept.count : r->run;
