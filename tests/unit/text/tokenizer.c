@@ -328,7 +328,8 @@ static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **stat
   write_file(path.text, "{\"model\":", 9);
   assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT, "line 1");
   write_file(path.text, "[]", 2);
-  assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT, "this is not a tokenizer");
+  assert_refused(ac_tokenizer_open(&tokenizer, path.text), AC_ERROR_FORMAT,
+                 "this is not a tokenizer");
   assert_refused(ac_tokenizer_open(&tokenizer, "/nowhere/tokenizer.json"), AC_ERROR_IO, "/nowhere");
 }
 
