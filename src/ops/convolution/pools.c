@@ -62,7 +62,7 @@ static int64_t resolve(const call *c, int i, ac_pool2d_attributes *to, int at) {
     return 0;
   }
   const int64_t padded = size + before + after;
-  if (k > padded && !(c->ceil && size + before > 0)) {
+  if (k > padded && !c->ceil) {
     ac_builder_fail(c->graph, &c->builder, &x,
                     "a kernel of %s %lld is larger than the padded image's %lld", name_of(c, i),
                     (long long)k, (long long)padded);

@@ -161,11 +161,7 @@ static char kind_of(const ac_custom *op, ac_dtype dtype) {
 static ac_tensor *emit(ac_graph *graph, const ac_custom *op, ac_tensor *const *in, int count,
                        const ac_tensor_info *info, const ac_shape *shapes, ac_tensor **outputs) {
   ac_custom_attributes attributes = attributes_of(op, ++graph->streams);
-  bool wanted = false;
-  for (int i = 0; i < count; i++) {
-    attributes.kinds.in[i] = kind_of(op, in[i]->dtype);
-    wanted |= in[i]->requires_gradient && has_gradient(&op->desc, i, in[i]->dtype);
-  }
+  for (int i = 0; i < count; i++) attributes.kinds.in[i] = kind_of(op, in[i]->dtype);
   for (int j = 0; j < outputs_of(&op->desc); j++)
     attributes.kinds.out[j] = kind_of(op, info[j].dtype);
   const int node = ac_graph_append(graph, AC_OP_custom, &attributes, sizeof attributes, count, in);
@@ -173,7 +169,6 @@ static ac_tensor *emit(ac_graph *graph, const ac_custom *op, ac_tensor *const *i
   for (int j = 0; j < outputs_of(&op->desc); j++) {
     ac_tensor *y = ac_graph_add_output(graph, node, AC_ROLE_ACTIVATION, info[j].dtype, &shapes[j]);
     if (!y) return NULL;
-    y->requires_gradient = wanted && info[j].dtype == AC_F32;
     if (outputs) outputs[j] = y;
     if (j == 0) first = y;
   }
@@ -254,6 +249,12 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
     }
   return ac_gradient_emit(d, AC_OP_custom, &attributes, sizeof attributes, count, in, targets,
                           target);
+}
+
+/* What has no gradient, though one is asked for, is refused above. */
+static bool passes(const void *attributes, int input) {
+  const ac_custom_attributes *a = attributes;
+  return !(a->op->desc.constant_inputs >> input & 1);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -381,6 +382,7 @@ static const char *title(const void *attributes) {
 const ac_op_desc ac_op_desc_custom = {
     .bound = AC_BOUND_BY_ARITHMETIC,
     .gradient = gradient,
+    .passes = passes,
     .flops = flops,
     .couples = couples,
     .lacks = lacks,

@@ -420,6 +420,29 @@ static void refuse_plan(const char *device, const ac_custom_desc *desc, const ac
   ac_device_close(opened);
 }
 
+/* An input that the caller calls constant gets no gradient, and needs none if there is another way.
+ */
+static void gradients_end_at_constant_inputs(void **state) {
+  (void)state;
+  const ac_plan_desc train = {.batch = 4, .micro_batch = 2, .frozen = "t"};
+  const ac_custom_desc desc = {.name = "plain", .cpu = drop, .constant_inputs = 1};
+  refuse_plan("cpu", &desc, &(ac_plan_desc){.batch = 4}, AC_ERROR_ARGUMENT,
+              "the loss has no gradient, and would train nothing: it depends on parameter \"w\" "
+              "only through plain (layer), which passes no gradient on");
+  ac_device *device = open_device("cpu");
+  ac_graph *g;
+  ac_plan *plan;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(2), NULL), *t = ac_parameter(g, "t", SHAPE(2), NULL);
+  ac_tensor *h = ac_multiply(ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, 2)), w);
+  ac_tensor *own = ac_custom_op(g, &h, 1, NULL, &desc);
+  ac_graph_set_loss(g, ac_loss(ac_add(ac_multiply(h, t), own), NULL));
+  assert_ok(ac_plan_create(&plan, g, device, &train));
+  ac_plan_free(plan);
+  ac_graph_free(g);
+  ac_device_close(device);
+}
+
 static void what_it_lacks_is_named(void **state) {
   (void)state;
   const ac_plan_desc train = {.batch = 4, .micro_batch = 2}, predict = {.purpose = AC_PREDICT};
@@ -582,6 +605,7 @@ int main(void) {
       cmocka_unit_test(an_operand_occurs_twice),
       cmocka_unit_test(draws_the_same_again),
       cmocka_unit_test(nothing_is_lost_everywhere),
+      cmocka_unit_test(gradients_end_at_constant_inputs),
       cmocka_unit_test(what_it_lacks_is_named),
       cmocka_unit_test(faults_in_source_are_told),
       cmocka_unit_test(descriptions_are_copied),

@@ -120,9 +120,7 @@ static memory memory_of(const problem *p) {
     m.from = from > m.from ? from : m.from;
     m.to = to > m.to ? to : m.to;
   }
-  if (p->transposed)
-    m.weights = lines((size_t)ac_larger(p->weight->count, p->weight->count / p->taps) *
-                      ac_dtype_bytes(p->weight->dtype));
+  if (p->transposed) m.weights = lines((size_t)p->weight->count * ac_dtype_bytes(p->weight->dtype));
   return m;
 }
 

@@ -95,8 +95,7 @@ static uint64_t workspace(ac_opencl *cl, const shapes *s, const ac_op_args *args
   return ac_cl_unit_bytes(status, unit, plain, ac_cl_columns_workspace(cl, s, args->op));
 }
 
-/* ---- forward, and transposed ------------------------------------------------------------------
- */
+/* ---- forward, and transposed ----------------------------------------------------------------- */
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
   const shapes s = shapes_of(args, &args->in[0], &args->in[1], &args->out[0]);
