@@ -1,7 +1,7 @@
 /** @file
  * Model files: weights by name, and metadata, which are pairs of strings. Files are written in the
- * safetensors format, and read in this and in GGUF, the format of llama.cpp. A new file is written next to its target, synced and renamed over it. So the old file survives
- * any failure. */
+ * safetensors format, and read in this and in GGUF, the format of llama.cpp. A new file is written
+ * next to its target, synced and renamed over it. So the old file survives any failure. */
 #ifndef ACCRUE_MODEL_FILE_H
 #define ACCRUE_MODEL_FILE_H
 
@@ -56,10 +56,11 @@ typedef struct ac_model_file ac_model_file;
  * pipe is refused. Tensors of other dtypes (such as int64) or of more than 8 dimensions are checked
  * as far as possible and left out. f64 is listed and read as f32.
  *
- * A GGUF file may be of version 2 or 3. Its tensors may be F32, F16, BF16, F64, I32, or in the blocks
- * Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K, which are listed as f32 and decoded when they are
- * read; another type is refused with AC_ERROR_UNSUPPORTED. Shapes have the innermost dimension last,
- * as everywhere here. Numbers of its metadata are texts of digits, and arrays are left out. */
+ * A GGUF file may be of version 2 or 3. Its tensors may be F32, F16, BF16, F64, I32, or in the
+ * blocks Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K, which are listed as f32 and decoded
+ * when they are read; another type is refused with AC_ERROR_UNSUPPORTED. Shapes have the innermost
+ * dimension last, as everywhere here. Numbers of its metadata are texts of digits, and arrays are
+ * left out. */
 AC_API ac_status ac_model_file_open(ac_model_file **file, const char *path);
 /** Closes a file. */
 AC_API void ac_model_file_close(ac_model_file *file);
