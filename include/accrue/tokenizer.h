@@ -28,8 +28,8 @@ AC_API void ac_tokenizer_free(ac_tokenizer *tokenizer);
 /** The largest id + 1, added tokens included. A model's embedding has at least as many rows. */
 AC_API uint32_t ac_tokenizer_vocabulary(const ac_tokenizer *tokenizer);
 
-/** *id gets the id of the token with this text, such as "<|im_end|>". False, and *id stays as it is,
- * if there is no such token. */
+/** *id gets the id of the token with this text, such as "<|im_end|>". False, and *id stays as it
+ * is, if there is no such token. */
 AC_API bool ac_tokenizer_find(const ac_tokenizer *tokenizer, const char *text, uint32_t *id);
 
 /** The bytes of a text that a token is for, of a special token its name; they may be a part of
@@ -50,7 +50,7 @@ typedef struct ac_encode_desc {
 
 /** The tokens of a text. */
 typedef struct ac_encoding {
-  size_t count; /**< How many tokens there are. */
+  size_t count;    /**< How many tokens there are. */
   uint32_t *ids;   /**< [count]. */
   uint32_t *begin; /**< [count]: where each token's text begins, in bytes of the text. */
   uint32_t *end;   /**< [count]: where it ends. For tokens that were added, begin and end are
