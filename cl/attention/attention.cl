@@ -108,12 +108,12 @@ typedef struct {
 #define KEY_HEADS(p) (p).heads
 #endif
 
-/* Whose rows a group owns: sample, head (of queries or of keys), first own row; and what masks need
+/* The rows of a group: sample, head (of queries or of keys), first own row; and what masks need
  * of the sample. */
 typedef struct {
   int b, h, first, tile;
   int length, offset; /* of keys; of query 0's position */
-  int lowest, above;  /* positions of queries that are no padding: [lowest, above) */
+  int lowest, above;  /* positions of queries that are not padding: [lowest, above) */
 } place;
 
 void find_sample(const problem p, place *at, const global int *lengths) {
@@ -191,7 +191,7 @@ int2 seen_from(const problem p, const place at) {
 #define STORE_FLOATS(x, i, v) ((x)[i] = (v))
 #endif
 
-/* Segments of rows, of which there are `count`; 0 without any. */
+/* Segments of `count` rows; 0 if there are none. */
 ints segments_of(const global int *segments, size_t base, ints row, int count) {
   if (!segments) return 0;
   LANES_OF(int, segments, base + LANE(row, count))
@@ -397,7 +397,7 @@ matrix results_of(const problem p, const global storage *y, int b, int h) {
                   VALUES(p)};
 }
 
-/* What masks need beside the place, and the tiles [begin, end) to visit. */
+/* What masks need in addition to the place, and the tiles [begin, end) to visit. */
 #ifdef MASKED
 #define SAMPLE_MASKS(sample)                                          \
   const global int *of_keys = key_segments ? key_segments : segments; \
@@ -615,7 +615,7 @@ kernel WORK_GROUP(TX, TY) void attention_query_gradient(
 #endif
 
 #ifdef KEY_GRADIENT
-/* dk and dv, of which one may be absent; for all heads of queries that share a head of keys. */
+/* dk and dv, one of them may be absent; for all heads of queries that share a head of keys. */
 kernel WORK_GROUP(TX, TY) void attention_key_gradient(
     const global storage *dy, const global storage *queries, const global storage *keys,
     const global storage *values, const global float *lse, const global float *product,

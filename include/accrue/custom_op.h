@@ -148,7 +148,7 @@ typedef struct ac_custom_desc {
    * in OpenCL ac_load and ac_store). False: they are always f32, and the library converts them. */
   bool plan_storage;
   /** The result for a sample depends on other samples of the batch, so that the plan must not split
-   * it into micro-batches. */
+   * it into micro-batches. An output without the batch, of inputs that have it, needs this. */
   bool whole_batch;
   /** Bytes of workspace for operands of these shapes. It must not shrink when the batch grows.
    * NULL: none. */

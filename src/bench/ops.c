@@ -215,6 +215,13 @@ static bool has_title(const ac_bench *bench, const ac_op_args *args) {
   return false;
 }
 
+/* One op may be called for what it does, forward and backward: then its name says which. */
+static bool is_gradient(const char *title) {
+  static const char end[] = "_gradient";
+  const size_t length = strlen(title);
+  return length >= sizeof end && !strcmp(title + length - (sizeof end - 1), end);
+}
+
 /* What an op can be that is not in the list. */
 static ac_status add_variants(ac_bench *bench, ac_dtype storage, ac_op op) {
   const ac_op_desc *desc = ac_op_describe(op);
@@ -226,6 +233,7 @@ static ac_status add_variants(ac_bench *bench, ac_dtype storage, ac_op op) {
     if (has_title(bench, &entry.args) ||
         !bench->device->backend->supports(bench->device->state, &entry.args))
       continue;
+    entry.backward |= is_gradient(ac_op_title(op, entry.args.attributes));
     entry.run = *entry.args.run;
     AC_TRY(add(bench, &entry));
   }

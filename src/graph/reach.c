@@ -51,6 +51,12 @@ static bool is_stopped(const walks *w, int tensor) {
   return ac_tensor_at(w->graph, tensor)->stopped;
 }
 
+/* Integers have no gradient, whatever op reads them. */
+static bool passes(const walks *w, const ac_node *node, int operand) {
+  return ac_tensor_at(w->graph, node->in[operand])->dtype != AC_I32 &&
+         ac_node_passes(node, operand);
+}
+
 static bool has_output(const walks *w, const ac_node *node, const bool *marked) {
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (node->out[j] >= 0 && marked[storage_of(w, node->out[j])]) return true;
@@ -66,7 +72,7 @@ static void walk_back(walks *w) {
       if (node->in[i] < 0 || is_stopped(w, node->in[i])) continue;
       const int storage = storage_of(w, node->in[i]);
       w->needed[storage] = true;
-      if (reached && ac_node_passes(node, i)) w->reached[storage] = true;
+      if (reached && passes(w, node, i)) w->reached[storage] = true;
     }
   }
 }
@@ -84,7 +90,7 @@ static void walk(walks *w, int first, int count) {
 }
 
 /* The first node that losses depend on, reads what is made of the parameter, and passes no gradient
- * on to it. */
+ * on to it. Of integers it is the one that found them: other results of it may have a gradient. */
 static const ac_node *find_end(walks *w, const ac_tensor *parameter) {
   memset(w->made, 0, (size_t)w->graph->tensor_count * sizeof *w->made);
   w->made[parameter->id] = true;
@@ -95,6 +101,8 @@ static const ac_node *find_end(walks *w, const ac_tensor *parameter) {
       if (node->in[i] < 0 || is_stopped(w, node->in[i]) || !w->made[storage_of(w, node->in[i])])
         continue;
       if (!ac_node_passes(node, i)) return node;
+      if (!passes(w, node, i))
+        return ac_node_at(w->graph, ac_tensor_at(w->graph, node->in[i])->producer);
       for (int j = 0; j < AC_MAX_OUTPUTS; j++)
         if (node->out[j] >= 0) w->made[storage_of(w, node->out[j])] = true;
     }

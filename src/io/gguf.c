@@ -267,7 +267,7 @@ static ac_status take_entry(reader *r, ac_tensor_entry *entry, const char **dtyp
   const int64_t row = entry->tensor.rank ? entry->tensor.shape[entry->tensor.rank - 1] : 1;
   if (row % elements)
     return ac_fail(AC_ERROR_FORMAT,
-                   "%s: rows of tensor %s have %" PRId64 " elements, which are no whole blocks of "
+                   "%s: rows of tensor %s have %" PRId64 " elements, not whole blocks of "
                    "%" PRId64 " (%s)",
                    r->file->path, ac_quote(entry->tensor.name).text, row, elements, *dtype);
   if (offset > INT64_MAX / 2)

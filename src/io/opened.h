@@ -44,7 +44,7 @@ ac_status ac_sort_entries(ac_model_file *file, int count);
 /* Keeps those that are listed, and remembers the first that is not. */
 void ac_list_entries(ac_model_file *file, int count);
 
-/* Reads and checks the header of a GGUF file, whose first bytes are known. */
+/* Reads and checks the header of a GGUF file. Its first bytes are known. */
 ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes);
 
 #endif

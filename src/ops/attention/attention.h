@@ -1,11 +1,12 @@
 /* The op attention: what backends share. Its formula is in attention.c. Operands, all row-major:
  *
- *   q         [B, Tq, H D], k [B, Tk, Hkv D], v [B, Tk, Hkv Dv], y [B, Tq, H Dv], lse [B, H, Tq]
- * f32; or, with k and v absent, q is [B, T, (H + 2 Hkv) D]: queries, keys and values of a position
- * side by side, and so is dq, while dk and dv are absent bias      f32 [H or 1, Tq, Tk], or one for
- * each sample [B, H or 1, Tq, Tk]; dbias is like it lengths   i32 [B]: keys of the sample; to be
- * clamped to [0, Tk] segments  i32 [B, Tq] of the queries and [B, Tk] of the keys; without the
- * second the first is of both, and Tq is Tk
+ *   - q [B, Tq, H D], k [B, Tk, Hkv D], v [B, Tk, Hkv Dv], y [B, Tq, H Dv], and lse [B, H, Tq] in
+ *     f32. With k and v absent q is [B, T, (H + 2 Hkv) D]: queries, keys and values of a position
+ *     side by side. Then so is dq, and dk and dv are absent.
+ *   - bias f32 [H or 1, Tq, Tk], or one for each row of B: [B, H or 1, Tq, Tk]. dbias is like it.
+ *   - lengths i32 [B]: keys of the row, to be clamped to [0, Tk].
+ *   - segments i32 [B, Tq] of the queries and [B, Tk] of the keys. Without the second the first is
+ *     of both, and Tq is Tk.
  *
  * B is per_sample times the micro-batch: row b of it is row b % per_sample of sample
  * b / per_sample. Head h of the queries reads head h / (H / Hkv) of keys and values.

@@ -12,7 +12,7 @@ typedef struct ac_rope_attributes {
   int32_t interleaved;
   int32_t backwards; /* by the negative angle: the gradient */
   int32_t scaling;   /* an ac_rope_scaling */
-  int32_t offset, unused;
+  int64_t offset;
   double base, factor, low, high, original; /* resolved: never 0 where it is used */
 } ac_rope_attributes;
 

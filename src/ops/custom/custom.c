@@ -132,6 +132,19 @@ static void find_shapes(const ac_custom_desc *desc, ac_tensor *const *in, int co
   *why = desc->shapes ? desc->shapes(of, count, out, desc->constants) : NULL;
 }
 
+/* Why an output cannot be like this; NULL: it can, and has this shape. */
+static const char *refuse_output(const ac_custom_desc *desc, ac_tensor *const *in, int count,
+                                 const ac_tensor_info *info, ac_shape *shape) {
+  bool batched = false;
+  for (int i = 0; i < count; i++) batched |= in[i]->shape.batched;
+  if (info->dtype != AC_F32 && info->dtype != AC_I32) return "type other than f32 and i32";
+  if (!ac_shape_parse(shape, info->rank, info->shape)) return "shape that is not valid";
+  /* Each micro-batch would have another result. */
+  if (batched && !shape->batched && !desc->whole_batch)
+    return "shape without the batch, though an input has it; that needs whole_batch";
+  return NULL;
+}
+
 static ac_custom_attributes attributes_of(const ac_custom *op, uint32_t stream) {
   ac_custom_attributes attributes;
   memset(&attributes, 0, sizeof attributes);
@@ -189,10 +202,10 @@ ac_tensor *ac_custom_op(ac_graph *graph, ac_tensor *const *inputs, int count, ac
   find_shapes(&d, inputs, count, info, &why);
   if (why) return ac_builder_fail(graph, &builder, inputs, "%s: %s", name, why);
   for (int j = 0; j < outputs_of(&d); j++) {
-    const bool typed = info[j].dtype == AC_F32 || info[j].dtype == AC_I32;
-    if (!typed || !ac_shape_parse(&shapes[j], info[j].rank, info[j].shape))
+    why = refuse_output(&d, inputs, count, &info[j], &shapes[j]);
+    if (why)
       return ac_builder_fail(graph, &builder, inputs, "%s: its function gives output %d a %s", name,
-                             j, typed ? "shape that is not valid" : "type other than f32 and i32");
+                             j, why);
   }
   why = d.gradient ? refuse_gradient(&d, inputs, count, info) : NULL;
   if (why) return ac_builder_fail(graph, &builder, inputs, "%s: its gradient: %s", name, why);

@@ -183,7 +183,8 @@ static void words(ac_words *words, const ac_op_args *args) {
   if (a->shared) ac_words_put(words, ", same ids");
 }
 
-static const ac_gather_attributes sampled = {.table = true};
+/* Ids below the fewest entries that a sample has (ops/sample.c). */
+static const ac_gather_attributes sampled = {.length = 128, .table = true};
 
 const ac_op_desc ac_op_desc_gather = {
     .copies_values = true,

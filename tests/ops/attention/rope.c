@@ -50,9 +50,9 @@ const op_reference op_reference_rope = {rope, rope_error, true, false};
 /* ---- cases ----------------------------------------------------------------------------------- */
 
 /* dimensions, interleaved, scaling, offset, then base, factor, low, high and original positions. */
-#define ATTRIBUTES(backwards, dimensions, interleaved, scaling, offset, ...)     \
-  {                                                                              \
-    .rope = { dimensions, interleaved, backwards, scaling, offset, __VA_ARGS__ } \
+#define ATTRIBUTES(backwards, dimensions, interleaved, scaling, offset, ...)        \
+  {                                                                                 \
+    .rope = { dimensions, interleaved, backwards, scaling, offset, 0, __VA_ARGS__ } \
   }
 #define ROPE(name_, batch_, T, H, D, positions, ...)                                            \
   {                                                                                             \

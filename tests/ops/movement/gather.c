@@ -5,7 +5,6 @@
 #include "ops/generator.h"
 #include "ops/vector.h"
 
-
 #include <stdio.h>
 
 /* The id of element c of row i of the o-th rows. */

@@ -939,6 +939,13 @@ static const char *half_a_row(const ac_tensor_info *in, int in_count, ac_tensor_
   return NULL;
 }
 
+static const char *one_of_all_samples(const ac_tensor_info *in, int in_count, ac_tensor_info *out,
+                                      const void *constants) {
+  (void)in, (void)in_count, (void)constants;
+  out->shape[0] = 1;
+  return NULL;
+}
+
 static const char *do_nothing(const ac_custom_call *call) {
   (void)call;
   return NULL;
@@ -963,6 +970,7 @@ static void wrong_own_ops_are_named(void **state) {
       d.name = "a name of this length would leave no room for the rest of a sentence about it");
   OWN("own: nothing fits it", (d.shapes = half_a_row, d.constants = &d, d.constant_bytes = 1));
   OWN("own: its function gives output 0 a shape that is not valid", d.shapes = half_a_row);
+  OWN("own: its function gives output 0 a shape without the batch", d.shapes = one_of_all_samples);
   OWN("own: its gradient: it has no name", (back.name = NULL, d.gradient = &back));
   OWN("own: its gradient: it has a gradient itself", (back.gradient = &good, d.gradient = &back));
   MISBUILT("custom_op", "own: its gradient: it would yield more than 4 gradients",

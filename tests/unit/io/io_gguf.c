@@ -153,7 +153,7 @@ static void malformed_files_are_named(void **state) {
   begin(3, 1, 0), put_tensor("a", 1, 4, 16, 0), end(64);
   refused(AC_ERROR_UNSUPPORTED, "tensor \"a\" is stored as ggml's type 16");
   begin(3, 1, 0), put_tensor("a", 1, 33, 8, 0), end(128);
-  refused(AC_ERROR_FORMAT, "which are no whole blocks of 32 (Q8_0)");
+  refused(AC_ERROR_FORMAT, "not whole blocks of 32 (Q8_0)");
   begin(3, 1, 0), put_tensor("a", 1, 32, 0, 0), end(64);
   refused(AC_ERROR_FORMAT, "tensor \"a\" ends beyond the end of the file");
   begin(3, 1, 0), put_tensor("a", 1, 4, 0, UINT64_MAX), end(64);

@@ -130,6 +130,31 @@ static void is_the_same_as_ops(void **state) {
     }
 }
 
+/* Three functions in a row are one: two of them are not stored. */
+static void says_what_fusing_spares(void **state) {
+  (void)state;
+  enum { SAMPLES = 8, SIZE = 6 };
+  for (int bf16 = 0; bf16 < 2; bf16++) {
+    ac_graph *graph;
+    ac_device *device;
+    ac_plan *plan;
+    assert_ok(ac_graph_create(&graph));
+    ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, SIZE));
+    ac_graph_set_loss(graph, ac_loss(ac_exp(ac_tanh(ac_sin(x))), NULL));
+    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));
+    const ac_plan_desc desc = {.purpose = AC_EVALUATE,
+                               .batch = SAMPLES,
+                               .micro_batch = SAMPLES,
+                               .precision = bf16 ? AC_PRECISION_BF16 : AC_PRECISION_F32};
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    assert_int_equal(ac_plan_get_info(plan)->fused_ops, 2);
+    assert_int_equal(ac_plan_get_info(plan)->fused_bytes, 2 * SAMPLES * SIZE * (bf16 ? 2 : 4));
+    ac_plan_free(plan);
+    ac_device_close(device);
+    ac_graph_free(graph);
+  }
+}
+
 /* The gradient of p, which the graph has as [4, 3] or as [2, 6]. */
 static void gradient_of_shaped(float gradient[12], int rows, int columns) {
   const ac_parameter_desc spread = {.init = {AC_INIT_UNIFORM, .low = -1, .high = 1}};
@@ -172,6 +197,7 @@ static void reads_parameters_in_any_shape(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(is_the_same_as_ops),
+                                     cmocka_unit_test(says_what_fusing_spares),
                                      cmocka_unit_test(reads_parameters_in_any_shape)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

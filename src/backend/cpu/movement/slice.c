@@ -139,6 +139,9 @@ static void put_indices(const slicing *s, const char *x, char *y, int64_t i, int
     put_steps(s, ac_element(x, s->dtype, at), a->step, y, end - i);
   } else if (!within && s->outside == AC_OUTSIDE_VALUE) {
     put_outside(s, y, (end - i) * inner);
+  } else if (!within && inner == 1) { /* backwards, or the same again */
+    put_steps(s, ac_element(x, s->dtype, ac_sliced_index(a, s->outside, i)),
+              s->outside == AC_OUTSIDE_REFLECTED ? -1 : 0, y, end - i);
   } else {
     for (; i < end; i++, y += (size_t)inner * s->size)
       put(s, ac_element(x, s->dtype, ac_sliced_index(a, s->outside, i) * inner), y, inner);

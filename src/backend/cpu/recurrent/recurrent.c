@@ -202,12 +202,12 @@ static cell_row cell_row_of(const work *w, place at, int from, int64_t unit) {
 static void step_block(const work *w, const ac_cpu_recurrent_part *p, int64_t t, int from,
                        int64_t unit) {
   const ac_cpu_recurrence *all = &w->all;
-  _Alignas(
-      64) float sums[AC_CPU_CHUNK * AC_CPU_MOST_GATES * (STRIP / 2 > VECTOR ? STRIP / 2 : VECTOR)];
+  _Alignas(64) float
+      sums[AC_CPU_STEP_ROWS * AC_CPU_MOST_GATES * (STRIP / 2 > VECTOR ? STRIP / 2 : VECTOR)];
   const int64_t distance = 2 * all->block * w->block_panels;
   const float *panel = w->panels + unit / all->block * w->block_panels * w->panel;
-  for (int64_t first = 0; first < p->rows; first += AC_CPU_CHUNK) {
-    const int64_t rows = ac_smaller(AC_CPU_CHUNK, p->rows - first);
+  for (int64_t first = 0; first < p->rows; first += AC_CPU_STEP_ROWS) {
+    const int64_t rows = ac_smaller(AC_CPU_STEP_ROWS, p->rows - first);
     for (int64_t k = 0; k < w->block_panels; k++)
       ac_cpu_step_multiply(all, &w->left[from], p->row + first, rows, panel + k * w->panel,
                            sums + k * 2 * all->block, distance, false);

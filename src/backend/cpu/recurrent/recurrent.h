@@ -18,7 +18,7 @@
 #include "ops/recurrent/recurrent.h"
 
 /* Rows that are multiplied before their sums are used, and the least rows of a part. */
-enum { AC_CPU_CHUNK = AC_DOT_STRIP, AC_CPU_FEW_ROWS = 8, AC_CPU_MOST_GATES = 4 };
+enum { AC_CPU_STEP_ROWS = AC_DOT_STRIP, AC_CPU_FEW_ROWS = 8, AC_CPU_MOST_GATES = 4 };
 
 typedef struct ac_cpu_recurrence {
   ac_recurrence r;
@@ -144,8 +144,8 @@ static inline void ac_cpu_step_put(const ac_cpu_recurrence *w, const ac_cpu_step
   }
 }
 
-/* sums = or += rows x panel, for up to AC_CPU_CHUNK rows from `row` on, a multiple of it within a
- * part; rows of sums are `distance` apart. */
+/* sums = or += rows x panel, for up to AC_CPU_STEP_ROWS rows from `row` on, a multiple of it within
+ * a part; rows of sums are `distance` apart. */
 void ac_cpu_step_multiply(const ac_cpu_recurrence *w, const ac_cpu_step_rows *rows, int64_t row,
                           int64_t count, const float *panel, float *sums, int64_t distance,
                           bool add);

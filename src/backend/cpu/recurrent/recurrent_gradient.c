@@ -308,8 +308,8 @@ static void step_product(const work *w, const ac_cpu_recurrent_part *p,
                          const ac_cpu_step_rows *left) {
   const ac_cpu_recurrence *all = &w->all;
   for (int64_t unit = p->first; unit < p->last; unit += 2 * all->block)
-    for (int64_t first = 0; first < p->rows; first += AC_CPU_CHUNK)
-      ac_cpu_step_multiply(all, left, p->row + first, ac_smaller(AC_CPU_CHUNK, p->rows - first),
+    for (int64_t first = 0; first < p->rows; first += AC_CPU_STEP_ROWS)
+      ac_cpu_step_multiply(all, left, p->row + first, ac_smaller(AC_CPU_STEP_ROWS, p->rows - first),
                            w->panels + unit / (2 * all->block) * w->panel,
                            w->dh + (p->row + first) * all->pitch + unit, all->pitch, true);
 }
