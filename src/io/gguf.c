@@ -338,7 +338,7 @@ static ac_status check_ends(const ac_model_file *file, int count, int64_t file_b
 
 ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes) {
   reader r = {file, file_bytes};
-  uint64_t tensors, pairs;
+  uint64_t tensors = 0, pairs = 0;
   AC_TRY(take_counts(&r, &tensors, &pairs));
   json_t *metadata = json_object();
   file->root = json_object();
