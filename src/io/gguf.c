@@ -234,9 +234,11 @@ static ac_status set_type(const reader *r, ac_tensor_entry *entry, uint32_t type
                  r->file->path, ac_quote(entry->tensor.name).text, type);
 }
 
-/* Sizes come from the innermost one; *count is their product. */
+/* Sizes come from the innermost one; *count is their product. Even without those that are 0 it does
+ * not overflow, so that whoever multiplies sizes, in any order, is safe. */
 static ac_status take_shape(reader *r, ac_model_tensor *tensor, int64_t *count) {
   uint64_t rank, size;
+  int64_t most = 1;
   AC_TRY(take_number(r, 4, &rank));
   if (rank > MOST_DIMENSIONS)
     return ac_fail(AC_ERROR_FORMAT, "%s: tensor %s has %" PRIu64 " dimensions, more than %d",
@@ -245,11 +247,12 @@ static ac_status take_shape(reader *r, ac_model_tensor *tensor, int64_t *count) 
   *count = 1;
   for (int d = tensor->rank - 1; d >= 0; d--) {
     AC_TRY(take_number(r, 8, &size));
-    if (size > INT64_MAX / 16 || (size && *count > INT64_MAX / 16 / (int64_t)size))
+    if (size > INT64_MAX / 16 || (size && most > INT64_MAX / 16 / (int64_t)size))
       return ac_fail(AC_ERROR_FORMAT, "%s: the shape of tensor %s overflows", r->file->path,
                      ac_quote(tensor->name).text);
     tensor->shape[d] = (int64_t)size;
     *count *= (int64_t)size;
+    if (size) most *= (int64_t)size;
   }
   return AC_OK;
 }
@@ -335,7 +338,7 @@ static ac_status check_ends(const ac_model_file *file, int count, int64_t file_b
 
 ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes) {
   reader r = {file, file_bytes};
-  uint64_t tensors, pairs;
+  uint64_t tensors = 0, pairs = 0;
   AC_TRY(take_counts(&r, &tensors, &pairs));
   json_t *metadata = json_object();
   file->root = json_object();

@@ -1,16 +1,5 @@
-/* Names in sentences, which come from files that may be hostile, while sentences end on terminals;
- * and the order of bytes. */
+/* The order of bytes. */
 #include "io/safetensors.h"
-
-#include <stdio.h>
-
-ac_quoted ac_quote(const char *name) {
-  ac_quoted quoted;
-  snprintf(quoted.text, sizeof quoted.text, "\"%.96s\"", name);
-  for (char *c = quoted.text; *c; c++)
-    if ((unsigned char)*c < 32 || *c == 127) *c = '?';
-  return quoted;
-}
 
 void ac_swap_to_little_endian(void *data, size_t count, size_t size) {
   static const uint16_t one = 1;

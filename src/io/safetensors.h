@@ -11,18 +11,14 @@
 
 #include <accrue/model_file.h>
 
+#include "core/quote.h"
+
 #define AC_SAFETENSORS_METADATA "__metadata__"
 
 enum {
   AC_SAFETENSORS_MAX_HEADER = 100000000, /* bytes; the format's own limit */
   AC_SAFETENSORS_MAX_RANK = 8
 };
-
-/* A name for use in a sentence: quoted, shortened, control characters replaced. */
-typedef struct ac_quoted {
-  char text[104];
-} ac_quoted;
-ac_quoted ac_quote(const char *name);
 
 /* Elements of `size` bytes from the machine's order to the file's, or back, in place. */
 void ac_swap_to_little_endian(void *data, size_t count, size_t size);

@@ -30,7 +30,8 @@ typedef struct heap_entry {
 } heap_entry;
 
 typedef struct bpe {
-  merge *merges; /* a hash table, open addressing */
+  const ac_text_model *model; /* of which this is a part */
+  merge *merges;              /* a hash table, open addressing */
   size_t slots;
   uint32_t first_ids[256]; /* of single bytes, where tokens are bytes */
   bool whole_first;        /* a piece that is a token is not merged: ignore_merges */
@@ -59,7 +60,7 @@ static void find_merge(const bpe *b, symbol *left, const symbol *right) {
   left->rank = AC_NO_TOKEN;
   if (left->id == AC_NO_TOKEN || right->id == AC_NO_TOKEN) return;
   const merge *m = &b->merges[slot_of(b, pair_of(left->id, right->id))];
-  if (!m->pair) return;
+  if (!m->pair || ac_text_is_hidden(b->model, m->id)) return;
   left->rank = m->rank;
   left->merged = m->id;
 }
@@ -98,14 +99,16 @@ static ac_status add_merge(ac_text_model *model, bpe *b, pair_room *room, const 
   const size_t prefix = b->prefix ? strlen(b->prefix) : 0;
   AC_TRY(AC_ROOM(room->bytes, room->capacity, length[0] + length[1] + 1));
   char *left = room->bytes;
-  const size_t lefts = ac_text_bytes_of(left, part[0], length[0], model->bytes);
+  bool all[2] = {model->bytes, model->bytes};
+  const size_t lefts = ac_text_bytes_of(left, part[0], length[0], &all[0]);
   char *right = left + lefts;
-  const size_t rights = ac_text_bytes_of(right, part[1], length[1], model->bytes);
-  const uint32_t left_id = ac_vocabulary_find(v, left, lefts),
-                 right_id = ac_vocabulary_find(v, right, rights);
+  const size_t rights = ac_text_bytes_of(right, part[1], length[1], &all[1]);
+  const uint32_t left_id = ac_vocabulary_find(v, left, lefts, all[0] != model->bytes),
+                 right_id = ac_vocabulary_find(v, right, rights, all[1] != model->bytes);
   const bool prefixed = prefix && rights >= prefix && !memcmp(right, b->prefix, prefix);
   if (prefixed) memmove(right, right + prefix, rights - prefix);
-  const uint32_t id = ac_vocabulary_find(v, left, lefts + rights - (prefixed ? prefix : 0));
+  const uint32_t id = ac_vocabulary_find(v, left, lefts + rights - (prefixed ? prefix : 0),
+                                         (all[0] && all[1]) != model->bytes);
   if (left_id == AC_NO_TOKEN || right_id == AC_NO_TOKEN || id == AC_NO_TOKEN)
     return ac_fail(AC_ERROR_FORMAT, "merge %lu has tokens that the vocab does not have",
                    (unsigned long)rank);
@@ -134,7 +137,7 @@ static ac_status read_merges(ac_text_model *model, bpe *b, const json_t *list) {
 static bool has_words(const ac_text_model *model, const bpe *b) {
   const ac_vocabulary *v = &model->vocabulary;
   if (model->bytes || b->whole_first || b->prefix || b->suffix) return false;
-  if (ac_vocabulary_find(v, AC_WORD_MARK, strlen(AC_WORD_MARK)) == AC_NO_TOKEN) return false;
+  if (ac_vocabulary_find(v, AC_WORD_MARK, strlen(AC_WORD_MARK), false) == AC_NO_TOKEN) return false;
   for (size_t i = 0; i < b->slots; i++) {
     if (!b->merges[i].pair) continue;
     size_t count;
@@ -167,6 +170,7 @@ static ac_status read_bpe(ac_text_model *model, const json_t *json) {
   const json_t *dropout = json_object_get(json, "dropout");
   bpe *b = model->own = calloc(1, sizeof *b);
   if (!b) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
+  b->model = model;
   if (json_number_value(dropout) != 0)
     return ac_fail(AC_ERROR_UNSUPPORTED, "the model drops merges at random (dropout)");
   b->whole_first = json_is_true(json_object_get(json, "ignore_merges"));
@@ -177,7 +181,7 @@ static ac_status read_bpe(ac_text_model *model, const json_t *json) {
   AC_TRY(ac_text_read_unknown(model, json, "unk_token"));
   for (int byte = 0; byte < 256; byte++) {
     const char single = (char)byte;
-    b->first_ids[byte] = ac_vocabulary_find(&model->vocabulary, &single, 1);
+    b->first_ids[byte] = ac_vocabulary_find(&model->vocabulary, &single, 1, false);
   }
   AC_TRY(read_merges(model, b, json_object_get(json, "merges")));
   model->word_by_word = has_words(model, b);
@@ -208,7 +212,7 @@ static uint32_t find_affixed(const ac_text_model *model, const bpe *b, const cha
   memcpy(text, prefix, before);
   memcpy(text + before, at, length);
   memcpy(text + before + length, suffix, after);
-  return ac_vocabulary_find(&model->vocabulary, text, before + length + after);
+  return ac_vocabulary_find(&model->vocabulary, text, before + length + after, false);
 }
 
 static ac_status add_character(const ac_text_model *model, bpe *b, const char *at, size_t length,
@@ -235,7 +239,7 @@ static ac_status make_symbols(const ac_text_model *model, bpe *b, const char *pi
     if (length > count - at) length = count - at;
     uint32_t id = affixes ? find_affixed(model, b, piece + at, length, !at, at + length == count)
                   : length == 1 ? b->first_ids[(unsigned char)piece[at]]
-                                : ac_vocabulary_find(&model->vocabulary, piece + at, length);
+                                : ac_vocabulary_find(&model->vocabulary, piece + at, length, false);
     AC_TRY(add_character(model, b, piece + at, length, id));
   }
   if (b->count) b->symbols[b->count - 1].after = NOTHING;
@@ -321,7 +325,7 @@ static ac_status encode_bpe(ac_text_model *model, const char *piece, size_t coun
                             ac_token_list *tokens) {
   bpe *b = model->own;
   if (b->whole_first) {
-    const uint32_t id = ac_vocabulary_find(&model->vocabulary, piece, count);
+    const uint32_t id = ac_text_find(model, piece, count);
     if (id != AC_NO_TOKEN) return ac_token_list_add(tokens, id, count);
   }
   AC_TRY(make_symbols(model, b, piece, count));

@@ -2,6 +2,7 @@
  * the texts there are. At the end they are joined, and what is not UTF-8 becomes U+FFFD. */
 #include "text/tokenizer.h"
 
+#include "core/quote.h"
 #include "text/room.h"
 
 void ac_decoder_free(ac_decoder *decoder) {
@@ -42,6 +43,7 @@ static ac_status add_strip(ac_decoder *decoder, const json_t *json) {
 static ac_status add_metaspace(ac_decoder *decoder, const json_t *json) {
   const char *mark = ac_json_text(json, "replacement"),
              *scheme = ac_json_text(json, "prepend_scheme");
+  if (mark && !*mark) return ac_fail(AC_ERROR_FORMAT, "decoder: Metaspace has no replacement");
   AC_TRY(add(decoder, AC_DECODE_METASPACE, mark ? mark : "\xe2\x96\x81", " "));
   decoder->list[decoder->count - 1].flag =
       scheme ? strcmp(scheme, "never") != 0 : ac_json_bool(json, "add_prefix_space", true);
@@ -65,6 +67,7 @@ static ac_status add_replace(ac_decoder *decoder, const json_t *json) {
 
 static ac_status add_suffix(ac_decoder *decoder, const json_t *json) {
   const char *suffix = ac_json_text(json, "suffix");
+  if (suffix && !*suffix) return ac_fail(AC_ERROR_FORMAT, "decoder: BPEDecoder has no suffix");
   return add(decoder, AC_DECODE_SUFFIX, suffix ? suffix : "</w>", NULL);
 }
 
@@ -80,7 +83,8 @@ static ac_status read_decoder(ac_decoder *decoder, const json_t *json) {
   if (!strcmp(type, "WordPiece")) return add_wordpiece(decoder, json);
   if (!strcmp(type, "BPEDecoder")) return add_suffix(decoder, json);
   if (strcmp(type, "Sequence"))
-    return ac_fail(AC_ERROR_UNSUPPORTED, "decoder: this library has no step \"%.60s\"", type);
+    return ac_fail(AC_ERROR_UNSUPPORTED, "decoder: this library has no step %s",
+                   ac_quote(type).text);
   const json_t *list = json_object_get(json, "decoders"), *one;
   size_t i;
   json_array_foreach(list, i, one) AC_TRY(read_decoder(decoder, one));
@@ -128,7 +132,7 @@ static bool begins_with(const char *text, size_t count, const char *prefix, size
   return count >= length && !memcmp(text, prefix, length);
 }
 
-/* Puts the text with every `from` in it replaced. */
+/* Puts the text with every `from`, which is not empty, in it replaced. */
 static ac_status put_replaced(texts *out, const char *text, size_t count, const char *from,
                               const char *to) {
   const size_t length = strlen(from), by = strlen(to);
@@ -239,7 +243,6 @@ static ac_status join_suffix(const ac_decode_step *step, texts *out, const texts
 static ac_status apply_to(const ac_decode_step *step, texts *out, const texts *in, size_t i) {
   size_t count;
   const char *text = text_at(in, i, &count);
-  const size_t length = step->from ? strlen(step->from) : 0;
   switch (step->kind) {
   case AC_DECODE_REPLACE:
     return put_replaced(out, text, count, step->from, step->to);
@@ -249,11 +252,8 @@ static ac_status apply_to(const ac_decode_step *step, texts *out, const texts *i
     return join_wordpiece(step, out, i, text, count);
   case AC_DECODE_SUFFIX:
     return join_suffix(step, out, in, i);
-  case AC_DECODE_METASPACE: {
-    const size_t skipped =
-        !i && step->flag && begins_with(text, count, step->from, length) ? length : 0;
-    return put_replaced(out, text + skipped, count - skipped, step->from, " ");
-  }
+  case AC_DECODE_METASPACE:
+    return put_replaced(out, text, count, step->from, !i && step->flag ? "" : " ");
   default:
     return put(out, text, count);
   }

@@ -1,5 +1,6 @@
 #include "text/model.h"
 
+#include "core/quote.h"
 #include "text/room.h"
 #include "text/unicode.h"
 
@@ -27,17 +28,28 @@ static int byte_of(uint32_t character) {
   return -1;
 }
 
-size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool bytes) {
+size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool *bytes) {
   size_t made = 0, length;
-  for (size_t at = 0; bytes && at < count; at += length) {
+  for (size_t at = 0; *bytes && at < count; at += length) {
     const uint32_t character = ac_utf8_get(text + at, &length);
     const int byte = character < 0x200 ? byte_of(character) : -1;
-    if (byte < 0) bytes = false;
+    if (byte < 0) *bytes = false;
     else to[made++] = (char)byte;
   }
-  if (bytes) return made;
+  if (*bytes) return made;
   memcpy(to, text, count);
   return count;
+}
+
+uint32_t ac_text_find_written(const ac_text_model *model, const char *text, char *room) {
+  bool bytes = model->bytes;
+  const size_t count = ac_text_bytes_of(room, text, strlen(text), &bytes);
+  return ac_vocabulary_find(&model->vocabulary, room, count, bytes != model->bytes);
+}
+
+uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t count) {
+  const uint32_t id = ac_vocabulary_find(&model->vocabulary, bytes, count, false);
+  return id != AC_NO_TOKEN && ac_text_is_hidden(model, id) ? AC_NO_TOKEN : id;
 }
 
 static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, const char *text,
@@ -45,11 +57,13 @@ static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, 
   const size_t length = strlen(text);
   if (!json_is_integer(id) || json_integer_value(id) < 0 ||
       json_integer_value(id) >= AC_MAX_VOCABULARY)
-    return ac_fail(AC_ERROR_FORMAT, "token \"%.40s\" has no id from 0 to %d", text,
+    return ac_fail(AC_ERROR_FORMAT, "token %s has no id from 0 to %d", ac_quote(text).text,
                    AC_MAX_VOCABULARY - 1);
   AC_TRY(AC_ROOM(*room, *capacity, length + 1));
-  const size_t count = ac_text_bytes_of(*room, text, length, model->bytes);
-  return ac_vocabulary_put(&model->vocabulary, (uint32_t)json_integer_value(id), *room, count);
+  bool bytes = model->bytes;
+  const size_t count = ac_text_bytes_of(*room, text, length, &bytes);
+  return ac_vocabulary_put(&model->vocabulary, (uint32_t)json_integer_value(id), *room, count,
+                           bytes != model->bytes);
 }
 
 ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
@@ -70,9 +84,10 @@ ac_status ac_text_read_unknown(ac_text_model *model, const json_t *json, const c
   const char *text = json_string_value(json_object_get(json, key));
   model->unknown = AC_NO_TOKEN;
   if (!text) return AC_OK;
-  model->unknown = ac_vocabulary_find(&model->vocabulary, text, strlen(text));
+  model->unknown = ac_vocabulary_find(&model->vocabulary, text, strlen(text), false);
   if (model->unknown == AC_NO_TOKEN)
-    return ac_fail(AC_ERROR_FORMAT, "%s is \"%.40s\", which the vocab does not have", key, text);
+    return ac_fail(AC_ERROR_FORMAT, "%s is %s, which the vocab does not have", key,
+                   ac_quote(text).text);
   return AC_OK;
 }
 
@@ -111,7 +126,7 @@ static const ac_text_model_kind *kind_of(const json_t *json) {
   if (!type) type = json_object_get(json, "merges") ? "BPE" : "";
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (!strcmp(kinds[i]->type, type)) return kinds[i];
-  ac_fail(AC_ERROR_UNSUPPORTED, "this library has no model \"%.60s\"", type);
+  ac_fail(AC_ERROR_UNSUPPORTED, "this library has no model %s", ac_quote(type).text);
   return NULL;
 }
 
@@ -119,6 +134,9 @@ ac_status ac_text_model_read(ac_text_model *model, const json_t *json, bool byte
   if (!json_is_object(json)) return ac_fail(AC_ERROR_FORMAT, "there is no model");
   model->kind = kind_of(json);
   if (!model->kind) return AC_ERROR_UNSUPPORTED;
+  if (bytes && model->kind != &ac_text_bpe)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "this library has no %s of bytes (ByteLevel)",
+                   model->kind->type);
   model->bytes = bytes;
   model->unknown = AC_NO_TOKEN;
   model->byte_fallback = json_is_true(json_object_get(json, "byte_fallback"));
@@ -126,7 +144,7 @@ ac_status ac_text_model_read(ac_text_model *model, const json_t *json, bool byte
   for (int byte = 0; byte < 256; byte++) {
     char name[8];
     snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
-    model->byte_ids[byte] = ac_vocabulary_find(&model->vocabulary, name, strlen(name));
+    model->byte_ids[byte] = ac_vocabulary_find(&model->vocabulary, name, strlen(name), false);
   }
   return AC_OK;
 }

@@ -39,6 +39,7 @@ struct ac_text_model {
   uint32_t unknown;       /* AC_NO_TOKEN: none */
   uint32_t byte_ids[256]; /* of tokens <0x00> to <0xFF>; AC_NO_TOKEN: none */
   bool byte_fallback;
+  bool plain;        /* special tokens are not found in a text */
   bool word_by_word; /* the words of a piece have the same tokens alone (ac_text_word_end) */
   void *own;         /* the kind's */
 };
@@ -55,9 +56,20 @@ extern const ac_text_model_kind ac_text_bpe, ac_text_unigram, ac_text_wordpiece,
 ac_status ac_text_model_read(ac_text_model *model, const json_t *json, bool bytes);
 void ac_text_model_free(ac_text_model *model);
 
-/* A token as the file writes it to the bytes that it is for, where `bytes` is set; one with
- * characters that are for none stays as it is. `to` has room for the text. */
-size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool bytes);
+/* A token as the file writes it to the bytes that it is for, where *bytes is set; one with
+ * characters that are for none stays as it is, and *bytes becomes false. `to` has room for the
+ * text. */
+size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool *bytes);
+
+/* The id of the token that the file writes so; AC_NO_TOKEN: there is none. `room` has room for it.
+ */
+uint32_t ac_text_find_written(const ac_text_model *model, const char *text, char *room);
+/* The id of the token with these bytes, if it may be found in a text. */
+uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t count);
+
+static inline bool ac_text_is_hidden(const ac_text_model *model, uint32_t id) {
+  return model->plain && ac_vocabulary_is_special(&model->vocabulary, id);
+}
 
 /* What all models read: {TOKEN: ID, ...}. */
 ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab);

@@ -42,7 +42,7 @@ static ac_status put_text(builder *to, const char *text) {
 static ac_status put_escape(builder *to, char escaped, bool in_class) {
   const char pair[] = {'\\', escaped, 0};
   const char *set = escaped == 's' || escaped == 'S' ? SPACES : WORDS;
-  if (escaped == 'h' || escaped == 'H' || escaped == 'R' || escaped == 'X' || escaped == 'K')
+  if (strchr("hHRXKQEGNv", escaped))
     return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has %s, which this library does not know",
                    pair);
   if (!strchr("sSwW", escaped)) return put_text(to, pair);
@@ -55,17 +55,47 @@ static ac_status put_escape(builder *to, char escaped, bool in_class) {
   return put_text(to, "]");
 }
 
+/* A repetition {...} that Oniguruma reads in another way: {,2} is one, {1,2}+ repeats it once more,
+ * and {2}? makes it optional. */
+static ac_status check_braces(const char *at) {
+  const size_t digits = strspn(at + 1, "0123456789"), all = strspn(at + 1, "0123456789,");
+  const char *end = at + 1 + all;
+  if (*end != '}' || !all) return AC_OK; /* characters */
+  if (!digits || end[1] == '+' || (end[1] == '?' && digits == all))
+    return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has %.*s, which this library does not know",
+                   (int)(end + (digits ? 2 : 1) - at), at);
+  return AC_OK;
+}
+
+/* (?m) and (?s) mean other things in Oniguruma. */
+static ac_status check_flags(const char *at) {
+  const size_t flags = at[1] == '?' ? strspn(at + 2, "imsx-") : 0;
+  const char *end = at + 2 + flags;
+  if (!flags || (*end != ':' && *end != ')')) return AC_OK;
+  for (const char *flag = at + 2; flag < end; flag++)
+    if (*flag == 'm' || *flag == 's')
+      return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has the option %c", *flag);
+  return AC_OK;
+}
+
 static ac_status spell_out(builder *to, const char *text) {
   bool in_class = false;
   for (const char *at = text; *at; at++) {
     if (*at == '\\' && at[1]) {
       AC_TRY(put_escape(to, *++at, in_class));
+      const char *end = at[1] == '{' && strchr("pPxo", *at) ? strchr(at, '}') : NULL;
+      if (end) AC_TRY(put(to, at + 1, (size_t)(end - at))); /* \p{L} */
+      if (end) at = end;
       continue;
     }
     if (in_class && *at == '&' && at[1] == '&')
       return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has && within brackets");
     if (in_class && *at == '[' && at[1] != ':') /* a set within the set */
       return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has brackets within brackets");
+    if (in_class && !strncmp(at, "[:punct:]", 9))
+      return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern has [:punct:]");
+    if (!in_class && *at == '{') AC_TRY(check_braces(at));
+    if (!in_class && *at == '(') AC_TRY(check_flags(at));
     AC_TRY(put(to, at, 1));
     if (!in_class && *at == '[') {
       in_class = true;
@@ -92,6 +122,9 @@ static ac_status compile(ac_pattern *made, const char *text, size_t count, uint3
     return ac_fail(AC_ERROR_FORMAT, "the pattern is wrong at byte %zu: %s", (size_t)offset,
                    (char *)message);
   }
+  uint32_t empty = 0;
+  pcre2_pattern_info(made->code, PCRE2_INFO_MATCHEMPTY, &empty);
+  if (empty) return ac_fail(AC_ERROR_UNSUPPORTED, "the pattern matches where there is nothing");
   made->match = pcre2_match_data_create(1, NULL);
   made->context = pcre2_match_context_create(NULL);
   if (!made->match || !made->context)
@@ -108,7 +141,7 @@ ac_status ac_pattern_make(ac_pattern **pattern, const char *text, bool literal) 
   ac_pattern *made = status == AC_OK ? calloc(1, sizeof *made) : NULL;
   if (status == AC_OK && !made)
     status = ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a pattern");
-  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK;
+  const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK | PCRE2_MULTILINE;
   const uint32_t kind = literal ? PCRE2_LITERAL | PCRE2_UTF | PCRE2_NO_UTF_CHECK : options;
   if (status == AC_OK) status = compile(made, spelled.text, spelled.count, kind);
   free(spelled.text);
@@ -131,7 +164,7 @@ void ac_pattern_free(ac_pattern *pattern) {
 
 ac_status ac_pattern_find(ac_pattern *p, const char *text, size_t count, size_t from, size_t *begin,
                           size_t *end) {
-  const uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+  const uint32_t options = PCRE2_NO_UTF_CHECK;
   const PCRE2_SPTR subject = (PCRE2_SPTR)text;
   int found = p->compiled
                   ? pcre2_jit_match(p->code, subject, count, from, options, p->match, p->context)

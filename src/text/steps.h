@@ -49,7 +49,7 @@ typedef struct ac_step {
 typedef struct ac_steps {
   ac_step *list;
   size_t count, capacity;
-  bool bytes; /* one of them is ByteLevel: tokens are written as characters for bytes */
+  bool bytes; /* the last one is ByteLevel: tokens are written as characters for bytes */
 } ac_steps;
 
 /* "normalizer" and "pre_tokenizer" of a tokenizer.json; NULL or null: none. The sentence of a

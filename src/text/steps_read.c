@@ -2,6 +2,7 @@
  * and then it is refused by its name. */
 #include "text/steps.h"
 
+#include "core/quote.h"
 #include "text/room.h"
 
 const char *ac_json_text(const json_t *object, const char *key) {
@@ -68,7 +69,7 @@ static ac_status behaviour_of(const json_t *json, ac_split_behaviour *behaviour)
       *behaviour = (ac_split_behaviour)i;
       return AC_OK;
     }
-  return ac_fail(AC_ERROR_UNSUPPORTED, "its behavior is \"%s\"", name ? name : "");
+  return ac_fail(AC_ERROR_UNSUPPORTED, "its behavior is %s", ac_quote(name ? name : "").text);
 }
 
 /* ---- one function a type --------------------------------------------------------------------- */
@@ -150,15 +151,18 @@ static ac_status read_charsmap(ac_steps *steps, const json_t *json) {
   return ac_charsmap_read(&step->charsmap, text);
 }
 
+/* `bytes` is set at the end: what comes after this step would see characters for bytes. */
 static ac_status read_byte_level(ac_steps *steps, const json_t *json) {
-  steps->bytes = true;
   /* As a normalizer it has no members, and does nothing but write bytes as characters. */
-  if (!json_object_get(json, "add_prefix_space")) return AC_OK;
-  if (ac_json_bool(json, "add_prefix_space", true)) AC_TRY(add_prepend(steps, " ", true, false));
-  if (!ac_json_bool(json, "use_regex", true)) return AC_OK;
-  return add_split(
-      steps, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-      false, AC_SPLIT_ISOLATED);
+  const bool cuts = json_object_get(json, "add_prefix_space") != NULL;
+  if (cuts && ac_json_bool(json, "add_prefix_space", true))
+    AC_TRY(add_prepend(steps, " ", true, false));
+  if (cuts && ac_json_bool(json, "use_regex", true))
+    AC_TRY(add_split(
+        steps, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+        false, AC_SPLIT_ISOLATED));
+  steps->bytes = true;
+  return AC_OK;
 }
 
 static ac_status read_split(ac_steps *steps, const json_t *json) {
@@ -216,7 +220,7 @@ static ac_status read_metaspace(ac_steps *steps, const json_t *json) {
   if (!mark) mark = "\xe2\x96\x81";
   if (!scheme) scheme = ac_json_bool(json, "add_prefix_space", true) ? "always" : "never";
   if (strcmp(scheme, "always") && strcmp(scheme, "first") && strcmp(scheme, "never"))
-    return ac_fail(AC_ERROR_UNSUPPORTED, "its prepend_scheme is \"%s\"", scheme);
+    return ac_fail(AC_ERROR_UNSUPPORTED, "its prepend_scheme is %s", ac_quote(scheme).text);
   AC_TRY(add_replace(steps, " ", true, mark));
   if (strcmp(scheme, "never")) AC_TRY(add_prepend(steps, mark, true, !strcmp(scheme, "first")));
   return ac_json_bool(json, "split", true) ? add_split(steps, mark, true, AC_SPLIT_WITH_NEXT)
@@ -256,9 +260,11 @@ ac_status ac_steps_read(ac_steps *steps, const json_t *json) {
   if (!type) return ac_fail(AC_ERROR_FORMAT, "a step has no type");
   for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
     if (strcmp(readers[i].type, type)) continue;
+    if (steps->bytes)
+      return ac_fail(AC_ERROR_UNSUPPORTED, "this library has no step %s after ByteLevel", type);
     const ac_status status = readers[i].read(steps, json);
     if (status == AC_OK || readers[i].read == read_sequence) return status;
     return ac_fail_prefix(status, "%s", type);
   }
-  return ac_fail(AC_ERROR_UNSUPPORTED, "this library has no step \"%.60s\"", type);
+  return ac_fail(AC_ERROR_UNSUPPORTED, "this library has no step %s", ac_quote(type).text);
 }

@@ -13,7 +13,9 @@ uint32_t ac_tokenizer_vocabulary(const ac_tokenizer *tokenizer) {
 
 bool ac_tokenizer_find(const ac_tokenizer *tokenizer, const char *text, uint32_t *id) {
   if (!AC_GIVEN(tokenizer, text, id)) return false;
-  const uint32_t found = ac_vocabulary_find(&tokenizer->model.vocabulary, text, strlen(text));
+  const ac_vocabulary *vocabulary = &tokenizer->model.vocabulary;
+  uint32_t found = ac_vocabulary_find(vocabulary, text, strlen(text), true);
+  if (found == AC_NO_TOKEN) found = ac_vocabulary_find(vocabulary, text, strlen(text), false);
   if (found == AC_NO_TOKEN) return false;
   *id = found;
   return true;
@@ -74,9 +76,10 @@ static ac_cached_piece *cached(ac_tokenizer *t, const char *piece, size_t count)
   return t->cache ? &t->cache[XXH3_64bits(piece, count) % AC_CACHE_ENTRIES] : NULL;
 }
 
-static void remember(ac_cached_piece *entry, const char *piece, size_t count,
+static void remember(ac_cached_piece *entry, bool plain, const char *piece, size_t count,
                      const ac_token_list *tokens) {
   if (!entry || tokens->count > AC_CACHED_TOKENS) return;
+  entry->plain = plain;
   entry->bytes = (uint8_t)count;
   entry->tokens = (uint8_t)tokens->count;
   memcpy(entry->text, piece, count);
@@ -97,14 +100,15 @@ static ac_status encode_word(maker *m, const ac_text *text, ac_piece piece) {
   const size_t count = piece.end - piece.begin;
   size_t at = piece.begin;
   ac_cached_piece *entry = cached(t, bytes, count);
-  if (entry && entry->bytes == count && !memcmp(entry->text, bytes, count)) {
+  if (entry && entry->bytes == count && entry->plain == m->plain &&
+      !memcmp(entry->text, bytes, count)) {
     for (int i = 0; i < entry->tokens; at += entry->lengths[i++])
       AC_TRY(emit_token(m, text, at, entry->ids[i], entry->lengths[i]));
     return AC_OK;
   }
   t->tokens.count = 0;
   AC_TRY(t->model.kind->encode(&t->model, bytes, count, &t->tokens));
-  remember(entry, bytes, count, &t->tokens);
+  remember(entry, m->plain, bytes, count, &t->tokens);
   for (size_t i = 0; i < t->tokens.count; at += t->tokens.list[i++].length)
     AC_TRY(emit_token(m, text, at, t->tokens.list[i].id, t->tokens.list[i].length));
   return AC_OK;
@@ -285,6 +289,7 @@ ac_status ac_tokenizer_encode(ac_tokenizer *tokenizer, const char *text, size_t 
   const ac_encode_desc described = AC_DESCRIBED(ac_encode_desc, desc);
   maker m = {.t = tokenizer, .to = encoding, .plain = described.plain};
   ac_text given = {0};
+  tokenizer->model.plain = described.plain;
   const ac_status status = encode(&m, &given, text, bytes, described.add_special);
   free(given.bytes);
   free(given.origins);

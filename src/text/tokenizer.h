@@ -12,6 +12,7 @@
 
 /* A token that is found before a text is cut into pieces. */
 typedef struct ac_added_token {
+  char *text;
   uint32_t id;
   bool special, normalized;
   bool single_word;    /* not within a word */
@@ -38,7 +39,7 @@ typedef struct ac_decode_step {
   ac_decode_kind kind;
   char *from, *to; /* texts */
   int start, stop; /* STRIP: how often, at most */
-  bool flag;       /* METASPACE: the first mark goes; WORDPIECE: tidies spaces */
+  bool flag;       /* METASPACE: the marks of the first token go; WORDPIECE: tidies spaces */
 } ac_decode_step;
 
 typedef struct ac_decoder {
@@ -51,11 +52,12 @@ ac_status ac_decoder_read(ac_decoder *decoder, const json_t *json);
 void ac_decoder_free(ac_decoder *decoder);
 
 /* Tokens of a short piece, remembered. */
-enum { AC_CACHED_BYTES = 22, AC_CACHED_TOKENS = 8, AC_CACHE_ENTRIES = 1 << 14 };
+enum { AC_CACHED_BYTES = 21, AC_CACHED_TOKENS = 8, AC_CACHE_ENTRIES = 1 << 14 };
 typedef struct ac_cached_piece {
   uint32_t ids[AC_CACHED_TOKENS];
   uint8_t lengths[AC_CACHED_TOKENS];
   uint8_t bytes, tokens; /* bytes 0: nothing is here */
+  bool plain;            /* as of the model */
   char text[AC_CACHED_BYTES];
 } ac_cached_piece;
 

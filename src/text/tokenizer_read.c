@@ -1,11 +1,22 @@
 #include "text/tokenizer.h"
 
 #include "core/platform/files.h"
+#include "core/quote.h"
 #include "text/room.h"
 
 #include <stdio.h>
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
+
+/* The id of a token with this text: of an added one, of one of the model, or a new one. */
+static ac_status own_id(ac_tokenizer *t, const char *text, char *room, int64_t id, uint32_t *own) {
+  ac_vocabulary *v = &t->model.vocabulary;
+  *own = ac_vocabulary_find(v, text, strlen(text), true);
+  if (*own == AC_NO_TOKEN) *own = ac_text_find_written(&t->model, text, room);
+  if (*own != AC_NO_TOKEN) return AC_OK;
+  *own = (uint32_t)id;
+  return ac_vocabulary_put(v, *own, text, strlen(text), true);
+}
 
 static ac_status add_token(ac_tokenizer *t, const json_t *json) {
   const char *text = ac_json_text(json, "content");
@@ -13,21 +24,19 @@ static ac_status add_token(ac_tokenizer *t, const json_t *json) {
   if (!text || !*text || !json_is_integer(id) || json_integer_value(id) < 0 ||
       json_integer_value(id) >= AC_MAX_VOCABULARY)
     return ac_fail(AC_ERROR_FORMAT, "an added token has no content or no id");
-  ac_vocabulary *v = &t->model.vocabulary;
-  uint32_t own = ac_vocabulary_find(v, text, strlen(text));
-  if (own == AC_NO_TOKEN) {
-    own = (uint32_t)json_integer_value(id);
-    AC_TRY(ac_vocabulary_put(v, own, text, strlen(text)));
-  }
   AC_TRY(AC_ROOM(t->added, t->added_capacity, t->added_count + 1));
+  char *copy = malloc(strlen(text) + 1);
+  if (!copy) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for added tokens");
   ac_added_token *added = &t->added[t->added_count++];
-  *added = (ac_added_token){.id = own,
+  *added = (ac_added_token){.text = copy,
                             .special = ac_json_bool(json, "special", false),
                             .single_word = ac_json_bool(json, "single_word", false),
                             .lstrip = ac_json_bool(json, "lstrip", false),
                             .rstrip = ac_json_bool(json, "rstrip", false)};
   added->normalized = ac_json_bool(json, "normalized", !added->special);
-  if (added->special) v->entries[own].special = true;
+  AC_TRY(own_id(t, text, copy, json_integer_value(id), &added->id));
+  strcpy(copy, text);
+  if (added->special) t->model.vocabulary.entries[added->id].special = true;
   return AC_OK;
 }
 
@@ -41,8 +50,8 @@ static ac_status normalize(ac_tokenizer *t, const char *bytes, size_t count) {
 
 /* Strings of those that are found in given or in normalized text. free() frees each one's bytes. */
 static ac_status add_string(ac_tokenizer *t, ac_trie_string *to, size_t index) {
-  size_t count;
-  const char *bytes = ac_vocabulary_token(&t->model.vocabulary, t->added[index].id, &count);
+  const char *bytes = t->added[index].text;
+  size_t count = strlen(bytes);
   if (t->added[index].normalized) {
     AC_TRY(normalize(t, bytes, count));
     bytes = t->work.text.bytes;
@@ -68,10 +77,21 @@ static ac_status make_trie(ac_tokenizer *t, bool normalized, ac_trie *trie) {
   return status;
 }
 
+/* Equal tokens are special together: a Unigram model may have a token twice. */
+static void share_special(ac_vocabulary *v) {
+  for (uint32_t id = 0; id < v->count; id++) {
+    size_t count;
+    const char *bytes = ac_vocabulary_token(v, id, &count);
+    if (bytes && v->entries[ac_vocabulary_find(v, bytes, count, v->entries[id].apart)].special)
+      v->entries[id].special = true;
+  }
+}
+
 static ac_status read_added(ac_tokenizer *t, const json_t *list) {
   size_t i;
   const json_t *one;
   json_array_foreach(list, i, one) AC_TRY(add_token(t, one));
+  share_special(&t->model.vocabulary);
   AC_TRY(make_trie(t, false, &t->raw));
   return make_trie(t, true, &t->normal);
 }
@@ -85,11 +105,10 @@ static ac_status add_id(ac_id_list *list, uint32_t id) {
 }
 
 static ac_status add_named(const ac_tokenizer *t, ac_id_list *list, const char *text) {
-  const uint32_t id =
-      text ? ac_vocabulary_find(&t->model.vocabulary, text, strlen(text)) : AC_NO_TOKEN;
-  if (id == AC_NO_TOKEN)
-    return ac_fail(AC_ERROR_FORMAT, "post_processor: there is no token \"%.60s\"",
-                   text ? text : "");
+  uint32_t id;
+  if (!text || !ac_tokenizer_find(t, text, &id))
+    return ac_fail(AC_ERROR_FORMAT, "post_processor: there is no token %s",
+                   ac_quote(text ? text : "").text);
   return add_id(list, id);
 }
 
@@ -103,6 +122,24 @@ static ac_status put_before(ac_id_list *list, const ac_id_list *first) {
   return AC_OK;
 }
 
+/* A name in a template, which may be for several tokens: {NAME: {"ids": [...]}} says for which. */
+static ac_status add_special(const ac_tokenizer *t, const json_t *json, ac_id_list *list,
+                             const char *name) {
+  const json_t *own = name ? json_object_get(json_object_get(json, "special_tokens"), name) : NULL;
+  const json_t *ids = json_object_get(own, "ids"), *id;
+  size_t i, unused;
+  if (!json_is_array(ids)) return add_named(t, list, name);
+  json_array_foreach(ids, i, id) {
+    const json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+    if (value < 0 || value >= AC_MAX_VOCABULARY ||
+        !ac_vocabulary_token(&t->model.vocabulary, (uint32_t)value, &unused))
+      return ac_fail(AC_ERROR_FORMAT, "post_processor: %s has ids that no token has",
+                     ac_quote(name).text);
+    AC_TRY(add_id(list, (uint32_t)value));
+  }
+  return AC_OK;
+}
+
 /* The parts of a template: {"SpecialToken": {"id": NAME}} and {"Sequence": {}}. */
 static ac_status read_template(ac_tokenizer *t, const json_t *json) {
   const json_t *parts = json_object_get(json, "single"), *part;
@@ -112,9 +149,11 @@ static ac_status read_template(ac_tokenizer *t, const json_t *json) {
   ac_status status = AC_OK;
   json_array_foreach(parts, i, part) {
     const json_t *special = json_object_get(part, "SpecialToken");
+    if (!special && text && status == AC_OK)
+      status = ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: its template has the text twice");
     if (!special) text = true;
     else if (status == AC_OK)
-      status = add_named(t, text ? &t->after : &before, ac_json_text(special, "id"));
+      status = add_special(t, json, text ? &t->after : &before, ac_json_text(special, "id"));
   }
   if (status == AC_OK && !text)
     status = ac_fail(AC_ERROR_FORMAT, "post_processor: its template has no text");
@@ -144,8 +183,8 @@ static ac_status read_post(ac_tokenizer *t, const json_t *json) {
   if (!strcmp(type, "BertProcessing") || !strcmp(type, "RobertaProcessing"))
     return read_pair(t, json);
   if (strcmp(type, "Sequence"))
-    return ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: this library has no step \"%.60s\"",
-                   type);
+    return ac_fail(AC_ERROR_UNSUPPORTED, "post_processor: this library has no step %s",
+                   ac_quote(type).text);
   const json_t *list = json_object_get(json, "processors"), *one;
   size_t i;
   json_array_foreach(list, i, one) AC_TRY(read_post(t, one));
@@ -159,6 +198,8 @@ ac_status ac_tokenizer_read_json(ac_tokenizer *t, const json_t *json) {
   if (status != AC_OK) return ac_fail_prefix(status, "normalizer");
   status = ac_steps_read(&t->pieces, json_object_get(json, "pre_tokenizer"));
   if (status != AC_OK) return ac_fail_prefix(status, "pre_tokenizer");
+  if (t->normalizer.bytes && (t->pieces.count || t->pieces.bytes))
+    return ac_fail(AC_ERROR_UNSUPPORTED, "pre_tokenizer: this library has no step after ByteLevel");
   const bool bytes = t->pieces.bytes || t->normalizer.bytes;
   AC_TRY(ac_text_model_read(&t->model, json_object_get(json, "model"), bytes));
   AC_TRY(read_added(t, json_object_get(json, "added_tokens")));
@@ -172,7 +213,8 @@ static ac_status read_file(ac_tokenizer *t, const char *path) {
   AC_TRY(ac_file_open(&stream, path, false));
   json_t *json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
   fclose(stream);
-  if (!json) return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, error.text);
+  if (!json)
+    return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, ac_quote(error.text).text);
   const ac_status status = json_is_object(json)
                                ? ac_tokenizer_read_json(t, json)
                                : ac_fail(AC_ERROR_FORMAT, "this is not a tokenizer");
@@ -209,6 +251,7 @@ void ac_tokenizer_free(ac_tokenizer *tokenizer) {
   ac_decoder_free(&tokenizer->decoder);
   ac_work_free(&tokenizer->normalized);
   ac_work_free(&tokenizer->work);
+  for (size_t i = 0; i < tokenizer->added_count; i++) free(tokenizer->added[i].text);
   free(tokenizer->added);
   free(tokenizer->before.ids);
   free(tokenizer->after.ids);

@@ -42,7 +42,7 @@ static ac_status read_entry(ac_text_model *model, unigram *u, const json_t *entr
     return ac_fail(AC_ERROR_FORMAT, "token %zu is not a text and a number", id);
   u->scores[id] = json_number_value(score);
   if (u->scores[id] < *least) *least = u->scores[id];
-  return ac_vocabulary_put(&model->vocabulary, (uint32_t)id, text, strlen(text));
+  return ac_vocabulary_put(&model->vocabulary, (uint32_t)id, text, strlen(text), false);
 }
 
 static ac_status make_trie(const ac_text_model *model, unigram *u) {
@@ -94,7 +94,7 @@ static void extend(const ac_text_model *model, unigram *u, const char *piece, si
     node = ac_trie_child(&u->trie, node, (uint8_t)piece[end++]);
     if (!node) break;
     const uint32_t id = u->trie.nodes[node].value;
-    if (id == AC_NO_TOKEN) continue;
+    if (id == AC_NO_TOKEN || ac_text_is_hidden(model, id)) continue;
     offer(&u->endings[end], score + u->scores[id], id, end - at);
     if (end - at == character) covered = true;
   }

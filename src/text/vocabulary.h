@@ -1,4 +1,6 @@
-/* Tokens by id, and ids by the bytes of a token: of equal tokens, that of the one put last. */
+/* Tokens by id, and ids by the bytes of a token: of equal tokens, that of the one put last. Tokens
+ * that stand apart have a table of their own, so that a model does not find them in a text: added
+ * ones, and in a vocabulary for bytes those that are written with characters that are for none. */
 #ifndef AC_TEXT_VOCABULARY_H
 #define AC_TEXT_VOCABULARY_H
 
@@ -7,7 +9,7 @@
 typedef struct ac_vocabulary_entry {
   size_t at;
   uint32_t length;
-  bool there, special;
+  bool there, special, apart;
 } ac_vocabulary_entry;
 
 typedef struct ac_vocabulary {
@@ -15,19 +17,19 @@ typedef struct ac_vocabulary {
   size_t byte_count, byte_capacity;
   ac_vocabulary_entry *entries; /* [count], by id */
   size_t count, capacity;
-  uint32_t *table; /* of ids + 1, open addressing; 0: free */
+  uint32_t *table; /* of ids + 1, open addressing; 0: free. Both tables are in it */
   size_t slots, used;
 } ac_vocabulary;
 
 enum { AC_MAX_VOCABULARY = 1 << 24 };
 
-ac_status ac_vocabulary_put(ac_vocabulary *vocabulary, uint32_t id, const char *bytes,
-                            size_t count);
+ac_status ac_vocabulary_put(ac_vocabulary *vocabulary, uint32_t id, const char *bytes, size_t count,
+                            bool apart);
 /* AC_NO_TOKEN: there is none. */
-uint32_t ac_vocabulary_find(const ac_vocabulary *vocabulary, const char *bytes, size_t count);
+uint32_t ac_vocabulary_find(const ac_vocabulary *vocabulary, const char *bytes, size_t count,
+                            bool apart);
 /* NULL: no token has this id. */
 const char *ac_vocabulary_token(const ac_vocabulary *vocabulary, uint32_t id, size_t *count);
-/* Equal tokens are special together. */
 bool ac_vocabulary_is_special(const ac_vocabulary *vocabulary, uint32_t id);
 void ac_vocabulary_free(ac_vocabulary *vocabulary);
 

@@ -55,6 +55,21 @@ static size_t characters_of(const char *piece, size_t count) {
   return characters;
 }
 
+/* The longest token that the text begins with, and its length; AC_NO_TOKEN: none. */
+static uint32_t longest(const ac_text_model *model, const ac_trie *trie, const char *text,
+                        size_t count, size_t *length) {
+  uint32_t found = AC_NO_TOKEN, node = 0;
+  for (size_t i = 0; i < count; i++) {
+    node = ac_trie_child(trie, node, (uint8_t)text[i]);
+    if (!node) break;
+    const uint32_t id = trie->nodes[node].value;
+    if (id == AC_NO_TOKEN || ac_text_is_hidden(model, id)) continue;
+    found = id;
+    *length = i + 1;
+  }
+  return found;
+}
+
 static ac_status encode_wordpiece(ac_text_model *model, const char *piece, size_t count,
                                   ac_token_list *tokens) {
   const wordpiece *w = model->own;
@@ -62,8 +77,7 @@ static ac_status encode_wordpiece(ac_text_model *model, const char *piece, size_
   bool whole = characters_of(piece, count) <= w->most;
   for (size_t at = 0, length = 0; at < count && whole; at += length) {
     const ac_trie *trie = at ? &w->later : &w->first;
-    const uint32_t id =
-        trie->nodes ? ac_trie_longest(trie, piece + at, count - at, &length) : AC_NO_TOKEN;
+    const uint32_t id = longest(model, trie, piece + at, count - at, &length);
     whole = id != AC_NO_TOKEN;
     if (whole) AC_TRY(ac_token_list_add(tokens, id, length));
   }
@@ -82,7 +96,7 @@ static ac_status read_wordlevel(ac_text_model *model, const json_t *json) {
 
 static ac_status encode_wordlevel(ac_text_model *model, const char *piece, size_t count,
                                   ac_token_list *tokens) {
-  const uint32_t id = ac_vocabulary_find(&model->vocabulary, piece, count);
+  const uint32_t id = ac_text_find(model, piece, count);
   return ac_token_list_add(tokens, id == AC_NO_TOKEN ? model->unknown : id, count);
 }
 

@@ -16,7 +16,7 @@ ac_status ac_text_begin(ac_text *text, const char *bytes, size_t count, uint32_t
   text->origin_capacity = 0;
   text->base = base;
   AC_TRY(text_room(text, count, false));
-  memcpy(text->bytes, bytes, count);
+  if (count) memcpy(text->bytes, bytes, count);
   text->count = count;
   return AC_OK;
 }

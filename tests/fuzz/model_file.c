@@ -1,4 +1,4 @@
-/* Safetensors: the input is the file. */
+/* Model files, safetensors and GGUF: the input is the file. */
 #include "fuzz.h"
 
 #include <accrue/model_file.h>
@@ -40,7 +40,73 @@ static void take_file(fuzz_take take, const char *header, size_t data_bytes) {
   take(file, 8 + length + data_bytes);
 }
 
+/* ---- GGUF ------------------------------------------------------------------------------------ */
+
+typedef struct gguf {
+  uint8_t bytes[2048];
+  size_t count;
+} gguf;
+
+static void put(gguf *to, int bytes, uint64_t value) {
+  for (int i = 0; i < bytes; i++) to->bytes[to->count++] = (uint8_t)(value >> 8 * i);
+}
+
+static void put_text(gguf *to, const char *text) {
+  put(to, 8, strlen(text));
+  for (; *text; text++) put(to, 1, (uint8_t)*text);
+}
+
+static void put_pair(gguf *to, const char *key, uint32_t type, int bytes, uint64_t value) {
+  put_text(to, key);
+  put(to, 4, type);
+  put(to, bytes, value);
+}
+
+static void put_tensor(gguf *to, const char *name, uint64_t inner, uint64_t outer, uint32_t type,
+                       uint64_t offset) {
+  put_text(to, name);
+  put(to, 4, 2);
+  put(to, 8, inner);
+  put(to, 8, outer);
+  put(to, 4, type);
+  put(to, 8, offset);
+}
+
+/* Values of most types, an array of numbers and one of texts, and tensors of most layouts. */
+static void take_gguf(fuzz_take take) {
+  gguf to = {.count = 0};
+  put(&to, 4, 0x46554747);
+  put(&to, 4, 3);
+  put(&to, 8, 7);
+  put(&to, 8, 7);
+  put_text(&to, "general.architecture");
+  put(&to, 4, 8);
+  put_text(&to, "llama");
+  put_pair(&to, "general.alignment", 4, 4, 32);
+  put_pair(&to, "eps", 6, 4, 0x3727c5ac);
+  put_pair(&to, "wide", 12, 8, 0x3ff8000000000000);
+  put_pair(&to, "flag", 7, 1, 1);
+  put_pair(&to, "types", 9, 4, 5);
+  put(&to, 8, 2);
+  put(&to, 8, 0x300000001);
+  put_pair(&to, "tokens", 9, 4, 8);
+  put(&to, 8, 2);
+  put_text(&to, "a");
+  put_text(&to, "bc");
+  put_tensor(&to, "f", 3, 2, 0, 0);
+  put_tensor(&to, "h", 2, 2, 1, 32);
+  put_tensor(&to, "q4", 32, 2, 2, 64);
+  put_tensor(&to, "q8", 64, 1, 8, 128);
+  put_tensor(&to, "q6", 256, 1, 14, 224);
+  put_tensor(&to, "ids", 2, 1, 26, 448);
+  put_tensor(&to, "none", 0, 5, 30, 480);
+  const size_t data = (to.count + 31) / 32 * 32;
+  while (to.count < data + 480) put(&to, 1, to.count < data ? 0 : 37 * to.count & 255);
+  take(to.bytes, to.count);
+}
+
 static void seeds(fuzz_take take) {
+  take_gguf(take);
   take_file(take, "{}", 0);
   take_file(take,
             "{\"__metadata__\":{\"format\":\"pt\",\"accrue.model\":\"mlp\"},"

@@ -147,6 +147,9 @@ static void malformed_files_are_named(void **state) {
   refused(AC_ERROR_FORMAT, "tensor \"a\" has 9 dimensions");
   begin(3, 1, 0), put_tensor("a", 1, UINT64_MAX, 0, 0), end(64);
   refused(AC_ERROR_FORMAT, "the shape of tensor \"a\" overflows");
+  begin(3, 1, 0), put_text("a"), put(3, 4), put(0, 8), put(UINT64_C(1) << 40, 8);
+  put(UINT64_C(1) << 40, 8), put(0, 4), put(0, 8), end(64);
+  refused(AC_ERROR_FORMAT, "the shape of tensor \"a\" overflows");
   begin(3, 1, 0), put_tensor("a", 1, 4, 16, 0), end(64);
   refused(AC_ERROR_UNSUPPORTED, "tensor \"a\" is stored as ggml's type 16");
   begin(3, 1, 0), put_tensor("a", 1, 33, 8, 0), end(128);

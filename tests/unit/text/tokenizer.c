@@ -264,6 +264,145 @@ static json_t *small_file(const char *path, const char *value) {
   return file;
 }
 
+/* The ids of a text, as digits. */
+typedef struct id_text {
+  char text[256];
+} id_text;
+
+static id_text ids_of(ac_tokenizer *tokenizer, const char *text, bool plain, bool special) {
+  id_text ids = {""};
+  ac_encoding encoding;
+  const ac_encode_desc desc = {.add_special = special, .plain = plain};
+  assert_ok(ac_tokenizer_encode(tokenizer, text, strlen(text), &desc, &encoding));
+  for (size_t i = 0, at = 0; i < encoding.count; i++)
+    at += (size_t)snprintf(ids.text + at, sizeof ids.text - at, i ? " %u" : "%u",
+                           (unsigned)encoding.ids[i]);
+  ac_encoding_free(&encoding);
+  return ids;
+}
+
+static ac_tokenizer *open_small(const char *path, const char *value) {
+  ac_tokenizer *tokenizer;
+  json_t *file = small_file(path, value);
+  assert_ok(open_json(&tokenizer, file));
+  json_decref(file);
+  return tokenizer;
+}
+
+/* In every model, also where the vocabulary has the special token and the text has been seen before
+ * as what is not plain. */
+static void plain_text_never_gives_a_special_token(void **state) {
+  (void)state;
+  static const struct {
+    const char *model, *special, *plain;
+  } cases[] = {
+      {"{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",-9],[\"<\",-1],[\"s\",-1],[\"<s>\",0],"
+       "[\">\",-1],"
+       "[\"a\",-1]]}",
+       "5 3 5", "5 1 2 4 5"},
+      {"{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":3,\"a\":5}}",
+       "5 3 5", "0"},
+      {"{\"type\":\"WordPiece\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":3,\"a\":5,\"##<s>\":"
+       "6,"
+       "\"##a\":7}}",
+       "5 3 5", "5 6 7"},
+      {"{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{\"a\":5,\"<\":1,\"s\":2,\">\":4,\"<s\":"
+       "6,\"<s>\":3},"
+       "\"merges\":[\"< s\",\"<s >\"]}",
+       "5 3 5", "5 6 4 5"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ac_tokenizer *tokenizer = open_small("model", cases[i].model);
+    assert_string_equal(ids_of(tokenizer, "a<s>a", false, false).text, cases[i].special);
+    assert_string_equal(ids_of(tokenizer, "a<s>a", true, false).text, cases[i].plain);
+    assert_null(strchr(ids_of(tokenizer, "<s>", true, false).text, '3'));
+    assert_string_equal(ids_of(tokenizer, "<s>", false, false).text, "3");
+    ac_tokenizer_free(tokenizer);
+  }
+}
+
+static void equal_tokens_are_special_together(void **state) {
+  (void)state;
+  char *text;
+  ac_tokenizer *tokenizer =
+      open_small("model", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<s>\",0],[\"a\",-1],"
+                          "[\"b\",-1],[\"<s>\",0]]}");
+  assert_true(ac_tokenizer_is_special(tokenizer, 0));
+  assert_ok(ac_tokenizer_decode(&text, NULL, tokenizer, (const uint32_t[]){0, 1, 3}, 3, true));
+  assert_string_equal(text, "a");
+  free(text);
+  assert_string_equal(ids_of(tokenizer, "ab<s>", true, false).text, "1 2 0");
+  ac_tokenizer_free(tokenizer);
+}
+
+/* "  " is not the token of a vocabulary for bytes that is written "\u0120\u0120". */
+static void added_tokens_are_not_those_of_bytes(void **state) {
+  (void)state;
+  ac_tokenizer *tokenizer;
+  uint32_t id;
+  json_t *file = json_loads(
+      "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"
+      "\"added_tokens\":[{\"id\":5,\"content\":\"  \"},{\"id\":6,\"content\":\"ab\"}],\"model\":{"
+      "\"type\":\"BPE\",\"vocab\":{\"\\u0120\":0,\"a\":1,\"\\u0120\\u0120\":2,\"b\":3,"
+      "\"\\u0120\\u0120\\u0120\":4,\"ab\":6},\"merges\":[\"\\u0120 \\u0120\",\"\\u0120\\u0120 "
+      "\\u0120\"],\"ignore_merges\":true}}",
+      0, NULL);
+  assert_non_null(file);
+  assert_ok(open_json(&tokenizer, file));
+  json_decref(file);
+  assert_string_equal(ids_of(tokenizer, "a  b", false, false).text, "1 5 3");
+  assert_string_equal(ids_of(tokenizer, "aba b", false, false).text, "6 1 0 3");
+  assert_true(ac_tokenizer_find(tokenizer, "  ", &id));
+  assert_int_equal(id, 5);
+  ac_tokenizer_free(tokenizer);
+}
+
+/* What Oniguruma, which the files are for, makes of the ends of lines. */
+static void lines_end_at_newlines(void **state) {
+  (void)state;
+  ac_tokenizer *tokenizer =
+      open_small("pre_tokenizer",
+                 "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a$\"},\"behavior\":\"Isolated\"}");
+  assert_string_equal(ids_of(tokenizer, "ab", false, false).text, "2");
+  ac_tokenizer_free(tokenizer);
+  tokenizer =
+      open_small("pre_tokenizer",
+                 "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"^a\"},\"behavior\":\"Isolated\"}");
+  assert_string_equal(ids_of(tokenizer, "b\nab", false, false).text, "1 0 1");
+  ac_tokenizer_free(tokenizer);
+}
+
+static void a_template_says_which_ids_a_name_has(void **state) {
+  (void)state;
+  ac_tokenizer *tokenizer = open_small(
+      "post_processor",
+      "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"both\"}},{"
+      "\"Sequence\":{}},"
+      "{\"SpecialToken\":{\"id\":\"<s>\"}}],\"special_tokens\":{\"both\":{\"ids\":[3,1]}}}");
+  assert_string_equal(ids_of(tokenizer, "a", false, true).text, "3 1 0 3");
+  ac_tokenizer_free(tokenizer);
+}
+
+static void no_text_has_no_tokens(void **state) {
+  (void)state;
+  ac_encoding encoding;
+  ac_tokenizer *tokenizer = open_small(NULL, NULL);
+  assert_ok(ac_tokenizer_encode(tokenizer, NULL, 0, NULL, &encoding));
+  assert_int_equal(encoding.count, 0);
+  ac_encoding_free(&encoding);
+  ac_tokenizer_free(tokenizer);
+}
+
+static void marks_of_the_first_token_are_no_spaces(void **state) {
+  (void)state;
+  char *text;
+  ac_tokenizer *tokenizer = open_small("decoder", "{\"type\":\"Metaspace\",\"replacement\":\"a\"}");
+  assert_ok(ac_tokenizer_decode(&text, NULL, tokenizer, (const uint32_t[]){0, 1, 0, 2}, 4, false));
+  assert_string_equal(text, "b  b");
+  free(text);
+  ac_tokenizer_free(tokenizer);
+}
+
 static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **state) {
   (void)state;
   static const struct {
@@ -272,6 +411,7 @@ static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **stat
     const char *mention;
   } cases[] = {
       {"normalizer", "{\"type\":\"Nmt\"}", AC_ERROR_UNSUPPORTED, "no step \"Nmt\""},
+      {"normalizer", "{\"type\":\"a\\nb\"}", AC_ERROR_UNSUPPORTED, "no step \"a?b\""},
       {"normalizer", "{}", AC_ERROR_FORMAT, "normalizer: a step has no type"},
       {"normalizer", "{\"type\":\"Precompiled\"}", AC_ERROR_FORMAT, "no precompiled_charsmap"},
       {"normalizer", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}",
@@ -287,6 +427,27 @@ static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **stat
       {"pre_tokenizer",
        "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Random\"}",
        AC_ERROR_UNSUPPORTED, "behavior is \"Random\""},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?=[A-Z])\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "matches where there is nothing"},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\d{1,3}+x\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "the pattern has {1,3}+,"},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{,3}\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "the pattern has {,3}"},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{3}?b\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "the pattern has {3}?"},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?im)a\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "option m"},
+      {"pre_tokenizer",
+       "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[[:punct:]]\"},\"behavior\":\"Isolated\"}",
+       AC_ERROR_UNSUPPORTED, "[:punct:]"},
+      {"pre_tokenizer",
+       "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}",
+       AC_ERROR_UNSUPPORTED, "no step Digits after ByteLevel"},
       {"pre_tokenizer", "{\"type\":\"Metaspace\",\"prepend_scheme\":\"last\"}",
        AC_ERROR_UNSUPPORTED, "prepend_scheme is \"last\""},
       {"post_processor", "{\"type\":\"Other\"}", AC_ERROR_UNSUPPORTED, "no step \"Other\""},
@@ -295,6 +456,10 @@ static void files_that_ask_for_what_is_not_there_are_refused_by_name(void **stat
        AC_ERROR_FORMAT, "there is no token \"<x>\""},
       {"decoder", "{\"type\":\"CTC\"}", AC_ERROR_UNSUPPORTED,
        "decoder: this library has no step \"CTC\""},
+      {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", AC_ERROR_FORMAT,
+       "BPEDecoder has no suffix"},
+      {"decoder", "{\"type\":\"Metaspace\",\"replacement\":\"\"}", AC_ERROR_FORMAT,
+       "Metaspace has no replacement"},
       {"model", "{\"type\":\"Transducer\"}", AC_ERROR_UNSUPPORTED, "no model \"Transducer\""},
       {"model", "7", AC_ERROR_FORMAT, "there is no model"},
       {"model.vocab", "{}", AC_ERROR_FORMAT, "the model has no vocab"},
@@ -342,6 +507,13 @@ int main(void) {
       cmocka_unit_test(bytes_that_are_no_text_are_replaced_and_counted),
       cmocka_unit_test(unknown_ids_are_refused),
       cmocka_unit_test(long_monotonous_texts_are_no_trap),
+      cmocka_unit_test(plain_text_never_gives_a_special_token),
+      cmocka_unit_test(equal_tokens_are_special_together),
+      cmocka_unit_test(added_tokens_are_not_those_of_bytes),
+      cmocka_unit_test(lines_end_at_newlines),
+      cmocka_unit_test(a_template_says_which_ids_a_name_has),
+      cmocka_unit_test(no_text_has_no_tokens),
+      cmocka_unit_test(marks_of_the_first_token_are_no_spaces),
       cmocka_unit_test(files_that_ask_for_what_is_not_there_are_refused_by_name),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
