@@ -34,8 +34,8 @@ typedef struct ac_conv2d_desc {
 /** Convolution (more precisely cross-correlation, as usual) of x [B, Ci, H, W] with weight
  * [Co, Ci / groups, kh, kw] and bias [Co] or NULL:
  *
- *     [B, Co, Ho, Wo]   with Ho = (H + 2 padding + more_padding - dilation (kh - 1) - 1) / stride +
- * 1
+ *     [B, Co, Ho, Wo]
+ *     Ho = (H + 2 padding + more_padding - dilation (kh - 1) - 1) / stride + 1
  *
  * rounded down, and Wo likewise. Refused are groups that do not divide both numbers of channels,
  * and a kernel that is larger than the padded image. A depthwise convolution (as many groups as
@@ -86,8 +86,8 @@ typedef struct ac_conv_transpose2d_desc {
  * NULL: the gradient with respect to the input of a convolution with this weight, used forward. It
  * makes images larger:
  *
- *     [B, Co, Ho, Wo]   with Ho = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding +
- * 1
+ *     [B, Co, Ho, Wo]
+ *     Ho = (H - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1
  *
  * and Wo likewise. Refused are groups that do not divide the channels of x, and a result without
  * rows or columns. `desc` may be NULL. As torch.nn.functional.conv_transpose2d. */
