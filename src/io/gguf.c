@@ -235,7 +235,7 @@ static ac_status set_type(const reader *r, ac_tensor_entry *entry, uint32_t type
 }
 
 /* Sizes come from the innermost one; *count is their product. Even without those that are 0 it does
- * not overflow, so that whoever multiplies sizes, in any order, is safe. */
+ * not overflow, so that sizes may be multiplied in any order. */
 static ac_status take_shape(reader *r, ac_model_tensor *tensor, int64_t *count) {
   uint64_t rank, size;
   int64_t most = 1;

@@ -30,7 +30,7 @@ typedef struct heap_entry {
 } heap_entry;
 
 typedef struct bpe {
-  const ac_text_model *model; /* of which this is a part */
+  const ac_text_model *model; /* that has this one */
   merge *merges;              /* a hash table, open addressing */
   size_t slots;
   uint32_t first_ids[256]; /* of single bytes, where tokens are bytes */

@@ -1,6 +1,6 @@
-/* Tokens by id, and ids by the bytes of a token: of equal tokens, that of the one put last. Tokens
- * that stand apart have a table of their own, so that a model does not find them in a text: added
- * ones, and in a vocabulary for bytes those that are written with characters that are for none. */
+/* Tokens by id, and ids by the bytes of a token: of equal tokens, that of the one put last. Some
+ * tokens have a table of their own, so that a model does not find them in a text: added ones, and
+ * in a vocabulary for bytes those that are written with characters that are for none. */
 #ifndef AC_TEXT_VOCABULARY_H
 #define AC_TEXT_VOCABULARY_H
 
