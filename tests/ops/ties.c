@@ -46,7 +46,8 @@ void op_ties_find(op_ties *ties, const double *x, int64_t count, int64_t step, i
   }
   for (int64_t i = 0; i < count; i++) {
     largest = fmax(largest, fabs(x[i * step]));
-    if (i != found) next = fmin(next, fabs(x[i * step] - x[found * step]));
+    const double apart = fabs(x[i * step] - x[found * step]);
+    if (apart > 0) next = fmin(next, apart); /* what is equal stays so */
   }
   if (isfinite(next)) op_ties_add(ties, next);
   op_ties_call(ties, (op_call){(uint64_t)found, 0, next <= 2 * ties->unit * largest, OP_CALL_ID});
