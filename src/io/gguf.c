@@ -48,7 +48,9 @@ typedef struct reader {
 } reader;
 
 static ac_status truncated(const reader *r) {
-  return ac_fail(AC_ERROR_FORMAT, "%s: its header goes beyond the end of the file", r->file->path);
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s is a GGUF model, but its header goes beyond the end of the file",
+                 r->file->path);
 }
 
 static ac_status take(reader *r, void *data, uint64_t bytes) {

@@ -57,8 +57,8 @@ static call call_of(const ac_opencl *cl, const ac_op_args *args) {
   c.ty = cl->group == 256 ? 16 : 8;
   /* An item of a CPU has vectors. */
   c.tx = cl->cpu ? 1 : c.ty;
-  /* Wide heads leave fewer registers for rows. */
-  c.rows = ac_larger(c.s.size, c.s.values) <= 64 ? 4 : 2;
+  /* Wide heads leave fewer registers for rows, and so do masks on a GPU. */
+  c.rows = ac_larger(c.s.size, c.s.values) <= 64 && (cl->cpu || !c.masked) ? 4 : 2;
   c.own = c.ty * c.rows;
   c.other = 2 * (cl->cpu ? 16 : c.tx);
   return c;
