@@ -189,7 +189,7 @@ static void sums_of_moved_values_are_counted(const char *name, ac_precision prec
   backward_counts(name, joined_twice, 8, "slice", &counts, &flushed);
   assert_int_equal(counts.values, 8);
   assert_int_equal(counts.overflowed, 8);
-  backward_counts(name, halved, 2, "slice_gradient", &counts, &flushed);
+  backward_counts(name, halved, 2, "slice", &counts, &flushed);
   assert_int_equal(counts.flushed, 0);
   assert_int_equal(flushed, 4);
 }
