@@ -1,8 +1,10 @@
 /* Weights in blocks, as GGUF files hold them: some numbers of few bits with common scales. Their
- * layout is ggml's; what they decode to is equal, bit for bit, to what its reference yields. */
+ * layout is ggml's. What they decode to, and what they are made of floats, is equal, bit for bit,
+ * to what its reference yields. */
 #ifndef AC_IO_BLOCKS_H
 #define AC_IO_BLOCKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +14,9 @@ typedef struct ac_block_format {
   const char *name;
   int elements, bytes; /* of a block */
   void (*decode)(const unsigned char *block, float *elements);
+  /* Rounds a block as ggml's reference does; NULL: blocks of this format are only decoded. False:
+   * an element is not finite, or too large for the halves that a block has as scales. */
+  bool (*encode)(const float *elements, unsigned char *block);
 } ac_block_format;
 
 /* By ggml's number of a type; NULL: there is none, or it is not in blocks. */
