@@ -122,11 +122,10 @@ static void decode_q6_k(const unsigned char *block, float *to) {
  * Elements are rounded with the scale before it becomes a half, as the reference does.
  */
 
-static bool put_half(unsigned char *at, float value) {
+static void put_half(unsigned char *at, float value) {
   const uint16_t half = ac_f16_from_float(value);
   at[0] = (unsigned char)half;
   at[1] = (unsigned char)(half >> 8);
-  return (half & 0x7c00u) != 0x7c00u;
 }
 
 /* The element of largest magnitude, the first of several. NaN: there is one. */
@@ -153,44 +152,44 @@ static void put_halves(const unsigned char q[32], unsigned char *to) {
 /* From -8 to 7, in which the element that is furthest from 0 becomes -8. Products are in doubles: a
  * compiler may contract the reference's to one rounding, and its authors' own encoder in Python
  * takes that for the reference. */
-static bool encode_q4_0(const float *from, unsigned char *block) {
+static void encode_q4_0(const float *from, unsigned char *block) {
   unsigned char q[32];
   const float most = furthest(from), d = most / -8.0f, inverse = inverse_of(d);
-  if (isnan(most)) return false;
-  for (int i = 0; i < 32; i++) {
+  memset(q, 0, sizeof q);
+  for (int i = 0; !isnan(most) && i < 32; i++) {
     const float place = (float)trunc((double)from[i] * (double)inverse + 8.5);
     q[i] = (unsigned char)(place < 0 ? 0 : place > 15 ? 15 : (int)place);
   }
   put_halves(q, block + 2);
-  return put_half(block, d);
+  put_half(block, d);
 }
 
 /* From the least element to the largest in 15 steps. */
-static bool encode_q4_1(const float *from, unsigned char *block) {
+static void encode_q4_1(const float *from, unsigned char *block) {
   unsigned char q[32];
   float least = from[0], most = from[0];
-  if (isnan(furthest(from))) return false;
+  const bool finite = !isnan(furthest(from));
   for (int i = 1; i < 32; i++) {
     if (from[i] < least) least = from[i];
     if (from[i] > most) most = from[i];
   }
   const float d = (most - least) / 15.0f, inverse = inverse_of(d);
-  if (!isfinite(d)) return false;
-  for (int i = 0; i < 32; i++) {
+  memset(q, 0, sizeof q);
+  for (int i = 0; finite && isfinite(d) && i < 32; i++) {
     const float place = (from[i] - least) * inverse + 0.5f;
     q[i] = (unsigned char)(place < 0 ? 0 : place > 15 ? 15 : (int)place);
   }
   put_halves(q, block + 4);
-  const bool fits = put_half(block, d);
-  return put_half(block + 2, least) && fits;
+  put_half(block, finite ? d : NAN);
+  put_half(block + 2, least);
 }
 
 /* From -127 to 127; halves are rounded away from 0. */
-static bool encode_q8_0(const float *from, unsigned char *block) {
+static void encode_q8_0(const float *from, unsigned char *block) {
   const float most = furthest(from), d = fabsf(most) / 127.0f, inverse = inverse_of(d);
-  if (isnan(most)) return false;
-  for (int i = 0; i < 32; i++) block[2 + i] = (unsigned char)(int8_t)roundf(from[i] * inverse);
-  return put_half(block, d);
+  for (int i = 0; i < 32; i++)
+    block[2 + i] = isnan(most) ? 0 : (unsigned char)(int8_t)roundf(from[i] * inverse);
+  put_half(block, d);
 }
 
 const ac_block_format *ac_block_format_of(uint32_t type) {

@@ -4,7 +4,6 @@
 #ifndef AC_IO_BLOCKS_H
 #define AC_IO_BLOCKS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,9 +13,10 @@ typedef struct ac_block_format {
   const char *name;
   int elements, bytes; /* of a block */
   void (*decode)(const unsigned char *block, float *elements);
-  /* Rounds a block as ggml's reference does; NULL: blocks of this format are only decoded. False:
-   * an element is not finite, or too large for the halves that a block has as scales. */
-  bool (*encode)(const float *elements, unsigned char *block);
+  /* Rounds a block as ggml's reference does; NULL: blocks of this format are only decoded. A block
+   * with an element that is not finite, or too large for its scales, gets scales that are not
+   * finite. */
+  void (*encode)(const float *elements, unsigned char *block);
 } ac_block_format;
 
 /* By ggml's number of a type; NULL: there is none, or it is not in blocks. */

@@ -309,10 +309,18 @@ static int64_t round_plain(ac_ggml_type type, const float *from, int64_t count, 
   return bad;
 }
 
-static int64_t round_blocks(const ac_block_format *blocks, const float *from, int64_t count,
+/* A block whose scale, or minimum, is not finite has an element that is not, or is too large. */
+static bool is_finite_half(const unsigned char *at) {
+  return (at[1] & 0x7c) != 0x7c;
+}
+
+static int64_t round_blocks(ac_ggml_type type, const float *from, int64_t count,
                             unsigned char *to) {
-  for (int64_t i = 0; i < count; i += blocks->elements, to += blocks->bytes)
-    if (!blocks->encode(from + i, to)) return i;
+  const ac_block_format *blocks = ac_block_format_of((uint32_t)type);
+  for (int64_t i = 0; i < count; i += blocks->elements, to += blocks->bytes) {
+    blocks->encode(from + i, to);
+    if (!is_finite_half(to) || (type == AC_GGML_Q4_1 && !is_finite_half(to + 2))) return i;
+  }
   return -1;
 }
 
@@ -337,7 +345,7 @@ static ac_status put_piece(writer *w, const ac_gguf_tensor *tensor, int64_t firs
   const size_t stored = (size_t)(count / elements * bytes);
   if (tensor->stored) return put(w, p->floats, stored);
   const ac_block_format *blocks = ac_block_format_of((uint32_t)tensor->type);
-  const int64_t bad = blocks ? round_blocks(blocks, p->floats, count, p->stored)
+  const int64_t bad = blocks ? round_blocks(tensor->type, p->floats, count, p->stored)
                              : round_plain(tensor->type, p->floats, count, p->stored);
   if (bad >= 0) return refuse_float(w, tensor, first + bad, p->floats[bad]);
   return put(w, p->stored, stored);

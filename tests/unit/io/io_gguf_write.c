@@ -85,9 +85,9 @@ static void rounding_twice_changes_nothing(void **state) {
     unsigned char block[40];
     for (int i = 0; i < 32; i++)
       from[i] = ldexpf((float)(int32_t)next_random(&random), -31 - round % 24);
-    assert_true(format->encode(from, block));
+    format->encode(from, block);
     format->decode(block, once);
-    assert_true(format->encode(once, block));
+    format->encode(once, block);
     format->decode(block, twice);
     for (int i = 0; i < 32; i++) {
       const float step = fabsf(once[i]) / 256 + 1e-7f;
@@ -222,7 +222,7 @@ static void check_tensor(ac_model_file *file, int index) {
     if (want->type == AC_GGML_BF16) expected = ac_bf16_to_float(ac_bf16_from_float(expected));
     if (format) {
       for (int k = 0; k < 32; k++) from[k] = sequence_at(index, i / 32 * 32 + k);
-      assert_true(format->encode(from, block));
+      format->encode(from, block);
       format->decode(block, decoded);
       expected = decoded[i % 32];
     }
