@@ -24,7 +24,7 @@ static bool is_there(const run_folder *folder, const char *name) {
 /* What a run would lose if another began in its folder. */
 static const char *const losses[] = {
     "model.safetensors", "best.safetensors", "average.safetensors", "diverged.safetensors",
-    "good.safetensors",  "config.json",      "pilot.json"};
+    "good.safetensors",  "config.json",      "pilot.json", "adapter_model.safetensors"};
 
 static const char *first_loss(const run_folder *folder, const char *but) {
   for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
@@ -206,7 +206,7 @@ void run_owner_remove_states(const run_folder *folder, const char *id) {
 }
 
 /* A file as a run of gpt writes it: other kinds of model have none. */
-static bool is_own_config(const char *path) {
+static bool is_own_config(const char *path) { /* TODO llm */
   json_t *json = json_load_file(path, 0, NULL);
   const char *type = json_string_value(json_object_get(json, "model_type"));
   const bool own = type && !strcmp(type, "gpt2");

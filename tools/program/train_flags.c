@@ -54,7 +54,13 @@ static void add_training(train_flags *f, options *o) {
   OPTIONS_ADD(o, rows);
 }
 
+/* A flag that not every model has. */
+static void add_filed(options *o, const option *row) {
+  if (flag_record_find(row->name, o->command)) options_add(o, row, 1);
+}
+
 static void add_run(train_flags *f, options *o) {
+  const option init[] = {FLAG("init", OPTION_TEXT, &f->init)};
   const option rows[] = {
       FLAG("device", OPTION_TEXT, &f->device),
       FLAG("threads", OPTION_INTEGER, &f->threads),
@@ -67,7 +73,6 @@ static void add_run(train_flags *f, options *o) {
       FLAG("precision", OPTION_CHOICE, &f->precision),
       FLAG("debug-numerics", OPTION_SWITCH, &f->debug_numerics),
       FLAG("recompute", OPTION_CHOICE, &f->recompute),
-      FLAG("init", OPTION_TEXT, &f->init),
       FLAG("out", OPTION_TEXT, &f->out),
       FLAG("metrics", OPTION_TEXT, &f->metrics),
       FLAG("tensorboard", OPTION_TEXT, &f->tensorboard),
@@ -77,6 +82,7 @@ static void add_run(train_flags *f, options *o) {
       FLAG("histograms", OPTION_INTEGER, &f->histograms),
   };
   OPTIONS_ADD(o, rows);
+  add_filed(o, init);
 }
 
 static void add_state(train_flags *f, options *o) {
@@ -109,7 +115,7 @@ void train_flags_add(setup *s) {
   train_flags *f = &s->flags;
   s->kind->add_options(s->model, o);
   const option preset[] = {FLAG("preset", OPTION_TEXT, &f->preset)};
-  OPTIONS_ADD(o, preset);
+  add_filed(o, preset);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, o);
   add_training(f, o);
   storage_add_options(&f->storage, o);
@@ -234,7 +240,8 @@ static int check_growth(const setup *s) {
 int train_flags_check(setup *s) {
   train_flags *f = &s->flags;
   f->resume |= f->resume_or_start;
-  int status = batch_flag_parse(&f->batches, &f->batch);
+  int status = s->kind->check ? s->kind->check(s->model, &s->options, f) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);

@@ -321,8 +321,8 @@ static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
   ac_trainer *trainer = NULL;
   const ac_status created = ac_trainer_create(&trainer, plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);
-  int status = STATUS_CONTINUE;
-  if (how == WHOLE) {
+  int status = setup_load(s, trainer);
+  if (status == STATUS_CONTINUE && how == WHOLE) {
     status = make_layout(v, trainer);
     if (status == STATUS_CONTINUE && !make_room(v)) status = fail("out of memory");
   }
