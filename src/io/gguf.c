@@ -15,6 +15,7 @@
 #include "io/safetensors.h"
 
 #include "core/platform/files.h"
+#include "core/platform/numbers.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -169,7 +170,9 @@ static ac_status take_value(reader *r, const char *key, uint32_t type, json_t *m
     AC_TRY(take_text(r, &text, &length, UINT64_MAX));
   } else {
     AC_TRY(take_number(r, value_bytes[type], &bits));
+    const ac_plain_numbers plain = ac_plain_numbers_begin();
     write_number(number, sizeof number, type, bits);
+    ac_plain_numbers_end(&plain);
     length = strlen(number);
   }
   if (strlen(text) == length) json_object_set_new(metadata, key, json_stringn(text, length));
