@@ -22,6 +22,7 @@
 #include <accrue/norm.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/adapter.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
 #include <accrue/recurrent.h>
