@@ -99,7 +99,7 @@ ON_SHARED_DEVICES(moments_are_read_and_written)
 /* Adafactor's are of rows and columns, and so fewer than the parameter's elements. */
 static void moments_of_rows_and_columns_are_read(const char *device) {
   const ac_plan_desc plan = {.batch = BATCH, .optimizer = {.kind = AC_ADAFACTOR}};
-  run r = start_model("cpu", &both, &plan, &trained);
+  run r = start_model(device, &both, &plan, &trained);
   const int shared = ac_trainer_find_parameter(r.trainer, "shared");
   ac_tensor_info info;
   assert_ok(ac_trainer_parameter_info(r.trainer, shared, &info));
