@@ -1,5 +1,5 @@
-/* Language models at a path: a folder of Hugging Face's form, a configuration alone, a GGUF file, or
- * an adapter on one of these, as `accrue train llm` and PEFT write it. */
+/* Language models at a path: a folder of Hugging Face's form, a configuration alone, a GGUF file,
+ * or an adapter on one of these, as `accrue train llm` and PEFT write it. */
 #ifndef TOOLS_PROGRAM_LANGUAGE_MODEL_H
 #define TOOLS_PROGRAM_LANGUAGE_MODEL_H
 

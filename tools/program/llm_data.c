@@ -11,8 +11,9 @@
 static int find_template(const llm_model *model, const ac_chat_template **found) {
   *found = NULL;
   if (model->chat_template)
-    return ac_chat_template_find(found, model->chat_template) == AC_OK ? STATUS_CONTINUE
-                                                                       : fail_setup(AC_ERROR_ARGUMENT);
+    return ac_chat_template_find(found, model->chat_template) == AC_OK
+               ? STATUS_CONTINUE
+               : fail_setup(AC_ERROR_ARGUMENT);
   const char *jinja = ac_model_chat_template(model->model);
   if (!jinja || ac_chat_template_recognise(found, jinja) == AC_OK) return STATUS_CONTINUE;
   return fail("%s: %s; name one with --template, or give data that are rendered already (text and "

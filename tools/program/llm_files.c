@@ -89,8 +89,8 @@ ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
   writing w = {.trainer = trainer};
   ac_status status = list_tensors(&w, model->rank > 0, model->weights_in_16_bits);
   if (status == AC_OK)
-    status = ac_model_file_write(path, w.tensors, w.count, metadata, metadata_count, read_weights,
-                                 &w);
+    status =
+        ac_model_file_write(path, w.tensors, w.count, metadata, metadata_count, read_weights, &w);
   free(w.tensors);
   free(w.parameters);
   free(w.names);

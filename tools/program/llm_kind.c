@@ -1,5 +1,5 @@
-/* `accrue train llm`: fine-tunes a language model that others have trained, by an adapter beside its
- * frozen weights or by all of its weights. */
+/* `accrue train llm`: fine-tunes a language model that others have trained, by an adapter beside
+ * its frozen weights or by all of its weights. */
 #include "program/llm_kind.h"
 
 #include "common/message.h"
@@ -67,8 +67,9 @@ static int check_full(const llm_model *model, const options *o) {
       return fail_usage("--%s has no meaning with --lora 0, which trains the weights themselves",
                         of_adapters[i]);
   if (model->base)
-    return fail_usage("--base is how weights are kept that do not change, and --lora 0 trains them; "
-                      "see --weights");
+    return fail_usage(
+        "--base is how weights are kept that do not change, and --lora 0 trains them; "
+        "see --weights");
   return STATUS_CONTINUE;
 }
 

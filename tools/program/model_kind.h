@@ -110,7 +110,8 @@ typedef struct model_kind {
    * none. */
   const char *const *carried;
 
-  /* ---- of models that are made of another one's weights; each may be NULL ---------------------- */
+  /* ---- of models that are made of another one's weights; each may be NULL ----------------------
+   */
 
   /* Checks the flags, and sets those whose defaults depend on others, before anything is opened. A
    * status of message.h, as all that return int. */

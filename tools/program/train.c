@@ -205,8 +205,7 @@ static int diverged(run *r, const char *reason) {
   char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
   for (int i = 0; r->saved_early && i < (r->setup.flags.ema > 0 ? 2 : 1); i++) {
-    run_folder_path(&r->folder, i ? "average.safetensors" : setup_files(&r->setup).weights,
-                    path);
+    run_folder_path(&r->folder, i ? "average.safetensors" : setup_files(&r->setup).weights, path);
     remove(path);
   }
   if (r->wish->quiet) {
@@ -360,7 +359,7 @@ static void print_result(const run *r) {
            r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
-  if (r->updates) 
+  if (r->updates)
     message_put(stdout, "model in %s/%s\n", r->setup.flags.out, setup_files(&r->setup).weights);
   else if (r->checkpoint.saved_step >= 0)
     message_put(stdout, "a state is in %s\n", r->setup.flags.out);
@@ -374,7 +373,8 @@ static void remove_replaced(run *r) {
   char kept[128];
   if (!*replaced || !r->updates) return;
   snprintf(kept, sizeof kept, "%s %s %s", f->ema > 0 ? "average.safetensors" : "",
-           f->keep_best ? "best.safetensors" : "", r->setup.kind->config_json ? setup_files(&r->setup).config : "");
+           f->keep_best ? "best.safetensors" : "",
+           r->setup.kind->config_json ? setup_files(&r->setup).config : "");
   run_owner_remove_states(&r->folder, replaced);
   run_owner_remove_models(&r->folder, replaced, kept);
   run_record_has_replaced(&r->record);
