@@ -1,3 +1,5 @@
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "program/language_model.h"
 
 #include "common/json_file.h"
@@ -95,6 +97,15 @@ static int find_base(const char *folder, language_model_path *found) {
   return status;
 }
 
+/* What an adapter says of its base holds wherever it is read. */
+static int make_absolute(const char *path, language_model_path *found) {
+  char *absolute = realpath(path, NULL);
+  const bool good = absolute && strlen(absolute) < sizeof found->base;
+  if (good) strcpy(found->base, absolute);
+  free(absolute);
+  return good ? STATUS_CONTINUE : fail("cannot find %s: %s", path, strerror(errno));
+}
+
 int language_model_find(const char *flag, const char *path, language_model_path *found) {
   *found = (language_model_path){.base = ""};
   if (strlen(path) >= sizeof found->base) return fail_usage("--%s is not a path", flag);
@@ -105,8 +116,7 @@ int language_model_find(const char *flag, const char *path, language_model_path 
   }
   if (is_folder(path) && !has_file(path, "config.json"))
     return fail("%s holds no model: neither config.json nor adapter_config.json is in it", path);
-  strcpy(found->base, path);
-  return STATUS_CONTINUE;
+  return make_absolute(path, found);
 }
 
 /* ---- fingerprints ---------------------------------------------------------------------------- */

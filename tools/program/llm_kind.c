@@ -51,9 +51,9 @@ static void add_options(void *self, options *o) {
       FLAG("drop-long", OPTION_SWITCH, &model->drop_long),
       FLAG("held-out", OPTION_REAL, &model->held_out),
   };
-  OPTIONS_ADD(o, source);
-  OPTIONS_ADD(o, adapter);
-  OPTIONS_ADD(o, data);
+  OPTIONS_ADD_FILED(o, source);
+  OPTIONS_ADD_FILED(o, adapter);
+  OPTIONS_ADD_FILED(o, data);
 }
 
 /* ---- flags ----------------------------------------------------------------------------------- */
@@ -104,12 +104,20 @@ static int check_context(llm_model *model) {
                     model->context, most, model->path);
 }
 
-static int open_model(llm_model *model, bool optional) {
+/* An adapter says itself what it is like. */
+static int open_adapter(llm_model *model) {
+  const int status = llm_adapter_open(model);
+  model->rank = model->lora.rank;
+  return status;
+}
+
+static int open_model(llm_model *model, const options *o, bool optional) {
+  const bool trains = options_find(o, "lora");
   if (!model->path)
     return fail_usage("--model is missing: a folder of Hugging Face's form, or a GGUF file");
   int status = language_model_find("model", model->path, &model->found);
   if (status != STATUS_CONTINUE) return status;
-  if (*model->found.adapter)
+  if (trains && *model->found.adapter)
     return fail_usage("%s is an adapter of %s; train that one, or merge the two first with accrue "
                       "export --merge",
                       model->path, model->found.base);
@@ -119,15 +127,24 @@ static int open_model(llm_model *model, bool optional) {
     return fail("%s has a configuration and no weights, which is enough for accrue plan alone",
                 model->path);
   if (!optional) status = language_model_fingerprint(model->found.base, model->fingerprint);
+  if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model);
   return status == STATUS_CONTINUE ? check_context(model) : status;
+}
+
+/* What evaluates a model takes all documents, unless it is to divide them as training does. */
+static void choose_share(llm_model *model, const options *o) {
+  const option *split = options_find(o, "split");
+  const bool all = split && (!split->given || *(const int *)split->value == 2);
+  if (all) model->held_out = 0;
 }
 
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
                    train_data *data) {
   llm_model *model = self;
-  (void)o, (void)init, (void)init_path;
-  int status = open_model(model, data->optional);
+  (void)init, (void)init_path;
+  int status = open_model(model, o, data->optional);
   if (status != STATUS_CONTINUE) return status;
+  choose_share(model, o);
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a JSONL file, or a folder or file of text");
   return model->data ? llm_open_data(model, data) : STATUS_CONTINUE;
@@ -148,6 +165,13 @@ static int load(void *self, ac_trainer *trainer) {
   return ac_model_load(model->model, trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
+static int load_session(void *self, ac_session *session) {
+  llm_model *model = self;
+  const ac_status status = ac_model_load_session(model->model, session);
+  if (status != AC_OK) return fail_library();
+  return model->adapter ? llm_adapter_load(model, session) : STATUS_CONTINUE;
+}
+
 static bool base_apart(const void *self) {
   return ((const llm_model *)self)->rank > 0;
 }
@@ -155,6 +179,8 @@ static bool base_apart(const void *self) {
 static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
+  ac_model_file_close(model->adapter);
+  free(model->adapter_targets);
   ac_model_free(model->model);
 }
 
@@ -247,6 +273,18 @@ static void say_data(const llm_model *model) {
   say_losses(&info, model->context);
 }
 
+/* For a result: in one line. */
+static void put_data(const void *self, bool train, bool validation) {
+  const llm_model *model = self;
+  ac_chat_info info;
+  ac_chat_get_info(model->chat, &info);
+  const ac_chat_side none = {0}, *a = train ? &info.train : &none,
+                     *b = validation ? &info.validation : &none;
+  printf("data         %s documents, %s tokens, %s of them predicted\n",
+         text_count(a->documents + b->documents).text, text_count(a->tokens + b->tokens).text,
+         text_count(a->learned + b->learned).text);
+}
+
 static void introduce(const void *self, const ac_plan *plan) {
   say_model(self, plan);
   say_data(self);
@@ -267,6 +305,8 @@ const model_kind llm_kind = {
     .check = check,
     .introduce = introduce,
     .load = load,
+    .load_session = load_session,
+    .put_data = put_data,
     .base_apart = base_apart,
     .files = llm_files,
     .save = llm_save,

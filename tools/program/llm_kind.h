@@ -26,6 +26,8 @@ typedef struct llm_model {
   ac_model_info info;
   char fingerprint[17];
   ac_lora_desc lora;
+  ac_model_file *adapter; /* of a saved one; NULL: none */
+  char *adapter_targets;
   ac_chat *chat; /* NULL: there are no data */
   bool weights_in_16_bits;
 } llm_model;
@@ -37,9 +39,11 @@ ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
 char *llm_config_json(const void *self);
 void llm_carry(const void *self, const struct run_folder *folder, bool replace);
 
+/* llm_adapter.c: of a saved adapter its description, and its weights for a session. */
+int llm_adapter_open(llm_model *model);
+int llm_adapter_load(const llm_model *model, ac_session *session);
+
 /* llm_data.c: opens what is learned. A status of message.h. */
 int llm_open_data(llm_model *model, train_data *data);
-/* "Q8_0, decoded as products read it" and so on. */
-const char *llm_base_words(const llm_model *model);
 
 #endif

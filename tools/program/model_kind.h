@@ -120,6 +120,11 @@ typedef struct model_kind {
   void (*introduce)(const void *model, const ac_plan *plan);
   /* Loads into a new trainer what the model is made of, before a state is loaded. */
   int (*load)(void *model, ac_trainer *trainer);
+  /* The same, with all that was trained, into a session. */
+  int (*load_session)(void *model, ac_session *session);
+  /* What a result of `accrue eval` says of the data: of what trains, of what validates, or of both.
+   * NULL: their samples. */
+  void (*put_data)(const void *model, bool train, bool validation);
   /* Whether states leave out what training does not change: load has it. */
   bool (*base_apart)(const void *model);
   /* NULL: model.safetensors and config.json. */

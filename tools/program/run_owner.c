@@ -206,7 +206,7 @@ void run_owner_remove_states(const run_folder *folder, const char *id) {
 }
 
 /* A file as a run of gpt writes it: other kinds of model have none. */
-static bool is_own_config(const char *path) { /* TODO llm */
+static bool is_own_config(const char *path) {
   json_t *json = json_load_file(path, 0, NULL);
   const char *type = json_string_value(json_object_get(json, "model_type"));
   const bool own = type && !strcmp(type, "gpt2");

@@ -54,11 +54,6 @@ static void add_training(train_flags *f, options *o) {
   OPTIONS_ADD(o, rows);
 }
 
-/* A flag that not every model has. */
-static void add_filed(options *o, const option *row) {
-  if (flag_record_find(row->name, o->command)) options_add(o, row, 1);
-}
-
 static void add_run(train_flags *f, options *o) {
   const option init[] = {FLAG("init", OPTION_TEXT, &f->init)};
   const option rows[] = {
@@ -82,7 +77,7 @@ static void add_run(train_flags *f, options *o) {
       FLAG("histograms", OPTION_INTEGER, &f->histograms),
   };
   OPTIONS_ADD(o, rows);
-  add_filed(o, init);
+  OPTIONS_ADD_FILED(o, init);
 }
 
 static void add_state(train_flags *f, options *o) {
@@ -115,7 +110,7 @@ void train_flags_add(setup *s) {
   train_flags *f = &s->flags;
   s->kind->add_options(s->model, o);
   const option preset[] = {FLAG("preset", OPTION_TEXT, &f->preset)};
-  add_filed(o, preset);
+  OPTIONS_ADD_FILED(o, preset);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, o);
   add_training(f, o);
   storage_add_options(&f->storage, o);
