@@ -1,5 +1,5 @@
-/* `accrue train llm`: fine-tunes a language model that others have trained, by an adapter beside
- * its frozen weights or by all of its weights. */
+/* `accrue train llm`: fine-tunes a language model that others have trained: an adapter of frozen
+ * weights, or all weights. */
 #include "program/llm_kind.h"
 
 #include "common/message.h"
@@ -58,7 +58,7 @@ static void add_options(void *self, options *o) {
 
 /* ---- flags ----------------------------------------------------------------------------------- */
 
-/* Of a model of which all weights are trained. */
+/* Of a model that trains all weights. */
 static int check_full(const llm_model *model, const options *o) {
   static const char *const of_adapters[] = {"lora-alpha", "lora-dropout", "lora-targets", "rslora",
                                             "dora"};
@@ -244,7 +244,7 @@ static void say_model(const llm_model *model, const ac_plan *plan) {
   else say("%s: %s, %s weights, %s of them trained", model->path, model->info.family, all, part);
 }
 
-/* "; 3 documents are cut at the context": what is not learned as it stands is never silent. */
+/* "; 3 documents are cut at the context": what is not learned as it is, is never silent. */
 static void say_losses(const ac_chat_info *info, int64_t context) {
   if (info->unlearned)
     say("%s document%s left out, as nothing in %s is learned", text_count(info->unlearned).text,
@@ -265,7 +265,7 @@ static void say_data(const llm_model *model) {
   const int64_t documents = info.train.documents + info.validation.documents,
                 tokens = info.train.tokens + info.validation.tokens,
                 learned = info.train.learned + info.validation.learned;
-  say("%s: %s document%s, %s tokens, of which %s are learned; %s samples of %" PRId64 " train and "
+  say("%s: %s document%s, %s tokens, %s of them learned; %s samples of %" PRId64 " train and "
       "%s validate",
       model->data, text_count(documents).text, documents == 1 ? "" : "s", text_count(tokens).text,
       text_count(learned).text, text_count(info.train.samples).text, model->context,
@@ -294,7 +294,7 @@ const model_kind llm_kind = {
     .name = "llm",
     .what = "a language model of others, fine-tuned",
     .note = "It takes a folder as Hugging Face's transformers has it, or a GGUF file, and trains\n"
-            "adapters (LoRA) beside its frozen weights, or the weights themselves.",
+            "adapters (LoRA) of its frozen weights, or the weights themselves.",
     .size = sizeof(llm_model),
     .defaults = defaults,
     .add_options = add_options,

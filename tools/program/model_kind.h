@@ -110,10 +110,9 @@ typedef struct model_kind {
    * none. */
   const char *const *carried;
 
-  /* ---- of models that are made of another one's weights; each may be NULL ----------------------
-   */
+  /* ---- of models that begin with weights of others; each may be NULL ------------------------- */
 
-  /* Checks the flags, and sets those whose defaults depend on others, before anything is opened. A
+  /* Checks the flags, and sets defaults that depend on other flags, before anything is opened. A
    * status of message.h, as all that return int. */
   int (*check)(void *model, const options *o, train_flags *flags);
   /* Says what is trained, in a line or two. */
