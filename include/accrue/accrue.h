@@ -50,6 +50,7 @@
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>
 #include <accrue/session.h>
+#include <accrue/generate.h>
 #include <accrue/bench.h>
 
 #endif
