@@ -57,14 +57,14 @@ typedef struct ac_generator_desc {
  * positions. It is called with two numbers of tokens, and must use the same names each time.
  *
  * Inputs: "tokens" i32 [B, tokens]; "ends" i32 [B], the position after the last token, for
- * ac_cached_attention; and, if it needs them, "positions" i32 [B, tokens] of the tokens, for ac_rope
- * or a table. If a text is shorter than `tokens`, padding comes before it: token 0 at position 0,
- * which no token sees. Output "logits": f32 [B, 1, V], of the last token. */
+ * ac_cached_attention; and, if it needs them, "positions" i32 [B, tokens] of the tokens, for
+ * ac_rope or a table. If a text is shorter than `tokens`, padding comes before it: token 0 at
+ * position 0, which no token sees. Output "logits": f32 [B, 1, V], of the last token. */
 typedef void (*ac_generator_graph)(void *user, ac_graph *graph, int64_t tokens, int64_t context);
 
 /** Makes a generator for the graph of a model that `build` builds, with weights at their initial
- * values: see ac_generator_session. It plans a pass over `chunk` tokens and one over a single token.
- * Both have the same weights and caches. The device must outlive the generator.
+ * values: see ac_generator_session. It plans a pass over `chunk` tokens and one over a single
+ * token. Both have the same weights and caches. The device must outlive the generator.
  *
  * AC_ERROR_BUDGET: not even a pass over a single token fits. */
 AC_API ac_status ac_generator_create(ac_generator **generator, ac_device *device,
@@ -100,8 +100,8 @@ AC_API ac_status ac_generator_set_text(ac_generator *generator, const uint32_t *
                                        int64_t count);
 /** Keeps the first `length` tokens of the text. Nothing has to be read again. */
 AC_API ac_status ac_generator_rewind(ac_generator *generator, int64_t length);
-/** The tokens of the text, which are valid until it changes. *count, which may be NULL, receives how
- * many there are. */
+/** The tokens of the text, which are valid until it changes. *count, which may be NULL, receives
+ * how many there are. */
 AC_API const uint32_t *ac_generator_text(const ac_generator *generator, int64_t *count);
 /** Reads what of the text was not read yet. `read` (may be NULL) receives how many tokens were. */
 AC_API ac_status ac_generator_read(ac_generator *generator, int64_t *read);

@@ -1,13 +1,13 @@
-/* A generator: two sessions with one copy of the weights and of the caches. One reads `chunk` tokens
- * of a prompt at a time, the other a single token.
+/* A generator: two sessions with one copy of the weights and of the caches. One reads `chunk`
+ * tokens of a prompt at a time, the other a single token.
  *
  *   text    [0 ........ known)[known ........ length)
  *            in the caches     fed or chosen, to be read
  *
- * A pass writes the rows of the last `chunk` tokens up to an end. If fewer are new, it reads some of
- * those before once more, with the same results to rounding; if the text is shorter, there is
- * padding before it, which the caches leave out. So the logits are always those of the last row, and
- * caches never hold anything but the text. To go back is to know fewer tokens. */
+ * A pass writes the rows of the last `chunk` tokens up to an end. If fewer are new, it reads some
+ * of those before once more, with the same results to rounding; if the text is shorter, there is
+ * padding before it, which the caches leave out. So the logits are always those of the last row,
+ * and caches never hold anything but the text. To go back is to know fewer tokens. */
 #include "core/error.h"
 #include "core/integers.h"
 #include "core/random.h"
@@ -150,8 +150,7 @@ static ac_status make(ac_generator *g, const maker *m) {
 }
 
 ac_status ac_generator_create(ac_generator **generator, ac_device *device,
-                              const ac_generator_desc *desc, ac_generator_graph build,
-                              void *user) {
+                              const ac_generator_desc *desc, ac_generator_graph build, void *user) {
   AC_CREATES(generator);
   AC_REQUIRE(device, desc);
   if (!build) return ac_fail(AC_ERROR_ARGUMENT, "generator: there is no function for the graph");

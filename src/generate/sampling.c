@@ -11,15 +11,15 @@
 #include <stdlib.h>
 
 ac_status ac_sampling_check(const ac_sampling *s) {
-  const char *wrong =
-      !(s->temperature >= 0) || isinf(s->temperature) ? "temperature must be finite, at least 0"
-      : s->top_k < 0                                  ? "top_k must not be negative"
-      : !(s->top_p >= 0 && s->top_p <= 1)             ? "top_p must be in [0, 1]"
-      : !(s->min_p >= 0 && s->min_p <= 1)             ? "min_p must be in [0, 1]"
-      : !(s->repetition_penalty >= 0) || isinf(s->repetition_penalty)
-          ? "repetition_penalty must be finite, at least 0"
-      : s->repetition_span < 0 ? "repetition_span must not be negative"
-                               : NULL;
+  const char *wrong = !(s->temperature >= 0) || isinf(s->temperature)
+                          ? "temperature must be finite, at least 0"
+                      : s->top_k < 0                      ? "top_k must not be negative"
+                      : !(s->top_p >= 0 && s->top_p <= 1) ? "top_p must be in [0, 1]"
+                      : !(s->min_p >= 0 && s->min_p <= 1) ? "min_p must be in [0, 1]"
+                      : !(s->repetition_penalty >= 0) || isinf(s->repetition_penalty)
+                          ? "repetition_penalty must be finite, at least 0"
+                      : s->repetition_span < 0 ? "repetition_span must not be negative"
+                                               : NULL;
   return wrong ? ac_fail(AC_ERROR_ARGUMENT, "generator: %s", wrong) : AC_OK;
 }
 
@@ -110,8 +110,7 @@ static int64_t keep_nucleus(ac_candidate *list, int64_t count, double top_p, dou
 uint32_t ac_sampling_choose(const ac_sampling *s, const float *logits, int64_t count, double at,
                             ac_candidate *room) {
   if (s->temperature == 0) return most_likely(logits, count);
-  int64_t left =
-      take_largest(logits, count, s->top_k ? ac_smaller(s->top_k, count) : count, room);
+  int64_t left = take_largest(logits, count, s->top_k ? ac_smaller(s->top_k, count) : count, room);
   double sum = exponentiate(room, left, s->temperature);
   if (s->top_p > 0 && s->top_p < 1) left = keep_nucleus(room, left, s->top_p, sum);
   if (s->min_p > 0) left = keep_from(room, left, s->min_p); /* the largest is 1 */
