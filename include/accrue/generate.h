@@ -5,6 +5,7 @@
 #define ACCRUE_GENERATE_H
 
 #include <accrue/graph.h>
+#include <accrue/model.h>
 #include <accrue/plan.h>
 #include <accrue/session.h>
 
@@ -43,7 +44,7 @@ typedef struct ac_sampling {
 
 /** Settings of a generator. */
 typedef struct ac_generator_desc {
-  int64_t context; /**< Most tokens of a text. The caches take bytes for all of them. Required. */
+  int64_t context; /**< Most tokens of a text. The caches take bytes for all of them. At least 1. */
   /** Tokens of a prompt that are read at once. 0: 64, or fewer if the budget has no room for more.
    * 1 reads them one by one. */
   int64_t chunk;
@@ -70,6 +71,14 @@ typedef void (*ac_generator_graph)(void *user, ac_graph *graph, int64_t tokens, 
 AC_API ac_status ac_generator_create(ac_generator **generator, ac_device *device,
                                      const ac_generator_desc *desc, ac_generator_graph build,
                                      void *user);
+/** Makes a generator for a model, with the model's weights. `graph` (may be NULL) says what is not
+ * as in the model's files: adapters, whose own parameters begin as ac_lora_linear has them, until
+ * the caller loads others into ac_generator_session. Its `context` and `cache` do not matter.
+ * `desc->context` 0: as many positions as the configuration names. The model may be freed
+ * afterwards. Fails like ac_generator_create and ac_model_load. */
+AC_API ac_status ac_generator_create_model(ac_generator **generator, ac_model *model,
+                                           ac_device *device, const ac_generator_desc *desc,
+                                           const ac_model_graph_desc *graph);
 /** Frees a generator. */
 AC_API void ac_generator_free(ac_generator *generator);
 

@@ -332,3 +332,36 @@ ac_status ac_generator_set_sampling(ac_generator *g, const ac_sampling *sampling
   g->drawn = 0;
   return AC_OK;
 }
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+typedef struct of_model {
+  const ac_model *model;
+  ac_model_graph_desc desc;
+} of_model;
+
+static void build_model(void *user, ac_graph *graph, int64_t tokens, int64_t context) {
+  const of_model *of = user;
+  ac_model_graph_desc desc = of->desc;
+  desc.context = tokens;
+  desc.cache = context;
+  ac_model_build(of->model, graph, &desc);
+}
+
+ac_status ac_generator_create_model(ac_generator **generator, ac_model *model, ac_device *device,
+                                    const ac_generator_desc *desc,
+                                    const ac_model_graph_desc *graph) {
+  AC_CREATES(generator);
+  AC_REQUIRE(model, device, desc);
+  of_model of = {model, AC_DESCRIBED(ac_model_graph_desc, graph)};
+  ac_generator_desc settings = *desc;
+  ac_model_info info;
+  ac_generator *made;
+  ac_model_get_info(model, &info);
+  if (!settings.context) settings.context = info.positions;
+  AC_TRY(ac_generator_create(&made, device, &settings, build_model, &of));
+  const ac_status status = ac_model_load_session(model, ac_generator_session(made));
+  if (status == AC_OK) *generator = made;
+  else ac_generator_free(made);
+  return status;
+}
