@@ -19,9 +19,9 @@ enum { SHORT = 24, NOTHING = -1 };
 
 typedef struct symbol {
   uint32_t id, at, length; /* bytes of the piece */
-  int32_t before, after; /* NOTHING at the ends */
-  uint32_t rank, merged; /* of this one and the one after; rank AC_NO_TOKEN: there is no merge */
-  bool frozen;           /* never merged */
+  int32_t before, after;   /* NOTHING at the ends */
+  uint32_t rank, merged;   /* of this one and the one after; rank AC_NO_TOKEN: there is no merge */
+  bool frozen;             /* never merged */
 } symbol;
 
 typedef struct merge {
@@ -43,8 +43,8 @@ typedef struct bpe {
   bool fuse_unknown;
   char *prefix, *suffix; /* of tokens that do not begin a piece, and of those that end one; NULL */
   uint32_t *ranks;       /* of tokens by their scores, by id; NULL: there are merges */
-  uint32_t *splits; /* by id, for unused tokens: bytes of the left one of the two that became it, for
-                       others AC_NO_TOKEN; NULL: no token is unused */
+  uint32_t *splits; /* by id, for unused tokens: bytes of the left one of the two that became it,
+                       for others AC_NO_TOKEN; NULL: no token is unused */
   ac_trie user;     /* tokens that are found first, and never merged */
   const char *text; /* the piece */
   symbol *symbols;

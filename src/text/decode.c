@@ -23,8 +23,8 @@ static ac_status copy_text(char **to, const char *text) {
   return AC_OK;
 }
 
-ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from,
-                         const char *to, ac_decode_step **step) {
+ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to,
+                         ac_decode_step **step) {
   AC_TRY(AC_ROOM(decoder->list, decoder->capacity, decoder->count + 1));
   ac_decode_step *made = &decoder->list[decoder->count++];
   *made = (ac_decode_step){.kind = kind};

@@ -83,8 +83,8 @@ ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
     return ac_fail(AC_ERROR_FORMAT, "the model has no vocab");
   void *at = json_object_iter((json_t *)vocab);
   for (; at && status == AC_OK; at = json_object_iter_next((json_t *)vocab, at))
-    status = put_token(model, &room, &capacity, json_object_iter_key(at),
-                       key_length(at), json_object_iter_value(at));
+    status = put_token(model, &room, &capacity, json_object_iter_key(at), key_length(at),
+                       json_object_iter_value(at));
   free(room);
   return status;
 }

@@ -174,7 +174,8 @@ static ac_status check_token(const ac_sentencepiece_token *token, size_t id) {
   if (!token->bytes) return ac_fail(AC_ERROR_FORMAT, "token %zu has no text", id);
   if (token->bytes > AC_MOST_OF_TOKEN)
     return ac_fail(AC_ERROR_FORMAT, "token %zu has more than %d bytes", id, AC_MOST_OF_TOKEN);
-  if (isnan(token->score)) return ac_fail(AC_ERROR_FORMAT, "the score of token %zu is not a number", id);
+  if (isnan(token->score))
+    return ac_fail(AC_ERROR_FORMAT, "the score of token %zu is not a number", id);
   return AC_OK;
 }
 
@@ -218,7 +219,7 @@ ac_status ac_text_model_make(ac_text_model *model, const ac_sentencepiece *from)
   if (from->count > AC_MAX_VOCABULARY)
     return ac_fail(AC_ERROR_FORMAT, "there are more than %d tokens", AC_MAX_VOCABULARY);
   AC_TRY(put_tokens(model, from));
-  if (model->unknown == AC_NO_TOKEN)
+  if (model->unknown == AC_NO_TOKEN && !from->byte_fallback)
     return ac_fail(AC_ERROR_FORMAT, "no token is for what is unknown");
   for (int byte = 0; byte < 256; byte++) model->byte_ids[byte] = AC_NO_TOKEN;
   if (from->byte_fallback) AC_TRY(find_bytes(model));

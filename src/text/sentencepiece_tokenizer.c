@@ -81,7 +81,8 @@ static ac_status add_decoder_tokens(ac_tokenizer *t, const json_t *list) {
     const json_t *content = json_object_get(one, "content");
     const unsigned long id = strtoul(json_object_iter_key(at), &end, 10);
     if (*end || !json_string_length(content) || id >= AC_MAX_VOCABULARY)
-      return ac_fail(AC_ERROR_FORMAT, "tokenizer_config.json: added token %s has no content or no id",
+      return ac_fail(AC_ERROR_FORMAT,
+                     "tokenizer_config.json: added token %s has no content or no id",
                      ac_quote(json_object_iter_key(at)).text);
     const ac_added_token token = {.text = (char *)json_string_value(content),
                                   .bytes = json_string_length(content),
@@ -108,8 +109,8 @@ static ac_status add_older_tokens(ac_tokenizer *t, const json_t *list, const jso
     const ac_added_token token = {.text = (char *)text,
                                   .bytes = strlen(text),
                                   .id = (uint32_t)json_integer_value(id),
-                                  .special = is_special_in(settings, text) ||
-                                             is_special_in(map, text)};
+                                  .special =
+                                      is_special_in(settings, text) || is_special_in(map, text)};
     AC_TRY(ac_tokenizer_add(t, &token));
   }
   return AC_OK;
@@ -170,8 +171,7 @@ static ac_status read_around(ac_tokenizer *t, const ac_sentencepiece *from, cons
     AC_TRY(add_around(t, &t->before, named(settings, "bos_token"), begin, begin_bytes,
                       "add_bos_token"));
   if (ac_json_bool(settings, "add_eos_token", use ? use->end : ends))
-    AC_TRY(
-        add_around(t, &t->after, named(settings, "eos_token"), end, end_bytes, "add_eos_token"));
+    AC_TRY(add_around(t, &t->after, named(settings, "eos_token"), end, end_bytes, "add_eos_token"));
   return AC_OK;
 }
 

@@ -13,12 +13,12 @@
 typedef enum ac_step_kind {
   AC_STEP_NORMAL_FORM, /* NFC and the like */
   AC_STEP_LOWERCASE,
-  AC_STEP_NO_MARKS, /* removes accents and the like */
-  AC_STEP_STRIP,    /* spaces at the ends */
-  AC_STEP_REPLACE,  /* what matches the pattern, by `text` */
-  AC_STEP_PREPEND,  /* `text`, to every piece; see `first` and `unless_there` */
-  AC_STEP_CLEAN,    /* controls go, spaces become ' ' */
-  AC_STEP_APART,    /* spaces around ideographs */
+  AC_STEP_NO_MARKS,  /* removes accents and the like */
+  AC_STEP_STRIP,     /* spaces at the ends */
+  AC_STEP_REPLACE,   /* what matches the pattern, by `text` */
+  AC_STEP_PREPEND,   /* `text`, to every piece; see `first` and `unless_there` */
+  AC_STEP_CLEAN,     /* controls go, spaces become ' ' */
+  AC_STEP_APART,     /* spaces around ideographs */
   AC_STEP_CHARSMAP,  /* SentencePiece's table */
   AC_STEP_SENTENCES, /* all of SentencePiece's normalizer (sentencepiece.h) */
   AC_STEP_SPLIT      /* by the pattern */

@@ -53,8 +53,8 @@ typedef struct ac_decoder {
 
 ac_status ac_decoder_read(ac_decoder *decoder, const json_t *json);
 /* Appends a step; texts may be NULL. */
-ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from,
-                         const char *to, ac_decode_step **step);
+ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to,
+                         ac_decode_step **step);
 void ac_decoder_free(ac_decoder *decoder);
 
 /* Tokens of a short piece, remembered. */
@@ -105,6 +105,8 @@ ac_status ac_tokenizer_read_json(ac_tokenizer *tokenizer, const json_t *json);
 ac_status ac_tokenizer_read_sentencepiece(ac_tokenizer *tokenizer, const void *data, size_t bytes,
                                           const json_t *settings, const json_t *map,
                                           const json_t *added);
+/* The same of a GGUF file; the sentence names it. */
+ac_status ac_tokenizer_read_gguf(ac_tokenizer *tokenizer, const char *path);
 /* The tokenizer is one of SentencePiece, with control tokens as special ones, but without tokens
  * around a text. */
 ac_status ac_tokenizer_make(ac_tokenizer *tokenizer, const ac_sentencepiece *from);

@@ -97,8 +97,7 @@ static ac_status read_json(ac_tokenizer *t, const file_bytes *file, const char *
 /* Lines of base64, a space and a number. */
 static bool is_tiktoken(const file_bytes *file) {
   size_t i = 0;
-  static const char digits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=";
   while (i < file->count && file->data[i] && strchr(digits, file->data[i])) i++;
   return i && i + 1 < file->count && file->data[i] == ' ' && file->data[i + 1] >= '0' &&
          file->data[i + 1] <= '9';
@@ -116,6 +115,12 @@ static ac_status read_any(ac_tokenizer *t, const file_bytes *file, const char *p
 }
 
 static ac_status read_file(ac_tokenizer *t, const char *path) {
+  FILE *stream;
+  char magic[4] = {0};
+  AC_TRY(ac_file_open(&stream, path, false));
+  const bool gguf = fread(magic, 1, 4, stream) == 4 && !memcmp(magic, "GGUF", 4);
+  fclose(stream);
+  if (gguf) return ac_tokenizer_read_gguf(t, path);
   file_bytes file = {0};
   ac_status status = read_path(&file, path);
   if (status == AC_OK) status = read_any(t, &file, path);

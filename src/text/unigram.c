@@ -2,8 +2,8 @@
  * largest sum of log-probabilities, by Viterbi's algorithm over the ends of tokens. A character
  * that no token begins and ends with counts as unknown, at 10 less than the least probable token.
  * Of equal sums the one found first counts, from the left. n bytes take O(n L) for tokens of at
- * most L bytes. Sums are doubles as those of `tokenizers`; those of a tokenizer.model are rounded to
- * floats as SentencePiece's are, which decides between ways that are nearly equal. */
+ * most L bytes. Sums are doubles as those of `tokenizers`; those of a tokenizer.model are rounded
+ * to floats as SentencePiece's are, which decides between ways that are nearly equal. */
 #include "text/model.h"
 
 #include "text/room.h"

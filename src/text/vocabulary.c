@@ -30,9 +30,8 @@ static size_t id_slot_of(const ac_vocabulary *v, uint32_t id) {
 static ac_status make_table(uint32_t **table, size_t slots) {
   free(*table);
   *table = calloc(slots, sizeof **table);
-  return *table
-             ? AC_OK
-             : ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
+  return *table ? AC_OK
+                : ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
 }
 
 /* Puts the entry at this place into the table of ids, if it has to be there. */
