@@ -20,17 +20,17 @@ static ac_status add_control(ac_tokenizer *t, const ac_sentencepiece *from) {
   return AC_OK;
 }
 
-/* Marks become spaces, and the one that was put before the text goes. */
+/* Marks become spaces, and the one that was put before the text goes. One that was put after it
+ * stays, as with SentencePiece. */
 static ac_status make_decoder(ac_decoder *decoder, const ac_sentencepiece *from) {
   ac_decode_step *step;
   if (from->escape) AC_TRY(ac_decoder_add(decoder, AC_DECODE_REPLACE, AC_WORD_MARK, " ", NULL));
   AC_TRY(ac_decoder_add(decoder, AC_DECODE_BYTES, NULL, NULL, &step));
   step->flag = true;
   AC_TRY(ac_decoder_add(decoder, AC_DECODE_FUSE, NULL, NULL, NULL));
-  if (!from->prefix && !from->squeeze) return AC_OK;
+  if (!from->escape || (!from->prefix && !from->squeeze)) return AC_OK;
   AC_TRY(ac_decoder_add(decoder, AC_DECODE_STRIP, " ", NULL, &step));
-  if (from->after) step->stop = from->squeeze ? INT_MAX : 1;
-  else step->start = from->squeeze ? INT_MAX : 1;
+  step->start = from->squeeze ? INT_MAX : 1;
   return AC_OK;
 }
 

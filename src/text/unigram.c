@@ -105,9 +105,10 @@ ac_status ac_text_unigram_by_scores(ac_text_model *model, const ac_sentencepiece
   return make_trie(model, u, from);
 }
 
-static void offer(const unigram *u, ending *to, double score, uint32_t id, size_t length) {
+static void offer(const unigram *u, ending *to, double exact, uint32_t id, size_t length) {
+  const double score = u->single ? (double)(float)exact : exact;
   if (to->length && !(score > to->score)) return;
-  *to = (ending){u->single ? (double)(float)score : score, id, (uint32_t)length};
+  *to = (ending){score, id, (uint32_t)length};
 }
 
 /* All tokens that begin at `at`. */
