@@ -184,7 +184,7 @@ case_llm_refused() {
   refuse 2 'nonsense' train "${llm[@]}" --template nonsense
   refuse 2 '--lora-targets nonsense: no linear layer' train "${llm[@]}" --lora-targets nonsense
   refuse 2 'unknown flag --init' train "${llm[@]}" --init base
-  refuse 2 'unknown flag --preset' train "${llm[@]}" --preset gpt2-124m
+  refuse 2 'is a shape of the model gpt, not of llm' train "${llm[@]}" --preset gpt2-124m
   printf '{"messages": [{"role": "user", "content": "only a question"}]}\n' >questions.jsonl
   "$ACCRUE" train "${llm[@]}" --data questions.jsonl >/dev/null 2>err && die "data with nothing to learn"
   grep -q questions.jsonl err || die "which data: $(cat err)"
