@@ -333,7 +333,7 @@ static void an_index_is_one_file(void **state) {
   unlink(path.text);
 }
 
-/* The first shard once more as the second, of which the index still lists one tensor. */
+/* The first shard is also the second; the index lists one of its tensors there. */
 static void a_tensor_in_two_shards_is_refused(void **state) {
   (void)state;
   json_t *index = copy_shards(), *map = json_object_get(index, "weight_map");
