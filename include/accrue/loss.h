@@ -29,6 +29,12 @@ typedef struct ac_cross_entropy_desc {
    * images, [B, V, H, W] with targets [B, H, W]. ac_linear_cross_entropy has no other than the
    * last. */
   int axis;
+
+  /* ---- may still change ---- */
+
+  /** Bounds the logits, for ac_linear_cross_entropy alone: cap tanh(z / cap), as in Gemma 2. 0:
+   * none. */
+  float AC_UNSTABLE(soft_cap);
 } ac_cross_entropy_desc;
 
 /** Softmax cross-entropy in nats. logits are [..., V], targets i32 [...], weights f32 [...]

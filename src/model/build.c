@@ -240,9 +240,9 @@ static ac_tensor *finish(const builder *b, ac_tensor *x, ac_tensor *head) {
             *weights = b->desc->weighted
                            ? ac_input(b->graph, "weights", AC_F32, AC_SHAPE(AC_BATCH, T))
                            : NULL,
-            *loss = b->config->logit_cap > 0
-                        ? ac_cross_entropy(with_logits(b, x, head), targets, weights, NULL)
-                        : ac_linear_cross_entropy(x, head, AC_OUT_IN, targets, weights, NULL);
+            *loss = ac_linear_cross_entropy(
+                x, head, AC_OUT_IN, targets, weights,
+                &(ac_cross_entropy_desc){.soft_cap = (float)b->config->logit_cap});
   ac_graph_set_loss(b->graph, loss);
   return loss;
 }

@@ -4,6 +4,7 @@
  *   z = W x,  lse = log sum exp(z),  loss = w (lse - z[t])
  *   dz[j] = scale w (exp(z[j] - lse) - [j = t]),  dx = W^T dz,  dW += dz x^T
  * where scale is the loss scale: the gradient is that of the sum. Smoothing is cross_entropy's.
+ * With a soft cap c, l = c tanh(z / c) replaces z, and dz[j] is multiplied by 1 - (l[j] / c)^2.
  *
  * The gradient kernel needs z, and the loss follows from z. So it also yields the loss's sums, and
  * training runs it instead of the forward kernel: it needs as many flops as the unfused ops, and
@@ -45,6 +46,7 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
   if (desc && desc->axis && desc->axis != rows.rank && desc->axis != -1)
     return ac_builder_fail(graph, &builder, operands, "axis is %d, but the classes come last",
                            desc->axis);
+  if (desc) attributes.soft_cap = (double)desc->soft_cap;
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }
 
@@ -89,10 +91,11 @@ static void words(ac_words *words, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *a = args->attributes;
   ac_words_put_layout(words, a->layout, &args->in[1]);
   ac_cross_entropy_words(words, &a->loss);
+  if (a->soft_cap > 0) ac_words_put(words, ", capped");
 }
 
 static const ac_linear_cross_entropy_attributes sampled = {
-    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK, 0};
 
 const ac_op_desc ac_op_desc_linear_cross_entropy = {
     .can_add = 1,

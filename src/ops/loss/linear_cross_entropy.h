@@ -10,6 +10,7 @@ typedef struct ac_linear_cross_entropy_attributes {
   ac_layout layout; /* of the weight: AC_OUT_IN [classes, in] or AC_IN_OUT [in, classes] */
   ac_cross_entropy_attributes loss;
   int64_t chunk_bytes;
+  double soft_cap; /* a float; 0: none */
 } ac_linear_cross_entropy_attributes;
 
 static inline int64_t ac_linear_cross_entropy_classes(const ac_op_args *args) {

@@ -714,6 +714,11 @@ static void wrong_losses_are_named(void **state) {
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, ids, NULL));
   MISBUILT("linear_cross_entropy", "unknown weight layout 7", X,
            ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
+  MISBUILT("linear_cross_entropy", "soft_cap is -2, not in [1e-6, 1e6]", X,
+           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
+                                   &(ac_cross_entropy_desc){.soft_cap = -2}));
+  MISBUILT("cross_entropy", "soft_cap is for linear_cross_entropy; cap the logits by tanh",
+           IDS("targets"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.soft_cap = 2}));
   MISBUILT("linear_cross_entropy", "smoothing is nan, not in [0, 1)", X,
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
                                    &(ac_cross_entropy_desc){.smoothing = NAN}));

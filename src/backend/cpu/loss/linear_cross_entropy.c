@@ -130,13 +130,16 @@ static void run_share(const ac_cpu_context *context, const problem *p, const ac_
 
 static void run_rows(const problem *p, int64_t first, int64_t count, int thread, int team) {
   int64_t begin, end;
+  const float cap = (float)p->attributes->soft_cap;
   ac_cpu_share(count, 1, thread, team, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
+    if (cap > 0.0f) cap_row(z, p->classes, cap);
     row_extent extent = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
     if (!p->gradient) continue;
-    row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, z);
+    if (cap > 0.0f) capped_row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, cap);
+    else row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, z);
     if (p->factors != AC_F32) ac_cpu_narrow_in_place(p->factors, false, z, p->classes);
   }
 }

@@ -129,7 +129,8 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .first = c->first,
                                 .first_logit = c->first_logit,
                                 .first_extent = RESULTS * c->count,
-                                .float_logits = true};
+                                .float_logits = true,
+                                .soft_cap = attributes->soft_cap};
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
