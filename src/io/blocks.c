@@ -17,26 +17,6 @@ static uint32_t word_at(const unsigned char *at) {
 /* ---- blocks of 32: the low half of a byte is element i, the high half element i + 16 ------------
  */
 
-/* d, and 16 bytes. */
-static void decode_q4_0(const unsigned char *block, float *to) {
-  const float d = half_at(block);
-  const unsigned char *q = block + 2;
-  for (int i = 0; i < 16; i++) {
-    to[i] = d * (float)((q[i] & 15) - 8);
-    to[i + 16] = d * (float)((q[i] >> 4) - 8);
-  }
-}
-
-/* d, m, and 16 bytes. */
-static void decode_q4_1(const unsigned char *block, float *to) {
-  const float d = half_at(block), m = half_at(block + 2);
-  const unsigned char *q = block + 4;
-  for (int i = 0; i < 16; i++) {
-    to[i] = d * (float)(q[i] & 15) + m;
-    to[i + 16] = d * (float)(q[i] >> 4) + m;
-  }
-}
-
 /* The fifth bit of element i is bit i of a word. */
 static int five_bits(uint32_t high, const unsigned char *q, int i) {
   const int low = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
@@ -55,12 +35,6 @@ static void decode_q5_1(const unsigned char *block, float *to) {
   const float d = half_at(block), m = half_at(block + 2);
   const uint32_t high = word_at(block + 4);
   for (int i = 0; i < 32; i++) to[i] = d * (float)five_bits(high, block + 8, i) + m;
-}
-
-/* d, and 32 bytes with a sign. */
-static void decode_q8_0(const unsigned char *block, float *to) {
-  const float d = half_at(block);
-  for (int i = 0; i < 32; i++) to[i] = d * (float)(int8_t)block[2 + i];
 }
 
 /* ---- blocks of 256 -----------------------------------------------------------------------------
@@ -117,17 +91,24 @@ static void decode_q6_k(const unsigned char *block, float *to) {
   }
 }
 
+/* ggml's number of a type that parameters can have; AC_BLOCKS_NONE: it is not one. */
+static ac_blocks own_blocks(uint32_t type) {
+  return type == 2   ? AC_BLOCKS_Q4_0
+         : type == 3 ? AC_BLOCKS_Q4_1
+         : type == 8 ? AC_BLOCKS_Q8_0
+                     : AC_BLOCKS_NONE;
+}
+
 const ac_block_format *ac_block_format_of(uint32_t type) {
   static const struct {
     uint32_t type;
     ac_block_format format;
   } formats[] = {
-      {2, {"Q4_0", 32, 18, decode_q4_0}},    {3, {"Q4_1", 32, 20, decode_q4_1}},
-      {6, {"Q5_0", 32, 22, decode_q5_0}},    {7, {"Q5_1", 32, 24, decode_q5_1}},
-      {8, {"Q8_0", 32, 34, decode_q8_0}},    {12, {"Q4_K", 256, 144, decode_q4_k}},
-      {13, {"Q5_K", 256, 176, decode_q5_k}}, {14, {"Q6_K", 256, 210, decode_q6_k}},
+      {6, {"Q5_0", 32, 22, decode_q5_0, NULL}},    {7, {"Q5_1", 32, 24, decode_q5_1, NULL}},
+      {12, {"Q4_K", 256, 144, decode_q4_k, NULL}}, {13, {"Q5_K", 256, 176, decode_q5_k, NULL}},
+      {14, {"Q6_K", 256, 210, decode_q6_k, NULL}},
   };
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (formats[i].type == type) return &formats[i].format;
-  return NULL;
+  return ac_blocks_format(own_blocks(type));
 }

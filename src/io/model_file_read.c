@@ -466,6 +466,34 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
                                             : read_floats(file, entry, first, count, data);
 }
 
+ac_blocks ac_model_file_blocks(const ac_model_file *file, int index) {
+  if (index < 0 || index >= ac_model_file_tensor_count(file)) return AC_BLOCKS_NONE;
+  const ac_block_format *format = file->entries[index].blocks;
+  for (int blocks = AC_BLOCKS_Q8_0; format && blocks <= AC_BLOCKS_NF4; blocks++)
+    if (ac_blocks_format((ac_blocks)blocks) == format) return (ac_blocks)blocks;
+  return AC_BLOCKS_NONE;
+}
+
+ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t first, int64_t count,
+                                    void *data) {
+  AC_REQUIRE(file);
+  if (count > 0) AC_REQUIRE(data);
+  const ac_block_format *format = ac_blocks_format(ac_model_file_blocks(file, index));
+  if (!format)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %d is not in blocks that can be read as they are",
+                   file->path, index);
+  const ac_tensor_entry *entry = &file->entries[index];
+  const int64_t size = format->elements, bytes = format->bytes;
+  AC_TRY(check_range(file, entry, (entry->end - entry->begin) / bytes * size, first, count));
+  if (first % size || count % size)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "%s: elements [%lld, %lld + %lld) of tensor %s are not whole blocks of %lld",
+                   file->path, (long long)first, (long long)first, (long long)count,
+                   ac_quote(entry->tensor.name).text, (long long)size);
+  AC_TRY(seek(file, entry, first / size * bytes));
+  return read_exactly(file, data, (size_t)(count / size * bytes));
+}
+
 /* ---- as it is stored ------------------------------------------------------------------------- */
 
 ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
