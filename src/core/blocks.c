@@ -68,12 +68,8 @@ static void decode_q4_1(const unsigned char *block, float *to) {
   }
 }
 
-/* Codes of 4 bits: (x - m) / d, with `round` added, without its fraction. */
-static void put_fours(const float *x, float m, float id, float round, unsigned char *q) {
-  for (int i = 0; i < 16; i++) {
-    const int low = (int)((x[i] - m) * id + round), high = (int)((x[i + 16] - m) * id + round);
-    q[i] = (unsigned char)((low < 15 ? low : 15) | (high < 15 ? high : 15) << 4);
-  }
+static int four_bits(double code) {
+  return code < 15 ? (int)code : 15;
 }
 
 /* The element of the largest magnitude, the first of several, is -8. */
@@ -84,8 +80,13 @@ static void encode_q4_0(const float *x, unsigned char *block) {
   const bool finite = all_finite(x, 32);
   const float d = value / -8;
   put_half(block, finite ? d : NAN);
-  if (finite) put_fours(x, 0, inverse(d), 8.5f, block + 2);
-  else memset(block + 2, 0, 16);
+  const float id = finite ? inverse(d) : 0;
+  /* The reference's compiler contracts product and sum: they are rounded once. */
+  for (int i = 0; i < 16; i++)
+    block[2 + i] =
+        finite ? (unsigned char)(four_bits((double)x[i] * (double)id + 8.5) |
+                                 four_bits((double)x[i + 16] * (double)id + 8.5) << 4)
+               : 0;
 }
 
 static void encode_q4_1(const float *x, unsigned char *block) {
@@ -98,8 +99,12 @@ static void encode_q4_1(const float *x, unsigned char *block) {
   const bool finite = all_finite(x, 32) && isfinite(d);
   put_half(block, finite ? d : NAN);
   put_half(block + 2, finite ? least : NAN);
-  if (finite) put_fours(x, least, inverse(d), 0.5f, block + 4);
-  else memset(block + 4, 0, 16);
+  const float id = finite ? inverse(d) : 0;
+  for (int i = 0; i < 16; i++)
+    block[4 + i] = finite ? (unsigned char)(four_bits((double)((x[i] - least) * id + 0.5f)) |
+                                            four_bits((double)((x[i + 16] - least) * id + 0.5f))
+                                                << 4)
+                          : 0;
 }
 
 /* ---- NF4 ------------------------------------------------------------------------------------- */

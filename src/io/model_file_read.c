@@ -298,6 +298,10 @@ static ac_status open_file(ac_model_file *file, const char *path) {
   file->path = malloc(strlen(path) + 1);
   if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   strcpy(file->path, path);
+  if (ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
+  path = file->path;
+  const size_t length = strlen(path);
+  if (length > 5 && !strcmp(path + length - 5, ".json")) return ac_shards_open(file);
   AC_TRY(ac_file_open(&file->stream, path, false));
   bool is_gguf;
   AC_TRY(check_format(file, &is_gguf));
@@ -324,6 +328,8 @@ ac_status ac_model_file_open(ac_model_file **file, const char *path) {
 
 void ac_model_file_close(ac_model_file *file) {
   if (!file) return;
+  for (int i = 0; i < file->shard_count; i++) ac_model_file_close(file->shards[i]);
+  free(file->shards);
   if (file->stream) fclose(file->stream);
   json_decref(file->root);
   free(file->entries);
@@ -349,6 +355,10 @@ int ac_model_file_find(const ac_model_file *file, const char *name) {
 }
 
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
+  for (int i = 0; i < file->shard_count; i++) {
+    const char *dtype = ac_model_file_dtype(file->shards[i], name);
+    if (dtype) return dtype;
+  }
   return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));
 }
 
@@ -459,39 +469,67 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
     return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
                    file->count);
   const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard) return ac_model_file_read(entry->shard, entry->shard_index, first, count, data);
   if (entry->storage == AC_STORED_OTHER)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path,
                    ac_quote(entry->tensor.name).text, ac_dtype_name(entry->tensor.dtype));
+  return ac_is_arranged(entry) ? ac_read_arranged(file, entry, first, count, data)
+                               : ac_read_plain(file, entry, first, count, data);
+}
+
+ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t count, float *data) {
   return entry->storage == AC_STORED_BLOCKS ? read_blocks(file, entry, first, count, data)
                                             : read_floats(file, entry, first, count, data);
 }
 
+/* Rows of heads may be read as they are; what else is arranged may not. */
 ac_blocks ac_model_file_blocks(const ac_model_file *file, int index) {
   if (index < 0 || index >= ac_model_file_tensor_count(file)) return AC_BLOCKS_NONE;
-  const ac_block_format *format = file->entries[index].blocks;
-  for (int blocks = AC_BLOCKS_Q8_0; format && blocks <= AC_BLOCKS_NF4; blocks++)
-    if (ac_blocks_format((ac_blocks)blocks) == format) return (ac_blocks)blocks;
+  const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard) return ac_model_file_blocks(entry->shard, entry->shard_index);
+  if (entry->arranged.transposed || entry->arranged.less_one) return AC_BLOCKS_NONE;
+  for (int blocks = AC_BLOCKS_Q8_0; entry->blocks && blocks <= AC_BLOCKS_NF4; blocks++)
+    if (ac_blocks_format((ac_blocks)blocks) == entry->blocks) return (ac_blocks)blocks;
   return AC_BLOCKS_NONE;
+}
+
+/* Whole blocks, as far as a row goes where rows come in another order. */
+static ac_status read_whole_blocks(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                                   int64_t count, unsigned char *data) {
+  const int64_t size = entry->blocks->elements, bytes = entry->blocks->bytes;
+  const int64_t columns = entry->tensor.rank ? entry->tensor.shape[entry->tensor.rank - 1] : 1;
+  while (count > 0) {
+    const int64_t row = first / columns, column = first % columns, left = columns - column;
+    const int64_t at = ac_arranged_row(entry, row) * columns + column,
+                  piece = entry->arranged.head_rows && left < count ? left : count;
+    AC_TRY(seek(file, entry, at / size * bytes));
+    AC_TRY(read_exactly(file, data, (size_t)(piece / size * bytes)));
+    first += piece;
+    count -= piece;
+    data += piece / size * bytes;
+  }
+  return AC_OK;
 }
 
 ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t first, int64_t count,
                                     void *data) {
   AC_REQUIRE(file);
   if (count > 0) AC_REQUIRE(data);
-  const ac_block_format *format = ac_blocks_format(ac_model_file_blocks(file, index));
-  if (!format)
+  if (!ac_model_file_blocks(file, index))
     return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %d is not in blocks that can be read as they are",
                    file->path, index);
   const ac_tensor_entry *entry = &file->entries[index];
-  const int64_t size = format->elements, bytes = format->bytes;
+  if (entry->shard)
+    return ac_model_file_read_blocks(entry->shard, entry->shard_index, first, count, data);
+  const int64_t size = entry->blocks->elements, bytes = entry->blocks->bytes;
   AC_TRY(check_range(file, entry, (entry->end - entry->begin) / bytes * size, first, count));
   if (first % size || count % size)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "%s: elements [%lld, %lld + %lld) of tensor %s are not whole blocks of %lld",
                    file->path, (long long)first, (long long)first, (long long)count,
                    ac_quote(entry->tensor.name).text, (long long)size);
-  AC_TRY(seek(file, entry, first / size * bytes));
-  return read_exactly(file, data, (size_t)(count / size * bytes));
+  return read_whole_blocks(file, entry, first, count, data);
 }
 
 /* ---- as it is stored ------------------------------------------------------------------------- */
@@ -499,6 +537,8 @@ ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t firs
 ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
                                     void *data) {
   const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard)
+    return ac_model_file_read_stored(entry->shard, entry->shard_index, first, count, data);
   const size_t size = ac_dtype_bytes(entry->tensor.dtype);
   AC_TRY(seek_elements(file, entry, size, first, count));
   AC_TRY(read_exactly(file, data, (size_t)count * size));
