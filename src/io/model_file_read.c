@@ -483,6 +483,11 @@ ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64
                                             : read_floats(file, entry, first, count, data);
 }
 
+bool ac_entry_is_in_blocks(const ac_tensor_entry *entry) {
+  if (entry->shard) return ac_entry_is_in_blocks(&entry->shard->entries[entry->shard_index]);
+  return entry->storage == AC_STORED_BLOCKS;
+}
+
 /* Rows of heads may be read as they are; what else is arranged may not. */
 ac_blocks ac_model_file_blocks(const ac_model_file *file, int index) {
   if (index < 0 || index >= ac_model_file_tensor_count(file)) return AC_BLOCKS_NONE;

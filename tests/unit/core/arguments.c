@@ -553,6 +553,9 @@ static void model_files(void) {
   REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
   REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
   HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_model_file_blocks, file, ac_model_file_blocks(NULL, 0) == AC_BLOCKS_NONE);
+  REFUSED(ac_model_file_read_blocks, file, ac_model_file_read_blocks(NULL, 0, 0, 32, numbers));
+  REFUSED(ac_model_file_read_blocks, data, ac_model_file_read_blocks(file, 0, 0, 32, NULL));
   ac_state_info info;
   REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
   REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
