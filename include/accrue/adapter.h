@@ -56,11 +56,19 @@ typedef struct ac_lora_desc {
  * choice (ac_parameter_desc.frozen). `name` is that of the layer, such as
  * "model.layers.0.self_attn.q_proj". The adapter's parameters are NAME.lora_A.weight [rank, in],
  * uniform in +-1 / sqrt(in) at first, as PEFT has them, and NAME.lora_B.weight [out, rank], zeros
- * at first, whatever the layout of the weight. With DoRA there is NAME.lora_magnitude_vector [out]
- * as well. `desc` may be NULL: none.
+ * at first, whatever the layout of the weight. `desc` may be NULL: none.
  *
  * Only x A^T, [..., rank], is stored in addition: the product with B is added to the layer's
- * result where that is. */
+ * result where that is.
+ *
+ * With DoRA, V = W + scale * B A and its rows' norms |V|, which count as constants in the gradient
+ * (section 4.3 of the paper):
+ *
+ *     y = (|W| + change) / |V| (dropout(x) V) + (x - dropout(x)) W + bias
+ *
+ * and NAME.lora_magnitude_change [out], zeros at first, is trained as well: the magnitude less the
+ * norm of W's row. W counts as frozen. The norms of a layer are computed row by row each time that
+ * the layer runs; V is never stored. With dropout there are two products with W instead of one. */
 AC_API ac_tensor *ac_lora_linear(ac_graph *graph, const char *name, ac_tensor *x, ac_tensor *weight,
                                  ac_tensor *bias, ac_layout layout, const ac_lora_desc *desc);
 
