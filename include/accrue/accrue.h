@@ -34,7 +34,9 @@
 #include <accrue/plan.h>
 #include <accrue/format.h>
 #include <accrue/dataset.h>
+#include <accrue/chat.h>
 #include <accrue/model_file.h>
+#include <accrue/gguf.h>
 #include <accrue/schedule.h>
 #include <accrue/batches.h>
 #include <accrue/loss_scaling.h>
@@ -51,6 +53,7 @@
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>
 #include <accrue/session.h>
+#include <accrue/model.h>
 #include <accrue/bench.h>
 
 #endif

@@ -9,97 +9,13 @@
  * A text is u64 bytes and the bytes. Each length is checked against what is left of the file, so
  * that a hostile one costs no memory. Text values become metadata, and so do numbers, in digits;
  * arrays are passed over. */
-#include "io/opened.h"
+#include "io/gguf_reader.h"
 
-#include "core/error.h"
 #include "io/safetensors.h"
 
-#include "core/platform/files.h"
+#include "core/platform/numbers.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { MOST_NAME = 65535, MOST_DIMENSIONS = 4, LEAST_ENTRY = 24, LEAST_PAIR = 13 };
-
-typedef enum value_type {
-  U8,
-  I8,
-  U16,
-  I16,
-  U32,
-  I32,
-  F32,
-  BOOL,
-  TEXT,
-  ARRAY,
-  U64,
-  I64,
-  F64,
-  TYPES
-} value_type;
-
-static const unsigned char value_bytes[TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-
-typedef struct reader {
-  ac_model_file *file;
-  int64_t left; /* bytes of the file */
-} reader;
-
-static ac_status truncated(const reader *r) {
-  return ac_fail(AC_ERROR_FORMAT,
-                 "%s is a GGUF model, but its header goes beyond the end of the file",
-                 r->file->path);
-}
-
-static ac_status take(reader *r, void *data, uint64_t bytes) {
-  if (bytes > (uint64_t)r->left) return truncated(r);
-  if (fread(data, 1, (size_t)bytes, r->file->stream) != bytes)
-    return ac_fail(AC_ERROR_IO, "cannot read %s: %s", r->file->path,
-                   ferror(r->file->stream) ? strerror(errno) : "it has become shorter");
-  r->left -= (int64_t)bytes;
-  return AC_OK;
-}
-
-static ac_status take_number(reader *r, int bytes, uint64_t *value) {
-  unsigned char data[8];
-  AC_TRY(take(r, data, (uint64_t)bytes));
-  *value = 0;
-  for (int i = 0; i < bytes; i++) *value |= (uint64_t)data[i] << 8 * i;
-  return AC_OK;
-}
-
-static ac_status pass(reader *r, uint64_t bytes) {
-  char unused[4096];
-  while (bytes) {
-    const uint64_t piece = bytes < sizeof unused ? bytes : sizeof unused;
-    AC_TRY(take(r, unused, piece));
-    bytes -= piece;
-  }
-  return AC_OK;
-}
-
-/* free() frees it. */
-static ac_status take_text(reader *r, char **text, size_t *length, uint64_t most) {
-  uint64_t bytes;
-  *text = NULL;
-  AC_TRY(take_number(r, 8, &bytes));
-  if (bytes > (uint64_t)r->left) return truncated(r);
-  if (bytes > most)
-    return ac_fail(AC_ERROR_FORMAT, "%s: a name has %" PRIu64 " bytes", r->file->path, bytes);
-  char *made = malloc((size_t)bytes + 1);
-  if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", r->file->path);
-  const ac_status status = take(r, made, bytes);
-  if (status != AC_OK) {
-    free(made);
-    return status;
-  }
-  made[bytes] = 0;
-  *text = made;
-  *length = (size_t)bytes;
-  return AC_OK;
-}
+enum { MOST_DIMENSIONS = 4, LEAST_ENTRY = 24, LEAST_PAIR = 13 };
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
@@ -169,7 +85,9 @@ static ac_status take_value(reader *r, const char *key, uint32_t type, json_t *m
     AC_TRY(take_text(r, &text, &length, UINT64_MAX));
   } else {
     AC_TRY(take_number(r, value_bytes[type], &bits));
+    const ac_plain_numbers plain = ac_plain_numbers_begin();
     write_number(number, sizeof number, type, bits);
+    ac_plain_numbers_end(&plain);
     length = strlen(number);
   }
   if (strlen(text) == length) json_object_set_new(metadata, key, json_stringn(text, length));
@@ -179,7 +97,7 @@ static ac_status take_value(reader *r, const char *key, uint32_t type, json_t *m
 
 static ac_status take_pair(reader *r, json_t *metadata) {
   char *key;
-  size_t length;
+  size_t length = 0;
   uint64_t type;
   AC_TRY(take_text(r, &key, &length, MOST_NAME));
   ac_status status = take_number(r, 4, &type);
@@ -282,7 +200,7 @@ static ac_status take_entry(reader *r, ac_tensor_entry *entry, const char **dtyp
 
 static ac_status take_tensor(reader *r, ac_tensor_entry *entry) {
   char *name;
-  size_t length;
+  size_t length = 0;
   const char *dtype = "";
   AC_TRY(take_text(r, &name, &length, MOST_NAME));
   entry->tensor.name = name;

@@ -298,6 +298,10 @@ static ac_status open_file(ac_model_file *file, const char *path) {
   file->path = malloc(strlen(path) + 1);
   if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   strcpy(file->path, path);
+  if (ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
+  path = file->path;
+  const size_t length = strlen(path);
+  if (length > 5 && !strcmp(path + length - 5, ".json")) return ac_shards_open(file);
   AC_TRY(ac_file_open(&file->stream, path, false));
   bool is_gguf;
   AC_TRY(check_format(file, &is_gguf));
@@ -324,6 +328,8 @@ ac_status ac_model_file_open(ac_model_file **file, const char *path) {
 
 void ac_model_file_close(ac_model_file *file) {
   if (!file) return;
+  for (int i = 0; i < file->shard_count; i++) ac_model_file_close(file->shards[i]);
+  free(file->shards);
   if (file->stream) fclose(file->stream);
   json_decref(file->root);
   free(file->entries);
@@ -349,6 +355,10 @@ int ac_model_file_find(const ac_model_file *file, const char *name) {
 }
 
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
+  for (int i = 0; i < file->shard_count; i++) {
+    const char *dtype = ac_model_file_dtype(file->shards[i], name);
+    if (dtype) return dtype;
+  }
   return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));
 }
 
@@ -459,9 +469,16 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
     return ac_fail(AC_ERROR_ARGUMENT, "%s: there is no tensor %d among %d", file->path, index,
                    file->count);
   const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard) return ac_model_file_read(entry->shard, entry->shard_index, first, count, data);
   if (entry->storage == AC_STORED_OTHER)
     return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %s holds %s, not floats", file->path,
                    ac_quote(entry->tensor.name).text, ac_dtype_name(entry->tensor.dtype));
+  return ac_is_arranged(entry) ? ac_read_arranged(file, entry, first, count, data)
+                               : ac_read_plain(file, entry, first, count, data);
+}
+
+ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t count, float *data) {
   return entry->storage == AC_STORED_BLOCKS ? read_blocks(file, entry, first, count, data)
                                             : read_floats(file, entry, first, count, data);
 }
@@ -471,6 +488,8 @@ ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int6
 ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,
                                     void *data) {
   const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard)
+    return ac_model_file_read_stored(entry->shard, entry->shard_index, first, count, data);
   const size_t size = ac_dtype_bytes(entry->tensor.dtype);
   AC_TRY(seek_elements(file, entry, size, first, count));
   AC_TRY(read_exactly(file, data, (size_t)count * size));

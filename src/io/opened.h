@@ -25,6 +25,15 @@ typedef struct ac_tensor_entry {
   const ac_block_format *blocks;
   bool listed;
   int64_t begin, end; /* in the data */
+  /* The shard that has it, and its index there; NULL: the file itself. */
+  ac_model_file *shard;
+  int shard_index;
+  /* How it is read so that it is as another program has it: see arranged.c. */
+  struct {
+    int64_t head_rows; /* rows of a head, which come in another order; 0: they do not */
+    bool transposed;   /* the file has [columns, rows] */
+    bool less_one;     /* 1 is subtracted from each element */
+  } arranged;
 } ac_tensor_entry;
 
 struct ac_model_file {
@@ -34,15 +43,32 @@ struct ac_model_file {
   json_t *root;
   ac_tensor_entry *entries; /* the listed ones, in the order of their data */
   int count;
-  const char *unlisted; /* the first tensor that is not; NULL: all are listed */
-  int64_t data_begin;   /* in the file */
-  uint64_t checksum;    /* of a safetensors header */
+  const char *unlisted;   /* the first tensor that is not; NULL: all are listed */
+  int64_t data_begin;     /* in the file */
+  ac_model_file **shards; /* that make up this file; it then has no stream */
+  int shard_count;
+  uint64_t checksum; /* of a safetensors header */
 };
 
 /* Sorts the entries by their places in the data, and finds overlaps. */
 ac_status ac_sort_entries(ac_model_file *file, int count);
 /* Keeps those that are listed, and remembers the first that is not. */
 void ac_list_entries(ac_model_file *file, int count);
+
+/* `path` is a folder: it becomes that of the index in it, or of model.safetensors. */
+ac_status ac_model_file_in_folder(ac_model_file *file);
+/* Opens an index and all of its files: shards.c. */
+ac_status ac_shards_open(ac_model_file *file);
+
+/* Whether an entry is arranged, and reading its elements like ac_model_file_read: arranged.c. */
+bool ac_is_arranged(const ac_tensor_entry *entry);
+ac_status ac_read_arranged(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                           int64_t count, float *data);
+/* Reads elements as they come in the file. */
+ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t count, float *data);
+/* The row of the file that has row `row` of the tensor. */
+int64_t ac_arranged_row(const ac_tensor_entry *entry, int64_t row);
 
 /* Reads and checks the header of a GGUF file. Its first bytes are known. */
 ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes);

@@ -329,6 +329,13 @@ ac_status ac_instance_check_usable(const ac_instance *instance, const char *who)
 /* Loads the parameters that match `pattern` (NULL: all); there must be at least one. */
 ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
                            const char *optional_prefix);
+/* The same from a file that is open, for the parameters that `takes` says yes to. */
+ac_status ac_instance_load_from(ac_instance *instance, ac_model_file *file, const char *prefix,
+                                bool (*takes)(void *user, const char *name), void *user);
+/* Whether a file has every parameter of the graph, with its shape. */
+ac_status ac_graph_check_file(const ac_graph *graph, const ac_model_file *file, const char *prefix);
+ac_status ac_session_load_from(ac_session *session, ac_model_file *file, const char *prefix,
+                               bool (*takes)(void *user, const char *name), void *user);
 ac_status ac_instance_save(ac_instance *instance, const char *path, const char *pattern,
                            const ac_metadata *metadata, int metadata_count);
 int ac_instance_find_parameter(const ac_instance *instance, const char *name);

@@ -221,6 +221,29 @@ static ac_status load_part(const part *p, ac_model_file *file, const char *path,
   return status;
 }
 
+ac_status ac_graph_check_file(const ac_graph *graph, const ac_model_file *file,
+                              const char *prefix) {
+  for (int i = 0; i < graph->parameter_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, graph->parameters[i]);
+    AC_TRY(check_in_file(file, find_in_file(file, tensor->name, prefix), tensor,
+                         ac_model_file_path(file)));
+  }
+  return AC_OK;
+}
+
+ac_status ac_instance_load_from(ac_instance *instance, ac_model_file *file, const char *prefix,
+                                bool (*takes)(void *user, const char *name), void *user) {
+  part p;
+  AC_TRY(take_part(&p, instance, NULL));
+  int kept = 0;
+  for (int i = 0; i < p.count; i++)
+    if (takes(user, parameter_tensor(instance, p.index[i])->name)) p.index[kept++] = p.index[i];
+  p.count = kept;
+  const ac_status status = load_part(&p, file, ac_model_file_path(file), prefix);
+  free(p.index);
+  return status;
+}
+
 ac_status ac_instance_load(ac_instance *instance, const char *path, const char *pattern,
                            const char *prefix) {
   part p;

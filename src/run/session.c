@@ -70,6 +70,12 @@ ac_status ac_session_load(ac_session *session, const char *path, const char *opt
   return ac_instance_load(&session->instance, path, NULL, optional_prefix);
 }
 
+ac_status ac_session_load_from(ac_session *session, ac_model_file *file, const char *prefix,
+                               bool (*takes)(void *user, const char *name), void *user) {
+  AC_TRY(check_at_work(session));
+  return ac_instance_load_from(&session->instance, file, prefix, takes, user);
+}
+
 ac_status ac_session_load_part(ac_session *session, const char *path, const char *pattern,
                                const char *optional_prefix) {
   AC_REQUIRE(session, path, pattern);

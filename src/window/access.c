@@ -82,6 +82,12 @@ static ac_status load(ac_trainer *trainer, const char *path, const char *pattern
   return ac_instance_load(&trainer->instance, path, pattern, optional_prefix);
 }
 
+ac_status ac_trainer_load_from(ac_trainer *trainer, ac_model_file *file, const char *prefix,
+                               bool (*takes)(void *user, const char *name), void *user) {
+  AC_TRY(ac_trainer_check_writable(trainer));
+  return ac_instance_load_from(&trainer->instance, file, prefix, takes, user);
+}
+
 ac_status ac_trainer_load(ac_trainer *trainer, const char *path, const char *optional_prefix) {
   AC_REQUIRE(trainer, path);
   return load(trainer, path, NULL, optional_prefix);

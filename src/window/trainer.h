@@ -175,6 +175,9 @@ ac_status ac_trainer_begin_average(ac_trainer *trainer);
 ac_status ac_trainer_check_averaged(const ac_trainer *trainer);
 /* Refuses to change parameters when the update depends on them, or is being decided. */
 ac_status ac_trainer_check_writable(const ac_trainer *trainer);
+/* Loads the parameters that `takes` says yes to from a file that is open. */
+ac_status ac_trainer_load_from(ac_trainer *trainer, ac_model_file *file, const char *prefix,
+                               bool (*takes)(void *user, const char *name), void *user);
 /* Refuses to compute anything else while a window's gradients or samples are still needed. */
 ac_status ac_trainer_check_arena(const ac_trainer *trainer);
 

@@ -122,6 +122,51 @@ static void a_failure_stays(void **state) {
   check("a failed write", AC_ERROR_IO);
 }
 
+/* ---- a GGUF file, of several blocks ------------------------------------------------------------
+ */
+
+static ac_status give_index(void *user, int index, int64_t first, int64_t count, void *data) {
+  (void)user;
+  for (int64_t i = 0; i < count; i++) ((float *)data)[i] = (float)(index + (first + i) % 97);
+  return AC_OK;
+}
+
+static ac_status write_gguf(void) {
+  static const ac_gguf_tensor tensors[] = {{"a", AC_GGML_F32, false, 2, {500, 512}},
+                                           {"b", AC_GGML_Q8_0, false, 2, {1500, 512}}};
+  static const char *const texts[] = {"one", "two"};
+  static const ac_gguf_value values[] = {{"key", AC_GGUF_TEXT, true, 2, texts}};
+  return ac_gguf_write(path.text, tensors, 2, values, 1, give_index, NULL);
+}
+
+static void a_gguf_file_stays_old_or_becomes_new(void **state) {
+  (void)state;
+  static const char *const kinds[] = {"EIO", "ENOSPC", "short"};
+  size_t size, whole_size;
+  assert_ok(write_gguf());
+  unsigned char *whole = read_file(path.text, &whole_size);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    for (int k = 1, refused = 0;; k++) {
+      char fault[40];
+      snprintf(fault, sizeof fault, "file:%d:%s", k, kinds[i]);
+      write_file(path.text, "old", 3);
+      assert_true(faults_arm(fault, NULL));
+      const ac_status status = write_gguf();
+      const long calls = faults_calls();
+      faults_pause(true);
+      unsigned char *found = read_file(path.text, &size);
+      const bool is_new = size == whole_size && !memcmp(found, whole, size);
+      free(found);
+      if (status == AC_OK ? !is_new : size != 3)
+        fail_msg("%s: %s, and the file is wrong", fault, ac_status_name(status));
+      refused += status != AC_OK;
+      if (calls >= k) continue;
+      assert_true(i == 2 ? refused == 0 : refused > 5);
+      break;
+    }
+  free(whole);
+}
+
 static int count_files(void) {
   int count = 0;
   DIR *folder = opendir(test_folder);
@@ -141,6 +186,7 @@ int main(void) {
       cmocka_unit_test(goes_on_after_a_part),
       cmocka_unit_test(goes_through_the_cache_where_it_must),
       cmocka_unit_test(a_failure_stays),
+      cmocka_unit_test(a_gguf_file_stays_old_or_becomes_new),
       cmocka_unit_test(leaves_nothing_behind),
   };
   return cmocka_run_group_tests(tests, begin, end);

@@ -1,6 +1,7 @@
 /* Model files, safetensors and GGUF: the input is the file. */
 #include "fuzz.h"
 
+#include <accrue/gguf.h>
 #include <accrue/model_file.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,31 @@ static void read_tensor(ac_model_file *file, int index) {
   FUZZ_CHECK(ac_model_file_find(file, tensor->name) == index);
 }
 
+static size_t bytes_of_input;
+
+/* A GGUF file's metadata; another file is refused. */
+static void read_metadata(const char *path) {
+  ac_gguf_metadata *metadata;
+  if (ac_gguf_metadata_open(&metadata, path) != AC_OK) {
+    FUZZ_CHECK(!metadata);
+    fuzz_check_sentence();
+    return;
+  }
+  for (int i = 0; i < ac_gguf_metadata_count(metadata); i++) {
+    const ac_gguf_value *value = ac_gguf_metadata_at(metadata, i);
+    FUZZ_CHECK(ac_gguf_metadata_find(metadata, value->key) == value);
+    FUZZ_CHECK(value->count >= 0 && (value->array || value->count == 1));
+    const char *const *texts = value->data;
+    for (int64_t k = 0; value->type == AC_GGUF_TEXT && k < value->count; k++)
+      FUZZ_CHECK(strlen(texts[k]) < bytes_of_input);
+  }
+  ac_gguf_metadata_close(metadata);
+}
+
 static void run(const uint8_t *data, size_t bytes) {
   ac_model_file *file;
+  bytes_of_input = bytes;
+  read_metadata(fuzz_file(0, data, bytes));
   if (ac_model_file_open(&file, fuzz_file(0, data, bytes)) != AC_OK) {
     FUZZ_CHECK(!file);
     fuzz_check_sentence();

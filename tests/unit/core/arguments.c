@@ -560,6 +560,31 @@ static void model_files(void) {
   remove(path);
 }
 
+static void gguf_files(void) {
+  static const uint32_t number = 1;
+  char path[] = "/tmp/accrue-arguments-XXXXXX";
+  assert_true(mkstemp(path) >= 0);
+  const ac_gguf_tensor tensor = {.name = "w", .rank = 1, .shape = {2}};
+  const ac_gguf_value value = {"key", AC_GGUF_U32, false, 1, &number};
+  ac_gguf_metadata *m;
+  REFUSED(ac_gguf_write, path, ac_gguf_write(NULL, &tensor, 1, &value, 1, write_zeros, NULL));
+  REFUSED(ac_gguf_write, tensors, ac_gguf_write(path, NULL, 1, &value, 1, write_zeros, NULL));
+  REFUSED(ac_gguf_write, values, ac_gguf_write(path, &tensor, 1, NULL, 1, write_zeros, NULL));
+  REFUSED(ac_gguf_write, source, ac_gguf_write(path, &tensor, 1, &value, 1, NULL, NULL));
+  HARMLESS(ac_gguf_write, user,
+           ac_gguf_write(path, &tensor, 1, &value, 1, write_zeros, NULL) == AC_OK);
+  REFUSED(ac_gguf_metadata_open, metadata, ac_gguf_metadata_open(NULL, path));
+  NOT_MADE(ac_gguf_metadata_open, path, ac_gguf_metadata, e, ac_gguf_metadata_open(&e, NULL));
+  NOTHING(ac_gguf_metadata_close, metadata, ac_gguf_metadata_close(NULL));
+  assert_ok(ac_gguf_metadata_open(&m, path));
+  HARMLESS(ac_gguf_metadata_count, metadata, ac_gguf_metadata_count(NULL) == 0);
+  HARMLESS(ac_gguf_metadata_at, metadata, !ac_gguf_metadata_at(NULL, 0));
+  HARMLESS(ac_gguf_metadata_find, metadata, !ac_gguf_metadata_find(NULL, "key"));
+  HARMLESS(ac_gguf_metadata_find, key, !ac_gguf_metadata_find(m, NULL));
+  ac_gguf_metadata_close(m);
+  remove(path);
+}
+
 static void states(void) {
   const char *none = "there/is/none";
   ac_progress progress;
@@ -1355,6 +1380,7 @@ static void null_is_a_default_or_refused(void **state) {
   files();
   tokenizers();
   model_files();
+  gguf_files();
   trainer_rates();
   trainers();
   trainer_windows();

@@ -1,0 +1,281 @@
+/* The graph of a model. A block is
+ *
+ *     x = x + after_attention(attention(attention_norm(x)))
+ *     x = x + after_mlp(mlp(mlp_norm(x)))
+ *
+ * of which each norm is there if the family has its part. All linear layers of blocks are made by
+ * `linear`, and all attention by `attend`. */
+#include "model/model.h"
+
+#include "core/error.h"
+#include "graph/graph.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct builder {
+  const ac_model_config *config;
+  const ac_family *family;
+  ac_graph *graph;
+  const ac_model_graph_desc *desc;
+  int64_t context, layer;
+  ac_tensor *positions, *segments; /* NULL: one document */
+} builder;
+
+static ac_tensor *parameter(const builder *b, const char *name, const char *suffix, int rank,
+                            const int64_t *shape) {
+  char full[AC_PART_NAME + 16];
+  const float deviation = 0.02f; /* where no file fills it */
+  ac_parameter_desc desc = {.frozen = b->desc->frozen};
+  snprintf(full, sizeof full, "%s.%s", name, suffix);
+  if (rank > 1) desc.init = (ac_init){.kind = AC_INIT_NORMAL, .deviation = deviation};
+  return ac_parameter(b->graph, full, rank, shape, &desc);
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* x [B, T, in] -> [B, T, out], with the matrix NAME.weight: every matrix of a block. */
+static ac_tensor *linear(const builder *b, const char *name, ac_tensor *x, int64_t in, int64_t out,
+                         bool bias) {
+  const ac_layout layout = b->family->in_out ? AC_IN_OUT : AC_OUT_IN;
+  ac_tensor *weight = b->family->in_out ? parameter(b, name, "weight", AC_SHAPE(in, out))
+                                        : parameter(b, name, "weight", AC_SHAPE(out, in));
+  ac_tensor *added = bias ? parameter(b, name, "bias", AC_SHAPE(out)) : NULL;
+  return ac_linear(x, weight, added, layout);
+}
+
+static ac_tensor *linear_part(const builder *b, ac_model_part part, ac_tensor *x, int64_t in,
+                              int64_t out, bool bias) {
+  char name[AC_PART_NAME];
+  return linear(b, ac_part_name(b->family, part, b->layer, name), x, in, out, bias);
+}
+
+static bool has(const builder *b, ac_model_part part) {
+  return b->family->parts[part] != NULL;
+}
+
+/* The norm of a part over the last dimension, of `size`; x itself if the family has no such part.
+ */
+static ac_tensor *norm(const builder *b, ac_model_part part, ac_tensor *x, int64_t size) {
+  char name[AC_PART_NAME];
+  if (!ac_part_name(b->family, part, b->layer, name)) return x;
+  ac_parameter_desc desc = {.frozen = b->desc->frozen};
+  char full[AC_PART_NAME + 16];
+  snprintf(full, sizeof full, "%s.weight", name);
+  if (b->family->norm != AC_NORM_RMS_PLUS_ONE)
+    desc.init = (ac_init){.kind = AC_INIT_CONSTANT, .value = 1};
+  ac_tensor *gamma = ac_parameter(b->graph, full, AC_SHAPE(size), &desc);
+  const float epsilon = (float)b->config->epsilon;
+  if (b->family->norm == AC_NORM_LAYER)
+    return ac_layer_norm(x, gamma, parameter(b, name, "bias", AC_SHAPE(size)), epsilon);
+  if (b->family->norm == AC_NORM_RMS_PLUS_ONE) gamma = ac_add_scalar(gamma, 1);
+  return ac_rms_norm(x, gamma, epsilon);
+}
+
+static ac_tensor *activate(const builder *b, ac_tensor *x) {
+  switch (b->config->activation) {
+  case AC_GELU_OF_TANH:
+    return ac_gelu(x, AC_GELU_TANH);
+  case AC_GELU_OF_ERF:
+    return ac_gelu(x, AC_GELU_ERF);
+  case AC_RELU_OF:
+    return ac_relu(x);
+  default:
+    return ac_silu(x);
+  }
+}
+
+/* cap tanh(x / cap) */
+static ac_tensor *soft_cap(ac_tensor *x, double cap) {
+  return ac_scale(ac_tanh(ac_scale(x, (float)(1 / cap))), (float)cap);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static bool is_local(const builder *b) {
+  return b->config->layer[b->layer] & AC_LAYER_LOCAL;
+}
+
+/* Queries and keys [B, T, heads, size] turned by their positions. */
+static ac_tensor *rotate(const builder *b, ac_tensor *x) {
+  const ac_model_config *c = b->config;
+  if (has(b, AC_PART_POSITIONS) || (c->layer[b->layer] & AC_LAYER_UNROTATED)) return x;
+  return ac_rope(x, b->positions, is_local(b) && c->has_local_rope ? &c->local_rope : &c->rope);
+}
+
+/* Attention's factor on products. */
+static float scale(const builder *b) {
+  const ac_model_config *c = b->config;
+  double factor = 1 / sqrt(c->scale_of > 0 ? c->scale_of : (double)c->head_size);
+  if (c->unscaled) factor = 1;
+  if (c->scaled_by_layer) factor /= (double)(b->layer + 1);
+  return (float)factor;
+}
+
+/* Attention of q [B, T, H, D] to k and v [B, T, Hkv, D], not yet turned: every block's. */
+static ac_tensor *attend(const builder *b, ac_tensor *q, ac_tensor *k, ac_tensor *v) {
+  const ac_model_config *c = b->config;
+  const bool window = is_local(b) && c->window > 0 && c->window < b->context;
+  const ac_attention_desc desc = {.causal = true,
+                                  .scale = scale(b),
+                                  .soft_cap = (float)c->score_cap,
+                                  .window = window ? (int)c->window : 0,
+                                  .segments = b->segments};
+  return ac_attention(rotate(b, q), rotate(b, k), v, &desc);
+}
+
+static ac_tensor *as_heads(const builder *b, ac_tensor *x, int64_t heads) {
+  return ac_reshape(x, AC_SHAPE(AC_BATCH, b->context, heads, b->config->head_size));
+}
+
+/* q_norm and k_norm: over each head, or over all of them together. */
+static ac_tensor *project(const builder *b, ac_model_part part, ac_model_part norm_part,
+                          ac_tensor *x, int64_t heads) {
+  const ac_model_config *c = b->config;
+  const int64_t out = heads * c->head_size;
+  x = linear_part(b, part, x, c->width, out, c->qkv_bias);
+  if (norm_part == AC_PARTS) return as_heads(b, x, heads);
+  if (b->family->whole_qk_norm) return as_heads(b, norm(b, norm_part, x, out), heads);
+  return norm(b, norm_part, as_heads(b, x, heads), c->head_size);
+}
+
+static ac_tensor *attention(const builder *b, ac_tensor *x) {
+  const ac_model_config *c = b->config;
+  ac_tensor *q, *k, *v;
+  if (has(b, AC_PART_QKV)) {
+    const int64_t all = c->heads + 2 * c->key_heads;
+    const int64_t sizes[] = {c->heads, c->key_heads, c->key_heads};
+    ac_tensor *parts[3];
+    x = linear_part(b, AC_PART_QKV, x, c->width, all * c->head_size, c->qkv_bias);
+    ac_split(as_heads(b, x, all), 2, 3, sizes, parts);
+    q = parts[0], k = parts[1], v = parts[2];
+  } else {
+    q = project(b, AC_PART_Q, AC_PART_Q_NORM, x, c->heads);
+    k = project(b, AC_PART_K, AC_PART_K_NORM, x, c->key_heads);
+    v = project(b, AC_PART_V, AC_PARTS, x, c->key_heads);
+  }
+  const int64_t in = c->heads * c->head_size;
+  x = ac_reshape(attend(b, q, k, v), AC_SHAPE(AC_BATCH, b->context, in));
+  return linear_part(b, AC_PART_O, x, in, c->width, c->o_bias);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static ac_tensor *mlp(const builder *b, ac_tensor *x) {
+  const ac_model_config *c = b->config;
+  ac_tensor *gate = NULL, *up;
+  if (has(b, AC_PART_GATE_UP)) {
+    ac_tensor *parts[2];
+    x = linear_part(b, AC_PART_GATE_UP, x, c->width, 2 * c->hidden, c->mlp_bias);
+    ac_split(x, 2, 2, NULL, parts);
+    gate = parts[0], up = parts[1];
+  } else {
+    if (has(b, AC_PART_GATE))
+      gate = linear_part(b, AC_PART_GATE, x, c->width, c->hidden, c->mlp_bias);
+    up = linear_part(b, AC_PART_UP, x, c->width, c->hidden, c->mlp_bias);
+  }
+  if (!gate) x = activate(b, up);
+  else if (c->activation == AC_SILU) x = ac_swiglu(gate, up);
+  else x = ac_multiply(activate(b, gate), up);
+  return linear_part(b, AC_PART_DOWN, x, c->hidden, c->width, c->mlp_bias);
+}
+
+static ac_tensor *block(const builder *b, ac_tensor *x) {
+  const int64_t width = b->config->width;
+  ac_tensor *h = attention(b, norm(b, AC_PART_ATTENTION_NORM, x, width));
+  x = ac_add(x, norm(b, AC_PART_AFTER_ATTENTION, h, width));
+  h = mlp(b, norm(b, AC_PART_MLP_NORM, x, width));
+  return ac_add(x, norm(b, AC_PART_AFTER_MLP, h, width));
+}
+
+/* ---- both ends ------------------------------------------------------------------------------- */
+
+static ac_tensor *table(const builder *b, ac_model_part part, int64_t rows) {
+  char name[AC_PART_NAME];
+  return parameter(b, ac_part_name(b->family, part, 0, name), "weight",
+                   AC_SHAPE(rows, b->config->width));
+}
+
+/* Rows of the learned positions: [B, T, C], or [T, C] of one document. The table stays whole, so
+ * that the file that it is saved to is. */
+static ac_tensor *learned_positions(const builder *b) {
+  ac_tensor *rows = table(b, AC_PART_POSITIONS, b->config->positions), *at = b->positions;
+  if (at) return ac_embedding(rows, at);
+  int32_t *count = malloc((size_t)b->context * sizeof *count);
+  for (int64_t t = 0; count && t < b->context; t++) count[t] = (int32_t)t;
+  at = count ? ac_constant(b->graph, "positions", AC_I32, AC_SHAPE(b->context), count) : NULL;
+  free(count);
+  return at ? ac_embedding(rows, at) : NULL;
+}
+
+static ac_tensor *embed(const builder *b, ac_tensor *tokens, ac_tensor *embedding) {
+  ac_tensor *x = ac_embedding(embedding, tokens);
+  if (b->family->scaled) x = ac_scale(x, (float)sqrt((double)b->config->width));
+  if (has(b, AC_PART_POSITIONS)) x = ac_add(x, learned_positions(b));
+  return x;
+}
+
+static ac_tensor *with_logits(const builder *b, ac_tensor *x, ac_tensor *head) {
+  ac_tensor *logits = ac_linear(x, head, NULL, AC_OUT_IN);
+  return b->config->logit_cap > 0 ? soft_cap(logits, b->config->logit_cap) : logits;
+}
+
+static ac_tensor *finish(const builder *b, ac_tensor *x, ac_tensor *head) {
+  const int64_t T = b->context;
+  if (b->desc->logits) {
+    ac_tensor *logits = with_logits(b, x, head);
+    ac_graph_set_output(b->graph, "logits", logits);
+    return logits;
+  }
+  ac_tensor *targets = ac_input(b->graph, "targets", AC_I32, AC_SHAPE(AC_BATCH, T)),
+            *weights = b->desc->weighted
+                           ? ac_input(b->graph, "weights", AC_F32, AC_SHAPE(AC_BATCH, T))
+                           : NULL,
+            *loss = b->config->logit_cap > 0
+                        ? ac_cross_entropy(with_logits(b, x, head), targets, weights, NULL)
+                        : ac_linear_cross_entropy(x, head, AC_OUT_IN, targets, weights, NULL);
+  ac_graph_set_loss(b->graph, loss);
+  return loss;
+}
+
+static ac_tensor *build(builder *b) {
+  const ac_model_config *c = b->config;
+  char scope[32];
+  ac_tensor *tokens = ac_input(b->graph, "tokens", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+  if (b->desc->packed) {
+    b->segments = ac_input(b->graph, "segments", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+  }
+  ac_tensor *embedding = table(b, AC_PART_EMBEDDING, c->vocabulary),
+            *x = embed(b, tokens, embedding);
+  for (b->layer = 0; b->layer < c->layers; b->layer++) {
+    snprintf(scope, sizeof scope, "layers.%lld", (long long)b->layer);
+    ac_graph_scope(b->graph, scope);
+    x = block(b, x);
+  }
+  ac_graph_scope(b->graph, "head");
+  x = norm(b, AC_PART_NORM, x, c->width);
+  x = finish(b, x, c->tied ? embedding : table(b, AC_PART_HEAD, c->vocabulary));
+  ac_graph_scope(b->graph, NULL);
+  return x;
+}
+
+ac_tensor *ac_model_build(const ac_model *model, ac_graph *graph, const ac_model_graph_desc *desc) {
+  const ac_model_graph_desc d = AC_DESCRIBED(ac_model_graph_desc, desc);
+  if (!AC_GIVEN(graph)) return NULL;
+  if (!AC_GIVEN(model)) return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s", ac_last_error());
+  builder b = {.config = &model->config,
+               .family = model->config.family,
+               .graph = graph,
+               .desc = &d,
+               .context = d.context ? d.context : model->config.positions};
+  const int64_t most = has(&b, AC_PART_POSITIONS) ? model->config.positions : INT32_MAX;
+  if (b.context < 1 || b.context > most)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "ac_model_build: a context of %" PRId64 "; %s takes from 1 to %" PRId64
+                         " positions",
+                         b.context, model->config.source, most);
+  return build(&b);
+}
