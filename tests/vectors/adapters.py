@@ -44,7 +44,7 @@ def fill(model):
 
 
 def adapter_of(model):
-    return {name.replace("base_model.model.", "").replace(".default", ""): p
+    return {name.replace("base_model.model.", "").replace(".default", "").replace("vector.weight", "vector"): p
             for name, p in model.named_parameters() if "lora_" in name}
 
 
@@ -53,7 +53,7 @@ def train(name, out, **options):
                                               **options)).double()
     fill(model)
     rows = torch.randint(0, 48, (10, 3, 9), generator=torch.Generator().manual_seed(3))
-    out[f"{name}/tokens"] = rows.to(torch.int32)
+    out[f"{name}/tokens"] = rows.float()
     for key, p in adapter_of(model).items():
         out[f"{name}/{key}"] = p.detach().clone().float()
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2, weight_decay=0)
@@ -90,7 +90,7 @@ def folder(out):
             os.remove(os.path.join(path, name))
     again = PeftModel.from_pretrained(base(), path).double().eval()
     rows = torch.randint(0, 48, (3, 8), generator=torch.Generator().manual_seed(4))
-    out["peft/tokens"] = rows.to(torch.int32)
+    out["peft/tokens"] = rows.float()
     out["peft/logits"] = again(input_ids=rows).logits.detach().float()
 
 
