@@ -14,6 +14,7 @@
 #ifndef ACCRUE_MODEL_H
 #define ACCRUE_MODEL_H
 
+#include <accrue/adapter.h>
 #include <accrue/graph.h>
 #include <accrue/model_file.h>
 #include <accrue/session.h>
@@ -30,8 +31,6 @@ extern "C" {
 
 /** A model that is open: its configuration, and its weights if there are any. */
 typedef struct ac_model ac_model;
-
-struct ac_lora_desc;
 
 /** Limits of a model. */
 enum {
@@ -100,7 +99,11 @@ typedef struct ac_model_graph_desc {
   bool packed;
   bool weighted; /**< An input "weights" f32 [B, T]: what each position's loss counts. */
   bool logits;   /**< No loss: an output "logits" [B, T, V] instead. */
-  bool frozen;   /**< The model's own parameters are not trained. */
+  /** For texts that are continued (generate.h): keys and values of earlier runs stay in caches of
+   * so many positions (ac_cached_attention). Inputs are "tokens", "positions" i32 [B, T] and "ends"
+   * i32 [B]; the output is "logits" [B, 1, V], of the last position. 0: no caches. */
+  int64_t cache;
+  bool frozen; /**< The model's own parameters are not trained. */
   /** Keep the model's own matrices, with embedding and head, in these blocks. They must be frozen.
    * Matrices with rows that are not whole blocks are kept as the plan's precision says, like all
    * matrices with AC_BLOCKS_NONE. Weights are rounded to blocks while they are read. */
@@ -109,8 +112,9 @@ typedef struct ac_model_graph_desc {
    * copied. Those in blocks that parameters cannot have (Q5_0, Q4_K, Q6_K and others) are rounded
    * to Q8_0, whose error is far below that of theirs; all others are as with AC_BLOCKS_NONE. */
   bool base_as_in_file;
-  /** Adapters on the linear layers of blocks (adapter.h). NULL: none. */
-  const struct ac_lora_desc *lora;
+  /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
+   * `frozen`. NULL: none. */
+  const ac_lora_desc *lora;
 } ac_model_graph_desc;
 
 /** Builds the model: inputs "tokens" i32 [B, T] and, with a loss, "targets" i32 [B, T], the token
