@@ -26,6 +26,7 @@ NAME = re.compile(r"(?<!\")\b(?:ac_[a-z0-9_]+|AC_[A-Z0-9_]+)\b(?:\.[a-z][a-z0-9_
 
 # What a reader looks for; a section of a header without a name of its own is "other".
 TITLES = {
+    "adapter.h": "Adapters",
     "attention.h": "Attention",
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "convolution.h": "Convolutions and pools", "dataset.h": "Datasets", "device.h": "Devices",
@@ -44,6 +45,7 @@ TITLES = {
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
     "tokenizer.h": "Tokenizers",
     "model.h": "Language models",
+    "chat.h": "Chats",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

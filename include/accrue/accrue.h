@@ -22,6 +22,7 @@
 #include <accrue/norm.h>
 #include <accrue/pointwise.h>
 #include <accrue/layers.h>
+#include <accrue/adapter.h>
 #include <accrue/attention.h>
 #include <accrue/custom_op.h>
 #include <accrue/recurrent.h>
@@ -33,6 +34,7 @@
 #include <accrue/plan.h>
 #include <accrue/format.h>
 #include <accrue/dataset.h>
+#include <accrue/chat.h>
 #include <accrue/model_file.h>
 #include <accrue/gguf.h>
 #include <accrue/schedule.h>

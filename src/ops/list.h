@@ -26,7 +26,7 @@
 
 /* clang-format off */
 #define AC_OP_FAMILIES(F, X)                                                                                           \
-  F(linear, linear) X(linear, "ssf", "s")             /* x[n,in] W b? -> y[n,out]: y = x W + b */                      \
+  F(linear, linear) X(linear, "ssfss", "s")           /* x[n,in] W b? u[n,r]? B[out,r]? -> y[n,out]: x W + b + u B^T */  \
     X(linear_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \

@@ -38,7 +38,9 @@ typedef struct maker {
   ac_tokenizer *t;
   ac_encoding *to;
   size_t capacity;
-  bool plain;
+  bool plain;              /* names of special tokens stay text: */
+  const ac_ranges *ranges; /* in these ranges; NULL: everywhere */
+  size_t named;            /* how many did */
 } maker;
 
 static ac_status grow(maker *m, size_t needed) {
@@ -188,9 +190,26 @@ static void take_spaces(const ac_added_token *added, const char *bytes, size_t c
     *end += next;
 }
 
-/* The next added token at `from` or later; NULL: there is none, and *begin and *end are `count`. */
-static const ac_added_token *find_added(const maker *m, const ac_trie *trie, const char *bytes,
-                                        size_t count, size_t from, size_t *begin, size_t *end) {
+/* Whether special tokens may not be at bytes [begin, end) of this text. */
+static bool is_plain(const maker *m, const ac_text *text, size_t begin, size_t end) {
+  if (!m->plain || !m->ranges) return m->plain;
+  const size_t from = ac_text_origin(text, begin).begin, to = ac_text_origin(text, end - 1).end;
+  const ac_plain_range *list = m->ranges->list;
+  size_t low = 0, high = m->ranges->count; /* the first range that ends after `from` */
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (list[middle].end <= from) low = middle + 1;
+    else high = middle;
+  }
+  return low < m->ranges->count && list[low].begin < to;
+}
+
+/* The next added token at `from` or later; NULL: there is none, and *begin and *end are at the
+ * text's end. */
+static const ac_added_token *find_added(maker *m, const ac_trie *trie, const ac_text *text,
+                                        size_t from, size_t *begin, size_t *end) {
+  const char *bytes = text->bytes;
+  const size_t count = text->count;
   for (size_t at = from, length = 1; trie->nodes && at < count; at += length) {
     const uint32_t found = trie->root[(unsigned char)bytes[at]]
                                ? ac_trie_longest(trie, bytes + at, count - at, &length)
@@ -200,7 +219,10 @@ static const ac_added_token *find_added(const maker *m, const ac_trie *trie, con
       continue;
     }
     const ac_added_token *added = &m->t->added[found];
-    if (added->special && m->plain) continue;
+    if (added->special && is_plain(m, text, at, at + length)) {
+      m->named++;
+      continue;
+    }
     if (added->single_word && !is_apart(bytes, count, at, at + length)) continue;
     *begin = at;
     *end = at + length;
@@ -218,7 +240,7 @@ static ac_status cut_out(maker *m, const ac_trie *trie, const ac_text *text,
   size_t done = 0, from = 0;
   while (done < text->count) {
     size_t begin, end;
-    const ac_added_token *added = find_added(m, trie, text->bytes, text->count, from, &begin, &end);
+    const ac_added_token *added = find_added(m, trie, text, from, &begin, &end);
     from = end;
     if (added) take_spaces(added, text->bytes, text->count, done, &begin, &end);
     if (begin > done) AC_TRY(between(m, text, done, begin));
@@ -278,21 +300,36 @@ static ac_status encode(maker *m, ac_text *text, const char *bytes, size_t count
   return add_special ? emit_all(m, &m->t->after, count) : AC_OK;
 }
 
+/* With what the maker says of special tokens. */
+static ac_status make_encoding(maker *m, const char *text, size_t bytes, bool add_special) {
+  ac_text given = {0};
+  if (bytes > INT32_MAX)
+    return ac_fail(AC_ERROR_ARGUMENT, "tokenizer: a text has more than 2^31 - 1 bytes");
+  m->t->model.plain = m->plain;
+  const ac_status status = encode(m, &given, text, bytes, add_special);
+  free(given.bytes);
+  free(given.origins);
+  if (status != AC_OK) ac_encoding_free(m->to);
+  return status;
+}
+
 ac_status ac_tokenizer_encode(ac_tokenizer *tokenizer, const char *text, size_t bytes,
                               const ac_encode_desc *desc, ac_encoding *encoding) {
   AC_REQUIRE(encoding);
   *encoding = (ac_encoding){0};
   AC_REQUIRE(tokenizer);
   if (bytes) AC_REQUIRE(text);
-  if (bytes > INT32_MAX)
-    return ac_fail(AC_ERROR_ARGUMENT, "tokenizer: a text has more than 2^31 - 1 bytes");
   const ac_encode_desc described = AC_DESCRIBED(ac_encode_desc, desc);
   maker m = {.t = tokenizer, .to = encoding, .plain = described.plain};
-  ac_text given = {0};
-  tokenizer->model.plain = described.plain;
-  const ac_status status = encode(&m, &given, text, bytes, described.add_special);
-  free(given.bytes);
-  free(given.origins);
-  if (status != AC_OK) ac_encoding_free(encoding);
+  return make_encoding(&m, text, bytes, described.add_special);
+}
+
+ac_status ac_tokenizer_encode_ranges(ac_tokenizer *tokenizer, const char *text, size_t bytes,
+                                     const ac_ranges *ranges, ac_encoding *encoding,
+                                     size_t *named) {
+  maker m = {.t = tokenizer, .to = encoding, .plain = true, .ranges = ranges};
+  *encoding = (ac_encoding){0};
+  const ac_status status = make_encoding(&m, text, bytes, ranges->add_special);
+  *named = m.named;
   return status;
 }

@@ -74,6 +74,23 @@ struct ac_tokenizer {
   ac_cached_piece *cache; /* NULL until it is used */
 };
 
+/* Bytes of a text in which names of special tokens stay text. */
+typedef struct ac_plain_range {
+  size_t begin, end;
+} ac_plain_range;
+
+/* How to encode a text of which parts are from people: names of special tokens are found but in
+ * these ranges, which are in order and do not overlap. The tokens are those of the whole text. */
+typedef struct ac_ranges {
+  const ac_plain_range *list;
+  size_t count;
+  bool add_special; /* as in ac_encode_desc */
+} ac_ranges;
+
+/* *named: how many names of special tokens stay text. */
+ac_status ac_tokenizer_encode_ranges(ac_tokenizer *tokenizer, const char *text, size_t bytes,
+                                     const ac_ranges *ranges, ac_encoding *encoding, size_t *named);
+
 /* Adds what the tokenizer.json has; the sentence of a failure does not name the file. */
 ac_status ac_tokenizer_read_json(ac_tokenizer *tokenizer, const json_t *json);
 

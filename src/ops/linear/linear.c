@@ -1,19 +1,38 @@
-/* y[n, out] = x[n, in] W + b, where n is the product of x's leading dimensions.
- *   dx = dy W^T,  dW = x^T dy,  db = sum over rows of dy
+/* y[n, out] = x[n, in] W + b + u[n, r] B^T, where n is the product of x's leading dimensions. u and
+ * B, an adapter's, may be absent.
+ *   dx = dy W^T,  dW = x^T dy,  db = sum over rows of dy,  du = dy B,  dB = dy^T u
  * The weight gradient comes first, so that x can be freed before dx is made. */
 #include "ops/linear/linear.h"
 
 #include "graph/builder.h"
 #include "graph/differentiate.h"
+#include "ops/linear/adapted.h"
 #include "ops/words.h"
 
+/* Whether u [..., r] and B [out, r] go with a result of this shape. */
+static bool fits(const ac_tensor *low, const ac_tensor *up, const ac_shape *result) {
+  if (!low && !up) return true;
+  if (!low || !up || low->dtype != AC_F32 || up->dtype != AC_F32) return false;
+  const ac_shape *w = &up->shape;
+  ac_shape rows = *result;
+  rows.dim[rows.rank - 1] = ac_shape_last(&low->shape);
+  return w->rank == 2 && !w->batched && w->dim[0] == ac_shape_last(result) &&
+         w->dim[1] == ac_shape_last(&low->shape) && ac_shape_equal(&low->shape, &rows);
+}
+
 ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout) {
+  return ac_linear_adapted(x, weight, bias, layout, NULL, NULL);
+}
+
+ac_tensor *ac_linear_adapted(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout,
+                             ac_tensor *low, ac_tensor *up) {
   const ac_builder builder = {
       "linear",
-      3,
+      low || up ? 5 : 3,
       {"x f32 [..., in]", layout == AC_OUT_IN ? "weight f32 [out, in]" : "weight f32 [in, out]",
-       "bias? f32 [out]"}};
-  ac_tensor *operands[] = {x, weight, bias};
+       "bias? f32 [out]", low || up ? "low? f32 [..., rank]" : NULL,
+       low || up ? "up? f32 [out, rank]" : NULL}};
+  ac_tensor *operands[] = {x, weight, bias, low, up};
   ac_graph *graph = ac_builder_graph(&builder, operands);
   if (!graph) return NULL;
   if (layout != AC_OUT_IN && layout != AC_IN_OUT)
@@ -26,10 +45,24 @@ ac_tensor *ac_linear(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout
     return ac_builder_fail(graph, &builder, operands, NULL);
   ac_shape shape = x->shape;
   shape.dim[shape.rank - 1] = w->dim[out];
+  if (!fits(low, up, &shape)) return ac_builder_fail(graph, &builder, operands, NULL);
   ac_linear_attributes attributes = {layout};
   ac_tensor_at(graph, weight->storage)->matrix =
       layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
-  return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 3, operands, &shape);
+  if (up) ac_tensor_at(graph, up->storage)->matrix = AC_MATRIX_OUT_IN;
+  return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 5, operands, &shape);
+}
+
+/* Of an adapter's part, u B^T. */
+static ac_status adapter_gradient(ac_differentiation *d, const ac_node *node, ac_tensor *dy) {
+  static const ac_linear_attributes attributes = {AC_OUT_IN};
+  const int low = node->in[3], up = node->in[4];
+  ac_tensor *of_up[] = {ac_tensor_at(d->graph, low), dy},
+            *of_low[] = {dy, ac_tensor_at(d->graph, up)};
+  AC_TRY(ac_gradient_emit(d, AC_OP_linear_weight_gradient, &attributes, sizeof attributes, 2, of_up,
+                          1, &up));
+  return ac_gradient_emit(d, AC_OP_linear_input_gradient, &attributes, sizeof attributes, 2, of_low,
+                          1, &low);
 }
 
 static ac_status gradient(ac_differentiation *d, const ac_node *node) {
@@ -41,12 +74,13 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
   int parameters[] = {weight, bias};
   AC_TRY(ac_gradient_emit(d, AC_OP_linear_weight_gradient, node->attributes,
                           sizeof(ac_linear_attributes), 2, of_weight, 2, parameters));
+  AC_TRY(adapter_gradient(d, node, dy));
   return ac_gradient_emit(d, AC_OP_linear_input_gradient, node->attributes,
                           sizeof(ac_linear_attributes), 2, of_input, 1, &x);
 }
 
 static double flops(const ac_op_args *args) {
-  return 2.0 * (double)args->in[0].count * (double)ac_columns(&args->out[0]);
+  return 2.0 * (double)(args->in[0].count + args->in[3].count) * (double)ac_columns(&args->out[0]);
 }
 
 static double weight_gradient_flops(const ac_op_args *args) {
@@ -58,6 +92,7 @@ static double weight_gradient_flops(const ac_op_args *args) {
 static void words(ac_words *words, const ac_op_args *args) {
   ac_words_put_layout(words, ((const ac_linear_attributes *)args->attributes)->layout,
                       &args->in[1]);
+  if (args->in[3].count) ac_words_put(words, ", rank %lld", (long long)ac_columns(&args->in[3]));
 }
 
 static void weight_gradient_words(ac_words *words, const ac_op_args *args) {

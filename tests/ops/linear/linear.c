@@ -1,12 +1,14 @@
 /* Cases and references of linear. */
 #include "ops/driver.h"
 #include "ops/generator.h"
+#include "ops/linear/adapted.h"
 #include "ops/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-/* y[n,o] = sum_i x[n,i] W(o,i) + b[o], where W(o,i) is weight[o*in+i] or weight[i*out+o]. */
+/* y[n,o] = sum_i x[n,i] W(o,i) + b[o] + sum_r u[n,r] B[o,r], where W(o,i) is weight[o*in+i] or
+ * weight[i*out+o]. */
 static inline int64_t at(const ac_linear_attributes *a, int64_t in, int64_t out, int64_t o,
                          int64_t i) {
   return a->layout == AC_OUT_IN ? o * in + i : i * out + o;
@@ -21,6 +23,9 @@ static void linear(const ac_op_args *args) {
     for (int64_t o = 0; o < out; o++) {
       double sum = args->in[2].count ? op_reals(&args->in[2])[o] : 0;
       for (int64_t i = 0; i < in; i++) sum += x[n * in + i] * w[at(a, in, out, o, i)];
+      const int64_t rank = args->in[3].count ? ac_columns(&args->in[3]) : 0;
+      for (int64_t r = 0; r < rank; r++)
+        sum += op_reals(&args->in[3])[n * rank + r] * op_reals(&args->in[4])[o * rank + r];
       op_reals(&args->out[0])[n * out + o] = sum;
     }
 }
@@ -31,7 +36,24 @@ static op_tolerance linear_error(const ac_op_args *args, int output) {
                                op_largest(&args->in[1])};
 }
 
-const op_reference op_reference_linear = {linear, linear_error, true, false};
+/* Half a unit in the last place of a number in this storage, relative to it, in units of
+ * FLT_EPSILON. */
+static double storage_error(ac_dtype dtype) {
+  return dtype == AC_F16 ? 4096 : dtype == AC_BF16 ? 32768 : 0.5;
+}
+
+/* What is there before an adapter's product is added has been stored once. */
+static op_tolerance forward_error(const ac_op_args *args, int output) {
+  op_tolerance t = linear_error(args, output);
+  if (!args->in[3].count) return t;
+  const double low = op_largest(&args->in[3]) * op_largest(&args->in[4]);
+  t.absolute += op_sum_error(ac_columns(&args->in[3])) * low +
+                storage_error(args->in[0].dtype) *
+                    (op_largest(&args->out[0]) + low * (double)ac_columns(&args->in[3]));
+  return t;
+}
+
+const op_reference op_reference_linear = {linear, forward_error, true, false};
 
 static void linear_input_gradient(const ac_op_args *args) {
   const ac_linear_attributes *a = args->attributes;
@@ -86,6 +108,36 @@ static const op_gradient gradients[] = {
      .optional = true},
 };
 
+/* With an adapter: B is [out, r] whatever the layout of W. */
+static const op_attributes out_in = {.linear = {.layout = AC_OUT_IN}};
+static const op_gradient adapted_gradients[] = {
+    {.op = AC_OP_linear_input_gradient, .in = {OP_DY, OP_INPUT(1)}, .of = {0}, .outputs = 1},
+    {.op = AC_OP_linear_weight_gradient,
+     .in = {OP_INPUT(0), OP_DY},
+     .of = {1, 2},
+     .outputs = 2,
+     .optional = true},
+    {.op = AC_OP_linear_input_gradient,
+     .attributes = &out_in,
+     .in = {OP_DY, OP_INPUT(4)},
+     .of = {3},
+     .outputs = 1},
+    {.op = AC_OP_linear_weight_gradient,
+     .attributes = &out_in,
+     .in = {OP_INPUT(3), OP_DY},
+     .of = {4},
+     .outputs = 1},
+};
+
+#define ADAPTED(name_, layout_, batch_, in_, out_, rank_, weight, bias_)                          \
+  {                                                                                               \
+    .name = name_, .op = AC_OP_linear, .attributes.linear = {.layout = layout_}, .batch = batch_, \
+    .in = {OP_F32(AC_BATCH, in_), weight, bias_, OP_F32(AC_BATCH, rank_), OP_F32(out_, rank_)},   \
+    .out = {OP_F32(AC_BATCH, out_)}, .gradients = adapted_gradients, .gradient_count = 4          \
+  }
+#define NO_BIAS \
+  { .rank = 0 }
+
 #define LINEAR(name_, layout_, batch_, in_, out_, weight, ...)                                    \
   {                                                                                               \
     .name = name_, .op = AC_OP_linear, .attributes.linear = {.layout = layout_}, .batch = batch_, \
@@ -123,6 +175,15 @@ static const op_case cases[] = {
      .gradients = gradients,
      .gradient_count = 2,
      .halves = true},
+    ADAPTED("adapted out_in 65x129->7, rank 3", AC_OUT_IN, 65, 129, 7, 3, OP_F32(7, 129),
+            OP_F32(7)),
+    ADAPTED("adapted in_out 65x33->70, rank 8", AC_IN_OUT, 65, 33, 70, 8, OP_F32(33, 70), NO_BIAS),
+    ADAPTED("adapted out_in 1x5->1, rank 1", AC_OUT_IN, 1, 5, 1, 1, OP_F32(1, 5), NO_BIAS),
+    ADAPTED("adapted out_in 64x128->128, rank 16", AC_OUT_IN, 64, 128, 128, 16, OP_F32(128, 128),
+            NO_BIAS),
+    /* Several blocks of the adapter's product in 16 bits. */
+    ADAPTED("adapted in_out 485x5->1041, rank 4", AC_IN_OUT, 485, 5, 1041, 4, OP_F32(5, 1041),
+            OP_F32(1041)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -183,7 +244,19 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
                     .dim = {layout == AC_OUT_IN ? out : in, layout == AC_OUT_IN ? in : out}};
   ac_tensor *weight = op_draw_one_in(d, 3) ? op_draw_result(d, &shape) : NULL;
   if (!weight) weight = op_draw_weight(d, in, 2, shape.dim);
-  return ac_linear(x, weight, op_draw_maybe_vector(d, -0.5, 0.5, out), layout);
+  ac_tensor *bias = op_draw_maybe_vector(d, -0.5, 0.5, out);
+  if (!op_draw_one_in(d, 3)) return ac_linear(x, weight, bias, layout);
+  const int64_t rank = op_draw_size(d, 4);
+  ac_tensor *down = op_draw_weight(d, in, 2, (const int64_t[]){rank, in}),
+            *up = op_draw_weight(d, rank, 2, (const int64_t[]){out, rank});
+  return ac_linear_adapted(x, weight, bias, layout, ac_linear(x, down, NULL, AC_OUT_IN), up);
 }
 
-const op_generator op_generator_linear = {.takes = takes, .build = grow, OP_GRADIENTS(gradients)};
+static int choose(const ac_op_args *forward, op_gradient *list, op_attributes *attributes) {
+  (void)attributes;
+  const int count = forward->in[3].count ? 4 : 2;
+  memcpy(list, adapted_gradients, (size_t)count * sizeof *list);
+  return count;
+}
+
+const op_generator op_generator_linear = {.takes = takes, .build = grow, .choose = choose};

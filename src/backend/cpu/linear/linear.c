@@ -1,6 +1,7 @@
-/* y = x W + b and its gradients: three matrix products, each split over the threads of one parallel
- * region. Products start from the bias, so the bias needs no pass of its own; its gradient is the
- * column sums of dy. */
+/* y = x W + b + u B^T and its gradients: matrix products, each split over the threads of one
+ * parallel region. Products start from the bias, so the bias needs no pass of its own; its gradient
+ * is the column sums of dy. What an adapter adds, u B^T, is a second product into the same result.
+ */
 #include "backend/cpu/product/layer.h"
 #include "ops/linear/linear.h"
 
@@ -27,6 +28,13 @@ static ac_gemm forward_product(const ac_op_args *args) {
   return ac_layer_output(&layer);
 }
 
+/* u B^T, added to what is there. */
+static ac_gemm adapter_product(const ac_op_args *args) {
+  ac_layer layer = layer_of(args, &args->in[3], &args->in[4], &args->out[0], true);
+  layer.in_out = false;
+  return ac_layer_output(&layer);
+}
+
 static ac_gemm input_product(const ac_op_args *args) {
   ac_layer layer = layer_of(args, &args->out[0], &args->in[1], &args->in[0], args->add[0]);
   return ac_layer_input_gradient(&layer);
@@ -48,6 +56,10 @@ static void forward_part(const ac_cpu_context *context, const ac_op_args *args, 
                          int team) {
   ac_gemm product = forward_product(args);
   run_share(context, args, &product, ac_cpu_data(&args->in[2]), thread, team);
+  if (!args->in[3].count) return;
+  ac_cpu_barrier(team); /* a thread's scratch for this product may be another's for that one */
+  product = adapter_product(args);
+  run_share(context, args, &product, NULL, thread, team);
 }
 
 static void input_gradient_part(const ac_cpu_context *context, const ac_op_args *args, int thread,
@@ -85,11 +97,17 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
   ac_gemm product = args->op == AC_OP_linear                  ? forward_product(args)
                     : args->op == AC_OP_linear_input_gradient ? input_product(args)
                                                               : weight_product(args);
-  return (uint64_t)context->threads * ac_cpu_gemm_scratch(context, context->threads, &product);
+  uint64_t scratch = ac_cpu_gemm_scratch(context, context->threads, &product);
+  if (args->op == AC_OP_linear && args->in[3].count) {
+    product = adapter_product(args);
+    const uint64_t more = ac_cpu_gemm_scratch(context, context->threads, &product);
+    if (more > scratch) scratch = more;
+  }
+  return (uint64_t)context->threads * scratch;
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear) = {
-    .run = forward, .workspace = workspace, .rounds = 1u << 1};
+    .run = forward, .workspace = workspace, .rounds = 1u << 1 | 1u << 4};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_input_gradient) = {
     .run = input_gradient, .workspace = workspace, .rounds = 1u << 1};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_weight_gradient) = {.run = weight_gradient,

@@ -1,4 +1,5 @@
-/* linear: products with a weight stored [out,in] or [in,out], and column sums for the bias. */
+/* linear: products with a weight stored [out,in] or [in,out], the product of an adapter added to
+ * the result, and column sums for the bias. */
 #include "ops/linear/linear.h"
 
 #include "backend/opencl/product/layer.h"
@@ -27,14 +28,25 @@ static ac_cl_product forward_product(const ac_op_args *args) {
   return product;
 }
 
+/* u B^T, added to what is there. */
+static ac_cl_product adapter_product(const ac_op_args *args) {
+  const ac_cl_matrix w = {.data = args->in[4].data};
+  ac_cl_layer layer = layer_of(args, &args->in[3], w, &args->out[0], true);
+  layer.out_in = true;
+  return ac_cl_layer_output(&layer);
+}
+
 static uint64_t forward_workspace(ac_opencl *cl, const ac_op_args *args) {
-  const ac_cl_product product = forward_product(args);
-  return ac_cl_gemm_workspace(cl, &product);
+  const ac_cl_product product = forward_product(args), more = adapter_product(args);
+  const uint64_t bytes = ac_cl_gemm_workspace(cl, &product),
+                 adapter = args->in[3].count ? ac_cl_gemm_workspace(cl, &more) : 0;
+  return adapter > bytes ? adapter : bytes;
 }
 
 static ac_status forward(ac_opencl *cl, const ac_op_args *args) {
-  const ac_cl_product product = forward_product(args);
-  return ac_cl_gemm(cl, &product, args->workspace);
+  const ac_cl_product product = forward_product(args), more = adapter_product(args);
+  AC_TRY(ac_cl_gemm(cl, &product, args->workspace));
+  return args->in[3].count ? ac_cl_gemm(cl, &more, args->workspace) : AC_OK;
 }
 
 static ac_cl_product input_product(const ac_op_args *args) {

@@ -1,0 +1,13 @@
+/* The builder that ac_linear is a part of: the product of an adapter is added to the layer's result
+ * in the same op. */
+#ifndef AC_OPS_LINEAR_ADAPTED_H
+#define AC_OPS_LINEAR_ADAPTED_H
+
+#include "graph/graph.h"
+
+/* y = x W + bias + low B^T, with low [..., rank] of x's leading dimensions and B [out, rank],
+ * whatever the layout of W. `low` and `up` may both be NULL. */
+ac_tensor *ac_linear_adapted(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout,
+                             ac_tensor *low, ac_tensor *up);
+
+#endif
