@@ -54,6 +54,7 @@
 #include <accrue/range_test.h>
 #include <accrue/session.h>
 #include <accrue/model.h>
+#include <accrue/export.h>
 #include <accrue/bench.h>
 
 #endif

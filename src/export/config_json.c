@@ -1,5 +1,5 @@
-/* A configuration that came from a GGUF file as a config.json, in the keys that old and new versions
- * of transformers read. */
+/* A configuration that came from a GGUF file as a config.json, in the keys that old and new
+ * versions of transformers read. */
 #include "export/export.h"
 
 #include "core/error.h"
@@ -12,11 +12,11 @@
 
 static const struct {
   const char *family, *class;
-} classes[] = {{"llama", "LlamaForCausalLM"},        {"mistral", "MistralForCausalLM"},
-               {"smollm3", "SmolLM3ForCausalLM"},    {"qwen2", "Qwen2ForCausalLM"},
-               {"qwen3", "Qwen3ForCausalLM"},        {"gemma", "GemmaForCausalLM"},
-               {"gemma2", "Gemma2ForCausalLM"},      {"gemma3_text", "Gemma3ForCausalLM"},
-               {"phi3", "Phi3ForCausalLM"},          {"olmo2", "Olmo2ForCausalLM"},
+} classes[] = {{"llama", "LlamaForCausalLM"},     {"mistral", "MistralForCausalLM"},
+               {"smollm3", "SmolLM3ForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},
+               {"qwen3", "Qwen3ForCausalLM"},     {"gemma", "GemmaForCausalLM"},
+               {"gemma2", "Gemma2ForCausalLM"},   {"gemma3_text", "Gemma3ForCausalLM"},
+               {"phi3", "Phi3ForCausalLM"},       {"olmo2", "Olmo2ForCausalLM"},
                {"gpt2", "GPT2LMHeadModel"}};
 
 static const char *class_of(const char *family) {
@@ -114,7 +114,8 @@ static void add_own(object *o, const ac_model_config *c) {
   else if (is(c, "mistral") || is(c, "phi3")) add(o, "sliding_window", json_null());
   if (!gemma2 && !gemma3) return;
   add_real(o, "query_pre_attn_scalar", c->scale_of > 0 ? c->scale_of : (double)c->head_size);
-  add(o, "attn_logit_softcapping", c->score_cap > 0 ? json_real(shortest(c->score_cap)) : json_null());
+  add(o, "attn_logit_softcapping",
+      c->score_cap > 0 ? json_real(shortest(c->score_cap)) : json_null());
   add(o, "final_logit_softcapping",
       c->logit_cap > 0 ? json_real(shortest(c->logit_cap)) : json_null());
   if (!gemma3) return;

@@ -38,15 +38,16 @@ static void add_text(const target *t, const char *rest, const char *value) {
 }
 
 static ac_status refuse(const ac_model_config *c, const char *what) {
-  return ac_fail(AC_ERROR_UNSUPPORTED, "%s: a GGUF file of architecture %s cannot say %s", c->source,
-                 ac_export_architecture(c->family), what);
+  return ac_fail(AC_ERROR_UNSUPPORTED, "%s: a GGUF file of architecture %s cannot say %s",
+                 c->source, ac_export_architecture(c->family), what);
 }
 
 /* ---- what llama.cpp knows by itself ---------------------------------------------------------- */
 
 /* The largest Gemma 2 and 3 divide by the width of a head that they do not have. */
 static double known_scale_of(const ac_model_config *c) {
-  const bool largest = (c->layers == 46 && c->width == 4608) || (c->layers == 62 && c->width == 5376);
+  const bool largest =
+      (c->layers == 46 && c->width == 4608) || (c->layers == 62 && c->width == 5376);
   return largest ? (double)(c->width / c->heads) : (double)c->head_size;
 }
 

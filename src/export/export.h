@@ -58,22 +58,27 @@ ac_status ac_export_read_json(json_t **json, const char *folder, const char *nam
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* A parameter of a model on its way to a file. */
+/* A tensor on its way to a file. */
 typedef struct ac_export_tensor {
   char name[AC_PART_NAME + 16]; /* Hugging Face's */
-  char gguf[64];
-  ac_part part;
-  bool weight; /* not a bias */
-  int index;   /* in the model's weights; -1: not there */
-  int rank;    /* as Hugging Face has it */
+  char gguf[AC_PART_NAME];
+  ac_model_part part; /* AC_PARTS: of none, in a GGUF file alone */
+  bool weight;        /* not a bias */
+  int index;          /* in the model's weights */
+  int rank;           /* as Hugging Face has it */
   int64_t shape[8];
-  bool changed; /* by the caller's function */
+  bool changed; /* the caller's function gives its elements */
 } ac_export_tensor;
 
-/* All parameters, in the order of the graph; free() frees them. GGUF names are filled if llama.cpp
- * has the architecture. */
+/* All parameters, in the order of the graph; free() frees them. */
 ac_status ac_export_tensors(ac_export_tensor **tensors, int *count, ac_model *model,
                             const ac_export_desc *desc);
+/* The parameter of this name; false: the model has none. */
+bool ac_export_find(const ac_model *model, const char *name, ac_export_tensor *tensor);
+/* Whether llama.cpp has the rows of its heads in another order, and the row of Hugging Face's that
+ * is its row `row`: row r of a head is row (r % 2) D / 2 + r / 2. */
+bool ac_export_is_permuted(const ac_model *model, const ac_export_tensor *tensor);
+int64_t ac_export_permuted_row(const ac_model *model, int64_t row);
 /* Elements [first, first + count) as Hugging Face has them. */
 ac_status ac_export_read(ac_model *model, const ac_export_desc *desc,
                          const ac_export_tensor *tensor, int64_t first, int64_t count, float *data);
