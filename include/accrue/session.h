@@ -68,6 +68,17 @@ AC_API ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *data
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
                                            bool *stopped);
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** Copies elements [first, first + count) of a parameter to `data`, as the session computes with
+ * them: rounded to 16 bits or to blocks if it has them so. */
+AC_API ac_status ac_session_get_parameter(ac_session *session, const char *name, int64_t first,
+                                          int64_t count, float *data);
+
+#endif /* AC_STABLE_ONLY */
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,7 +29,8 @@ static const struct {
     {"plan", plan_main, "model"},          {"lr-find", lr_find_main, "model"},
     {"pilot", pilot_main, "model"},        {"verify", verify_main, "model"},
     {"bench", bench_main, "measurement"},  {"report", report_main, NULL},
-    {"sample", sample_main, NULL},         {"init", init_main, NULL},
+    {"sample", sample_main, NULL},         {"export", export_main, NULL},
+    {"init", init_main, NULL},
     {"completion", completion_main, NULL},
 };
 
