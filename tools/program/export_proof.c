@@ -54,8 +54,8 @@ static int take_tokens(proof_text *text, ac_tokenizer *tokenizer, const ac_model
     if (status != STATUS_CONTINUE) return status;
     from = owned;
   }
-  const ac_status status =
-      ac_tokenizer_encode(tokenizer, from, bytes, &(ac_encode_desc){.add_special = true}, &encoding);
+  const ac_status status = ac_tokenizer_encode(tokenizer, from, bytes,
+                                               &(ac_encode_desc){.add_special = true}, &encoding);
   free(owned);
   if (status != AC_OK) return fail_library();
   const int64_t count = (int64_t)encoding.count;
@@ -70,7 +70,8 @@ static int take_tokens(proof_text *text, ac_tokenizer *tokenizer, const ac_model
   ac_encoding_free(&encoding);
   if (!count) return fail("%s has no tokens to compare logits on", path);
   return fit ? STATUS_CONTINUE
-             : fail("the tokenizer of %s has tokens that its embedding has no rows for", info->path);
+             : fail("the tokenizer of %s has tokens that its embedding has no rows for",
+                    info->path);
 }
 
 int proof_text_make(proof_text *text, ac_model *model, const char *path) {
@@ -118,8 +119,7 @@ void proof_model_close(proof_model *p) {
   *p = (proof_model){.graph = NULL};
 }
 
-int proof_logits(float **logits, const proof_model *p, const proof_text *text,
-                 int64_t vocabulary) {
+int proof_logits(float **logits, const proof_model *p, const proof_text *text, int64_t vocabulary) {
   const int64_t each = text->context * vocabulary;
   *logits = malloc((size_t)(text->samples * each) * sizeof **logits);
   if (!*logits) return fail("out of memory");
