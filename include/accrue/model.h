@@ -100,7 +100,11 @@ typedef struct ac_model_graph_desc {
   bool packed;
   bool weighted; /**< An input "weights" f32 [B, T]: what each position's loss counts. */
   bool logits;   /**< No loss: an output "logits" [B, T, V] instead. */
-  bool frozen;   /**< The model's own parameters are not trained. */
+  /** For texts that are continued (generate.h): keys and values of earlier runs stay in caches of
+   * so many positions (ac_cached_attention). Inputs are "tokens", "positions" i32 [B, T] and "ends"
+   * i32 [B]; the output is "logits" [B, 1, V], of the last position. 0: no caches. */
+  int64_t cache;
+  bool frozen; /**< The model's own parameters are not trained. */
   /** Adapters on the linear layers of blocks (adapter.h). NULL: none. */
   const struct ac_lora_desc *lora;
 } ac_model_graph_desc;

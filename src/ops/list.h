@@ -96,6 +96,7 @@
     X(slice_gradient, "s", "s")                       /* dy -> dx+ */                                                  \
   F(convolution, resize2d) X(resize2d, "s", "s")      /* x[B,C,H,W] -> y[B,C,Ho,Wo] */                                 \
     X(resize2d_gradient, "s", "s")                    /* dy -> dx+ */                                                  \
+  F(movement, cache) X(cache, "si", "s")            /* rows[B,n,...] ends[B] -> y[B,N,...], in place */              \
   F(movement, cast) X(cast, "e", "e")                 /* x -> y+, to the dtype of y */                                 \
   F(movement, length_mask) X(length_mask, "i", "f")   /* lengths[n] -> y[n,T]: ones, then zeros */                     \
     X(one_hot, "i", "f")                              /* ids[n] -> y[n,C]: a one, else zeros */                        \

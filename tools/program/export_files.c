@@ -237,19 +237,13 @@ int export_write(exporter *e) {
 /* ---- the proof of a whole model -------------------------------------------------------------- */
 
 /* How far an element may be from what was rounded, as a part of the largest magnitude of its 32. */
-static double step_of(ac_model_file *file, int index) {
-  switch (ac_model_file_blocks(file, index)) {
-  case AC_BLOCKS_Q8_0:
-    return 0.502 / 127; /* half a step; the scale itself is rounded to f16 */
-  case AC_BLOCKS_Q4_0:
-    return 1.002 / 8; /* a whole one at the end that the largest is not at */
-  case AC_BLOCKS_Q4_1:
-    return 2 * 0.502 / 15 + 1e-3;
-  default:
-    break;
-  }
+static double step_of(const exporter *e, ac_model_file *file, int index) {
   const ac_dtype dtype = ac_model_file_tensor(file, index)->dtype;
-  return dtype == AC_F16 ? 0x1p-11 : dtype == AC_BF16 ? 0x1p-8 : 0x1p-23;
+  if (dtype == AC_F16) return 0x1p-11;
+  if (dtype == AC_BF16) return 0x1p-8;
+  if (e->storage == AC_EXPORT_Q8_0) return 0.502 / 127; /* half a step; the scale is rounded too */
+  if (e->storage == AC_EXPORT_Q4_0) return 1.002 / 8; /* a whole one at the end without the largest */
+  return e->to == EXPORT_GGUF && e->model.info.gguf ? 1.002 / 8 : 0x1p-23;
 }
 
 /* Parts of a parameter: as the file has it, and as the trained model has it. */
@@ -285,7 +279,7 @@ static int take_parameter(exporter *e, ac_model_file *file, const ac_tensor_info
     if (ac_model_file_read(file, index, first, count, p->file) != AC_OK ||
         read_merged(e, info->name, first, count, p->trained) != AC_OK)
       return fail_library();
-    const int status = check_elements(p, count, step_of(file, index), info->name);
+    const int status = check_elements(p, count, step_of(e, file, index), info->name);
     if (status != STATUS_CONTINUE) return status;
     if (layer) export_layer_add(layer, is_gpt2(e), first, count, -1, p->file);
     if (ac_session_set_parameter(e->trained.session, info->name, first, count, p->file) != AC_OK)
