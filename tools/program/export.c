@@ -114,12 +114,12 @@ static int open_trained(exporter *e) {
 /* ---- what is said ---------------------------------------------------------------------------- */
 
 static int put_json(const exporter *e) {
-  json_t *json =
-      json_pack("{s:o, s:s, s:s, s:I, s:b, s:I, s:f, s:f, s:f, s:f}", "out", json_text_name(e->out),
-                "to", forms[e->to], "storage", storages[e->storage], "bytes", (json_int_t)e->bytes,
-                "merged", e->merge, "positions", (json_int_t)(e->text.samples * e->text.context),
-                "largest_logit", e->total.logit, "largest_difference", e->total.largest,
-                "beyond_storage", e->rounded.largest, "allowed", e->allowed);
+  json_t *json = json_pack("{s:o, s:s, s:s, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f}", "out",
+                           json_text_name(e->out), "to", forms[e->to], "storage",
+                           storages[e->storage], "bytes", (json_int_t)e->bytes, "merged", e->merge,
+                           "positions", (json_int_t)(e->text.samples * e->text.context),
+                           "largest_logit", e->total.logit, "largest_difference", e->total.largest,
+                           "beyond_storage", e->rounded.largest, "allowed", e->allowed);
   const bool good = json && json_text_put(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9), stdout);
   json_decref(json);
   return good ? STATUS_DONE : fail("cannot write the result");
@@ -128,12 +128,12 @@ static int put_json(const exporter *e) {
 static int put_result(const exporter *e) {
   if (e->json) return put_json(e);
   message_put(stdout, "%s: %s of %s\n", e->out, text_bytes(e->bytes).text, forms[e->to]);
-  printf("logits at %" PRId64 " positions, the largest %.3g: they differ from those of the trained "
-         "model by at most %.3g\n",
-         e->text.samples * e->text.context, e->total.logit, e->total.largest);
+  printf("logits at %" PRId64
+         " positions, the largest %.3g: they differ from the trained model's by "
+         "at most %.3g, root mean square %.2g\n",
+         e->text.samples * e->text.context, e->total.logit, e->total.largest, e->total.mean);
   if (is_whole(e))
-    printf("with its weights rounded as the file has them, by %.2g; %.2g is what sums can differ "
-           "by\n",
+    printf("from those of its weights with the same rounding by at most %.2g; sums explain %.2g\n",
            e->rounded.largest, e->allowed);
   return STATUS_DONE;
 }

@@ -236,14 +236,15 @@ int export_write(exporter *e) {
 
 /* ---- the proof of a whole model -------------------------------------------------------------- */
 
-/* How far an element may be from what was rounded, as a part of the largest magnitude of its 32. */
+/* How far an element may be from what was rounded, as a part of the largest magnitude of its 32.
+ * Scales of blocks are rounded to f16 as well. */
 static double step_of(const exporter *e, ac_model_file *file, int index) {
   const ac_dtype dtype = ac_model_file_tensor(file, index)->dtype;
   if (dtype == AC_F16) return 0x1p-11;
   if (dtype == AC_BF16) return 0x1p-8;
-  if (e->storage == AC_EXPORT_Q8_0) return 0.502 / 127; /* half a step; the scale is rounded too */
-  if (e->storage == AC_EXPORT_Q4_0) return 1.002 / 8; /* a whole one at the end without the largest */
-  return e->to == EXPORT_GGUF && e->model.info.gguf ? 1.002 / 8 : 0x1p-23;
+  if (e->storage == AC_EXPORT_Q8_0) return 0.5 / 127 + 0x1p-11; /* half a step */
+  if (e->storage == AC_EXPORT_Q4_0) return 1.0 / 8 + 0x1p-11;   /* a whole one at an end */
+  return e->to == EXPORT_GGUF && e->model.info.gguf ? 1.0 / 8 + 0x1p-11 : 0x1p-23;
 }
 
 /* Parts of a parameter: as the file has it, and as the trained model has it. */
@@ -420,7 +421,8 @@ static int take_gguf(exporter *e) {
 /* The same session, with the adapter as it was written. */
 static int take_peft(exporter *e) {
   llm_model written = {.info = e->model.info};
-  snprintf(written.found.adapter, sizeof written.found.adapter, "%s", e->temporary);
+  if (strlen(e->temporary) >= sizeof written.found.adapter) return fail("--out is too long a path");
+  strcpy(written.found.adapter, e->temporary);
   int status = llm_adapter_open(&written);
   if (status == STATUS_CONTINUE &&
       (written.lora.rank != e->model.lora.rank || written.lora.alpha != e->model.lora.alpha ||

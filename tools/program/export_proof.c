@@ -136,11 +136,15 @@ int proof_logits(float **logits, const proof_model *p, const proof_text *text, i
 
 proof_difference proof_compare(const float *a, const float *b, int64_t count) {
   proof_difference d = {.finite = true};
+  double squares = 0;
   for (int64_t i = 0; i < count; i++) {
     if (!isfinite(a[i]) || !isfinite(b[i])) d.finite = false;
-    d.largest = fmax(d.largest, fabs((double)a[i] - (double)b[i]));
+    const double difference = fabs((double)a[i] - (double)b[i]);
+    d.largest = fmax(d.largest, difference);
     d.logit = fmax(d.logit, fabs((double)a[i]));
+    squares += difference * difference;
   }
+  d.mean = count ? sqrt(squares / (double)count) : 0;
   return d;
 }
 

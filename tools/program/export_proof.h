@@ -33,6 +33,7 @@ int proof_logits(float **logits, const proof_model *p, const proof_text *text, i
 
 typedef struct proof_difference {
   double largest; /* of the magnitudes of differences */
+  double mean;    /* the root of the mean of their squares */
   double logit;   /* the largest magnitude of a logit of the first */
   bool finite;    /* all are */
 } proof_difference;
