@@ -15,7 +15,7 @@ extern "C" {
 #ifndef AC_STABLE_ONLY
 
 /** How the matrices of a model are stored. In a GGUF file, vectors are always f32, and a matrix
- * whose rows are not whole blocks is f16 instead of in blocks. */
+ * with rows that are not whole blocks is f16 instead of in blocks. */
 typedef enum ac_export_storage {
   /** As in the model's own file. What is in blocks becomes f16 in a folder. A changed matrix in
    * blocks into which the library does not round (Q5_0 to Q6_K) becomes Q8_0. */
@@ -43,8 +43,8 @@ typedef struct ac_export_desc {
  * tokenizer. From a folder, config.json is that folder's with the new dtype in it, and the other
  * files are copied. From a GGUF file all of them are made of its metadata.
  *
- * The folder is made if it is missing. config.json is written last, so a folder whose writing
- * failed is not taken for a model. `desc` may be NULL. Fails with AC_ERROR_UNSUPPORTED if the
+ * The folder is made if it is missing. config.json is written last, so a folder is not taken
+ * for a model if writing it failed. `desc` may be NULL. Fails with AC_ERROR_UNSUPPORTED if the
  * folder's files could not say what the model is. */
 AC_API ac_status ac_model_export_folder(ac_model *model, const char *path,
                                         const ac_export_desc *desc);

@@ -39,7 +39,7 @@ static double shortest(double value) {
   return found;
 }
 
-/* Additions to an object, of which one that fails is remembered. */
+/* Additions to an object. One that fails is remembered. */
 typedef struct object {
   json_t *json;
   bool failed;

@@ -89,7 +89,7 @@ static ac_status describe(const writing *w, const ac_export_tensor *t, ac_gguf_t
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* In bytes of the file, whose tensors are whole blocks. */
+/* In bytes of the file. Its tensors are whole blocks. */
 static ac_status copy(const writing *w, const ac_export_tensor *t, int64_t first, int64_t count,
                       void *data) {
   const ac_tensor_entry *entry = entry_of(w, t);
@@ -180,7 +180,7 @@ static ac_status make_frequencies(writing *w) {
   return AC_OK;
 }
 
-/* A tensor that only the file has is taken over, but for one of which there is another. */
+/* A tensor that only the file has is taken over. */
 static bool is_extra(const writing *w, int index) {
   const ac_tensor_entry *entry = &w->model->weights->entries[index];
   if (entry->storage == AC_STORED_OTHER || entry->storage == AC_STORED_F64) return false;

@@ -59,8 +59,8 @@ static ac_status take_checked(ac_model *model, const ac_export_desc *desc, int i
   ac_tensor_info info;
   AC_TRY(ac_graph_parameter(model->graph, index, &info));
   if (!take(model, &info, t))
-    return ac_fail(AC_ERROR_STATE, "%s: %s is no part of the family %s", model->path,
-                   ac_quote(info.name).text, model->config.family->name);
+    return ac_fail(AC_ERROR_STATE, "%s: the family %s has no part %s", model->path,
+                   model->config.family->name, ac_quote(info.name).text);
   t->changed = desc->read && (!desc->changed || desc->changed(desc->user, info.name));
   if (t->index >= 0 || t->changed) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "%s: the model has no weights, and nothing else gives %s",

@@ -100,7 +100,7 @@ static int open_device(exporter *e) {
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
-/* The model as it was trained: its base, and its adapter beside it. */
+/* The model as it was trained: its base with its adapter. */
 static int open_trained(exporter *e) {
   const ac_model_graph_desc desc = {.lora = e->model.adapter ? &e->model.lora : NULL};
   int status = proof_model_open(&e->trained, e->model.model, &desc, &e->text, e->open_device);

@@ -23,7 +23,7 @@ typedef struct export_layers {
 int export_layers_read(export_layers *layers, const llm_model *model);
 void export_layers_free(export_layers *layers);
 
-/* The layer whose weight has this name; NULL: it has no adapter. */
+/* The layer of the weight with this name; NULL: it has no adapter. */
 const export_layer *export_layers_find(const export_layers *layers, const char *name);
 
 /* Adds `sign` times scale B A to elements [first, first + count) of the layer's weight, which is

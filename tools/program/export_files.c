@@ -54,7 +54,7 @@ int export_check_out(const exporter *e) {
       base.st_ino == info.st_ino)
     return fail_usage("--out %s is the model itself", e->out);
   if (!S_ISREG(info.st_mode) || !is_gguf(e->out))
-    return fail_usage("--out %s is no GGUF file, and would be written over; name another file",
+    return fail_usage("--out %s is not a GGUF file, and would be written over; name another file",
                       e->out);
   if (e->overwrite) return STATUS_CONTINUE;
   return fail_usage("--out %s is there already; replace it with --overwrite, or name another file",
@@ -191,7 +191,7 @@ static int write_peft(exporter *e) {
   return write_peft_config(e, path);
 }
 
-/* llama.cpp multiplies by alpha / rank; layers whose factor is another have that in B. */
+/* llama.cpp multiplies by alpha / rank; for a layer with another factor, B has the rest of it. */
 static int write_gguf_adapter(exporter *e) {
   const int count = e->layers.count;
   const double alpha = e->layers.list[0].scale * (double)e->layers.list[0].rank;

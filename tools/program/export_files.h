@@ -21,7 +21,7 @@ typedef struct exporter {
   export_layers layers;
   ac_device *open_device;
   proof_text text;
-  proof_model trained; /* its base, and the adapter beside it */
+  proof_model trained; /* its base with its adapter */
   float *logits;       /* of that */
   /* What comes of it. */
   char temporary[MODEL_PATH_BYTES + 32];
