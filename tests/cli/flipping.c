@@ -21,9 +21,9 @@ static int is_meant(int file, const char *flip) {
   return strstr(path, name) != NULL;
 }
 
-static ssize_t flipped(const char *function, int file, const void *data, size_t bytes, off64_t at) {
+static ssize_t flipped(int file, const void *data, size_t bytes, off64_t at) {
   write_at *next;
-  *(void **)&next = dlsym(RTLD_NEXT, function);
+  *(void **)&next = dlsym(RTLD_NEXT, "pwrite64");
   const char *flip = getenv("FLIP");
   if (!flip || bytes < 4096 || !is_meant(file, flip)) return next(file, data, bytes, at);
   unsigned char *changed = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -36,11 +36,8 @@ static ssize_t flipped(const char *function, int file, const void *data, size_t 
   return done;
 }
 
+/* With 64-bit offsets in files, as here, this is pwrite64. */
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t at);
 ssize_t pwrite(int file, const void *data, size_t bytes, off_t at) {
-  return flipped("pwrite", file, data, bytes, at);
-}
-
-ssize_t pwrite64(int file, const void *data, size_t bytes, off64_t at) {
-  return flipped("pwrite64", file, data, bytes, at);
+  return flipped(file, data, bytes, at);
 }

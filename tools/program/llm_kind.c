@@ -131,6 +131,36 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
+static void build(const void *self, ac_graph *graph) {
+  const llm_model *model = self;
+  const ac_model_graph_desc desc = {.context = model->context,
+                                    .packed = true,
+                                    .weighted = true,
+                                    .frozen = model->rank > 0,
+                                    .lora = model->rank ? &model->lora : NULL};
+  ac_model_build(model->model, graph, &desc);
+}
+
+/* Patterns that match nothing are a mistake of the user's. */
+static int check_targets(const llm_model *model) {
+  ac_graph *graph = NULL;
+  bool any = false;
+  if (!model->targets || *model->found.adapter) return STATUS_CONTINUE;
+  if (ac_graph_create(&graph) != AC_OK) return fail_library();
+  build(model, graph);
+  for (int i = 0; i < ac_graph_parameter_count(graph) && !any; i++) {
+    ac_tensor_info info;
+    any = ac_graph_parameter(graph, i, &info) == AC_OK && strstr(info.name, ".lora_");
+  }
+  const bool failed = ac_graph_status(graph) != AC_OK;
+  ac_graph_free(graph);
+  if (failed) return fail_library();
+  return any ? STATUS_CONTINUE
+             : fail_usage("--lora-targets %s: no linear layer of the blocks has such a name; "
+                          "accrue plan --names lists them",
+                          model->targets);
+}
+
 /* What evaluates a model takes all documents, unless it is to divide them as training does. */
 static void choose_share(llm_model *model, const options *o) {
   const option *split = options_find(o, "split");
@@ -145,19 +175,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = open_model(model, o, data->optional);
   if (status != STATUS_CONTINUE) return status;
   choose_share(model, o);
+  status = check_targets(model);
+  if (status != STATUS_CONTINUE) return status;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a JSONL file, or a folder or file of text");
   return model->data ? llm_open_data(model, data) : STATUS_CONTINUE;
-}
-
-static void build(const void *self, ac_graph *graph) {
-  const llm_model *model = self;
-  const ac_model_graph_desc desc = {.context = model->context,
-                                    .packed = true,
-                                    .weighted = true,
-                                    .frozen = model->rank > 0,
-                                    .lora = model->rank ? &model->lora : NULL};
-  ac_model_build(model->model, graph, &desc);
 }
 
 static int load(void *self, ac_trainer *trainer) {

@@ -37,6 +37,7 @@ static const struct {
     {"sample", sample_main, NULL},
     {"export", export_main, NULL},
     {"init", init_main, NULL},
+    {"tokenize", tokenize_main, NULL},
     {"completion", completion_main, NULL},
 };
 
