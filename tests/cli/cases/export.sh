@@ -111,7 +111,7 @@ case_export_refused() {
   run export --model tiny --to gguf --out a.gguf --device cpu >/dev/null
   refuse 2 'is there already; replace it with --overwrite' export --model tiny --to gguf --out a.gguf
   refuse 2 'is the model itself' export --model a.gguf --to gguf --overwrite --out a.gguf
-  refuse 1 'there is nothing' export --model nothing --to gguf --out b.gguf
+  refuse 1 'cannot read nothing' export --model nothing --to gguf --out b.gguf
   refuse 1 'cannot create a file next to' export --model tiny --to gguf --out no/such/folder.gguf --device cpu
   cp -r tiny other && sed -i 's/"use_regex": true}, "post/"use_regex": false}, "post/' other/tokenizer.json
   refuse 1 'llama.cpp has no name for its pre_tokenizer, "ByteLevel"' export --model other --to gguf --out b.gguf --device cpu
