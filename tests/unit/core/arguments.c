@@ -855,6 +855,11 @@ static void sessions(void) {
   REFUSED(ac_session_set_parameter, data, ac_session_set_parameter(session, "w", 0, 1, NULL));
   HARMLESS(ac_session_set_parameter, data,
            ac_session_set_parameter(session, "w", 0, 0, NULL) == AC_OK);
+  REFUSED(ac_session_get_parameter, session, ac_session_get_parameter(NULL, "w", 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, name, ac_session_get_parameter(session, NULL, 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, data, ac_session_get_parameter(session, "w", 0, 1, NULL));
+  HARMLESS(ac_session_get_parameter, data,
+           ac_session_get_parameter(session, "w", 0, 0, NULL) == AC_OK);
   REFUSED(ac_session_run, session, ac_session_run(NULL, 2, feeds, 2));
   REFUSED(ac_session_run, feeds, ac_session_run(session, 2, NULL, 2));
   REFUSED(ac_session_output, session, ac_session_output(NULL, "hidden", 0, 1, numbers));
