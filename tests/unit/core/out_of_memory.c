@@ -252,7 +252,9 @@ static void fail_every_allocation(const creation *c) {
   free_made(&m);
   int failures = 0, k = 1;
   while (fail_allocation(c, k, untouched, &failures)) k++;
-  if (!failures) fail_msg("%s: no failure of an allocation matters", c->function);
+  /* What is found in a table of the library's needs no memory. */
+  if (!failures && strcmp(c->function, "ac_chat_template_find"))
+    fail_msg("%s: no failure of an allocation matters", c->function);
 }
 
 static void fail_all(const char *name, const creation *list, size_t count) {
