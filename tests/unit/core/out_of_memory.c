@@ -425,7 +425,9 @@ static int open_all(void **state) {
   assert_ok(ac_dataset_from_idx(&images, pixels.text, labels.text, 0, -1));
   assert_ok(ac_tokens_from_uint16(&tokens, words.text, 256));
   assert_ok(ac_tokenizer_open(&tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json"));
-  chat_desc = (ac_chat_desc){.tokenizer = tokenizer, .context = 16, .validation = 0.5};
+  /* One that keeps no room for normalized texts. */
+  chat_desc = (ac_chat_desc){.context = 16, .validation = 0.5};
+  assert_ok(ac_tokenizer_open(&chat_desc.tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json"));
   assert_ok(ac_chat_template_find(&chat_desc.chat_template, "chatml"));
   assert_ok(ac_chat_open(&chat, chats.text, &chat_desc));
   return 0;
@@ -437,6 +439,7 @@ static int close_all(void **state) {
   ac_dataset_free(images);
   ac_tokens_free(tokens);
   ac_chat_free(chat);
+  ac_tokenizer_free(chat_desc.tokenizer);
   ac_tokenizer_free(tokenizer);
   return remove_test_folder(state);
 }
