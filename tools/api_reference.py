@@ -31,6 +31,7 @@ TITLES = {
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "convolution.h": "Convolutions and pools", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
+    "generate.h": "Text from a model",
     "gguf.h": "GGUF files",
     "graph.h": "Models", "image.h": "Images of another size", "layers.h": "Layers", "learner.h": "Learners",
     "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "metric.h": "Metrics",
@@ -44,8 +45,8 @@ TITLES = {
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
     "tokenizer.h": "Tokenizers",
-    "model.h": "Language models",
     "chat.h": "Chats",
+    "model.h": "Language models",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

@@ -53,6 +53,7 @@
 #include <accrue/state_file.h>
 #include <accrue/range_test.h>
 #include <accrue/session.h>
+#include <accrue/generate.h>
 #include <accrue/model.h>
 #include <accrue/bench.h>
 

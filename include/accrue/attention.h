@@ -113,6 +113,41 @@ typedef struct ac_rope_desc {
  * that are computed as floats. `desc` may be NULL. */
 AC_API ac_tensor *ac_rope(ac_tensor *x, ac_tensor *positions, const ac_rope_desc *desc);
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/* ---- caches ---------------------------------------------------------------------------------- */
+
+/** Keeps rows from one run to the next, such as the keys or values of a text that is continued
+ * token by token. `rows` f32 [B, n, ...] are written to positions [ends[b] - n, ends[b]) of sample
+ * b of a cache [B, positions, ...], which is the result. It holds what this run and earlier ones
+ * have written, and zeros elsewhere. `ends` is i32 [B], checked when it is fed, with values in [0,
+ * positions]. Rows that would be before position 0 are left out, so a prompt that is shorter than n
+ * is fed with padding before it. Nothing is copied but the rows.
+ *
+ * As ac_attention_desc.lengths, with `at_end`, `ends` lets each query see what comes before it: see
+ * ac_cached_attention. A run may begin at any position that was written before, or after the last
+ * one; what is after the end is not seen.
+ *
+ * The cache belongs to the session. It is stored in the precision of the plan, counts as
+ * ac_plan_bytes.caches, and is found by its name, which no other cache of the graph has:
+ * ac_session_create_beside. Only plans for AC_PREDICT can have one, and a run has at most a
+ * micro-batch of samples. */
+AC_API ac_tensor *ac_cache(ac_tensor *rows, const char *name, ac_tensor *ends, int64_t positions);
+
+/** Causal attention of the last queries q [B, n, H, D] of each sample to all keys up to them: those
+ * of k [B, n, Hkv, D] and v [B, n, Hkv, Dv], and those that earlier runs have left in the caches
+ * "NAME.key" and "NAME.value" of `positions` positions. `ends` i32 [B] is how many positions each
+ * sample has with these. `desc` (may be NULL) says more, such as a window or a cap; causal, at_end
+ * and lengths are set here, and masks by segments or a bias are refused. The result is [B, n, H,
+ * Dv]. */
+AC_API ac_tensor *ac_cached_attention(ac_tensor *q, ac_tensor *k, ac_tensor *v, const char *name,
+                                      ac_tensor *ends, int64_t positions,
+                                      const ac_attention_desc *desc);
+
+#endif /* AC_STABLE_ONLY */
+
 #ifdef __cplusplus
 }
 #endif

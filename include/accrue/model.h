@@ -14,6 +14,7 @@
 #ifndef ACCRUE_MODEL_H
 #define ACCRUE_MODEL_H
 
+#include <accrue/adapter.h>
 #include <accrue/graph.h>
 #include <accrue/model_file.h>
 #include <accrue/session.h>
@@ -30,8 +31,6 @@ extern "C" {
 
 /** A model that is open: its configuration, and its weights if there are any. */
 typedef struct ac_model ac_model;
-
-struct ac_lora_desc;
 
 /** Limits of a model. */
 enum {
@@ -100,9 +99,14 @@ typedef struct ac_model_graph_desc {
   bool packed;
   bool weighted; /**< An input "weights" f32 [B, T]: what each position's loss counts. */
   bool logits;   /**< No loss: an output "logits" [B, T, V] instead. */
-  bool frozen;   /**< The model's own parameters are not trained. */
-  /** Adapters on the linear layers of blocks (adapter.h). NULL: none. */
-  const struct ac_lora_desc *lora;
+  /** For texts that are continued (generate.h): keys and values of earlier runs stay in caches of
+   * so many positions (ac_cached_attention). Inputs are "tokens", "positions" i32 [B, T] and "ends"
+   * i32 [B]; the output is "logits" [B, 1, V], of the last position. 0: no caches. */
+  int64_t cache;
+  bool frozen; /**< The model's own parameters are not trained. */
+  /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
+   * `frozen`. NULL: none. */
+  const ac_lora_desc *lora;
 } ac_model_graph_desc;
 
 /** Builds the model: inputs "tokens" i32 [B, T] and, with a loss, "targets" i32 [B, T], the token

@@ -111,10 +111,10 @@ typedef struct ac_plan_desc {
    * outlive the call. NULL: all offers are taken. */
   bool (*AC_UNSTABLE(offers))(void *context, unsigned reliefs, struct ac_plan_desc *desc);
   void *AC_UNSTABLE(offers_context); /**< Passed to `offers`. */
-  /** Shell patterns with commas between, as in `frozen`: these parameters are those of another
-   * trainer, which a trainer or a session for this plan is given (ac_trainer_desc.share,
-   * ac_session_create_shared). They take no bytes here. NULL: none. AC_ERROR_ARGUMENT if a pattern
-   * matches no parameter. */
+  /** Shell patterns with commas between, as in `frozen`: parameters and caches (ac_cache) with such
+   * names are those of another trainer or session, which a trainer or a session for this plan is
+   * given (ac_trainer_desc.share, ac_session_create_shared, ac_session_create_beside). They take no
+   * bytes here. NULL: none. AC_ERROR_ARGUMENT if a pattern matches neither. */
   const char *AC_UNSTABLE(shared);
 } ac_plan_desc;
 
@@ -137,6 +137,10 @@ typedef struct ac_plan_bytes {
   uint64_t workspace;   /**< Arena: everything else, scratch space and gaps between values. */
   uint64_t io;          /**< Inputs of a micro-batch, sums of losses, statistics of gradients. */
   uint64_t total;       /**< The sum: what a trainer or session allocates, to the byte. */
+
+  /* ---- may still change ---- */
+
+  uint64_t AC_UNSTABLE(caches); /**< Rows that stay from one run to the next (ac_cache). */
 } ac_plan_bytes;
 
 /** What a plan has become. */

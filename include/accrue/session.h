@@ -68,6 +68,19 @@ AC_API ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *data
                                            ac_stop_callback stop, void *user, ac_evaluation *result,
                                            bool *stopped);
 
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** Like ac_session_create_shared, for a plan that shares parameters or caches (ac_cache) with
+ * another session, such as one that reads a prompt in parts and one that continues it token by
+ * token. `other` must outlive the session. Of parameters, only those of `other` can be loaded or
+ * set. */
+AC_API ac_status ac_session_create_beside(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                          const ac_session *other);
+
+#endif /* AC_STABLE_ONLY */
+
 #ifdef __cplusplus
 }
 #endif

@@ -77,6 +77,7 @@ static void put_tensor(sentence *s, const ac_tensor *tensor) {
     put(s, "%s \"%.*s\"",
         storage->role == AC_ROLE_CONSTANT    ? "constant"
         : storage->role == AC_ROLE_PARAMETER ? "parameter"
+        : storage->role == AC_ROLE_CACHE     ? "cache"
                                              : "input",
         (int)NAME, storage->name);
   else {

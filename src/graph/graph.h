@@ -34,6 +34,7 @@ typedef enum ac_role {
   AC_ROLE_STATISTICS, /* of a parameter's gradient, or of what is pooled, once a window */
   AC_ROLE_STATE,      /* what an optimizer keeps for a parameter */
   AC_ROLE_AVERAGE,    /* of a parameter over updates */
+  AC_ROLE_CACHE,      /* rows of this run and of earlier ones: written by one node */
   AC_ROLE_COUNTER     /* what is counted in stored values: no tensor of a graph has it */
 } ac_role;
 

@@ -27,7 +27,8 @@ static void store_outputs(ac_graph *graph, ac_dtype storage) {
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       if (node->out[j] < 0 || ac_op_output_kind_of(node->op, node->attributes, j) != 's') continue;
       ac_tensor *tensor = ac_tensor_at(graph, ac_tensor_at(graph, node->out[j])->storage);
-      if (tensor->role == AC_ROLE_ACTIVATION && tensor->dtype == AC_F32) tensor->dtype = storage;
+      const bool stored = tensor->role == AC_ROLE_ACTIVATION || tensor->role == AC_ROLE_CACHE;
+      if (stored && tensor->dtype == AC_F32) tensor->dtype = storage;
     }
   }
   for (int i = 0; i < graph->tensor_count; i++)

@@ -22,6 +22,7 @@ typedef struct builder {
   const ac_model_graph_desc *desc;
   int64_t context, layer;
   ac_tensor *positions, *segments; /* NULL: one document */
+  ac_tensor *ends;                 /* of texts that are continued; else NULL */
 } builder;
 
 static ac_tensor *parameter(const builder *b, const char *name, const char *suffix, int rank,
@@ -31,6 +32,7 @@ static ac_tensor *parameter(const builder *b, const char *name, const char *suff
   ac_parameter_desc desc = {.frozen = b->desc->frozen};
   snprintf(full, sizeof full, "%s.%s", name, suffix);
   if (rank > 1) desc.init = (ac_init){.kind = AC_INIT_NORMAL, .deviation = deviation};
+  if (b->desc->cache) desc.init = (ac_init){.kind = AC_INIT_ZERO}; /* only made to be filled */
   return ac_parameter(b->graph, full, rank, shape, &desc);
 }
 
@@ -43,7 +45,7 @@ static ac_tensor *linear(const builder *b, const char *name, ac_tensor *x, int64
   ac_tensor *weight = b->family->in_out ? parameter(b, name, "weight", AC_SHAPE(in, out))
                                         : parameter(b, name, "weight", AC_SHAPE(out, in));
   ac_tensor *added = bias ? parameter(b, name, "bias", AC_SHAPE(out)) : NULL;
-  return ac_linear(x, weight, added, layout);
+  return ac_lora_linear(b->graph, name, x, weight, added, layout, b->desc->lora);
 }
 
 static ac_tensor *linear_part(const builder *b, ac_model_part part, ac_tensor *x, int64_t in,
@@ -117,12 +119,17 @@ static float scale(const builder *b) {
 /* Attention of q [B, T, H, D] to k and v [B, T, Hkv, D], not yet turned: every block's. */
 static ac_tensor *attend(const builder *b, ac_tensor *q, ac_tensor *k, ac_tensor *v) {
   const ac_model_config *c = b->config;
-  const bool window = is_local(b) && c->window > 0 && c->window < b->context;
+  const int64_t most = b->ends ? b->desc->cache : b->context;
+  const bool window = is_local(b) && c->window > 0 && c->window < most;
   const ac_attention_desc desc = {.causal = true,
                                   .scale = scale(b),
                                   .soft_cap = (float)c->score_cap,
                                   .window = window ? (int)c->window : 0,
                                   .segments = b->segments};
+  char name[32];
+  snprintf(name, sizeof name, "layers.%" PRId64, b->layer);
+  if (b->ends)
+    return ac_cached_attention(rotate(b, q), rotate(b, k), v, name, b->ends, most, &desc);
   return ac_attention(rotate(b, q), rotate(b, k), v, &desc);
 }
 
@@ -224,7 +231,7 @@ static ac_tensor *with_logits(const builder *b, ac_tensor *x, ac_tensor *head) {
 
 static ac_tensor *finish(const builder *b, ac_tensor *x, ac_tensor *head) {
   const int64_t T = b->context;
-  if (b->desc->logits) {
+  if (b->desc->logits || b->ends) {
     ac_tensor *logits = with_logits(b, x, head);
     ac_graph_set_output(b->graph, "logits", logits);
     return logits;
@@ -248,6 +255,10 @@ static ac_tensor *build(builder *b) {
     b->segments = ac_input(b->graph, "segments", AC_I32, AC_SHAPE(AC_BATCH, b->context));
     b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
   }
+  if (b->desc->cache) {
+    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+    b->ends = ac_input(b->graph, "ends", AC_I32, AC_SHAPE(AC_BATCH));
+  }
   ac_tensor *embedding = table(b, AC_PART_EMBEDDING, c->vocabulary),
             *x = embed(b, tokens, embedding);
   for (b->layer = 0; b->layer < c->layers; b->layer++) {
@@ -256,6 +267,7 @@ static ac_tensor *build(builder *b) {
     x = block(b, x);
   }
   ac_graph_scope(b->graph, "head");
+  if (b->ends) x = ac_slice(x, 1, b->context - 1, 1);
   x = norm(b, AC_PART_NORM, x, c->width);
   x = finish(b, x, c->tied ? embedding : table(b, AC_PART_HEAD, c->vocabulary));
   ac_graph_scope(b->graph, NULL);
@@ -272,6 +284,15 @@ ac_tensor *ac_model_build(const ac_model *model, ac_graph *graph, const ac_model
                .desc = &d,
                .context = d.context ? d.context : model->config.positions};
   const int64_t most = has(&b, AC_PART_POSITIONS) ? model->config.positions : INT32_MAX;
+  if (d.cache && (d.packed || d.weighted))
+    return ac_graph_fail(
+        graph, AC_ERROR_ARGUMENT,
+        "ac_model_build: packed and weighted are not for texts that are continued");
+  if (d.cache < 0 || d.cache > most)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "ac_model_build: caches of %" PRId64 " positions; %s takes from 1 to "
+                         "%" PRId64,
+                         d.cache, model->config.source, most);
   if (b.context < 1 || b.context > most)
     return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
                          "ac_model_build: a context of %" PRId64 "; %s takes from 1 to %" PRId64

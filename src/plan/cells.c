@@ -3,11 +3,11 @@
  * addresses.
  *
  *   parameters, working copies, constants | gradients, pooled statistics | optimizer state,
- * averages | control: loss sums, gradients' statistics | counts | inputs       and inputs again, on
- * the host
+ * averages | caches | control: loss sums, gradients' statistics | counts | inputs       and inputs
+ * again, on the host
  *
- * Optimizer state that is transferred is on the host instead. Parameters that another trainer has
- * take no bytes.
+ * Optimizer state that is transferred is on the host instead. Parameters and caches that another
+ * trainer or session has take no bytes.
  *
  * The control block is one range, so that one read-back brings all of it to the host. */
 #include "plan/plan.h"
@@ -26,6 +26,7 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   switch (tensor->role) {
   case AC_ROLE_INPUT:
   case AC_ROLE_CONSTANT:
+  case AC_ROLE_CACHE:
     return read;
   case AC_ROLE_WORKING:
     return own->gradient >= 0 || read;
@@ -65,7 +66,9 @@ static void add_role(ac_problem *problem, ac_role role, ac_space space) {
     ac_cell *cell = &problem->cells[problem->cell_count++];
     *cell = cell_of(tensor, space);
     const bool weights = role == AC_ROLE_PARAMETER || role == AC_ROLE_WORKING;
-    if (weights && ac_problem_shares(problem, tensor->parameter)) cell->space = AC_SPACE_SHARED;
+    if ((weights && ac_problem_shares(problem, tensor->parameter)) ||
+        (role == AC_ROLE_CACHE && ac_problem_shares_cache(problem, tensor)))
+      cell->space = AC_SPACE_SHARED;
     if (role == AC_ROLE_LOSS) cell->owner = ac_graph_sum_index(graph, i);
     for (int k = 0; role == AC_ROLE_INPUT && k < graph->input_count; k++)
       if (graph->inputs[k] == i) cell->owner = k;
@@ -120,9 +123,9 @@ static ac_status sort_cells(ac_problem *problem) {
 }
 
 ac_status ac_cells_list(ac_problem *problem) {
-  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_CONSTANT,
-                                   AC_ROLE_GRADIENT,  AC_ROLE_POOLED,  AC_ROLE_STATE,
-                                   AC_ROLE_AVERAGE,   AC_ROLE_LOSS,    AC_ROLE_STATISTICS};
+  static const ac_role before[] = {
+      AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_CONSTANT, AC_ROLE_GRADIENT, AC_ROLE_POOLED,
+      AC_ROLE_STATE,     AC_ROLE_AVERAGE, AC_ROLE_CACHE,    AC_ROLE_LOSS,     AC_ROLE_STATISTICS};
   const ac_graph *graph = problem->graph;
   size_t most = (size_t)graph->tensor_count + (size_t)graph->input_count + 1;
   problem->cells = calloc(most, sizeof *problem->cells);
@@ -149,6 +152,8 @@ static uint64_t *class_of(ac_plan_bytes *bytes, ac_role role) {
   case AC_ROLE_STATE:
   case AC_ROLE_AVERAGE:
     return &bytes->optimizer;
+  case AC_ROLE_CACHE:
+    return &bytes->caches;
   default:
     return &bytes->io;
   }

@@ -45,7 +45,7 @@ typedef enum ac_space {
   AC_SPACE_DEVICE, /* has bytes of its own there */
   AC_SPACE_ARENA,  /* a value of the main sequence, which keeps it to the end of a window; fused: of
                       each pass, and nobody else's */
-  AC_SPACE_SHARED, /* another trainer has it (run/shared.c) */
+  AC_SPACE_SHARED, /* another trainer or session has it (run/shared.c) */
   AC_SPACE_HOST    /* an allocation of its own on the host: where samples are gathered before they
                       are uploaded; optimizer state that is transferred */
 } ac_space;
@@ -183,8 +183,10 @@ typedef struct ac_problem {
   int64_t least; /* samples of a micro-batch, in training */
 } ac_problem;
 
-/* Whether a parameter, and its copy in 16 bits, are another trainer's. */
+/* Whether a parameter, and its copy in 16 bits, are another trainer's or session's; the same of a
+ * cache. */
 bool ac_problem_shares(const ac_problem *problem, int parameter);
+bool ac_problem_shares_cache(const ac_problem *problem, const ac_tensor *cache);
 
 /* What the search decides. */
 typedef struct ac_choice {

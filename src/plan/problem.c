@@ -354,10 +354,25 @@ static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
     rounds[op] = device->backend->rounds(device->state, (ac_op)op, storage);
 }
 
+/* What is kept from one run to the next has no gradient, and is of no use to samples of a dataset.
+ */
+static ac_status check_caches(const ac_problem *problem) {
+  for (int i = 0; i < problem->graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(problem->graph, i);
+    if (tensor->role == AC_ROLE_CACHE && problem->desc.purpose != AC_PREDICT)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "plan: cache \"%s\" keeps rows from one run to the next; plan such a graph "
+                     "with AC_PREDICT, and build another one for training and evaluation",
+                     tensor->name);
+  }
+  return AC_OK;
+}
+
 /* The graph with all nodes of a window. */
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
   bool training = problem->desc.purpose == AC_TRAIN;
+  AC_TRY(check_caches(problem));
   AC_TRY(check_constants(graph));
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   if (training) AC_TRY(ac_graph_check_reach(graph));
@@ -387,13 +402,27 @@ bool ac_problem_shares(const ac_problem *problem, int parameter) {
                            ac_tensor_at(graph, graph->parameters[parameter])->name);
 }
 
-/* Each pattern names at least one parameter. */
+bool ac_problem_shares_cache(const ac_problem *problem, const ac_tensor *cache) {
+  return ac_patterns_match(problem->desc.shared, cache->name);
+}
+
+static bool names_cache(const ac_graph *graph, const char *pattern) {
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->role == AC_ROLE_CACHE && tensor->storage == i &&
+        ac_pattern_matches(pattern, tensor->name))
+      return true;
+  }
+  return false;
+}
+
+/* Each pattern names at least one parameter or cache. */
 static ac_status check_shared(const ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   const char *patterns = problem->desc.shared;
   char pattern[AC_PATTERN_BYTES];
   while (patterns && ac_pattern_next(&patterns, pattern)) {
-    bool matches = false;
+    bool matches = names_cache(graph, pattern);
     for (int i = 0; i < graph->parameter_count; i++)
       matches |= ac_pattern_matches(pattern, ac_tensor_at(graph, graph->parameters[i])->name);
     if (!matches)

@@ -87,7 +87,8 @@ static void select_micro_batch(const ac_graph *graph, ac_target target, bool *ru
     runs[i] = is_root(graph, node, target, from_backward);
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int out = node->out[j];
-      if (out >= 0 && ac_tensor_at(graph, out)->role == AC_ROLE_ACTIVATION)
+      const ac_role role = out < 0 ? AC_ROLE_INPUT : ac_tensor_at(graph, out)->role;
+      if (role == AC_ROLE_ACTIVATION || role == AC_ROLE_CACHE)
         runs[i] |= needed[ac_tensor_at(graph, out)->storage];
     }
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;

@@ -54,13 +54,15 @@ static ac_status view_cells(ac_instance *instance) {
   return ac_instance_view(instance, plan->control, plan->control_bytes, &instance->control);
 }
 
-/* Optimizer state starts from zero; so does everything that a first step does not overwrite. */
+/* Optimizer state and caches start from zero; so does everything that a first step does not
+ * overwrite. */
 static ac_status clear_cells(ac_instance *instance) {
   const ac_plan *plan = instance->plan;
   const ac_backend *backend = instance->device->backend;
   for (int i = 0; i < plan->cell_count; i++) {
     ac_role role = plan->cells[i].role;
-    bool cleared = role == AC_ROLE_STATE || role == AC_ROLE_AVERAGE || role == AC_ROLE_COUNTER;
+    bool cleared = role == AC_ROLE_STATE || role == AC_ROLE_AVERAGE || role == AC_ROLE_CACHE ||
+                   role == AC_ROLE_COUNTER;
     if (cleared && instance->views[i])
       AC_TRY(backend->zero(instance->device->state, instance->views[i], plan->cells[i].bytes));
   }

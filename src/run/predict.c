@@ -41,6 +41,20 @@ static void need(const ac_instance *instance, ac_needed *needed, ac_slot slot) {
     if (graph->inputs[i] == ac_tensor_at(graph, slot.tensor)->storage) needed->inputs[i] = true;
 }
 
+/* Whether the step writes a cache that a later step which is needed reads. */
+static bool writes_needed_cache(const ac_instance *instance, const ac_sequence *sequence, int step,
+                                const ac_needed *needed) {
+  const ac_graph *graph = instance->plan->graph;
+  const ac_tensor *out = ac_tensor_at(graph, sequence->steps[step].out[0].tensor);
+  if (!out || out->role != AC_ROLE_CACHE) return false;
+  for (int s = step + 1; s <= needed->last; s++)
+    for (int i = 0; i < AC_MAX_INPUTS && needed->steps[s]; i++) {
+      const int tensor = sequence->steps[s].in[i].tensor;
+      if (tensor >= 0 && ac_tensor_at(graph, tensor)->storage == out->id) return true;
+    }
+  return false;
+}
+
 /* One backward sweep from the output. */
 static void find_needed(const ac_instance *instance, const ac_sequence *sequence, int value,
                         ac_needed *needed) {
@@ -53,6 +67,7 @@ static void find_needed(const ac_instance *instance, const ac_sequence *sequence
     const ac_step *step = &sequence->steps[s];
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       needed->steps[s] |= step->out[j].value >= 0 && needed->values[step->out[j].value];
+    needed->steps[s] |= writes_needed_cache(instance, sequence, s, needed);
     if (!needed->steps[s]) continue;
     if (needed->last < 0) needed->last = s;
     for (int i = 0; i < AC_MAX_INPUTS; i++) need(instance, needed, step->in[i]);

@@ -48,6 +48,13 @@ ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint
   return AC_OK;
 }
 
+ac_status ac_session_create_beside(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                   const ac_session *other) {
+  AC_CREATES(session);
+  AC_REQUIRE(plan, other);
+  return ac_session_create_from(session, plan, seed, &other->instance);
+}
+
 /* Gives back what the last run has left on the host. */
 static void forget(ac_session *session) {
   const ac_plan *plan = session->instance.plan;
@@ -62,6 +69,11 @@ void ac_session_free(ac_session *session) {
   if (session->instance.plan) forget(session);
   ac_instance_free(&session->instance);
   free(session);
+}
+
+ac_status ac_session_instance(ac_session *session, ac_instance **instance) {
+  *instance = &session->instance;
+  return check_at_work(session);
 }
 
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
@@ -164,11 +176,25 @@ static ac_status check_predicts(const ac_session *session) {
   return ac_instance_check_usable(&session->instance, "session");
 }
 
+/* A cache has room for the samples of one micro-batch, each time the same ones. */
+static ac_status check_caches(const ac_session *session, int64_t count) {
+  const ac_plan *plan = session->instance.plan;
+  const int64_t most = plan->info.micro_batch;
+  for (int i = 0; i < plan->cell_count && count > most; i++)
+    if (plan->cells[i].role == AC_ROLE_CACHE)
+      return ac_fail(AC_ERROR_ARGUMENT,
+                     "session: cache \"%s\" has room for %lld samples, but %lld were fed",
+                     ac_tensor_at(plan->graph, plan->cells[i].tensor)->name, (long long)most,
+                     (long long)count);
+  return AC_OK;
+}
+
 ac_status ac_session_run(ac_session *session, int64_t count, const ac_feed *feeds, int feed_count) {
   AC_REQUIRE(session);
   if (feed_count > 0) AC_REQUIRE(feeds);
   const void *data[AC_MAX_GRAPH_INPUTS];
   AC_TRY(check_predicts(session));
+  AC_TRY(check_caches(session, count));
   AC_TRY(ac_instance_match_feeds(&session->instance, NULL, count, feeds, feed_count, data));
   forget(session);
   const ac_status status = run_pieces(session, count, data);
@@ -203,6 +229,7 @@ ac_status ac_session_predict(ac_session *session, const char *name, int64_t coun
   ac_instance *instance = &session->instance;
   const ac_prediction wanted = {"session", name, count, elements, data};
   AC_TRY(check_predicts(session));
+  AC_TRY(check_caches(session, count));
   forget(session);
   return ac_instance_predict(instance, &instance->main, instance->plan->info.micro_batch, &wanted,
                              feeds, feed_count);

@@ -1,4 +1,4 @@
-/* Parameters of another instance: the cells of one are used by both. A parameter is found by its
+/* Parameters and caches of another instance: the cells of one are used by both. They are found by
  * name. What changes it also writes its copy in 16 bits. So an instance that trains it must have
  * all cells of it that the other one has, and what the host writes goes to the other one's. */
 #include "run/instance.h"
@@ -18,6 +18,34 @@ static const ac_tensor *tensor_of(const ac_instance *from, ac_role role, int par
   const ac_parameter_tensors *own = &from->plan->problem.parameters[parameter];
   const int id = role == AC_ROLE_WORKING ? own->working : own->tensor;
   return id >= 0 && from->persistent[id] ? ac_tensor_at(from->plan->graph, id) : NULL;
+}
+
+static const ac_tensor *cache_of(const ac_instance *from, const char *name) {
+  const ac_graph *graph = from->plan->graph;
+  for (int i = 0; i < graph->tensor_count; i++) {
+    const ac_tensor *tensor = ac_tensor_at(graph, i);
+    if (tensor->role == AC_ROLE_CACHE && tensor->storage == i && from->persistent[i] &&
+        !strcmp(tensor->name, name))
+      return tensor;
+  }
+  return NULL;
+}
+
+/* A cache has room for the samples of a micro-batch. */
+static ac_status find_cache(ac_instance *instance, const ac_cell *cell, const ac_instance *from) {
+  const char *name = ac_tensor_at(instance->plan->graph, cell->tensor)->name;
+  const ac_tensor *theirs = cache_of(from, name);
+  if (!theirs)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "share: cache \"%s\" is to be shared, but the other session has none", name);
+  if (theirs->dtype != cell->dtype || !ac_shape_equal(&theirs->shape, &cell->shape) ||
+      from->plan->info.micro_batch != instance->plan->info.micro_batch)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "share: cache \"%s\" is to be shared, but is another one in the other session; "
+                   "give both plans the same precision, positions and micro-batch",
+                   name);
+  instance->persistent[cell->tensor] = from->persistent[theirs->id];
+  return AC_OK;
 }
 
 static ac_status find_cell(ac_instance *instance, const ac_cell *cell, const ac_instance *from) {
@@ -76,14 +104,16 @@ ac_status ac_shared_find(ac_instance *instance, const ac_instance *from) {
     if (plan->cells[i].space != AC_SPACE_SHARED) continue;
     if (!from)
       return ac_fail(AC_ERROR_ARGUMENT,
-                     "share: the plan shares parameters (ac_plan_desc.shared), but no trainer that "
-                     "has them was given");
+                     "share: the plan shares parameters or caches (ac_plan_desc.shared), but no "
+                     "trainer or session that has them was given");
     if (from->device != instance->device)
-      return ac_fail(AC_ERROR_ARGUMENT,
-                     "share: parameters can be shared on one device, but the plans are for %s and "
-                     "%s, opened one by one",
-                     instance->device->info.id, from->device->info.id);
-    AC_TRY(find_cell(instance, &plan->cells[i], from));
+      return ac_fail(
+          AC_ERROR_ARGUMENT,
+          "share: parameters and caches can be shared on one device, but the plans are for %s and "
+          "%s, opened one by one",
+          instance->device->info.id, from->device->info.id);
+    const bool cache = plan->cells[i].role == AC_ROLE_CACHE;
+    AC_TRY((cache ? find_cache : find_cell)(instance, &plan->cells[i], from));
   }
   return AC_OK;
 }
