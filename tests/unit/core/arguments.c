@@ -555,6 +555,8 @@ static void files(void) {
   HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
+  REFUSED(ac_tokens_from_uint32, tokens, ac_tokens_from_uint32(NULL, none, 9));
+  NOT_MADE(ac_tokens_from_uint32, path, ac_tokens, e, ac_tokens_from_uint32(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
   HARMLESS(ac_tokens_count, tokens, ac_tokens_count(NULL) == 0);
   HARMLESS(ac_tokens_from_text_where, takes,
