@@ -70,6 +70,9 @@ ac_status ac_read_arranged(ac_model_file *file, const ac_tensor_entry *entry, in
 /* Reads elements as they come in the file. */
 ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
                         int64_t count, float *data);
+/* Bytes [first, first + bytes) of a tensor, as they are in the file. */
+ac_status ac_read_bytes(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t bytes, void *data);
 /* The row of the file that has row `row` of the tensor. */
 int64_t ac_arranged_row(const ac_tensor_entry *entry, int64_t row);
 
