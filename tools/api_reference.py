@@ -45,8 +45,8 @@ TITLES = {
     "schedule.h": "Learning rates",
     "session.h": "Prediction and evaluation", "spike.h": "Spikes", "state_file.h": "State files",
     "tokenizer.h": "Tokenizers",
-    "model.h": "Language models",
     "chat.h": "Chats",
+    "model.h": "Language models",
     "storage.h": "How values are stored", "trainer.h": "Trainers", "watch.h": "Watching a run",
     "window.h": "Windows and updates", "accrue.h": "All headers",
 }

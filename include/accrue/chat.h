@@ -54,8 +54,8 @@ typedef struct ac_chat_source {
 } ac_chat_source;
 
 /** Reads chat_template.jinja and tokenizer_config.json of a folder. A file that is missing is no
- * failure. Of several templates in tokenizer_config.json it takes the one named "default". A `path`
- * that is a file stands for its folder.
+ * failure. Of several templates in tokenizer_config.json it takes the one named "default". If
+ * `path` is a GGUF file (.gguf), its metadata are read; any other file stands for its folder.
  *
  * Fails with AC_ERROR_IO if a file cannot be read, and with AC_ERROR_FORMAT if it is malformed. */
 AC_API ac_status ac_chat_source_read(ac_chat_source *source, const char *path);

@@ -65,6 +65,10 @@ typedef struct ac_trainer_desc {
   /** Gives learning rates. NULL: the schedule does. */
   AC_UNSTABLE(ac_rate_callback) AC_UNSTABLE(rate);
   void *AC_UNSTABLE(user); /**< Passed to these functions and ac_optimizer_desc.step. */
+  /** States (ac_trainer_save_state) leave out the parameters that training does not change, such as
+   * a frozen base that is in a file of its own. Load these before a state is loaded. A state loads
+   * only where this is set as it was when the state was saved. */
+  bool AC_UNSTABLE(states_without_frozen);
   /** The trainer with the parameters of ac_plan_desc.shared. Each is found there by its name, and
    * has the same shape and storage there. Both plans are for the same device. The other trainer
    * must outlive this one.

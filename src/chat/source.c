@@ -1,5 +1,6 @@
 /* What the files next to a tokenizer say about chats. */
 #include <accrue/chat.h>
+#include <accrue/gguf.h>
 
 #include "core/error.h"
 #include "core/platform/files.h"
@@ -84,6 +85,47 @@ static ac_status take_config(ac_chat_source *source, const char *text, size_t by
   return status;
 }
 
+/* ---- GGUF ------------------------------------------------------------------------------------ */
+
+static const char *gguf_text(const ac_gguf_metadata *metadata, const char *key) {
+  const ac_gguf_value *value = ac_gguf_metadata_find(metadata, key);
+  if (!value || value->array || value->type != AC_GGUF_TEXT) return NULL;
+  return *(const char *const *)value->data;
+}
+
+/* The token whose id has this key. One that is missing is "". */
+static ac_status gguf_token(char **to, const ac_gguf_metadata *metadata, const char *key) {
+  const ac_gguf_value *id = ac_gguf_metadata_find(metadata, key);
+  const ac_gguf_value *tokens = ac_gguf_metadata_find(metadata, "tokenizer.ggml.tokens");
+  if (!id || id->array || id->type != AC_GGUF_U32 || !tokens || tokens->type != AC_GGUF_TEXT)
+    return copy(to, "");
+  const uint32_t index = *(const uint32_t *)id->data;
+  if (index >= tokens->count)
+    return ac_fail(AC_ERROR_FORMAT, "%s is %u, but there are %lld tokens", key, (unsigned)index,
+                   (long long)tokens->count);
+  return copy(to, ((const char *const *)tokens->data)[index]);
+}
+
+static ac_status take_gguf(ac_chat_source *source, const ac_gguf_metadata *metadata) {
+  const char *text = gguf_text(metadata, "tokenizer.chat_template");
+  if (text) AC_TRY(copy(&source->chat_template, text));
+  AC_TRY(gguf_token(&source->begin, metadata, "tokenizer.ggml.bos_token_id"));
+  return gguf_token(&source->end, metadata, "tokenizer.ggml.eos_token_id");
+}
+
+static ac_status read_gguf(ac_chat_source *source, const char *path) {
+  ac_gguf_metadata *metadata;
+  AC_TRY(ac_gguf_metadata_open(&metadata, path));
+  const ac_status status = take_gguf(source, metadata);
+  ac_gguf_metadata_close(metadata);
+  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", path);
+}
+
+static bool is_gguf(const char *path) {
+  const size_t bytes = strlen(path);
+  return bytes > 5 && !strcmp(path + bytes - 5, ".gguf") && !ac_is_folder(path);
+}
+
 /* ---- folders --------------------------------------------------------------------------------- */
 
 static ac_status read_folder(ac_chat_source *source, const char *folder) {
@@ -116,7 +158,7 @@ ac_status ac_chat_source_read(ac_chat_source *source, const char *path) {
   } else if (slash == path) {
     strcpy(folder, "/");
   }
-  const ac_status status = read_folder(source, folder);
+  const ac_status status = is_gguf(path) ? read_gguf(source, path) : read_folder(source, folder);
   if (status != AC_OK) ac_chat_source_free(source);
   return status;
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 #define CHATML ac_chat_render_chatml, "", "<|im_end|>"
+#define MISTRAL ac_chat_render_mistral, "<s>", "</s>", NULL
+#define PHI3 ac_chat_render_phi3, "<s>", "<|endoftext|>", NULL
 
 static const ac_chat_template list[] = {
     {"chatml", CHATML, NULL, 0},
@@ -16,6 +18,23 @@ static const ac_chat_template list[] = {
      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", 0},
     {"chatml-smollm2", CHATML,
      "You are a helpful AI assistant named SmolLM, trained by Hugging Face", 0},
+    {"qwen3", ac_chat_render_qwen3, "", "<|im_end|>", NULL, 0},
+    {"llama2", ac_chat_render_llama2, "<s>", "</s>", NULL, 0},
+    {"llama3", ac_chat_render_llama3, "<|begin_of_text|>", "<|eot_id|>", NULL, AC_LLAMA3_PLAIN},
+    {"llama3.1", ac_chat_render_llama3, "<|begin_of_text|>", "<|eot_id|>", NULL, AC_LLAMA3_DATED},
+    {"mistral-v0.1", MISTRAL, AC_MISTRAL_01},
+    {"mistral-v0.2", MISTRAL, AC_MISTRAL_02},
+    {"mistral-v1", MISTRAL, AC_MISTRAL_V1},
+    {"mistral-v3", MISTRAL, AC_MISTRAL_V3},
+    {"mistral-v3-tekken", MISTRAL, AC_MISTRAL_TEKKEN},
+    {"gemma", ac_chat_render_gemma, "<bos>", "<eos>", NULL, AC_GEMMA_1},
+    {"gemma3", ac_chat_render_gemma, "<bos>", "<eos>", NULL, AC_GEMMA_3},
+    {"phi3", PHI3, AC_PHI3},
+    {"phi3.5", PHI3, AC_PHI35},
+    {"phi3-small", PHI3, AC_PHI3_SMALL},
+    {"phi3-mini-first", PHI3, AC_PHI3_MINI_FIRST},
+    {"phi3-medium-first", PHI3, AC_PHI3_MEDIUM_FIRST},
+    {"zephyr", ac_chat_render_zephyr, "<s>", "</s>", NULL, 0},
 };
 
 enum { TEMPLATES = sizeof list / sizeof *list };
@@ -116,18 +135,42 @@ static size_t blank_before(const char *text, size_t bytes) {
   return 0;
 }
 
+bool ac_chat_is_blank(const char *text) {
+  size_t bytes = strlen(text), blank;
+  for (; (blank = blank_at(text, bytes)); bytes -= blank) text += blank;
+  return !bytes;
+}
+
+void ac_chat_put_trimmed_after(ac_chat_writer *w, ac_chat_piece piece, const char *text) {
+  size_t bytes = strlen(text), blank;
+  while ((blank = blank_before(text, bytes))) bytes -= blank;
+  ac_chat_put_bytes(w, piece, text, bytes);
+}
+
 void ac_chat_put_trimmed(ac_chat_writer *w, ac_chat_piece piece, const char *text) {
   size_t bytes = strlen(text), blank;
   for (; (blank = blank_at(text, bytes)); bytes -= blank) text += blank;
-  while ((blank = blank_before(text, bytes))) bytes -= blank;
-  ac_chat_put_bytes(w, piece, text, bytes);
+  ac_chat_put_trimmed_after(w, piece, text);
 }
 
 /* ---- rendering ------------------------------------------------------------------------------- */
 
 ac_status ac_chat_refuse_role(const ac_chat_writer *w, size_t index, const char *why) {
-  return ac_fail(AC_ERROR_FORMAT, "message %zu has the role %s, %s in the chat template %s",
-                 index + 1, ac_quote(w->messages[index].role).text, why, w->chat_template->name);
+  return ac_fail(AC_ERROR_FORMAT, "message %zu has the role %s, %s the chat template %s", index + 1,
+                 ac_quote(w->messages[index].role).text, why, w->chat_template->name);
+}
+
+ac_status ac_chat_check_turns(const ac_chat_writer *w, size_t first) {
+  if (first == w->count)
+    return ac_fail(AC_ERROR_FORMAT, "the conversation has a system message alone");
+  for (size_t i = first; i < w->count; i++) {
+    const bool user = (i - first) % 2 == 0;
+    if (!ac_chat_is(&w->messages[i], user ? "user" : "assistant"))
+      return ac_chat_refuse_role(w, i,
+                                 user ? "where a turn of the user is expected by"
+                                      : "where a turn of the assistant is expected by");
+  }
+  return AC_OK;
 }
 
 static ac_status check_messages(const ac_chat_writer *w) {
@@ -137,7 +180,7 @@ static ac_status check_messages(const ac_chat_writer *w) {
     if (!m->role || !m->content)
       return ac_fail(AC_ERROR_ARGUMENT, "chat: the role or content of message %zu is NULL", i + 1);
     if (!ac_chat_is(m, "system") && !ac_chat_is(m, "user") && !ac_chat_is(m, "assistant"))
-      return ac_chat_refuse_role(w, i, "which is not rendered");
+      return ac_chat_refuse_role(w, i, "which is not one of those (system, user, assistant) of");
   }
   return AC_OK;
 }

@@ -39,16 +39,48 @@ typedef enum ac_chat_piece { AC_PIECE_HEAD, AC_PIECE_TURN_END, AC_PIECE_CONTENT 
 void ac_chat_turn_begin(ac_chat_writer *writer, const ac_chat_message *message);
 void ac_chat_put(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 void ac_chat_put_bytes(ac_chat_writer *writer, ac_chat_piece piece, const char *text, size_t bytes);
-/* As str.strip() of Python's leaves it, which is `trim` in Jinja. */
+/* As str.strip() and str.rstrip() of Python's leave it, the first of which is `trim` in Jinja. */
 void ac_chat_put_trimmed(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
+void ac_chat_put_trimmed_after(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
+
+bool ac_chat_is_blank(const char *text); /* nothing is left of it */
 
 static inline bool ac_chat_is(const ac_chat_message *message, const char *role) {
   return !strcmp(message->role, role);
 }
 
-/* A role that the template does not have, in message `index`. */
+/* Fails about the role of message `index`: "message 2 has the role "user", WHY the chat template
+ * NAME". */
 ac_status ac_chat_refuse_role(const ac_chat_writer *writer, size_t index, const char *why);
 
+/* Whether messages from `first` on are of the user and the assistant by turns. */
+ac_status ac_chat_check_turns(const ac_chat_writer *writer, size_t first);
+
 ac_status ac_chat_render_chatml(ac_chat_writer *writer);
+ac_status ac_chat_render_qwen3(ac_chat_writer *writer);
+ac_status ac_chat_render_llama2(ac_chat_writer *writer);
+ac_status ac_chat_render_llama3(ac_chat_writer *writer);
+ac_status ac_chat_render_mistral(ac_chat_writer *writer);
+ac_status ac_chat_render_gemma(ac_chat_writer *writer);
+ac_status ac_chat_render_phi3(ac_chat_writer *writer);
+ac_status ac_chat_render_zephyr(ac_chat_writer *writer);
+
+/* Variants of a family. */
+typedef enum ac_chat_llama3 { AC_LLAMA3_PLAIN, AC_LLAMA3_DATED } ac_chat_llama3;
+typedef enum ac_chat_mistral {
+  AC_MISTRAL_01,    /* the first of Mistral-7B-Instruct-v0.1, without a system message */
+  AC_MISTRAL_02,    /* and of v0.2 */
+  AC_MISTRAL_V1,    /* for the tokenizer v1 */
+  AC_MISTRAL_V3,    /* v3 */
+  AC_MISTRAL_TEKKEN /* v3 of Mistral-Nemo */
+} ac_chat_mistral;
+typedef enum ac_chat_gemma { AC_GEMMA_1, AC_GEMMA_3 } ac_chat_gemma;
+typedef enum ac_chat_phi3 {
+  AC_PHI3,
+  AC_PHI35,
+  AC_PHI3_SMALL,
+  AC_PHI3_MINI_FIRST, /* of April 2024, without a system message */
+  AC_PHI3_MEDIUM_FIRST
+} ac_chat_phi3;
 
 #endif

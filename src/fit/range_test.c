@@ -34,7 +34,7 @@ static ac_status keep_cells(const ac_trainer *trainer, kept *k) {
   bool room = k->cells;
   for (int i = 0; i < plan->cell_count && room; i++) {
     const ac_cell *cell = &plan->cells[i];
-    if (!ac_state_holds(plan, cell, false)) continue;
+    if (!ac_state_holds(trainer, cell, false) || ac_state_is_constant(trainer, cell)) continue;
     k->cells[i] = malloc((size_t)cell->count * ac_dtype_bytes(cell->dtype) + 1);
     room = k->cells[i];
     if (room)

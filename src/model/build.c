@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
+#include <accrue/adapter.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ static ac_tensor *linear(const builder *b, const char *name, ac_tensor *x, int64
   ac_tensor *weight = b->family->in_out ? parameter(b, name, "weight", AC_SHAPE(in, out))
                                         : parameter(b, name, "weight", AC_SHAPE(out, in));
   ac_tensor *added = bias ? parameter(b, name, "bias", AC_SHAPE(out)) : NULL;
-  return ac_linear(x, weight, added, layout);
+  return ac_lora_linear(b->graph, name, x, weight, added, layout, b->desc->lora);
 }
 
 static ac_tensor *linear_part(const builder *b, ac_model_part part, ac_tensor *x, int64_t in,

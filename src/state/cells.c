@@ -11,8 +11,27 @@
 
 /* ---- which ones ------------------------------------------------------------------------------ */
 
+/* Running statistics are not trained, but a node writes them. */
+static bool is_written(const ac_graph *graph, int tensor) {
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = ac_node_at(graph, i);
+    for (int o = 0; o < AC_MAX_OUTPUTS; o++)
+      if (node->out[o] == tensor) return true;
+  }
+  return false;
+}
+
+bool ac_state_is_constant(const ac_trainer *trainer, const ac_cell *cell) {
+  const ac_graph *graph = trainer->instance.plan->graph;
+  return (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_WORKING) &&
+         !ac_trainer_trains(trainer, cell->owner) &&
+         !is_written(graph, graph->parameters[cell->owner]);
+}
+
 /* If a parameter has no original, its copy in 16 bits is saved instead. */
-bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window) {
+bool ac_state_holds(const ac_trainer *trainer, const ac_cell *cell, bool window) {
+  const ac_plan *plan = trainer->instance.plan;
+  if (trainer->desc.states_without_frozen && ac_state_is_constant(trainer, cell)) return false;
   if (cell->role == AC_ROLE_PARAMETER || cell->role == AC_ROLE_STATE ||
       cell->role == AC_ROLE_AVERAGE)
     return true;
@@ -64,7 +83,7 @@ ac_status ac_state_list(ac_state_contents *c, ac_trainer *trainer, bool window, 
                            .tensors = calloc((size_t)plan->cell_count + 1, sizeof *c->tensors)};
   bool good = c->tensors;
   for (int i = 0; i < plan->cell_count && good; i++) {
-    if (!ac_state_holds(plan, &plan->cells[i], window)) continue;
+    if (!ac_state_holds(trainer, &plan->cells[i], window)) continue;
     c->tensors[c->count++].cell = &plan->cells[i];
     good = name_tensor(plan->graph, c);
   }

@@ -4,8 +4,11 @@
 
 #include "window/trainer.h"
 
-/* Whether a state holds this cell. With a window in progress it also holds its sums. */
-bool ac_state_holds(const ac_plan *plan, const ac_cell *cell, bool window);
+/* Whether a state of this trainer holds the cell. With a window in progress it also holds its sums.
+ */
+bool ac_state_holds(const ac_trainer *trainer, const ac_cell *cell, bool window);
+/* Whether training leaves a parameter's cell as it is. */
+bool ac_state_is_constant(const ac_trainer *trainer, const ac_cell *cell);
 /* Refuses a state of a run that had other parameters frozen. */
 ac_status ac_state_check_frozen(const ac_trainer *trainer, const ac_model_file *file,
                                 const char *path);

@@ -10,8 +10,11 @@
  * bytes fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves
  * out a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
  * number fixture formats FOLDER    a file of each format of tests/support/formats.h fixture list
- * their names, what they are called and which reader reads them */
+ * their names, what they are called and which reader reads them
+ *   fixture llm FOLDER SEED           the language model of tests/support/tiny_llm.h; seed 0:
+ * without weights fixture chats COUNT               to stdout, JSONL of sums that are asked for */
 #include "support/formats.h"
+#include "support/tiny_llm.h"
 
 #include <accrue/model_file.h>
 #include <stdio.h>
@@ -226,6 +229,17 @@ static int write_model(const char *from, const char *to, int count, char **chang
   return !good;
 }
 
+static int write_chats(int count) {
+  uint32_t random = 1;
+  for (int i = 0; i < count; i++) {
+    const unsigned a = next_random(&random) % 10, b = next_random(&random) % 10;
+    printf("{\"messages\": [{\"role\": \"user\", \"content\": \"%u+%u?\"}, {\"role\": "
+           "\"assistant\", \"content\": \"%u.\"}]}\n",
+           a, b, a + b);
+  }
+  return 0;
+}
+
 static int list_formats(void) {
   for (int i = 0; i < FORMAT_FILES; i++)
     printf("%s|%s|%d\n", format_files[i].name, format_files[i].called, format_files[i].readers);
@@ -253,6 +267,9 @@ int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(what, "text")) return write_text(argv[2], atoi(argv[3]));
   if (argc == 4 && !strcmp(what, "bare")) return write_bare(argv[2], argv[3]);
   if (argc >= 4 && !strcmp(what, "model")) return write_model(argv[2], argv[3], argc - 4, argv + 4);
+  if (argc == 4 && !strcmp(what, "llm"))
+    return !tiny_llm_write(argv[2], (unsigned)atoi(argv[3]), atoi(argv[3]) > 0);
+  if (argc == 3 && !strcmp(what, "chats")) return write_chats(atoi(argv[2]));
   if (argc == 3 && !strcmp(what, "formats")) return !formats_write(argv[2]);
   if (argc == 2 && !strcmp(what, "list")) return list_formats();
   if (argc == 6 && !strcmp(what, "safetensors"))

@@ -38,6 +38,11 @@ void options_add(options *o, const option *rows, int count) {
   }
 }
 
+void options_add_filed(options *o, const option *rows, int count) {
+  for (int i = 0; i < count; i++)
+    if (flag_record_find(rows[i].name, o->command)) options_add(o, &rows[i], 1);
+}
+
 static option *find(const options *o, const char *name, size_t length) {
   for (int i = 0; i < o->count; i++)
     if (strlen(o->rows[i].name) == length && !memcmp(o->rows[i].name, name, length))

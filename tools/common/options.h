@@ -75,6 +75,10 @@ typedef struct options {
 #define OPTIONS_ADD(o, rows) options_add(o, rows, (int)(sizeof rows / sizeof *rows))
 void options_add(options *o, const option *rows, int count);
 
+/* The same for those rows that docs/flags gives to the command. */
+#define OPTIONS_ADD_FILED(o, rows) options_add_filed(o, rows, (int)(sizeof rows / sizeof *rows))
+void options_add_filed(options *o, const option *rows, int count);
+
 /* STATUS_CONTINUE; STATUS_DONE after printing the help; STATUS_USAGE after one sentence on stderr.
  * argv[0] is the first argument after the command's own words. */
 int options_parse(options *o, int argc, char **argv);

@@ -143,8 +143,10 @@ bool outputs_is_of_run(const char *folder) {
 
 bool outputs_is_run_file(const char *name) {
   static const char *const names[] = {
-      "model.safetensors", "best.safetensors", "average.safetensors", "diverged.safetensors",
-      "good.safetensors",  "run.json",         "config.json",         "pilot.json"};
+      "model.safetensors",    "best.safetensors", "average.safetensors",
+      "diverged.safetensors", "good.safetensors", "run.json",
+      "config.json",          "pilot.json",       "adapter_model.safetensors",
+      "adapter_config.json"};
   const bool numbered = begins_with(name, "state-") || begins_with(name, "good-");
   if (numbered && ends_with(name, ".safetensors")) return true;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -86,16 +86,9 @@ static const pair commands[] = {
 
 /* Small letters. */
 static const pair models[] = {
-    {"cnn", "resnet"},
-    {"convnet", "resnet"},
-    {"dense", "mlp"},
-    {"gpt-2", "gpt"},
-    {"gpt2", "gpt"},
-    {"llm", "gpt"},
-    {"mobilenetv1", "mobilenet"},
-    {"nanogpt", "gpt"},
-    {"perceptron", "mlp"},
-    {"transformer", "gpt"},
+    {"cnn", "resnet"},  {"convnet", "resnet"}, {"dense", "mlp"},       {"gpt-2", "gpt"},
+    {"gpt2", "gpt"},    {"llama", "llm"},      {"lora", "llm"},        {"mobilenetv1", "mobilenet"},
+    {"nanogpt", "gpt"}, {"perceptron", "mlp"}, {"transformer", "gpt"},
 };
 
 static const char *find(const pair *pairs, size_t count, const char *word, size_t length) {
@@ -118,7 +111,7 @@ const char *suggest_command(const char *name) {
 }
 
 const char *suggest_model(const char *name) {
-  static const char *const ours[] = {"gpt", "mlp", "resnet", "mobilenet"};
+  static const char *const ours[] = {"gpt", "llm", "mlp", "resnet", "mobilenet"};
   char small[32];
   size_t length = 0;
   for (; name[length] && length < sizeof small - 1; length++)

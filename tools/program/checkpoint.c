@@ -247,6 +247,9 @@ static bool load(checkpoint *c, int64_t step, bool *other) {
   if (!own) say("%s is of another run; an older state is tried", path);
   else if (*other) say("%s is of a run on other data", path);
   else if (copied) say("%s is the state of another step; an older state is tried", path);
+  else if (setting && !strcmp(setting, "accrue.base"))
+    say("%s is of a run on other weights: what --model names has changed; an older state is tried",
+        path);
   else if (setting)
     say("%s is of another model: its %s is not the same; an older state is tried", path, setting);
   else if (ac_trainer_load_state(c->trainer, path) != AC_OK)

@@ -7,6 +7,7 @@
 #include "program/saved_model.h"
 #include "common/text.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -27,12 +28,13 @@ typedef struct evaluation {
 /* ---- flags ----------------------------------------------------------------------------------- */
 
 static void more_options(saved_model *m, options *o) {
+  const option model[] = {FLAG("model", OPTION_TEXT, &m->model)};
   const option rows[] = {
-      FLAG("model", OPTION_TEXT, &m->model),
       FLAG("split", OPTION_CHOICE, &m->split),
       FLAG("json", OPTION_SWITCH, &m->json),
       FLAG("fold", OPTION_TEXT, &m->setup.flags.fold),
   };
+  if (!options_find(o, "model")) OPTIONS_ADD(o, model);
   OPTIONS_ADD(o, rows);
 }
 
@@ -110,12 +112,23 @@ static void print_data(const saved_model *m) {
 static void print_text(const evaluation *e) {
   const setup *s = &e->saved.setup;
   message_put(stdout, "model        %s: %s\n", s->kind->name, e->saved.path);
-  print_data(&e->saved);
+  if (s->kind->put_data)
+    s->kind->put_data(s->model, e->saved.dataset == s->data.train,
+                      e->saved.dataset == s->data.validation);
+  else print_data(&e->saved);
   printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);
+  if (s->kind->load_session) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
   printf("accuracy     %s %%\n", text_fixed(100 * e->result.accuracy, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
          ac_device_get_info(s->device)->id);
   if (e->classes && e->classes <= MOST_PRINTED) print_confusion(e);
+}
+
+/* A language model takes all documents, unless it is told otherwise. */
+static const char *split_of(const saved_model *m) {
+  const bool all = m->setup.kind->load_session && !options_given(&m->setup.options, "split") &&
+                   !m->setup.flags.fold;
+  return all ? "all" : splits[m->split];
 }
 
 static int print_json(const evaluation *e) {
@@ -128,10 +141,14 @@ static int print_json(const evaluation *e) {
   }
   json_t *object =
       json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name,
-                "file", json_text_name(e->saved.path), "split", splits[e->saved.split], "samples",
+                "file", json_text_name(e->saved.path), "split", split_of(&e->saved), "samples",
                 (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
                 e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
                 ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
+  if (object && e->saved.setup.kind->load_session) {
+    json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
+    json_object_set_new(object, "predicted", json_real(e->result.weight));
+  }
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
   return good ? STATUS_DONE : fail("cannot write the result");

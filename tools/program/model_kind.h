@@ -13,6 +13,7 @@
 #include "common/storage.h"
 
 #include <accrue/accrue.h>
+#include <jansson.h>
 
 /* Flags that every kind shares. */
 typedef struct train_flags {
@@ -67,7 +68,7 @@ typedef struct train_flags {
 
 /* Configuration for a model file's metadata. */
 typedef struct model_metadata {
-  ac_metadata entries[24];
+  ac_metadata entries[32];
   int count;
   char text[4096]; /* holds the values */
   size_t used;
@@ -76,6 +77,13 @@ typedef struct model_metadata {
 
 /* Adds key = formatted value. */
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...);
+
+/* What a run of this model writes. */
+typedef struct model_files {
+  const char *weights, *config; /* names in the run's folder */
+} model_files;
+
+struct run_folder;
 
 typedef struct model_kind {
   const char *name;
@@ -101,6 +109,33 @@ typedef struct model_kind {
   /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */
   const char *const *carried;
+
+  /* ---- of models that begin with weights of others; each may be NULL ------------------------- */
+
+  /* Checks the flags, and sets defaults that depend on other flags, before anything is opened. A
+   * status of message.h, as all that return int. */
+  int (*check)(void *model, const options *o, train_flags *flags);
+  /* Says what is trained, in a line or two. */
+  void (*introduce)(const void *model, const ac_plan *plan);
+  /* Loads into a new trainer what the model is made of, before a state is loaded. */
+  int (*load)(void *model, ac_trainer *trainer);
+  /* The same, with all that was trained, into a session. */
+  int (*load_session)(void *model, ac_session *session);
+  /* What a result of `accrue eval` says of the data: of what trains, of what validates, or of both.
+   * NULL: their samples. */
+  void (*put_data)(const void *model, bool train, bool validation);
+  /* Whether states leave out what training does not change: load has it. */
+  bool (*base_apart)(const void *model);
+  /* NULL: model.safetensors and config.json. */
+  model_files (*files)(const void *model);
+  /* Writes the weights; NULL: all parameters in f32. */
+  ac_status (*save)(const void *model, ac_trainer *trainer, const char *path,
+                    const ac_metadata *metadata, int metadata_count);
+  /* Copies files to the run's folder that belong to its weights. */
+  void (*carry)(const void *model, const struct run_folder *folder, bool replace);
+  /* What run.json says of it as "base". */
+  json_t *(*record)(const void *model);
+  void (*close)(void *model);
 } model_kind;
 
 /* In the order of the help; ends with NULL. */

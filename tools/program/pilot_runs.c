@@ -195,8 +195,9 @@ int pilot_check_folders(const pilot *p) {
 /* Removes what a run needs to be resumed, and its model, as a pilot is about numbers. Only of its
  * own runs. */
 static void clean(const pilot *p, const char *path, int number) {
-  static const char *const names[] = {"model.safetensors", "average.safetensors",
-                                      "diverged.safetensors", GOOD_STATE, "config.json"};
+  static const char *const names[] = {
+      "model.safetensors", "average.safetensors",       "diverged.safetensors", GOOD_STATE,
+      "config.json",       "adapter_model.safetensors", "adapter_config.json"};
   char file[RUN_PATH_BYTES], id[RUN_ID_BYTES];
   run_folder folder = {.lock = -1};
   json_t *record;

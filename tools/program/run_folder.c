@@ -59,8 +59,10 @@ static bool is_mark(const char *mark) {
  * run do not count. */
 static bool is_leftover(const char *name) {
   static const char *const files[] = {
-      "model.safetensors", "best.safetensors", "diverged.safetensors", "average.safetensors",
-      "config.json",       "run.json",         "pilot.json",           "good.safetensors"};
+      "model.safetensors",   "best.safetensors", "diverged.safetensors",
+      "average.safetensors", "config.json",      "run.json",
+      "pilot.json",          "good.safetensors", "adapter_model.safetensors",
+      "adapter_config.json"};
   const char *mark = strstr(name, ".partial-");
   if (!mark) return false;
   const size_t length = (size_t)(mark - name);

@@ -24,7 +24,7 @@ static bool is_there(const run_folder *folder, const char *name) {
 /* What a run would lose if another began in its folder. */
 static const char *const losses[] = {
     "model.safetensors", "best.safetensors", "average.safetensors", "diverged.safetensors",
-    "good.safetensors",  "config.json",      "pilot.json"};
+    "good.safetensors",  "config.json",      "pilot.json",          "adapter_model.safetensors"};
 
 static const char *first_loss(const run_folder *folder, const char *but) {
   for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)

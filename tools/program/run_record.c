@@ -140,6 +140,7 @@ int run_record_begin(run_record *record, const run_folder *folder, const setup *
                       describe_device(ac_device_get_info(s->device), s->flags.threads));
   json_object_set_new(root, "plan", describe_plan(ac_plan_get_info(s->plan)));
   json_object_set_new(root, "data", describe_data(&s->data, text));
+  if (s->kind->record) json_object_set_new(root, "base", s->kind->record(s->model));
   if (!options_record(&s->options, is_kept, root) || !is_complete(root, *origin->id) ||
       !add_origin(root, origin))
     return fail("out of memory");

@@ -5,6 +5,7 @@
 #include "common/json_file.h"
 #include "common/message.h"
 #include "common/waiting.h"
+#include "program/language_model.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -106,9 +107,14 @@ static int give_help(saved_model *m, int argc, char **argv,
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* A folder has files to train and other files to validate; they are not one dataset. */
+/* A folder has files to train and other files to validate; they are not one dataset. Documents that
+ * a language model is given are all taken, unless the flags divide them. */
 static int choose_part(saved_model *m) {
   const train_data *data = &m->setup.data;
+  if (m->setup.kind->load_session && !data->validation) {
+    m->dataset = data->train;
+    return STATUS_CONTINUE;
+  }
   m->dataset = m->split == 1 ? data->train : m->split == 2 ? data->whole : data->validation;
   if (m->dataset) return STATUS_CONTINUE;
   if (options_given(&m->setup.options, "split"))
@@ -118,17 +124,31 @@ static int choose_part(saved_model *m) {
   return STATUS_CONTINUE;
 }
 
+/* A language model is a folder or a file of its own form, and its kind opens it. */
+static int open_file(saved_model *m, const char *path, int argc, char **argv, ac_model_file **file,
+                     int *words) {
+  const bool named = argc > 0 && argv[0][0] != '-';
+  *words = named;
+  if (named ? !strcmp(argv[0], "llm") : language_model_is(path)) {
+    snprintf(m->path, sizeof m->path, "%s", path);
+    m->setup.kind = kind_of("llm");
+    return STATUS_CONTINUE;
+  }
+  const int status = model_path("model", path, m->path);
+  if (status != STATUS_CONTINUE) return status;
+  if (ac_model_file_open(file, m->path) != AC_OK) return fail_library();
+  return choose_kind(m, argc, argv, *file, words);
+}
+
 static int open_all(saved_model *m, int argc, char **argv,
                     void (*more)(saved_model *m, options *o)) {
   setup *s = &m->setup;
+  int words;
   const char *model = find_model(argc, argv);
   if (!model)
     return fail_usage("--model is missing: a file or folder that accrue train has written");
-  int status = model_path("model", model, m->path), words;
-  if (status != STATUS_CONTINUE) return status;
   ac_model_file *file = NULL;
-  if (ac_model_file_open(&file, m->path) != AC_OK) return fail_library();
-  status = choose_kind(m, argc, argv, file, &words);
+  int status = open_file(m, model, argc, argv, &file, &words);
   if (status == STATUS_CONTINUE) status = check_kind(m);
   if (status == STATUS_CONTINUE) status = parse(m, argc - words, argv + words, more);
   s->data.undivided = s->flags.fold != NULL;
@@ -173,8 +193,12 @@ bool saved_model_show(void *model) {
 static uint64_t memory_of_training(const saved_model *m) {
   char path[MODEL_PATH_BYTES];
   const char *slash = strrchr(m->path, '/');
-  const int length = slash ? (int)(slash - m->path + 1) : 0;
-  if (snprintf(path, sizeof path, "%.*srun.json", length, m->path) >= (int)sizeof path) return 0;
+  const int length = m->setup.kind->load_session ? (int)strlen(m->path)
+                     : slash                     ? (int)(slash - m->path + 1)
+                                                 : 0;
+  if (snprintf(path, sizeof path, "%.*s%srun.json", length, m->path,
+               m->setup.kind->load_session ? "/" : "") >= (int)sizeof path)
+    return 0;
   json_error_t error;
   json_t *record = json_file_load(path, 0, &error);
   const json_int_t bytes =
@@ -183,9 +207,14 @@ static uint64_t memory_of_training(const saved_model *m) {
   return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
+/* A sample of a language model is long, so a few of them fill a pass. */
+enum { USUAL_LONG_BATCH = 8 };
+
 static ac_status make_plan(const saved_model *m, ac_purpose purpose, uint64_t memory,
                            saved_pass *pass) {
-  const int64_t count = ac_dataset_count(m->dataset);
+  const bool few = m->setup.kind->load_session && !options_given(&m->setup.options, "batch");
+  const int64_t samples = ac_dataset_count(m->dataset),
+                count = few && samples > USUAL_LONG_BATCH ? USUAL_LONG_BATCH : samples;
   const ac_plan_desc desc = {.purpose = purpose,
                              .batch = m->batch < count ? m->batch : count,
                              .memory = memory,
@@ -203,8 +232,12 @@ int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
     if (status == AC_ERROR_BUDGET && trained) status = make_plan(m, purpose, 0, pass);
   }
   if (status == AC_OK) status = ac_session_create(&pass->session, pass->plan, 0);
-  if (status == AC_OK) status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);
+  if (status == AC_OK && !s->kind->load_session)
+    status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);
   if (status != AC_OK) return fail_library();
+  const int loaded =
+      s->kind->load_session ? s->kind->load_session(s->model, pass->session) : STATUS_CONTINUE;
+  if (loaded != STATUS_CONTINUE) return loaded;
   const ac_plan_info *info = ac_plan_get_info(pass->plan);
   m->step = info->micro_batch;
   m->done = 0;

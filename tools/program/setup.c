@@ -18,8 +18,9 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const model_kind gpt_kind, mlp_kind, resnet_kind, mobilenet_kind;
-const model_kind *const model_kinds[] = {&gpt_kind, &mlp_kind, &resnet_kind, &mobilenet_kind, NULL};
+extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind;
+const model_kind *const model_kinds[] = {&gpt_kind,    &llm_kind,       &mlp_kind,
+                                         &resnet_kind, &mobilenet_kind, NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -305,6 +306,7 @@ static int open_device(setup *s) {
   s->trainer.seed = (uint64_t)f->seed;
   s->trainer.average_decay = f->ema;
   s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
+  s->trainer.states_without_frozen = s->kind->base_apart && s->kind->base_apart(s->model);
   s->trainer.noise_layers = f->noise_layers && s->trainer.noise_every;
   s->trainer.optimizer =
       (ac_optimizer_desc){.beta1 = rate_or_off(f->beta1),
@@ -499,7 +501,17 @@ int setup_open(setup *s, const setup_words *words, plan_cache *cache,
   return status;
 }
 
+model_files setup_files(const setup *s) {
+  static const model_files usual = {"model.safetensors", "config.json"};
+  return s->kind->files ? s->kind->files(s->model) : usual;
+}
+
+int setup_load(const setup *s, ac_trainer *trainer) {
+  return s->kind->load ? s->kind->load(s->model, trainer) : STATUS_CONTINUE;
+}
+
 void setup_close(setup *s) {
+  if (s->model && s->kind->close) s->kind->close(s->model);
   json_decref(s->recorded);
   if (!s->plan_is_shared) ac_plan_free(s->plan);
   if (!s->cache || s->cache->device != s->device) ac_device_close(s->device);

@@ -70,6 +70,11 @@ ac_plan_desc setup_plan_desc(const setup *s);
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan);
 void setup_close(setup *s);
 
+/* The names of the files with the model's weights and with its description. */
+model_files setup_files(const setup *s);
+/* Loads what the model is made of into a new trainer; without --init and states. */
+int setup_load(const setup *s, ac_trainer *trainer);
+
 /* ---- offers.c -------------------------------------------------------------------------------- */
 
 /* What a plan is made for. */

@@ -171,7 +171,7 @@ static bool on_evaluation(run *r, const ac_fit_event *event) {
 static bool model_waits(const run *r) {
   char path[RUN_PATH_BYTES];
   struct stat info;
-  run_folder_path(&r->folder, "model.safetensors", path);
+  run_folder_path(&r->folder, setup_files(&r->setup).weights, path);
   return stat(path, &info) == 0;
 }
 
@@ -205,7 +205,7 @@ static int diverged(run *r, const char *reason) {
   char path[RUN_PATH_BYTES], state[64] = "";
   r->diverged = true;
   for (int i = 0; r->saved_early && i < (r->setup.flags.ema > 0 ? 2 : 1); i++) {
-    run_folder_path(&r->folder, i ? "average.safetensors" : "model.safetensors", path);
+    run_folder_path(&r->folder, i ? "average.safetensors" : setup_files(&r->setup).weights, path);
     remove(path);
   }
   if (r->wish->quiet) {
@@ -252,7 +252,7 @@ static int leave_best(run *r) {
   if (!r->setup.flags.keep_best || r->model_is_best) return STATUS_CONTINUE;
   if (isinf(r->checkpoint.best)) return miss_best(r);
   run_folder_path(&r->folder, "best.safetensors", best);
-  run_folder_path(&r->folder, "model.safetensors", model);
+  run_folder_path(&r->folder, setup_files(&r->setup).weights, model);
   bool good = replacement_open(&file, model);
   if (good && !replacement_copy(&file, best)) {
     replacement_abandon(&file);
@@ -359,7 +359,8 @@ static void print_result(const run *r) {
            r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
-  if (r->updates) message_put(stdout, "model in %s/model.safetensors\n", r->setup.flags.out);
+  if (r->updates)
+    message_put(stdout, "model in %s/%s\n", r->setup.flags.out, setup_files(&r->setup).weights);
   else if (r->checkpoint.saved_step >= 0)
     message_put(stdout, "a state is in %s\n", r->setup.flags.out);
   else printf("nothing is saved\n");
@@ -372,7 +373,8 @@ static void remove_replaced(run *r) {
   char kept[128];
   if (!*replaced || !r->updates) return;
   snprintf(kept, sizeof kept, "%s %s %s", f->ema > 0 ? "average.safetensors" : "",
-           f->keep_best ? "best.safetensors" : "", r->setup.kind->config_json ? "config.json" : "");
+           f->keep_best ? "best.safetensors" : "",
+           r->setup.kind->config_json ? setup_files(&r->setup).config : "");
   run_owner_remove_states(&r->folder, replaced);
   run_owner_remove_models(&r->folder, replaced, kept);
   run_record_has_replaced(&r->record);
@@ -404,7 +406,7 @@ static int put_json(const run *r, int status) {
   char state[RUN_PATH_BYTES], weights[RUN_PATH_BYTES];
   const bool saved = r->updates && r->save_status == STATUS_CONTINUE && !r->diverged;
   run_folder_state(&r->folder, r->checkpoint.saved_step, state);
-  run_folder_path(&r->folder, "model.safetensors", weights);
+  run_folder_path(&r->folder, setup_files(&r->setup).weights, weights);
   const bool failed = status != STATUS_DONE && !r->diverged;
   const train_end end = {.setup = &r->setup,
                          .fit = &r->result,

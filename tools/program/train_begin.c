@@ -172,6 +172,7 @@ int training_begin(run *r) {
   int status = check_description(s);
   if (status == STATUS_CONTINUE) status = begin_record(r);
   if (status != STATUS_CONTINUE) return status;
+  if ((status = setup_load(s, r->trainer)) != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
   if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
   if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
@@ -188,6 +189,7 @@ int training_begin(run *r) {
 
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
+  if (!is_quiet(r) && s->kind->introduce) s->kind->introduce(s->model, s->plan);
   if (!is_quiet(r)) plan_table(device, plan);
   metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;

@@ -55,6 +55,7 @@ static void add_training(train_flags *f, options *o) {
 }
 
 static void add_run(train_flags *f, options *o) {
+  const option init[] = {FLAG("init", OPTION_TEXT, &f->init)};
   const option rows[] = {
       FLAG("device", OPTION_TEXT, &f->device),
       FLAG("threads", OPTION_INTEGER, &f->threads),
@@ -67,7 +68,6 @@ static void add_run(train_flags *f, options *o) {
       FLAG("precision", OPTION_CHOICE, &f->precision),
       FLAG("debug-numerics", OPTION_SWITCH, &f->debug_numerics),
       FLAG("recompute", OPTION_CHOICE, &f->recompute),
-      FLAG("init", OPTION_TEXT, &f->init),
       FLAG("out", OPTION_TEXT, &f->out),
       FLAG("metrics", OPTION_TEXT, &f->metrics),
       FLAG("tensorboard", OPTION_TEXT, &f->tensorboard),
@@ -77,6 +77,7 @@ static void add_run(train_flags *f, options *o) {
       FLAG("histograms", OPTION_INTEGER, &f->histograms),
   };
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, init);
 }
 
 static void add_state(train_flags *f, options *o) {
@@ -109,7 +110,7 @@ void train_flags_add(setup *s) {
   train_flags *f = &s->flags;
   s->kind->add_options(s->model, o);
   const option preset[] = {FLAG("preset", OPTION_TEXT, &f->preset)};
-  OPTIONS_ADD(o, preset);
+  OPTIONS_ADD_FILED(o, preset);
   if (s->kind->add_training_options) s->kind->add_training_options(s->model, o);
   add_training(f, o);
   storage_add_options(&f->storage, o);
@@ -234,7 +235,8 @@ static int check_growth(const setup *s) {
 int train_flags_check(setup *s) {
   train_flags *f = &s->flags;
   f->resume |= f->resume_or_start;
-  int status = batch_flag_parse(&f->batches, &f->batch);
+  int status = s->kind->check ? s->kind->check(s->model, &s->options, f) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE) status = batch_flag_parse(&f->batches, &f->batch);
   if (status == STATUS_CONTINUE) status = token_budget_check(f->max_tokens);
   if (status == STATUS_CONTINUE) status = check_relevance(s);
   if (status == STATUS_CONTINUE) status = groups_resolve(&f->groups, &s->trainer);

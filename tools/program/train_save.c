@@ -20,6 +20,8 @@ ac_status training_save_weights(run *r, const char *path) {
   model_metadata_add(&metadata, "format", "pt");
   s->kind->describe(s->model, &metadata);
   model_metadata_add(&metadata, "accrue.steps", "%" PRId64, r->step);
+  if (s->kind->save)
+    return s->kind->save(s->model, r->trainer, path, metadata.entries, metadata.count);
   return ac_trainer_save(r->trainer, path, metadata.entries, metadata.count);
 }
 
@@ -32,7 +34,7 @@ static int save_weights_to(run *r, const char *path) {
 static int save_pair(run *r, const char *weights, const char *json) {
   char config[RUN_PATH_BYTES];
   replacement file;
-  run_folder_path(&r->folder, "config.json", config);
+  run_folder_path(&r->folder, setup_files(&r->setup).config, config);
   if (!replacement_open(&file, config)) return fail("cannot write %s: %s", config, strerror(errno));
   int status = STATUS_CONTINUE;
   if (!replacement_write(&file, json))
@@ -47,7 +49,7 @@ static int save_pair(run *r, const char *weights, const char *json) {
 static int save_weights_and_config(run *r) {
   const setup *s = &r->setup;
   char weights[RUN_PATH_BYTES];
-  run_folder_path(&r->folder, "model.safetensors", weights);
+  run_folder_path(&r->folder, setup_files(s).weights, weights);
   if (!s->kind->config_json) return save_weights_to(r, weights);
   char *json = s->kind->config_json(s->model);
   int status = json ? save_pair(r, weights, json) : fail("out of memory");
@@ -115,6 +117,8 @@ int training_save_model(run *r) {
   ac_trainer_get_progress(r->trainer, &progress);
   if (status == STATUS_CONTINUE && r->setup.flags.init && r->setup.kind->carried)
     carry_files(r->setup.kind->carried, r->setup.flags.init, &r->folder, r->setup.flags.overwrite);
+  if (status == STATUS_CONTINUE && r->setup.kind->carry)
+    r->setup.kind->carry(r->setup.model, &r->folder, r->setup.flags.overwrite);
   if (status != STATUS_CONTINUE || progress.window_samples) return status;
   return with_average(r, save_average);
 }

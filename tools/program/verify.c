@@ -81,7 +81,8 @@ static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, 
   return AC_OK;
 }
 
-/* A parameter that is frozen, or that the loss does not depend on, has no gradient to ask for. */
+/* A parameter that is frozen, or that the loss does not depend on, has no gradient to ask for. A
+ * base that is apart is not held in floats as well: nothing changes it. */
 static int make_layout(verification *v, ac_trainer *trainer) {
   layout *l = &v->layout;
   const bool bf16 = rounds_by_chance(v);
@@ -96,9 +97,10 @@ static int make_layout(verification *v, ac_trainer *trainer) {
     if (ac_trainer_parameter_info(trainer, i, &info) != AC_OK) return fail_library();
     int64_t count = 1;
     for (int d = 0; d < info.rank; d++) count *= info.shape[d];
-    l->first[i + 1] = l->first[i] + count;
     l->names[i] = info.name;
     l->trained[i] = ac_trainer_get_gradient(trainer, i, 0, 0, NULL) != AC_ERROR_ARGUMENT;
+    if (!l->trained[i] && v->setup->trainer.states_without_frozen) count = 0;
+    l->first[i + 1] = l->first[i] + count;
     l->rounded[i] = l->trained[i] && bf16 && count >= LEAST_ROUNDED;
   }
   return STATUS_CONTINUE;
@@ -321,8 +323,8 @@ static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
   ac_trainer *trainer = NULL;
   const ac_status created = ac_trainer_create(&trainer, plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);
-  int status = STATUS_CONTINUE;
-  if (how == WHOLE) {
+  int status = setup_load(s, trainer);
+  if (status == STATUS_CONTINUE && how == WHOLE) {
     status = make_layout(v, trainer);
     if (status == STATUS_CONTINUE && !make_room(v)) status = fail("out of memory");
   }

@@ -235,12 +235,71 @@ static void parts_that_are_none_are_refused(void **state) {
   free_victim(&v);
 }
 
+/* ---- a frozen base --------------------------------------------------------------------------- */
+
+static bool has_tensor(const char *path, const char *name) {
+  ac_model_file *file;
+  assert_ok(ac_model_file_open(&file, path));
+  const bool has = ac_model_file_find(file, name) >= 0;
+  ac_model_file_close(file);
+  return has;
+}
+
+/* States leave out what is frozen, and hold running statistics, which no gradient moves. Another
+ * trainer that has the frozen weights goes on with the same bits. */
+static void states_leave_out_what_is_frozen(void **state) {
+  (void)state;
+  ac_plan_desc plan = split;
+  plan.frozen = "encoder*";
+  const ac_trainer_desc base = {.seed = 3, .schedule = {.lr = 0.02}, .states_without_frozen = true};
+  const test_path path = in_folder("without");
+  run a = start_model("cpu", &both, &plan, &base);
+  assert_ok(feed_samples(&a, 0, BATCH));
+  assert_ok(ac_trainer_update(a.trainer, NULL));
+  assert_ok(feed_samples(&a, 6, 2));
+  assert_ok(ac_trainer_save_state(a.trainer, path.text, NULL, 0));
+  assert_false(has_tensor(path.text, "encoder"));
+  assert_false(has_tensor(path.text, "encoder.bias"));
+  assert_true(has_tensor(path.text, "shared"));
+  assert_true(has_tensor(path.text, "norm.running_mean"));
+  assert_true(has_tensor(path.text, "norm.running_var"));
+
+  ac_trainer_desc other = base;
+  other.seed = 9;
+  run b = start_model("cpu", &both, &plan, &other);
+  static const char *const frozen[] = {"encoder", "encoder.bias"};
+  float values[64];
+  for (int i = 0; i < 2; i++) {
+    const int index = ac_trainer_find_parameter(a.trainer, frozen[i]);
+    const int count = (int)elements(a.trainer, index);
+    assert_ok(ac_trainer_get_parameter(a.trainer, index, 0, count, values));
+    assert_ok(ac_trainer_set_parameter(b.trainer, index, 0, count, values));
+  }
+  assert_ok(ac_trainer_load_state(b.trainer, path.text));
+  end_window(&a);
+  end_window(&b);
+  const snapshot x = look_at(&a), y = look_at(&b);
+  assert_same("a state without its frozen weights", &x, &y);
+
+  /* Where the setting is another, a state says what it lacks, or what is not asked for. */
+  run whole = start_model("cpu", &both, &plan, &trained);
+  assert_refused(ac_trainer_load_state(whole.trainer, path.text), AC_ERROR_FORMAT,
+                 "holds no tensor \"encoder\"");
+  assert_ok(ac_trainer_save_state(whole.trainer, path.text, NULL, 0));
+  assert_refused(ac_trainer_load_state(b.trainer, path.text), AC_ERROR_FORMAT,
+                 "holds tensor \"encoder\", which the model does not have");
+  end_run(&whole);
+  end_run(&a);
+  end_run(&b);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_state_is_a_model_file),
       cmocka_unit_test(moments_are_read_and_written_everywhere),
       cmocka_unit_test(moments_of_rows_and_columns_are_read_everywhere),
       cmocka_unit_test(moments_move_through_the_interface),
+      cmocka_unit_test(states_leave_out_what_is_frozen),
       cmocka_unit_test(parts_go_by_patterns),
       cmocka_unit_test(parts_that_are_none_are_refused),
   };

@@ -1,0 +1,49 @@
+/* What `accrue train llm` knows of its model. */
+#ifndef TOOLS_PROGRAM_LLM_KIND_H
+#define TOOLS_PROGRAM_LLM_KIND_H
+
+#include "program/language_model.h"
+#include "program/model_kind.h"
+
+#include <accrue/adapter.h>
+#include <accrue/chat.h>
+#include <accrue/model.h>
+
+typedef enum llm_base { BASE_FILE, BASE_F32, BASE_BF16, BASE_BLOCKS } llm_base;
+
+typedef struct llm_model {
+  /* Flags. */
+  const char *path, *data, *targets, *chat_template;
+  int64_t context; /* 0: not given */
+  int64_t rank;    /* 0: all weights are trained */
+  double alpha;    /* 0: twice the rank */
+  double dropout, held_out;
+  bool rslora, dora, no_pack, drop_long;
+  int base, learn;
+  /* What they come to. */
+  language_model_path found;
+  ac_model *model;
+  ac_model_info info;
+  char fingerprint[17];
+  ac_lora_desc lora;
+  ac_model_file *adapter; /* of a saved one; NULL: none */
+  char *adapter_targets;
+  ac_chat *chat; /* NULL: there are no data */
+  bool weights_in_16_bits;
+} llm_model;
+
+/* llm_files.c: what a run writes. */
+model_files llm_files(const void *self);
+ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
+                   const ac_metadata *metadata, int metadata_count);
+char *llm_config_json(const void *self);
+void llm_carry(const void *self, const struct run_folder *folder, bool replace);
+
+/* llm_adapter.c: of a saved adapter its description, and its weights for a session. */
+int llm_adapter_open(llm_model *model);
+int llm_adapter_load(const llm_model *model, ac_session *session);
+
+/* llm_data.c: opens what is learned. A status of message.h. */
+int llm_open_data(llm_model *model, train_data *data);
+
+#endif
