@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-#include <accrue/adapter.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
