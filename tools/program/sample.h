@@ -35,6 +35,8 @@ int sample_output_put(sample_output *o, const char *text, size_t bytes);
 /* Writes what is held, unless it was stopped; then `o` may begin anew. */
 int sample_output_end(sample_output *o);
 void sample_output_free(sample_output *o);
+/* Ends a text before the first stop in it. */
+void sample_output_cut(const option_list *stops, char *text);
 
 /* Tokens of an answer as text, each as soon as its characters are whole. */
 typedef struct sample_decoder {
@@ -56,6 +58,7 @@ typedef struct sample_model {
   ac_model *model;
   ac_model_info info;
   ac_tokenizer *tokenizer;
+  ac_adapter *lora; /* NULL: none */
   ac_generator *generator;
   sample_output output;
   int64_t read, written; /* tokens of all prompts, and of all answers */

@@ -39,6 +39,7 @@ static int open_model(sample_model *m) {
   ac_model_get_info(m->model, &m->info);
   if (!m->info.weights) return fail("%s has no weights", m->base);
   if (ac_model_tokenizer(m->model, &m->tokenizer) != AC_OK) return fail_library();
+  if (*m->adapter && ac_adapter_open(&m->lora, m->adapter) != AC_OK) return fail_library();
   if (m->flags->context > m->info.positions)
     return fail_usage("--context %" PRId64 " is more than the %" PRId64 " positions of %s",
                       m->flags->context, m->info.positions, m->base);
@@ -64,7 +65,10 @@ int sample_open_generator(sample_model *m, int64_t context) {
                                                .min_p = f->min_p,
                                                .repetition_penalty = f->repetition_penalty,
                                                .seed = (uint64_t)f->seed}};
-  if (ac_generator_create_model(&m->generator, m->model, m->device, &desc, NULL) != AC_OK)
+  const ac_model_graph_desc graph = {.frozen = true, .lora = ac_adapter_desc(m->lora)};
+  if (ac_generator_create_model(&m->generator, m->model, m->device, &desc, &graph) != AC_OK)
+    return fail_library();
+  if (m->lora && ac_adapter_load_session(m->lora, ac_generator_session(m->generator)) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
 }
@@ -158,6 +162,7 @@ int sample_answer(sample_model *m, const uint32_t *tokens, size_t count, char **
   m->written_seconds += seconds() - middle;
   if (status == STATUS_CONTINUE && text && !*text && !(*text = strdup("")))
     return fail("out of memory");
+  if (text && *text) sample_output_cut(&m->flags->stops, *text);
   return status;
 }
 
@@ -226,6 +231,7 @@ int sample_language_model(const sample_flags *flags) {
   if (status == STATUS_CONTINUE && flags->json) status = put_json(&m);
   sample_output_free(&m.output);
   ac_generator_free(m.generator);
+  ac_adapter_close(m.lora);
   ac_model_free(m.model);
   ac_device_close(m.device);
   return status == STATUS_CONTINUE ? STATUS_DONE : status;

@@ -55,6 +55,13 @@ void sample_output_free(sample_output *o) {
   o->held = NULL;
 }
 
+void sample_output_cut(const option_list *stops, char *text) {
+  for (int i = 0; i < stops->count; i++) {
+    char *stop = *stops->items[i] ? strstr(text, stops->items[i]) : NULL;
+    if (stop) *stop = 0;
+  }
+}
+
 /* The first stop in what is held; its length if there is none. */
 static size_t find_stop(const sample_output *o) {
   size_t first = o->held_bytes;
