@@ -71,6 +71,11 @@ void ac_session_free(ac_session *session) {
   free(session);
 }
 
+ac_status ac_session_instance(ac_session *session, ac_instance **instance) {
+  *instance = &session->instance;
+  return check_at_work(session);
+}
+
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
   AC_REQUIRE(session, path);
   AC_TRY(check_at_work(session));
