@@ -38,7 +38,8 @@ typedef struct ac_operand {
   ac_dtype dtype;
   int rank;
   int64_t dim[AC_MAX_RANK];
-  int64_t count; /* product of dim */
+  int64_t count;    /* product of dim */
+  ac_blocks blocks; /* how the elements are kept if it is in blocks, as dtype u8 */
 } ac_operand;
 
 /* What changes from run to run. `sample` and `update` key random numbers. */
@@ -94,7 +95,8 @@ static inline int64_t ac_rows(const ac_operand *x) {
   return columns ? x->count / columns : 0;
 }
 static inline double ac_operand_bytes(const ac_operand *x) {
-  return (double)x->count * (double)ac_dtype_bytes(x->dtype);
+  return x->blocks ? (double)ac_blocks_bytes(x->blocks, x->count)
+                   : (double)x->count * (double)ac_dtype_bytes(x->dtype);
 }
 
 #endif

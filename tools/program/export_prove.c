@@ -45,7 +45,8 @@ static int make_part(part *p, const exporter *e, int index) {
   p->elements = 1;
   for (int d = 0; d < p->info.rank; d++) p->elements *= p->info.shape[d];
   p->columns = p->info.rank ? p->info.shape[p->info.rank - 1] : 1;
-  p->rows_at_once = p->columns < PIECE ? PIECE / p->columns : 1;
+  /* Blocks of a weight that is stored transposed are of 32 rows. */
+  p->rows_at_once = p->columns < PIECE / 32 ? PIECE / p->columns / 32 * 32 : 32;
   const size_t bytes = (size_t)(p->rows_at_once * p->columns) * sizeof *p->file;
   p->file = malloc(bytes);
   p->trained = malloc(bytes);
@@ -101,35 +102,61 @@ static int clear_adapter(const exporter *e) {
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* How far an element may be from what was rounded, as a part of the largest magnitude of its 32.
+/* How far an element may be from what was rounded, as a part of the largest magnitude of its block.
  * Scales of blocks, and minima, are rounded to f16 as well. */
-static double step_of(ac_model_file *file, int index) {
-  switch (ac_model_file_blocks(file, index)) {
+static double step_of_blocks(ac_blocks blocks) {
+  switch (blocks) {
   case AC_BLOCKS_Q8_0:
     return 0.5 / 127 + 0x1p-11; /* half a step */
-  case AC_BLOCKS_Q4_0:
-    return 1.0 / 8 + 0x1p-11; /* a whole one, at the end that the largest is not at */
   case AC_BLOCKS_Q4_1:
     return 1.0 / 15 + 3 * 0x1p-11;
   default:
-    break;
+    return 1.0 / 8 + 0x1p-11; /* a whole one, at the end that the largest is not at */
   }
-  const ac_dtype dtype = ac_model_file_tensor(file, index)->dtype;
-  return dtype == AC_F16 ? 0x1p-11 : dtype == AC_BF16 ? 0x1p-8 : 0x1p-23;
 }
 
-static int check_elements(const part *p, int64_t count, double step) {
-  for (int64_t begin = 0; begin < count; begin += 32) {
-    const int64_t end = begin + 32 < count ? begin + 32 : count;
-    double most = 0;
-    for (int64_t i = begin; i < end; i++) most = fmax(most, fabs((double)p->trained[i]));
-    for (int64_t i = begin; i < end; i++)
-      if (!(fabs((double)p->file[i] - (double)p->trained[i]) <= step * most + 1e-7))
-        return fail("%s has %g in the file and %g in the trained model: more than rounding "
-                    "explains; nothing was kept",
-                    p->info.name, (double)p->file[i], (double)p->trained[i]);
+/* *transposed: blocks are along columns. */
+static double step_of(const exporter *e, ac_model_file *file, int index, bool *transposed) {
+  const ac_dtype dtype = ac_model_file_tensor(file, index)->dtype;
+  const ac_blocks blocks = ac_model_file_blocks(file, index);
+  *transposed = false;
+  if (dtype == AC_F16) return 0x1p-11;
+  if (dtype == AC_BF16) return 0x1p-8;
+  if (blocks) return step_of_blocks(blocks);
+  *transposed = e->to == EXPORT_GGUF && !strcmp(e->info.family, "gpt2") &&
+                (e->storage >= AC_EXPORT_Q8_0 || e->info.gguf) &&
+                ac_model_file_tensor(file, index)->rank == 2;
+  if (!*transposed) return 0x1p-23;
+  return step_of_blocks(e->storage == AC_EXPORT_Q8_0 ? AC_BLOCKS_Q8_0 : AC_BLOCKS_Q4_0);
+}
+
+/* `count` elements, `stride` apart. */
+static int check_block(const part *p, int64_t first, int64_t stride, int64_t count, double step) {
+  double most = 0;
+  for (int64_t i = 0; i < count; i++)
+    most = fmax(most, fabs((double)p->trained[first + i * stride]));
+  for (int64_t i = 0; i < count; i++) {
+    const double file = p->file[first + i * stride], trained = p->trained[first + i * stride];
+    if (!(fabs(file - trained) <= step * most + 1e-7))
+      return fail("%s has %g in the file and %g in the trained model: more than rounding explains; "
+                  "nothing was kept",
+                  p->info.name, file, trained);
   }
   return STATUS_CONTINUE;
+}
+
+static int check_elements(const exporter *e, ac_model_file *file, const part *p, int64_t count) {
+  bool transposed;
+  const double step = step_of(e, file, ac_model_file_find(file, p->info.name), &transposed);
+  const int64_t rows = count / p->columns;
+  int status = STATUS_CONTINUE;
+  for (int64_t at = 0; !transposed && at < count && status == STATUS_CONTINUE; at += 32)
+    status = check_block(p, at, 1, count - at < 32 ? count - at : 32, step);
+  for (int64_t row = 0; transposed && row < rows; row += 32)
+    for (int64_t c = 0; c < p->columns && status == STATUS_CONTINUE; c++)
+      status =
+          check_block(p, row * p->columns + c, p->columns, rows - row < 32 ? rows - row : 32, step);
+  return status;
 }
 
 static int read_file(ac_model_file *file, part *p, int64_t first, int64_t count) {
@@ -144,7 +171,7 @@ static int take_merged(exporter *e, ac_model_file *file, part *p, int64_t first,
   int status = read_file(file, p, first, count);
   if (status != STATUS_CONTINUE) return status;
   if (export_read_merged(e, p->info.name, first, count, p->trained) != AC_OK) return fail_library();
-  status = check_elements(p, count, step_of(file, ac_model_file_find(file, p->info.name)));
+  status = check_elements(e, file, p, count);
   return status == STATUS_CONTINUE ? set(e, p->info.name, first, count, p->trained) : status;
 }
 

@@ -106,9 +106,10 @@ static int check_context(llm_model *model) {
 
 /* An adapter says itself what it is like. */
 static int open_adapter(llm_model *model) {
-  const int status = llm_adapter_open(model);
-  model->rank = model->lora.rank;
-  return status;
+  if (ac_adapter_open(&model->adapter, model->found.adapter) != AC_OK) return fail_library();
+  model->lora = *ac_adapter_desc(model->adapter);
+  model->rank = 1; /* or another: each layer has its own */
+  return STATUS_CONTINUE;
 }
 
 static int open_model(llm_model *model, const options *o, bool optional) {
@@ -189,9 +190,9 @@ static int load(void *self, ac_trainer *trainer) {
 
 static int load_session(void *self, ac_session *session) {
   llm_model *model = self;
-  const ac_status status = ac_model_load_session(model->model, session);
-  if (status != AC_OK) return fail_library();
-  return model->adapter ? llm_adapter_load(model, session) : STATUS_CONTINUE;
+  ac_status status = ac_model_load_session(model->model, session);
+  if (status == AC_OK && model->adapter) status = ac_adapter_load_session(model->adapter, session);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 static ac_status judge(const void *self, ac_session *session, ac_dataset *dataset,
@@ -211,8 +212,7 @@ static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
   llm_choices_free(&model->choices);
-  ac_model_file_close(model->adapter);
-  free(model->adapter_targets);
+  ac_adapter_close(model->adapter);
   ac_model_free(model->model);
 }
 
