@@ -4,7 +4,17 @@
  *     y = x W + bias + low B^T        [..., out]     one op (ops/linear/adapted.h)
  *
  * So the only results that are stored in addition to the layer's own are of the rank's size and,
- * with dropout, one of x's. */
+ * with dropout, one of x's.
+ *
+ * With DoRA the product of x' = dropout(x) is then multiplied by the magnitudes over the norms of V
+ * = W + scale B A. What is trained is the change of each magnitude since the beginning, when it was
+ * the norm of W's row, so that zeros begin whatever W is:
+ *
+ *     h = (|W| + change) / |V| - 1 = ratio + change * inverse    [out], by ac_row_norms
+ *     z = x' W + bias + low B^T
+ *     y = z + h (z - bias) + (x - x') W
+ *
+ * The last term is there with dropout alone: the part of the base sees x whole, as in PEFT. */
 #include "adapter/targets.h"
 
 #include "graph/builder.h"
@@ -13,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ".lora_magnitude_vector" and the end of a text. */
+/* The longest of their parts, the dot and the end of a text. */
 enum { LONGEST_PART = 32 };
 
 static ac_tensor *parameter(ac_graph *graph, const char *name, const char *part, int rank,
@@ -28,6 +38,14 @@ static bool is_layer(const ac_tensor *x, const ac_tensor *weight, ac_layout layo
   return x->dtype == AC_F32 && x->shape.rank > 0 && weight->shape.rank == 2 &&
          (layout == AC_OUT_IN || layout == AC_IN_OUT) &&
          weight->shape.dim[layout == AC_OUT_IN] == ac_shape_last(&x->shape);
+}
+
+/* z + h (z - bias), h = ratio + change * inverse. */
+static ac_tensor *scaled(ac_graph *graph, ac_tensor *z, ac_tensor *ratio, ac_tensor *change,
+                         ac_tensor *inverse, ac_tensor *bias) {
+  ac_tensor *operands[] = {z, ratio, change, inverse, bias};
+  return bias ? ac_formula(graph, "a + (b + c * d) * (a - e)", operands, 5)
+              : ac_formula(graph, "a + (b + c * d) * a", operands, 4);
 }
 
 ac_tensor *ac_lora_linear(ac_graph *graph, const char *name, ac_tensor *x, ac_tensor *weight,
@@ -50,11 +68,19 @@ ac_tensor *ac_lora_linear(ac_graph *graph, const char *name, ac_tensor *x, ac_te
                            "the name has %zu bytes; an adapter's may have %d", strlen(name),
                            AC_MAX_NAME - LONGEST_PART);
   const int64_t in = ac_shape_last(&x->shape), out = weight->shape.dim[layout == AC_IN_OUT];
-  ac_tensor *a = parameter(graph, name, "lora_A.weight", AC_SHAPE(choice.rank, in),
+  ac_tensor *a = parameter(graph, name, AC_LORA_A, AC_SHAPE(choice.rank, in),
                            (ac_init){.kind = AC_INIT_DEFAULT}),
-            *b = parameter(graph, name, "lora_B.weight", AC_SHAPE(out, choice.rank),
+            *b = parameter(graph, name, AC_LORA_B, AC_SHAPE(out, choice.rank),
                            (ac_init){.kind = AC_INIT_ZERO});
   ac_tensor *dropped = d.dropout > 0 ? ac_dropout(x, (float)d.dropout) : x;
   ac_tensor *low = ac_scale(ac_linear(dropped, a, NULL, AC_OUT_IN), (float)choice.scale);
-  return ac_linear_adapted(x, weight, bias, layout, low, b);
+  if (!d.dora) return ac_linear_adapted(x, weight, bias, layout, low, b);
+  ac_tensor *z = ac_linear_adapted(dropped, weight, bias, layout, low, b);
+  ac_tensor *change = parameter(graph, name, AC_LORA_MAGNITUDE, AC_SHAPE(out),
+                                (ac_init){.kind = AC_INIT_ZERO}),
+            *inverse;
+  ac_tensor *ratio = ac_row_norms(weight, a, b, layout, (float)choice.scale, &inverse);
+  ac_tensor *y = scaled(graph, z, ratio, change, inverse, bias);
+  if (dropped == x) return y;
+  return ac_add(y, ac_linear(ac_subtract(x, dropped), weight, NULL, layout));
 }

@@ -4,6 +4,12 @@
 
 #include <accrue/adapter.h>
 
+/* What follows a layer's name and a dot in the names of an adapter's parameters. In files the last
+ * one has PEFT's name, and holds the magnitudes instead of their changes. */
+#define AC_LORA_A "lora_A.weight"
+#define AC_LORA_B "lora_B.weight"
+#define AC_LORA_MAGNITUDE "lora_magnitude_change"
+
 /* What one layer gets. rank 0: nothing. */
 typedef struct ac_lora_choice {
   int64_t rank;

@@ -29,6 +29,7 @@
   F(linear, linear) X(linear, "ssfss", "s")           /* x[n,in] W b? u[n,r]? B[out,r]? -> y[n,out]: x W + b + u B^T */  \
     X(linear_input_gradient, "ss", "s")               /* dy W -> dx+ */                                                \
     X(linear_weight_gradient, "ss", "ff")             /* x dy -> dW?+ db?+ */                                          \
+  F(linear, row_norms) X(row_norms, "sss", "ff")      /* W A[r,in] B[out,r] -> ratio[out] inverse[out] of rows, no gradient */ \
   F(linear, matmul) X(matmul, "ss", "s")              /* a b -> c+, over leading dimensions */                         \
   F(pointwise, pointwise) X(pointwise, "ssssssss", "ssss") /* a b ... -> y+ ..., operands repeated */                  \
   F(movement, gather) X(gather, "mi", "m")            /* x ids -> y, along an axis */                                  \

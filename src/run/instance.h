@@ -155,6 +155,9 @@ ac_status ac_shared_write_copy(const ac_instance *instance, const ac_cell *cell,
 ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint64_t seed,
                                  const ac_instance *from);
 
+/* What a session is made of, to change its parameters; refused while it is at work. */
+ac_status ac_session_instance(ac_session *session, ac_instance **instance);
+
 /* The host copy's loss sums as doubles. */
 typedef struct ac_loss_sums {
   double loss, weight, correct;

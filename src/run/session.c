@@ -71,6 +71,11 @@ void ac_session_free(ac_session *session) {
   free(session);
 }
 
+ac_status ac_session_instance(ac_session *session, ac_instance **instance) {
+  *instance = &session->instance;
+  return check_at_work(session);
+}
+
 ac_status ac_session_load(ac_session *session, const char *path, const char *optional_prefix) {
   AC_REQUIRE(session, path);
   AC_TRY(check_at_work(session));
@@ -106,6 +111,18 @@ ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_
   if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
   AC_TRY(ac_instance_check_range(instance, index, first, count));
   return ac_instance_write_parameter(instance, index, first, count, data);
+}
+
+ac_status ac_session_get_parameter(ac_session *session, const char *name, int64_t first,
+                                   int64_t count, float *data) {
+  AC_REQUIRE(session, name);
+  if (count > 0) AC_REQUIRE(data);
+  ac_instance *instance = &session->instance;
+  AC_TRY(check_at_work(session));
+  int index = ac_instance_find_parameter(instance, name);
+  if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
+  AC_TRY(ac_instance_check_range(instance, index, first, count));
+  return ac_instance_read_parameter(instance, index, first, count, data);
 }
 
 /* Room for all outputs of so many samples. */

@@ -106,18 +106,19 @@ static int check_context(llm_model *model) {
 
 /* An adapter says itself what it is like. */
 static int open_adapter(llm_model *model) {
-  const int status = llm_adapter_open(model);
-  model->rank = model->lora.rank;
-  return status;
+  if (ac_adapter_open(&model->adapter, model->found.adapter) != AC_OK) return fail_library();
+  model->lora = *ac_adapter_desc(model->adapter);
+  model->rank = 1; /* or another: each layer has its own */
+  return STATUS_CONTINUE;
 }
 
 static int open_model(llm_model *model, const options *o, bool optional) {
-  const bool trains = options_find(o, "lora");
+  model->evaluates = !options_find(o, "lora");
   if (!model->path)
     return fail_usage("--model is missing: a folder of Hugging Face's form, or a GGUF file");
   int status = language_model_find("model", model->path, &model->found);
   if (status != STATUS_CONTINUE) return status;
-  if (trains && *model->found.adapter)
+  if (!model->evaluates && *model->found.adapter)
     return fail_usage("%s is an adapter of %s; train that one, or merge the two first with accrue "
                       "export --merge",
                       model->path, model->found.base);
@@ -131,12 +132,24 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
+/* As the file has it, unless all weights are trained. */
+static bool is_as_in_file(const llm_model *model) {
+  return model->base == BASE_FILE && (model->rank > 0 || model->evaluates);
+}
+
+static ac_blocks blocks_of(const llm_model *model) {
+  static const ac_blocks blocks[] = {AC_BLOCKS_Q8_0, AC_BLOCKS_Q4_0, AC_BLOCKS_Q4_1, AC_BLOCKS_NF4};
+  return model->base < BASE_BLOCKS ? AC_BLOCKS_NONE : blocks[model->base - BASE_BLOCKS];
+}
+
 static void build(const void *self, ac_graph *graph) {
   const llm_model *model = self;
   const ac_model_graph_desc desc = {.context = model->context,
                                     .packed = true,
                                     .weighted = true,
-                                    .frozen = model->rank > 0,
+                                    .frozen = model->rank > 0 || model->evaluates,
+                                    .base = blocks_of(model),
+                                    .base_as_in_file = is_as_in_file(model),
                                     .lora = model->rank ? &model->lora : NULL};
   ac_model_build(model->model, graph, &desc);
 }
@@ -189,9 +202,18 @@ static int load(void *self, ac_trainer *trainer) {
 
 static int load_session(void *self, ac_session *session) {
   llm_model *model = self;
-  const ac_status status = ac_model_load_session(model->model, session);
-  if (status != AC_OK) return fail_library();
-  return model->adapter ? llm_adapter_load(model, session) : STATUS_CONTINUE;
+  ac_status status = ac_model_load_session(model->model, session);
+  if (status == AC_OK && model->adapter) status = ac_adapter_load_session(model->adapter, session);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+static ac_status judge(const void *self, ac_session *session, ac_dataset *dataset,
+                       ac_stop_callback stop, void *user, ac_evaluation *result, double *plain,
+                       bool *done) {
+  const llm_model *model = self;
+  *done = model->choices.count > 0;
+  if (!*done) return AC_OK;
+  return llm_choices_evaluate(&model->choices, session, dataset, stop, user, result, plain);
 }
 
 static bool base_apart(const void *self) {
@@ -201,8 +223,8 @@ static bool base_apart(const void *self) {
 static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
-  ac_model_file_close(model->adapter);
-  free(model->adapter_targets);
+  llm_choices_free(&model->choices);
+  ac_adapter_close(model->adapter);
   ac_model_free(model->model);
 }
 
@@ -298,6 +320,11 @@ static void say_data(const llm_model *model) {
 /* For a result: in one line. */
 static void put_data(const void *self, bool train, bool validation) {
   const llm_model *model = self;
+  if (model->choices.count) {
+    printf("data         %s questions with %s answers\n", text_count(model->choices.questions).text,
+           text_count(model->choices.count).text);
+    return;
+  }
   ac_chat_info info;
   ac_chat_get_info(model->chat, &info);
   const ac_chat_side none = {0}, *a = train ? &info.train : &none,
@@ -328,6 +355,7 @@ const model_kind llm_kind = {
     .introduce = introduce,
     .load = load,
     .load_session = load_session,
+    .judge = judge,
     .put_data = put_data,
     .base_apart = base_apart,
     .files = llm_files,

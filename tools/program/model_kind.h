@@ -103,8 +103,9 @@ typedef struct model_kind {
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
   int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
-  /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. */
-  char *(*config_json)(const void *model);
+  /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. NULL:
+   * it could not be made, and a message has said why. */
+  char *(*config_json)(const void *model, const ac_trainer *trainer);
   const char *optional_prefix; /* of parameter names in files */
   /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */
@@ -121,6 +122,11 @@ typedef struct model_kind {
   int (*load)(void *model, ac_trainer *trainer);
   /* The same, with all that was trained, into a session. */
   int (*load_session)(void *model, ac_session *session);
+  /* Evaluates in another way than by the mean loss, if the data ask for it; *done: they do. *plain
+   * then is a second accuracy. */
+  ac_status (*judge)(const void *model, ac_session *session, ac_dataset *dataset,
+                     ac_stop_callback stop, void *user, ac_evaluation *result, double *plain,
+                     bool *done);
   /* What a result of `accrue eval` says of the data: of what trains, of what validates, or of both.
    * NULL: their samples. */
   void (*put_data)(const void *model, bool train, bool validation);

@@ -1,5 +1,5 @@
-/* The builder that ac_linear is a part of: the product of an adapter is added to the layer's result
- * in the same op. */
+/* What adapters of linear layers are made of. The builder that ac_linear is a part of: the product
+ * of an adapter is added to the layer's result in the same op. */
 #ifndef AC_OPS_LINEAR_ADAPTED_H
 #define AC_OPS_LINEAR_ADAPTED_H
 
@@ -9,5 +9,10 @@
  * whatever the layout of W. `low` and `up` may both be NULL. */
 ac_tensor *ac_linear_adapted(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, ac_layout layout,
                              ac_tensor *low, ac_tensor *up);
+
+/* Of V = W + scale * B A, row by row: |W| / |V| - 1 and *inverse = 1 / |V|, [out] each, or zeros
+ * where V is zero; both without a gradient. `down` is A [rank, in], `up` is B. */
+ac_tensor *ac_row_norms(ac_tensor *weight, ac_tensor *down, ac_tensor *up, ac_layout layout,
+                        float scale, ac_tensor **inverse);
 
 #endif

@@ -200,3 +200,39 @@ case_llm_refused() {
   refuse 1 'is an adapter of' eval --model tuned --data chats.jsonl --device cpu
   refuse 1 'cannot read base' train llm --resume --out tuned
 }
+
+# Questions with choices: a model that has learned answers finds each of them the likeliest, in every form of the answers.
+case_llm_choices() {
+  tiny_llm
+  local i forms=('"answer": 1' '"answer": "B"' '"answer": "no, %d"' '"answerKey": "x"')
+  for i in 0 1 2 3 4 5 6 7; do
+    printf '{"prompt": "is it %d?", "completion": " no, %d"}\n' $i $((9 - i))
+  done >learned.jsonl
+  for i in 0 1 2 3 4 5 6 7; do
+    # shellcheck disable=SC2059
+    local answer choices='["yes, 4", "no, %d", "no, %d"]'
+    ((i % 4 != 3)) || choices='{"text": ["yes, 4", "no, %d", "no, %d"], "label": ["z", "x", "y"]}'
+    # shellcheck disable=SC2059
+    answer=$(printf "${forms[i % 4]}" $((9 - i)))
+    # shellcheck disable=SC2059
+    printf "{\"question\": \"is it %d?\", \"choices\": $choices, %s}\n" $i $((9 - i)) $(((10 - i) % 8)) "$answer"
+  done >questions.jsonl
+  run train llm --model base --data learned.jsonl --held-out 0 --lora 0 --lr 0.01 --warmup 0 --context 64 --batch 1 \
+    --epochs 60 --device cpu --out tuned >/dev/null
+  run eval --model base --data questions.jsonl --device cpu --json >base.json
+  run eval --model tuned --data questions.jsonl --device cpu --json >tuned.json
+  awk -v a="$(field_of tuned.json accuracy)" -v p="$(field_of tuned.json plain_accuracy)" 'BEGIN { exit !(a == 1 && p == 1) }' ||
+    die "what was learned is not the likeliest: $(cat tuned.json)"
+  awk -v a="$(field_of base.json accuracy)" 'BEGIN { exit !(a < 0.9) }' || die "nothing was to be learned: $(cat base.json)"
+  awk -v a="$(field_of base.json loss)" -v b="$(field_of tuned.json loss)" 'BEGIN { exit !(b < 0.3 * a) }' || die "the loss is not of the right answers"
+  run eval --model tuned --data questions.jsonl --device cpu >said
+  grep -q '^data  *8 questions with 24 answers' said || die "said: $(cat said)"
+  grep -q '^accuracy  *100.00 % of the questions, by log-likelihood for each byte' said || die "said: $(cat said)"
+  echo '{"question": "a", "choices": ["b"], "answer": 0}' >bad.jsonl
+  refuse 1 'bad.jsonl: line 1: choices must be two or more texts' eval --model base --data bad.jsonl --device cpu
+  echo '{"question": "a", "choices": ["b", "c"], "answer": 2}' >bad.jsonl
+  refuse 1 'bad.jsonl: line 1: answer must be the place of a choice' eval --model base --data bad.jsonl --device cpu
+  echo '{"choices": ["b", "c"], "answer": 1}' >bad.jsonl
+  refuse 1 'bad.jsonl: line 1: question must be a text' eval --model base --data bad.jsonl --device cpu
+  refuse 2 'tokens with its question, and --context is 4' eval --model base --data questions.jsonl --context 4 --device cpu
+}

@@ -1,0 +1,302 @@
+/* Adapters of a small Llama, against PEFT (tests/vectors/adapters.py): losses of ten updates, what
+ * they leave, and logits; folders that PEFT wrote and that PEFT reads; and several adapters of one
+ * base. */
+#include "support/devices.h"
+#include "support/files.h"
+
+#include "adapter/targets.h"
+#include "graph/graph.h"
+
+#include <math.h>
+
+enum { VOCABULARY = 48, CONTEXT = 8, BATCH = 3, UPDATES = 10, LOGITS = CONTEXT * VOCABULARY };
+#define VECTORS ACCRUE_TEST_VECTORS "/adapters.safetensors"
+#define WRITTEN_BY_PEFT ACCRUE_TEST_VECTORS "/adapter_of_peft"
+
+static const char configuration[] =
+    "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 48, "
+    "\"hidden_size\": 16, \"intermediate_size\": 24, \"num_hidden_layers\": 2, "
+    "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"max_position_embeddings\": 32, "
+    "\"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": true, \"attention_bias\": true}";
+
+static ac_model *model;
+static ac_model_file *vectors;
+
+static int open_all(void **state) {
+  if (make_test_folder(state)) return -1;
+  test_path path = in_folder("config.json");
+  write_file(path.text, configuration, strlen(configuration));
+  assert_ok(ac_model_open(&model, path.text));
+  assert_ok(ac_model_file_open(&vectors, VECTORS));
+  return 0;
+}
+
+static int close_all(void **state) {
+  ac_model_free(model);
+  ac_model_file_close(vectors);
+  return remove_test_folder(state);
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+static int64_t find_values(const char *group, const char *name, int *index) {
+  char key[512];
+  snprintf(key, sizeof key, "%s/%s", group, name);
+  *index = ac_model_file_find(vectors, key);
+  if (*index < 0) return 0;
+  const ac_model_tensor *tensor = ac_model_file_tensor(vectors, *index);
+  int64_t count = 1;
+  for (int d = 0; d < tensor->rank; d++) count *= tensor->shape[d];
+  return count;
+}
+
+/* Free it. */
+static float *values_of(const char *group, const char *name) {
+  int index;
+  const int64_t count = find_values(group, name, &index);
+  float *values = malloc((size_t)(count + 1) * sizeof *values);
+  if (index < 0) fail_msg("there is no %s/%s", group, name);
+  assert_ok(ac_model_file_read(vectors, index, 0, count, values));
+  return values;
+}
+
+static double largest_difference(const float *a, const float *b, int64_t count) {
+  double most = 0;
+  for (int64_t i = 0; i < count; i++) most = fmax(most, fabs((double)a[i] - (double)b[i]));
+  return most;
+}
+
+/* ---- trainers and sessions ------------------------------------------------------------------- */
+
+static ac_graph *graph_of(const ac_lora_desc *lora, bool logits) {
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  ac_model_build(
+      model, graph,
+      &(ac_model_graph_desc){.context = CONTEXT, .frozen = true, .lora = lora, .logits = logits});
+  if (ac_graph_status(graph) != AC_OK) fail_msg("%s", ac_graph_message(graph));
+  return graph;
+}
+
+static void load_base(ac_trainer *trainer, ac_session *session) {
+  for (int i = 0; i < ac_model_file_tensor_count(vectors); i++) {
+    const ac_model_tensor *tensor = ac_model_file_tensor(vectors, i);
+    if (strncmp(tensor->name, "base/", 5) != 0) continue;
+    const char *name = tensor->name + 5;
+    float *values = values_of("base", name);
+    int index;
+    const int64_t count = find_values("base", name, &index);
+    if (trainer)
+      assert_ok(ac_trainer_set_parameter(trainer, ac_trainer_find_parameter(trainer, name), 0,
+                                         count, values));
+    else assert_ok(ac_session_set_parameter(session, name, 0, count, values));
+    free(values);
+  }
+}
+
+typedef struct trained {
+  ac_plan *plan;
+  ac_trainer *trainer;
+} trained;
+
+static trained start(ac_device *device, const ac_lora_desc *lora, const ac_plan_desc *plan,
+                     ac_trainer *share) {
+  trained t;
+  ac_graph *graph = graph_of(lora, false);
+  ac_plan_desc desc = plan ? *plan : (ac_plan_desc)AC_DEFAULTS;
+  desc.batch = BATCH;
+  assert_ok(ac_plan_create(&t.plan, graph, device, &desc));
+  ac_graph_free(graph);
+  const ac_trainer_desc rates = {.seed = 1, .schedule = {.lr = 1e-2}, .share = share};
+  assert_ok(ac_trainer_create(&t.trainer, t.plan, &rates));
+  if (!share) load_base(t.trainer, NULL);
+  return t;
+}
+
+static void end(trained *t) {
+  ac_trainer_free(t->trainer);
+  ac_plan_free(t->plan);
+}
+
+typedef struct predictor {
+  ac_plan *plan;
+  ac_session *session;
+} predictor;
+
+static predictor predict_with(ac_device *device, const ac_lora_desc *lora) {
+  predictor p;
+  ac_graph *graph = graph_of(lora, true);
+  const ac_plan_desc desc = {.purpose = AC_PREDICT, .micro_batch = BATCH};
+  assert_ok(ac_plan_create(&p.plan, graph, device, &desc));
+  ac_graph_free(graph);
+  assert_ok(ac_session_create(&p.session, p.plan, 0));
+  load_base(NULL, p.session);
+  return p;
+}
+
+static void end_predictor(predictor *p) {
+  ac_session_free(p->session);
+  ac_plan_free(p->plan);
+}
+
+/* `stride` numbers a row, of which the first CONTEXT are tokens. */
+static void tokens_of(const float *rows, int stride, int32_t tokens[BATCH * CONTEXT]) {
+  for (int b = 0; b < BATCH; b++)
+    for (int t = 0; t < CONTEXT; t++) tokens[b * CONTEXT + t] = (int32_t)rows[b * stride + t];
+}
+
+static void logits_of(ac_session *session, const float *rows, int stride, float *logits) {
+  int32_t tokens[BATCH * CONTEXT];
+  tokens_of(rows, stride, tokens);
+  const ac_feed feeds[] = {{"tokens", tokens}};
+  assert_ok(ac_session_predict(session, "logits", BATCH, feeds, 1, BATCH * LOGITS, logits));
+}
+
+static void assert_logits(ac_session *session, const char *group, int stride) {
+  float got[BATCH * LOGITS], *rows = values_of(group, "tokens"), *want = values_of(group, "logits");
+  logits_of(session, rows, stride, got);
+  const double difference = largest_difference(got, want, BATCH * LOGITS);
+  if (difference > 1e-4) fail_msg("logits of %s differ by %g", group, difference);
+  free(rows);
+  free(want);
+}
+
+/* ---- against PEFT ---------------------------------------------------------------------------- */
+
+/* Sets the parameters of the adapter to those of the vectors, of magnitudes the changes, which are
+ * zero: or compares them. */
+static void set_adapter(ac_trainer *trainer, const char *group) {
+  for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+    ac_tensor_info info;
+    int index;
+    assert_ok(ac_trainer_parameter_info(trainer, i, &info));
+    const int64_t count = find_values(group, info.name, &index);
+    if (index < 0) continue;
+    float *values = values_of(group, info.name);
+    assert_ok(ac_trainer_set_parameter(trainer, i, 0, count, values));
+    free(values);
+  }
+}
+
+static double train_window(ac_trainer *trainer, const float *rows, int update) {
+  int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
+  const float *window = rows + update * BATCH * (CONTEXT + 1);
+  tokens_of(window, CONTEXT + 1, tokens);
+  tokens_of(window + 1, CONTEXT + 1, targets);
+  const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+  ac_update result;
+  assert_ok(ac_trainer_accumulate(trainer, BATCH, feeds, 2));
+  assert_ok(ac_trainer_update(trainer, &result));
+  return result.loss;
+}
+
+/* The trained adapter in its file, which has magnitudes as PEFT has them. */
+static void assert_file(const char *folder, const char *group) {
+  ac_model_file *file;
+  char path[600], name[256];
+  int compared = 0;
+  snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+  assert_ok(ac_model_file_open(&file, path));
+  for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
+    const char *full = ac_model_file_tensor(file, i)->name;
+    int index;
+    assert_int_equal(strncmp(full, "base_model.model.", 17), 0);
+    snprintf(name, sizeof name, "after.%s", full + 17);
+    const int64_t count = find_values(group, name, &index);
+    float *want = values_of(group, name), *got = malloc((size_t)count * sizeof *got);
+    assert_ok(ac_model_file_read(file, i, 0, count, got));
+    const double difference = largest_difference(got, want, count);
+    /* AdamW divides by the size of the gradient: where that is near its rounding, updates of 1e-2
+     * differ by much of it. */
+    if (difference > 2e-4) fail_msg("%s differs by %g", name, difference);
+    compared++;
+    free(got);
+    free(want);
+  }
+  assert_int_equal(compared, strcmp(group, "dora") ? 12 : 18);
+  ac_model_file_close(file);
+}
+
+static void train_as_peft(const char *name, const char *group, const ac_lora_desc *lora) {
+  ac_device *device = open_device(name);
+  trained t = start(device, lora, NULL, NULL);
+  set_adapter(t.trainer, group);
+  float *rows = values_of(group, "tokens"), *want = values_of(group, "loss");
+  for (int update = 0; update < UPDATES; update++) {
+    const double loss = train_window(t.trainer, rows, update);
+    if (fabs(loss - (double)want[update]) > 1e-5 * (double)want[update])
+      fail_msg("%s: the loss of update %d is %.7f, not %.7f", group, update, loss,
+               (double)want[update]);
+  }
+  assert_ok(ac_adapter_save(t.trainer, test_folder, lora, "the base"));
+  assert_file(test_folder, group);
+  ac_adapter *adapter;
+  assert_ok(ac_adapter_open(&adapter, test_folder));
+  assert_string_equal(ac_adapter_base(adapter), "the base");
+  predictor p = predict_with(device, ac_adapter_desc(adapter));
+  assert_ok(ac_adapter_load_session(adapter, p.session));
+  assert_logits(p.session, group, CONTEXT + 1);
+  end_predictor(&p);
+  ac_adapter_close(adapter);
+  free(rows);
+  free(want);
+  end(&t);
+  ac_device_close(device);
+}
+
+static const char targets[] = "q_proj,v_proj,*.down_proj";
+
+static void updates_are_pefts(const char *device) {
+  train_as_peft(device, "lora", &(ac_lora_desc){.rank = 4, .alpha = 6, .targets = targets});
+  train_as_peft(
+      device, "rslora",
+      &(ac_lora_desc){.rank = 4, .alpha = 6, .targets = targets, .rank_stabilised = true});
+  train_as_peft(device, "dora",
+                &(ac_lora_desc){.rank = 4, .alpha = 6, .targets = targets, .dora = true});
+}
+ON_EVERY_DEVICE(updates_are_pefts)
+
+static void a_folder_of_peft_is_read(const char *name) {
+  ac_device *device = open_device(name);
+  ac_adapter *adapter;
+  assert_ok(ac_adapter_open(&adapter, WRITTEN_BY_PEFT));
+  const ac_lora_desc *lora = ac_adapter_desc(adapter);
+  assert_true(lora->dora && lora->rank_stabilised);
+  assert_float_equal(lora->dropout, 0.1, 1e-9);
+  assert_int_equal(lora->module_count, 4);
+  predictor p = predict_with(device, lora);
+  assert_ok(ac_adapter_load_session(adapter, p.session));
+  assert_logits(p.session, "peft", CONTEXT);
+  end_predictor(&p);
+  /* Merged into the base, it gives the same. */
+  p = predict_with(device, NULL);
+  int merged = 0;
+  for (int i = 0; i < ac_model_file_tensor_count(vectors); i++) {
+    const ac_model_tensor *tensor = ac_model_file_tensor(vectors, i);
+    if (strncmp(tensor->name, "base/", 5) != 0 || tensor->rank != 2) continue;
+    const int64_t rows = tensor->shape[0], columns = tensor->shape[1], half = rows / 2;
+    float *values = values_of("base", tensor->name + 5),
+          *before = values_of("base", tensor->name + 5);
+    assert_ok(ac_adapter_merge(adapter, tensor->name + 5, AC_OUT_IN, 0, half, columns, values));
+    assert_ok(ac_adapter_merge(adapter, tensor->name + 5, AC_OUT_IN, half, rows - half, columns,
+                               values + half * columns));
+    merged += memcmp(values, before, (size_t)(rows * columns) * sizeof *values) != 0;
+    assert_ok(ac_session_set_parameter(p.session, tensor->name + 5, 0, rows * columns, values));
+    free(values);
+    free(before);
+  }
+  assert_int_equal(merged, 4);
+  assert_logits(p.session, "peft", CONTEXT);
+  end_predictor(&p);
+  ac_adapter_close(adapter);
+  ac_device_close(device);
+}
+ON_EVERY_DEVICE(a_folder_of_peft_is_read)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(updates_are_pefts_everywhere),
+      cmocka_unit_test(a_folder_of_peft_is_read_everywhere),
+  };
+  return cmocka_run_group_tests(tests, open_all, close_all);
+}
