@@ -24,7 +24,8 @@ static const fuzz_format *const formats[] = {&fuzz_idx,
                                              &fuzz_tokenizer,
                                              &fuzz_tokenizer_model,
                                              &fuzz_tokenizer_gguf,
-                                             &fuzz_language_model};
+                                             &fuzz_language_model,
+                                             &fuzz_chat};
 static const fuzz_format *format;
 
 /* ---- files in memory ------------------------------------------------------------------------- */
