@@ -70,7 +70,7 @@ case_sample_chat() {
 case_sample_refused() {
   tiny_llm
   refuse 2 '--bytes is for a gpt that learned bytes' sample --model base --bytes 5
-  refuse 2 '--system needs --chat' sample --model base --system x
+  refuse 2 '--system is for --chat' sample --model base --system x
   refuse 2 'more than the 256 positions' sample --model base --prompt a --context 300
   refuse 1 'cannot read nowhere' sample --model nowhere
   run train gpt --data chats.jsonl --device cpu --width 16 --heads 2 --layers 1 --context 8 --batch 2 --steps 1 --out gpt >/dev/null
