@@ -555,6 +555,8 @@ static void files(void) {
   HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
+  REFUSED(ac_tokens_from_uint32, tokens, ac_tokens_from_uint32(NULL, none, 9));
+  NOT_MADE(ac_tokens_from_uint32, path, ac_tokens, e, ac_tokens_from_uint32(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
   HARMLESS(ac_tokens_count, tokens, ac_tokens_count(NULL) == 0);
   HARMLESS(ac_tokens_from_text_where, takes,
@@ -640,6 +642,9 @@ static void model_files(void) {
   REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
   REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
   HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_model_file_blocks, file, ac_model_file_blocks(NULL, 0) == AC_BLOCKS_NONE);
+  REFUSED(ac_model_file_read_blocks, file, ac_model_file_read_blocks(NULL, 0, 0, 32, numbers));
+  REFUSED(ac_model_file_read_blocks, data, ac_model_file_read_blocks(file, 0, 0, 32, NULL));
   ac_state_info info;
   REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
   REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
@@ -911,6 +916,11 @@ static void sessions(void) {
   REFUSED(ac_session_set_parameter, data, ac_session_set_parameter(session, "w", 0, 1, NULL));
   HARMLESS(ac_session_set_parameter, data,
            ac_session_set_parameter(session, "w", 0, 0, NULL) == AC_OK);
+  REFUSED(ac_session_get_parameter, session, ac_session_get_parameter(NULL, "w", 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, name, ac_session_get_parameter(session, NULL, 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, data, ac_session_get_parameter(session, "w", 0, 1, NULL));
+  HARMLESS(ac_session_get_parameter, data,
+           ac_session_get_parameter(session, "w", 0, 0, NULL) == AC_OK);
   REFUSED(ac_session_run, session, ac_session_run(NULL, 2, feeds, 2));
   REFUSED(ac_session_run, feeds, ac_session_run(session, 2, NULL, 2));
   REFUSED(ac_session_output, session, ac_session_output(NULL, "hidden", 0, 1, numbers));

@@ -172,6 +172,7 @@ typedef struct creation {
   X(ac_tokens_from_text_where, 0, &m->tokens, AC_TEST_HEADERS "/base.h", 0, NULL, NULL)        \
   X(ac_tokens_from_bytes, 0, &m->tokens, test_folder, 0, NULL, NULL)                           \
   X(ac_tokens_from_uint16, 0, &m->tokens, words.text, 256)                                     \
+  X(ac_tokens_from_uint32, 0, &m->tokens, words.text, 1 << 30)                                 \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
   X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")          \
   X(ac_tokenizer_decode, 0, &m->text, NULL, tokenizer, ids, 3, false)                          \
