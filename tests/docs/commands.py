@@ -165,6 +165,8 @@ def prepare(fixture, folder):
     make("digits", "mnist", "t10k", "500")
     make("digits", "mnist", "train", "2000")
     make("tokens", "tokens.bin", "20000", "50257")
+    os.mkdir(os.path.join(folder, "tiny"))
+    make("llm", "tiny", "0")
 
 
 def run_page(arguments, page, data):
