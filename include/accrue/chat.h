@@ -161,6 +161,9 @@ typedef struct ac_chat_desc {
    * tokenizer has such a token. */
   const char *end;
   const char *date; /**< As in ac_chat_render_desc. */
+  /** The data are preferences: each object has a `chosen` and a `rejected` answer, which are two
+   * documents. */
+  bool preferences;
 } ac_chat_desc;
 
 /** Documents: conversations and texts as tokens, all in memory, 4 bytes a token. */
@@ -186,9 +189,17 @@ typedef struct ac_chat ac_chat;
  *
  * A message that has `weight` or `train` with 0 or false is not learned, with 1 or true it is.
  *
- * Fails with AC_ERROR_FORMAT, and names file and line, if an object has none of these forms, if a
- * message cannot be rendered, and if nothing is learned in any document. Fails with
- * AC_ERROR_MEMORY before the data fill the machine's memory. */
+ * With `preferences` an object has `chosen` and `rejected`, and perhaps `prompt`. All are texts,
+ * which follow each other without a template, or chosen and rejected are lists of messages: either
+ * answers to the prompt, which is a list of messages or a text of the user, or whole conversations,
+ * of which the messages that both begin with are the prompt. Only answers are learned. If one of
+ * the two is too long for a sample, both are cut, or left out; if nothing is learned of one, both
+ * are left out.
+ *
+ * Fails with AC_ERROR_FORMAT, and names file and line, if an object has none of these forms or a
+ * template refuses it, and if nothing is learned in any document; with AC_ERROR_UNSUPPORTED if it
+ * has tools, thoughts in a key of their own, or pictures; with AC_ERROR_ARGUMENT if a conversation
+ * has no template; with AC_ERROR_MEMORY before the data fill the machine's memory. */
 AC_API ac_status ac_chat_open(ac_chat **chat, const char *path, const ac_chat_desc *desc);
 
 /** Frees documents. */
@@ -250,7 +261,7 @@ AC_API ac_status ac_chat_get_document(const ac_chat *chat, int64_t index,
 AC_API ac_status ac_chat_get_tokens(const ac_chat *chat, int64_t index, size_t begin, size_t count,
                                     uint32_t *ids, bool *learned);
 
-/** Makes a dataset of one side. A sample has the fields
+/** Makes a dataset of one side. The documents must outlive it. A sample has the fields
  *
  * - "tokens" i32 [context], and "targets" i32 [context]: the token that follows each;
  * - "weights" f32 [context]: 1 if the target is learned, else 0;
@@ -261,7 +272,11 @@ AC_API ac_status ac_chat_get_tokens(const ac_chat *chat, int64_t index, size_t b
  * one: the last token of a document is a target only. Packing is best fit by decreasing length. It
  * depends on the lengths alone, and samples are in the order of their first documents.
  *
- * The documents must outlive the dataset. Fails with AC_ERROR_ARGUMENT if that side has none. */
+ * Of preferences, a sample is a pair, with the fields "chosen_tokens", "chosen_targets",
+ * "chosen_weights", "rejected_tokens", "rejected_targets" and "rejected_weights". Padding is at the
+ * end, where causal attention never sees it.
+ *
+ * Fails with AC_ERROR_ARGUMENT if that side has no document. */
 AC_API ac_status ac_dataset_from_chat(ac_dataset **dataset, const ac_chat *chat, bool validation);
 
 #ifdef __cplusplus

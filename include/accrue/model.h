@@ -14,6 +14,7 @@
 #ifndef ACCRUE_MODEL_H
 #define ACCRUE_MODEL_H
 
+#include <accrue/adapter.h>
 #include <accrue/graph.h>
 #include <accrue/model_file.h>
 #include <accrue/session.h>
@@ -30,8 +31,6 @@ extern "C" {
 
 /** A model that is open: its configuration, and its weights if there are any. */
 typedef struct ac_model ac_model;
-
-struct ac_lora_desc;
 
 /** Limits of a model. */
 enum {
@@ -105,8 +104,9 @@ typedef struct ac_model_graph_desc {
    * i32 [B]; the output is "logits" [B, 1, V], of the last position. 0: no caches. */
   int64_t cache;
   bool frozen; /**< The model's own parameters are not trained. */
-  /** Adapters on the linear layers of blocks (adapter.h). NULL: none. */
-  const struct ac_lora_desc *lora;
+  /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
+   * `frozen`. NULL: none. */
+  const ac_lora_desc *lora;
 } ac_model_graph_desc;
 
 /** Builds the model: inputs "tokens" i32 [B, T] and, with a loss, "targets" i32 [B, T], the token

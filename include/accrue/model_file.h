@@ -56,6 +56,11 @@ typedef struct ac_model_file ac_model_file;
  * pipe is refused. Tensors of other dtypes (such as int64) or of more than 8 dimensions are checked
  * as far as possible and left out. f64 is listed and read as f32.
  *
+ * `path` may also be an index of several files (model.safetensors.index.json), or a folder that has
+ * one or a model.safetensors. The files of an index are opened as one. They lie next to the index:
+ * a name that leads elsewhere is refused, and so are a file or a tensor that is missing, and a
+ * tensor that two files have.
+ *
  * A GGUF file may be of version 2 or 3. Its tensors may be F32, F16, BF16, F64, I32, or in the
  * blocks Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K, which are listed as f32 and decoded
  * when they are read; another type is refused with AC_ERROR_UNSUPPORTED. Shapes have the innermost

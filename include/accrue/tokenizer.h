@@ -1,9 +1,10 @@
 /** @file
  * Tokenizers: text to ids of tokens, and back, as the tokenizer of a published model does it.
  *
- * The file is a tokenizer.json, as Hugging Face's `tokenizers` writes it. Its model may be BPE (of
- * bytes, or of characters with bytes for the rest), Unigram, WordPiece or WordLevel. What the file
- * asks for and this library does not have is refused by its name, never left out. */
+ * The file is a tokenizer.json, as Hugging Face's `tokenizers` writes it, a tokenizer.model of
+ * SentencePiece, or a GGUF file with a tokenizer in it. The model may be BPE (of bytes, or of
+ * characters with bytes for the rest), Unigram, WordPiece or WordLevel. What the file asks for and
+ * this library does not have is refused by its name, never left out. */
 #ifndef ACCRUE_TOKENIZER_H
 #define ACCRUE_TOKENIZER_H
 
@@ -16,7 +17,14 @@ extern "C" {
 /** A tokenizer. One thread at a time may use it, since it remembers words that it has seen. */
 typedef struct ac_tokenizer ac_tokenizer;
 
-/** Reads a tokenizer. `path` is a tokenizer.json, or a folder that has one.
+/** Reads a tokenizer. `path` is a tokenizer.json, a tokenizer.model, a GGUF file, or a folder that
+ * has a tokenizer.json or, without it, a tokenizer.model.
+ *
+ * The ids are those of `tokenizers`. Those of a tokenizer.model are SentencePiece's for plain text
+ * (see ac_encode_desc); its control tokens are special tokens. Files next to a tokenizer.model may
+ * add tokens and say what comes around a text: tokenizer_config.json, special_tokens_map.json and
+ * added_tokens.json. Without them a text begins with the model's token for a beginning, or, if it
+ * has none, ends with that for an end.
  *
  * Fails with AC_ERROR_IO if the file cannot be read, with AC_ERROR_FORMAT if it is malformed, and
  * with AC_ERROR_UNSUPPORTED, and names it, if it asks for a step that the library does not have. */
@@ -57,7 +65,7 @@ typedef struct ac_encoding {
                       equal. A token that is a part of a character has the bounds of the whole
                       character, unless it is a byte of the text itself. */
   size_t replaced; /**< Bytes of the text that are not UTF-8: each longest part of a character, or
-                      else each byte, was read as U+FFFD. */
+                      else each byte, was read as U+FFFD. With a tokenizer.model, each byte was. */
 } ac_encoding;
 
 /** Encodes `bytes` bytes of UTF-8, at most 2^31 - 1. The same text always gives the same tokens.

@@ -100,19 +100,36 @@ static ac_status add_record(source *s, const ac_chat_record *record, int64_t lin
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+static ac_status add_object(source *s, const json_t *json, int64_t line) {
+  ac_chat_record record;
+  AC_TRY(ac_chat_record_read(&record, json, s->chat->desc.chat_template, &s->render));
+  const ac_status status = add_record(s, &record, line);
+  ac_chat_text_free(&record.text);
+  return status;
+}
+
+/* A pair stays together: both have the same hash. */
+static ac_status add_pair(source *s, const json_t *json, int64_t line) {
+  ac_chat_record records[2];
+  AC_TRY(ac_chat_record_read_pair(records, json, s->chat->desc.chat_template, &s->render));
+  ac_status status = add_record(s, &records[0], line);
+  if (status == AC_OK) status = add_record(s, &records[1], line);
+  if (status == AC_OK) {
+    ac_chat_entry *pair = &s->chat->entries[s->chat->entry_count - 2];
+    pair[0].hash = pair[1].hash = ac_hash(pair[0].hash, &pair[1].hash, sizeof pair[1].hash);
+  }
+  for (int i = 0; i < 2; i++) ac_chat_text_free(&records[i].text);
+  return status;
+}
+
 static ac_status read_objects(source *s, ac_chat_reader *reader, const char *path) {
   for (;;) {
     json_t *json;
-    ac_chat_record record;
     AC_TRY(ac_chat_reader_next(reader, &json));
     if (!json) return AC_OK;
     const int64_t line = ac_chat_reader_line(reader);
-    ac_status status = ac_chat_record_read(&record, json, s->chat->desc.chat_template, &s->render);
+    const ac_status status = (s->chat->desc.preferences ? add_pair : add_object)(s, json, line);
     json_decref(json);
-    if (status == AC_OK) {
-      status = add_record(s, &record, line);
-      ac_chat_text_free(&record.text);
-    }
     if (status != AC_OK)
       return ac_fail_prefix(status, "%s: %s %lld", path, ac_chat_reader_unit(reader),
                             (long long)line);
@@ -137,6 +154,8 @@ static ac_status check_text(const char *path, const ac_bytes *bytes) {
 static ac_status read_text(source *s, const char *path) {
   ac_byte_file *opened;
   ac_bytes bytes = {0};
+  if (s->chat->desc.preferences)
+    return ac_fail(AC_ERROR_FORMAT, "%s is text, which has no preferences", path);
   AC_TRY(ac_byte_file_open(&opened, path, AC_UNZIP));
   ac_status status = ac_byte_file_append(opened, &bytes, PTRDIFF_MAX);
   ac_byte_file_close(opened);
@@ -193,7 +212,7 @@ static bool is_text_name(const char *path) {
 static ac_status read_folder(source *s, const char *path) {
   ac_paths paths;
   bool json = false;
-  AC_TRY(ac_paths_list(&paths, path, NULL));
+  AC_TRY(ac_paths_list(&paths, path, &(ac_path_choice){0}));
   ac_status status = AC_OK;
   for (size_t i = 0; i < paths.count; i++) json = json || is_json_name(paths.path[i]);
   for (size_t i = 0; i < paths.count && status == AC_OK; i++) {

@@ -16,7 +16,7 @@ typedef struct reading {
 typedef struct sample {
   int32_t *tokens, *targets;
   float *weights;
-  int32_t *segments, *positions;
+  int32_t *segments, *positions; /* NULL: there are none */
 } sample;
 
 static void lay(const sample *to, int64_t at, const uint32_t *from, int32_t length,
@@ -25,16 +25,17 @@ static void lay(const sample *to, int64_t at, const uint32_t *from, int32_t leng
     to->tokens[at + i] = (int32_t)(from[i] & ~AC_CHAT_LEARNED);
     to->targets[at + i] = (int32_t)(from[i + 1] & ~AC_CHAT_LEARNED);
     to->weights[at + i] = from[i + 1] & AC_CHAT_LEARNED ? 1 : 0;
-    to->segments[at + i] = segment;
-    to->positions[at + i] = i;
+    if (to->segments) to->segments[at + i] = segment;
+    if (to->positions) to->positions[at + i] = i;
   }
 }
 
 static void pad(const sample *to, int64_t at, int64_t context) {
   for (; at < context; at++) {
-    to->tokens[at] = to->targets[at] = to->positions[at] = 0;
+    to->tokens[at] = to->targets[at] = 0;
     to->weights[at] = 0;
-    to->segments[at] = -1;
+    if (to->segments) to->segments[at] = -1;
+    if (to->positions) to->positions[at] = 0;
   }
 }
 
@@ -52,26 +53,51 @@ static ac_status read_sample(void *user, const ac_sample_key *key, void *const *
   return AC_OK;
 }
 
+static ac_status read_pair(void *user, const ac_sample_key *key, void *const *fields) {
+  const reading *r = user;
+  for (int i = 0; i < 2; i++) {
+    const sample to = {
+        .tokens = fields[3 * i], .targets = fields[3 * i + 1], .weights = fields[3 * i + 2]};
+    const ac_chat_piece_of *piece = &r->side->pieces[r->side->first[key->index] + i];
+    lay(&to, 0, r->chat->tokens + piece->begin, piece->length, 0);
+    pad(&to, piece->length, r->chat->desc.context);
+  }
+  return AC_OK;
+}
+
+static ac_callback_dataset_desc describe(const ac_chat *chat) {
+  const int64_t context = chat->desc.context;
+  if (chat->desc.preferences)
+    return (ac_callback_dataset_desc){.field_count = 6,
+                                      .fields = {{"chosen_tokens", AC_I32, context},
+                                                 {"chosen_targets", AC_I32, context},
+                                                 {"chosen_weights", AC_F32, context},
+                                                 {"rejected_tokens", AC_I32, context},
+                                                 {"rejected_targets", AC_I32, context},
+                                                 {"rejected_weights", AC_F32, context}},
+                                      .read = read_pair};
+  return (ac_callback_dataset_desc){.field_count = 5,
+                                    .fields = {{"tokens", AC_I32, context},
+                                               {"targets", AC_I32, context},
+                                               {"weights", AC_F32, context},
+                                               {"segments", AC_I32, context},
+                                               {"positions", AC_I32, context}},
+                                    .read = read_sample};
+}
+
 ac_status ac_dataset_from_chat(ac_dataset **dataset, const ac_chat *chat, bool validation) {
   AC_CREATES(dataset);
   AC_REQUIRE(chat);
   const ac_chat_samples *side = &chat->sides[validation];
-  const int64_t context = chat->desc.context;
+  ac_callback_dataset_desc desc = describe(chat);
   if (!side->count)
     return ac_fail(AC_ERROR_ARGUMENT, "chat: no document %s", validation ? "validates" : "trains");
   reading *made = malloc(sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "chat: no memory for a description");
   *made = (reading){chat, side};
-  const ac_callback_dataset_desc desc = {.count = side->count,
-                                         .field_count = 5,
-                                         .fields = {{"tokens", AC_I32, context},
-                                                    {"targets", AC_I32, context},
-                                                    {"weights", AC_F32, context},
-                                                    {"segments", AC_I32, context},
-                                                    {"positions", AC_I32, context}},
-                                         .read = read_sample,
-                                         .close = free,
-                                         .user = made};
+  desc.count = side->count;
+  desc.close = free;
+  desc.user = made;
   const ac_status status = ac_dataset_create(dataset, &desc, chat->vocabulary);
   if (status != AC_OK) free(made);
   return status;

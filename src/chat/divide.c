@@ -63,7 +63,29 @@ static ac_status divide(ac_chat *chat, piece_list *pieces, int64_t document) {
   return AC_OK;
 }
 
+/* A chosen and a rejected document: both are used, or neither. */
+static ac_status take_pair(ac_chat *chat, piece_list *pieces, int64_t chosen) {
+  const ac_chat_entry *pair = &chat->entries[chosen];
+  const int64_t context = chat->desc.context, longest = ac_larger(pair[0].count, pair[1].count) - 1;
+  if (longest > context && chat->desc.long_documents == AC_LONG_DROP) {
+    chat->info.dropped += 2;
+    return AC_OK;
+  }
+  for (int i = 0; i < 2; i++) {
+    const int64_t length = ac_smaller((int64_t)pair[i].count - 1, context);
+    if (length >= 1 && has_learned(chat, pair[i].begin, (int32_t)length)) continue;
+    chat->info.unlearned += 2;
+    return AC_OK;
+  }
+  AC_TRY(cut(chat, pieces, chosen));
+  return cut(chat, pieces, chosen + 1);
+}
+
 static ac_status make_pieces(ac_chat *chat, piece_list *pieces) {
+  if (chat->desc.preferences) {
+    for (size_t i = 0; i < chat->entry_count; i += 2) AC_TRY(take_pair(chat, pieces, (int64_t)i));
+    return AC_OK;
+  }
   for (size_t i = 0; i < chat->entry_count; i++)
     AC_TRY(chat->entries[i].conversation ? cut(chat, pieces, (int64_t)i)
                                          : divide(chat, pieces, (int64_t)i));
@@ -91,24 +113,28 @@ static void choose_documents(ac_chat *chat, size_t used) {
     if (!least || place_of(entry->hash) < place_of(least->hash)) least = entry;
     if (!most || place_of(entry->hash) > place_of(most->hash)) most = entry;
   }
-  if (!chosen) least->validates = true;
-  if (chosen == used) most->validates = false;
+  /* And what is equal to it: the other one of a pair. */
+  for (size_t i = 0; i < chat->entry_count; i++) {
+    ac_chat_entry *entry = &chat->entries[i];
+    if (!chosen && entry->used && entry->hash == least->hash) entry->validates = true;
+    if (chosen == used && entry->hash == most->hash) entry->validates = false;
+  }
 }
 
 static ac_status choose(ac_chat *chat, piece_list *pieces) {
   size_t used = 0;
   for (size_t i = 0; i < chat->entry_count; i++) used += chat->entries[i].used;
   if (!(chat->desc.validation > 0)) return AC_OK;
-  if (used > 1) {
+  if (used > (chat->desc.preferences ? 2 : 1)) {
     choose_documents(chat, used);
     for (size_t i = 0; i < pieces->count; i++)
       pieces->list[i].validates = chat->entries[pieces->list[i].document].validates;
     return AC_OK;
   }
-  if (pieces->count < 2)
+  if (pieces->count < 2 || chat->desc.preferences)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "a share is to validate, but there is only one document, which fits in one "
-                   "sample of %lld tokens",
+                   "a share is to validate, but there is only one document, or pair, which fits in "
+                   "one sample of %lld tokens",
                    (long long)chat->desc.context);
   int64_t end = (int64_t)ceil((double)pieces->count * chat->desc.validation);
   end = ac_smaller(end, (int64_t)pieces->count - 1);
@@ -128,7 +154,8 @@ static void count_side(const ac_chat *chat, const ac_chat_samples *side, ac_chat
       info->learned += (chat->tokens[piece->begin + (uint64_t)t] & AC_CHAT_LEARNED) != 0;
   }
   info->tokens = positions;
-  info->padding = side->count * chat->desc.context - positions;
+  const int64_t rows = chat->desc.preferences ? 2 : 1;
+  info->padding = side->count * rows * chat->desc.context - positions;
 }
 
 /* Puts pieces into the order of their samples, and keeps the order within each. */
@@ -155,12 +182,13 @@ static ac_status pack(ac_chat *chat, ac_chat_samples *side, const ac_chat_piece_
   ac_status status = AC_OK;
   if (!lengths || !sample_of || !side->first || !side->pieces)
     status = ac_fail(AC_ERROR_MEMORY, "no memory for %lld documents", (long long)count);
+  const int64_t together = chat->desc.preferences ? 2 : 1;
   for (int64_t i = 0; i < count && status == AC_OK; i++) {
-    lengths[i] = chat->desc.no_packing ? (int32_t)chat->desc.context : pieces[i].length;
-    sample_of[i] = i;
+    lengths[i] = pieces[i].length;
+    sample_of[i] = i / together;
   }
-  side->count = count;
-  if (status == AC_OK && !chat->desc.no_packing)
+  side->count = count / together;
+  if (status == AC_OK && !chat->desc.no_packing && !chat->desc.preferences)
     status = ac_chat_pack(lengths, count, chat->desc.context, sample_of, &side->count);
   if (status == AC_OK) order(side, pieces, sample_of);
   free(lengths);

@@ -126,6 +126,7 @@ static ac_status object_length(ac_chat_reader *r, size_t *bytes) {
       if (r->ended) return fail_at(r, "the file ends within it");
       AC_TRY(more(r));
     }
+    if (at == AC_CHAT_MOST_BYTES) return fail_at(r, "it has more than 64 MiB");
     const char c = r->buffer[r->next + at];
     if (escaped) escaped = false;
     else if (quoted) escaped = c == '\\', quoted = c != '"';

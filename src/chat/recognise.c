@@ -58,7 +58,7 @@ ac_status ac_chat_template_recognise(const ac_chat_template **chat_template, con
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (known[i].hash == hash) return ac_chat_template_find(chat_template, known[i].name);
   return ac_fail(AC_ERROR_UNSUPPORTED,
-                 "the model's chat template (%zu bytes, hash %016llx) is not one that this library "
-                 "renders; name one that renders the same, or give data with `text` and `spans`",
+                 "the model's chat template (%zu bytes, hash %016llx) is none that this library "
+                 "renders",
                  strlen(jinja), (unsigned long long)hash);
 }

@@ -191,15 +191,16 @@ static ac_status read_alpaca(messages *m, const json_t *json) {
 
 /* ---- prompt and completion ------------------------------------------------------------------- */
 
-/* Messages of the prompt are not learned, unless `all` are. */
+/* The messages so far are a prompt: they are not learned. */
+static void end_prompt(messages *m) {
+  for (size_t i = 0; i < m->count; i++)
+    if (m->list[i].turn == AC_TURN_DEFAULT) m->list[i].turn = AC_TURN_NOT_LEARNED;
+}
+
 static ac_status read_prompt_messages(messages *m, const json_t *json, bool all) {
-  const json_t *prompt = json_object_get(json, "prompt");
-  const json_t *completion = json_object_get(json, "completion");
-  AC_TRY(read_messages(m, prompt));
-  for (size_t i = 0; i < m->count && !all; i++)
-    if (m->list[i].turn == AC_TURN_DEFAULT && !strcmp(m->list[i].role, "assistant"))
-      m->list[i].turn = AC_TURN_NOT_LEARNED;
-  return read_messages(m, completion);
+  AC_TRY(read_messages(m, json_object_get(json, "prompt")));
+  if (!all) end_prompt(m);
+  return read_messages(m, json_object_get(json, "completion"));
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -219,11 +220,12 @@ static ac_status add_text(ac_chat_text *to, size_t *capacity, const char *text, 
   return AC_OK;
 }
 
-static ac_status read_prompt_texts(ac_chat_text *to, const json_t *json, bool all) {
-  const char *prompt, *completion;
+static ac_status read_prompt_texts(ac_chat_text *to, const json_t *json, const char *key,
+                                   bool all) {
+  const char *prompt = "", *completion;
   size_t capacity = 0;
-  AC_TRY(text_of(json, "prompt", &prompt));
-  AC_TRY(text_of(json, "completion", &completion));
+  if (json_object_get(json, "prompt")) AC_TRY(text_of(json, "prompt", &prompt));
+  AC_TRY(text_of(json, key, &completion));
   AC_TRY(add_text(to, &capacity, prompt, true, all));
   return add_text(to, &capacity, completion, true, true);
 }
@@ -299,7 +301,7 @@ static ac_status read_other(ac_chat_record *record, const json_t *json, bool all
   const char *text;
   if (json_object_get(json, "prompt") && json_object_get(json, "completion")) {
     record->conversation = true;
-    return read_prompt_texts(&record->text, json, all);
+    return read_prompt_texts(&record->text, json, "completion", all);
   }
   if (!json_object_get(json, "text")) return refuse_keys(json);
   AC_TRY(text_of(json, "text", &text));
@@ -333,5 +335,70 @@ ac_status ac_chat_record_read(ac_chat_record *record, const json_t *json,
   else if (status == AC_OK) status = read_other(record, json, all);
   free_messages(&m);
   if (status != AC_OK) ac_chat_text_free(&record->text);
+  return status;
+}
+
+/* ---- preferences ----------------------------------------------------------------------------- */
+
+static bool same_message(const json_t *a, const json_t *b) {
+  return json_equal(json_object_get(a, "role"), json_object_get(b, "role")) &&
+         json_equal(json_object_get(a, "content"), json_object_get(b, "content"));
+}
+
+/* A prompt that is a text is a message of the user, which some data have in the answers as well. */
+static ac_status read_prompt_text(messages *m, const json_t *prompt, const json_t *answers) {
+  const json_t *first = json_object_get(json_array_get(answers, 0), "content");
+  if (!json_is_string(prompt))
+    return ac_fail(AC_ERROR_FORMAT, "\"prompt\" is not a text or a list");
+  if (json_equal(first, prompt)) return AC_OK;
+  return add(m, "user", json_string_value(prompt), AC_TURN_DEFAULT);
+}
+
+/* The conversation with one of two lists of answers. What both begin with is a prompt as well. */
+static ac_status read_answers(messages *m, const json_t *json, const json_t *answers,
+                              const json_t *others) {
+  const json_t *prompt = json_object_get(json, "prompt");
+  size_t shared = 0;
+  if (json_is_array(prompt)) AC_TRY(read_messages(m, prompt));
+  else if (prompt) AC_TRY(read_prompt_text(m, prompt, answers));
+  const size_t before = m->count;
+  AC_TRY(read_messages(m, answers));
+  while (shared < json_array_size(answers) && shared < json_array_size(others) &&
+         same_message(json_array_get(answers, shared), json_array_get(others, shared)))
+    shared++;
+  const size_t count = m->count;
+  m->count = before + shared;
+  end_prompt(m);
+  m->count = count;
+  return AC_OK;
+}
+
+static ac_status read_side(ac_chat_record *record, const json_t *json, const char *key,
+                           const char *other, const ac_chat_template *chat_template,
+                           const ac_chat_render_desc *desc) {
+  const json_t *answers = json_object_get(json, key), *others = json_object_get(json, other);
+  messages m = {0};
+  record->conversation = true;
+  if (!json_is_array(answers)) return read_prompt_texts(&record->text, json, key, false);
+  ac_status status = read_answers(&m, json, answers, others);
+  if (status == AC_OK) status = render(record, &m, chat_template, desc);
+  free_messages(&m);
+  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", key);
+}
+
+ac_status ac_chat_record_read_pair(ac_chat_record records[2], const json_t *json,
+                                   const ac_chat_template *chat_template,
+                                   const ac_chat_render_desc *desc) {
+  const char *const keys[] = {"chosen", "rejected"};
+  ac_chat_render_desc answers = *desc;
+  answers.learn = AC_LEARN_ASSISTANT;
+  records[0] = records[1] = (ac_chat_record){0};
+  if (!json_is_object(json)) return ac_fail(AC_ERROR_FORMAT, "it is not an object");
+  if (!json_object_get(json, "chosen") || !json_object_get(json, "rejected"))
+    return ac_fail(AC_ERROR_FORMAT, "it has no \"chosen\" and \"rejected\", as preferences do");
+  ac_status status = AC_OK;
+  for (int i = 0; i < 2 && status == AC_OK; i++)
+    status = read_side(&records[i], json, keys[i], keys[!i], chat_template, &answers);
+  for (int i = 0; i < 2 && status != AC_OK; i++) ac_chat_text_free(&records[i].text);
   return status;
 }

@@ -18,4 +18,9 @@ ac_status ac_chat_record_read(ac_chat_record *record, const json_t *json,
                               const ac_chat_template *chat_template,
                               const ac_chat_render_desc *desc);
 
+/* The same of an object with a chosen and a rejected answer, in this order. */
+ac_status ac_chat_record_read_pair(ac_chat_record records[2], const json_t *json,
+                                   const ac_chat_template *chat_template,
+                                   const ac_chat_render_desc *desc);
+
 #endif

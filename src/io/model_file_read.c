@@ -282,14 +282,16 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
 
 /* Another format's file is called by its name. One that has JSON where a header begins may be a
  * damaged file of this format. */
-static ac_status check_format(ac_model_file *file, bool *is_gguf) {
+static ac_status check_format(ac_model_file *file, bool *is_gguf, bool *is_index) {
   uint8_t start[4096];
   const char *name = NULL;
   const size_t count = fread(start, 1, sizeof start, file->stream);
   if (ferror(file->stream))
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
   *is_gguf = count >= 4 && !memcmp(start, "GGUF", 4);
-  if (*is_gguf || count < 9 || start[8] == '{') return AC_OK;
+  /* Text; a header has zeros among the bytes of its length. */
+  *is_index = count && start[0] == '{' && !memchr(start, 0, count < 8 ? count : 8);
+  if (*is_gguf || *is_index || count < 9 || start[8] == '{') return AC_OK;
   if (!ac_format_of(start, count, ac_file_bytes(file->stream), &name)) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, name);
 }
@@ -300,11 +302,10 @@ static ac_status open_file(ac_model_file *file, const char *path) {
   strcpy(file->path, path);
   if (ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
   path = file->path;
-  const size_t length = strlen(path);
-  if (length > 5 && !strcmp(path + length - 5, ".json")) return ac_shards_open(file);
   AC_TRY(ac_file_open(&file->stream, path, false));
-  bool is_gguf;
-  AC_TRY(check_format(file, &is_gguf));
+  bool is_gguf, is_index;
+  AC_TRY(check_format(file, &is_gguf, &is_index));
+  if (is_index) return ac_shards_open(file);
   if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   int64_t file_bytes = ac_tell(file->stream);
@@ -356,7 +357,8 @@ int ac_model_file_find(const ac_model_file *file, const char *name) {
 
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {
   for (int i = 0; i < file->shard_count; i++) {
-    const char *dtype = ac_model_file_dtype(file->shards[i], name);
+    const bool listed = ac_model_file_find(file->shards[i], name) >= 0;
+    const char *dtype = listed ? NULL : ac_model_file_dtype(file->shards[i], name);
     if (dtype) return dtype;
   }
   return json_string_value(json_object_get(json_object_get(file->root, name), "dtype"));

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "graph/graph.h"
 
-#include <accrue/adapter.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +32,7 @@ static ac_tensor *parameter(const builder *b, const char *name, const char *suff
   ac_parameter_desc desc = {.frozen = b->desc->frozen};
   snprintf(full, sizeof full, "%s.%s", name, suffix);
   if (rank > 1) desc.init = (ac_init){.kind = AC_INIT_NORMAL, .deviation = deviation};
+  if (b->desc->cache) desc.init = (ac_init){.kind = AC_INIT_ZERO}; /* only made to be filled */
   return ac_parameter(b->graph, full, rank, shape, &desc);
 }
 

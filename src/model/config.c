@@ -53,6 +53,11 @@ static ac_status check_sizes(const ac_model_config *c) {
   return AC_OK;
 }
 
+/* What becomes a float has to be one that is not 0, which would mean a default. */
+static bool is_of_middling_size(double x) {
+  return x >= 1e-9 && x <= 1e9;
+}
+
 /* Rotary positions turn pairs; the first `rotated` part of a head. */
 static ac_status finish_rope(ac_model_config *c) {
   if (c->family->parts[AC_PART_POSITIONS]) return AC_OK;
@@ -62,8 +67,10 @@ static ac_status finish_rope(ac_model_config *c) {
                    "%s: rotary positions turn %" PRId64 " elements of a head of %" PRId64
                    "; it must be an even number",
                    c->source, dimensions, c->head_size);
-  if (!(c->rope.base > 0) || (c->has_local_rope && !(c->local_rope.base > 0)))
-    return ac_fail(AC_ERROR_FORMAT, "%s: the base of rotary positions is not positive", c->source);
+  if (!is_of_middling_size(c->rope.base) ||
+      (c->has_local_rope && !is_of_middling_size(c->local_rope.base)))
+    return ac_fail(AC_ERROR_FORMAT, "%s: the base of rotary positions is %g", c->source,
+                   is_of_middling_size(c->rope.base) ? c->local_rope.base : c->rope.base);
   c->rope.dimensions = c->local_rope.dimensions = (int)dimensions;
   return AC_OK;
 }
@@ -114,10 +121,15 @@ static ac_status finish_layers(ac_model_config *c) {
 }
 
 static ac_status check_numbers(const ac_model_config *c) {
-  if (!(c->epsilon > 0 && c->epsilon < 1))
+  if (!is_of_middling_size(c->epsilon) || c->epsilon >= 1)
     return ac_fail(AC_ERROR_FORMAT, "%s: the epsilon of norms is %g", c->source, c->epsilon);
-  if (c->scale_of < 0 || c->score_cap < 0 || c->logit_cap < 0)
-    return ac_fail(AC_ERROR_FORMAT, "%s: a scale or a cap is negative", c->source);
+  if (c->scale_of && !is_of_middling_size(c->scale_of))
+    return ac_fail(AC_ERROR_FORMAT, "%s: query_pre_attn_scalar is %g", c->source, c->scale_of);
+  if ((c->score_cap && !is_of_middling_size(c->score_cap)) ||
+      (c->logit_cap && !is_of_middling_size(c->logit_cap)))
+    return ac_fail(AC_ERROR_FORMAT, "%s: a soft cap is %g", c->source,
+                   c->score_cap && !is_of_middling_size(c->score_cap) ? c->score_cap
+                                                                      : c->logit_cap);
   return AC_OK;
 }
 

@@ -1,6 +1,8 @@
 /* Byte-pair encoding (Sennrich et al., arXiv 1508.07909). A piece begins as symbols: its bytes, or
  * its characters. Of all neighbours that have a merge, those of the lowest rank become one symbol,
- * the leftmost first, until none has a merge.
+ * the leftmost first, until none has a merge. A tokenizer.json lists the merges. In SentencePiece's
+ * models any two neighbours have one whose bytes together are a token, and its rank is that of the
+ * token's score among all scores, from the highest.
  *
  * Short pieces look for the lowest rank anew each time; long ones keep a heap of (rank, place), so
  * that n symbols take O(n log n). Symbols form a list by the indices of their neighbours. An entry
@@ -9,14 +11,17 @@
 #include "text/model.h"
 
 #include "text/room.h"
+#include "text/sentencepiece.h"
+#include "text/steps.h"
 #include "text/unicode.h"
 
 enum { SHORT = 24, NOTHING = -1 };
 
 typedef struct symbol {
-  uint32_t id, length;
-  int32_t before, after; /* NOTHING at the ends */
-  uint32_t rank, merged; /* of this one and the one after; rank AC_NO_TOKEN: there is no merge */
+  uint32_t id, at, length; /* bytes of the piece */
+  int32_t before, after;   /* NOTHING at the ends */
+  uint32_t rank, merged;   /* of this one and the one after; rank AC_NO_TOKEN: there is no merge */
+  bool frozen;             /* never merged */
 } symbol;
 
 typedef struct merge {
@@ -37,6 +42,11 @@ typedef struct bpe {
   bool whole_first;        /* a piece that is a token is not merged: ignore_merges */
   bool fuse_unknown;
   char *prefix, *suffix; /* of tokens that do not begin a piece, and of those that end one; NULL */
+  uint32_t *ranks;       /* of tokens by their scores, by id; NULL: there are merges */
+  uint32_t *splits; /* by id, for unused tokens: bytes of the left one of the two that became it,
+                       for others AC_NO_TOKEN; NULL: no token is unused */
+  ac_trie user;     /* tokens that are found first, and never merged */
+  const char *text; /* the piece */
   symbol *symbols;
   size_t count, capacity;
   heap_entry *heap;
@@ -56,8 +66,23 @@ static uint64_t pair_of(uint32_t left, uint32_t right) {
   return ((uint64_t)left << 32 | right) + 1;
 }
 
+/* By the bytes of both. */
+static void find_joined(const bpe *b, symbol *left, const symbol *right) {
+  if (left->frozen || right->frozen) return;
+  const uint32_t id = ac_vocabulary_find(&b->model->vocabulary, b->text + left->at,
+                                         left->length + right->length, false);
+  if (id == AC_NO_TOKEN) return;
+  left->rank = b->ranks[id];
+  left->merged = id;
+  if (b->splits && b->splits[id] != AC_NO_TOKEN) b->splits[id] = left->length;
+}
+
 static void find_merge(const bpe *b, symbol *left, const symbol *right) {
   left->rank = AC_NO_TOKEN;
+  if (b->ranks) {
+    find_joined(b, left, right);
+    return;
+  }
   if (left->id == AC_NO_TOKEN || right->id == AC_NO_TOKEN) return;
   const merge *m = &b->merges[slot_of(b, pair_of(left->id, right->id))];
   if (!m->pair || ac_text_is_hidden(b->model, m->id)) return;
@@ -69,18 +94,18 @@ static void find_merge(const bpe *b, symbol *left, const symbol *right) {
 static bool parts_of(const json_t *json, const char *part[2], size_t length[2]) {
   if (json_is_string(json)) {
     part[0] = json_string_value(json);
-    const char *space = strchr(part[0], ' ');
+    const char *space = memchr(part[0], ' ', json_string_length(json));
     if (!space) return false;
     part[1] = space + 1;
     length[0] = (size_t)(space - part[0]);
-  } else {
-    part[0] = json_string_value(json_array_get(json, 0));
-    part[1] = json_string_value(json_array_get(json, 1));
-    if (!part[0] || !part[1]) return false;
-    length[0] = strlen(part[0]);
+    length[1] = json_string_length(json) - length[0] - 1;
+    return true;
   }
-  length[1] = strlen(part[1]);
-  return true;
+  for (size_t i = 0; i < 2; i++) {
+    part[i] = json_string_value(json_array_get(json, i));
+    length[i] = json_string_length(json_array_get(json, i));
+  }
+  return part[0] && part[1];
 }
 
 /* Room for the two tokens of a merge as bytes, side by side. */
@@ -148,7 +173,7 @@ static bool has_words(const ac_text_model *model, const bpe *b) {
 }
 
 static ac_status copy_text(char **to, const json_t *json, const char *key) {
-  const char *text = json_string_value(json_object_get(json, key));
+  const char *text = ac_json_text(json, key);
   if (!text || !*text) return AC_OK;
   *to = malloc(strlen(text) + 1);
   if (!*to) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
@@ -161,6 +186,9 @@ static void free_bpe(void *own) {
   free(b->merges);
   free(b->prefix);
   free(b->suffix);
+  free(b->ranks);
+  free(b->splits);
+  ac_trie_free(&b->user);
   free(b->symbols);
   free(b->heap);
   free(b);
@@ -188,12 +216,75 @@ static ac_status read_bpe(ac_text_model *model, const json_t *json) {
   return AC_OK;
 }
 
+/* ---- reading, by scores ---------------------------------------------------------------------- */
+
+static int from_the_highest(const void *a, const void *b) {
+  const float one = *(const float *)a, other = *(const float *)b;
+  return (one < other) - (one > other);
+}
+
+/* Equal scores have equal ranks. */
+static ac_status rank_scores(bpe *b, const ac_sentencepiece *from) {
+  float *scores = malloc((from->count + 1) * sizeof *scores);
+  if (!scores) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", from->count);
+  for (size_t i = 0; i < from->count; i++) scores[i] = from->tokens[i].score;
+  qsort(scores, from->count, sizeof *scores, from_the_highest);
+  for (size_t i = 0; i < from->count; i++) {
+    size_t low = 0, high = from->count; /* the first one that is not higher */
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (scores[middle] > from->tokens[i].score) low = middle + 1;
+      else high = middle;
+    }
+    b->ranks[i] = (uint32_t)low;
+  }
+  free(scores);
+  return AC_OK;
+}
+
+static bool may_have_words(const ac_text_model *model, const bpe *b, const ac_sentencepiece *from) {
+  if (b->splits || !from->escape) return false;
+  if (ac_vocabulary_find(&model->vocabulary, AC_WORD_MARK, strlen(AC_WORD_MARK), false) ==
+      AC_NO_TOKEN)
+    return false;
+  for (size_t i = 0; i < from->count; i++) {
+    const ac_sentencepiece_token *token = &from->tokens[i];
+    if (ac_sentencepiece_is_text(token->kind) &&
+        ac_text_word_end(token->text, token->bytes) < token->bytes)
+      return false;
+  }
+  return true;
+}
+
+ac_status ac_text_bpe_by_scores(ac_text_model *model, const ac_sentencepiece *from) {
+  bpe *b = model->own = calloc(1, sizeof *b);
+  if (!b) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
+  b->model = model;
+  b->ranks = calloc(from->count + 1, sizeof *b->ranks);
+  for (size_t i = 0; i < from->count && !b->splits; i++)
+    if (from->tokens[i].kind == AC_TOKEN_UNUSED)
+      b->splits = calloc(from->count + 1, sizeof *b->splits);
+  if (!b->ranks) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
+  for (size_t i = 0; i < from->count && b->splits; i++)
+    b->splits[i] = from->tokens[i].kind == AC_TOKEN_UNUSED ? 0 : AC_NO_TOKEN;
+  for (int byte = 0; byte < 256; byte++) {
+    const char single = (char)byte;
+    b->first_ids[byte] = ac_vocabulary_find(&model->vocabulary, &single, 1, false);
+  }
+  AC_TRY(rank_scores(b, from));
+  AC_TRY(ac_sentencepiece_user_trie(from, &b->user));
+  model->word_by_word = may_have_words(model, b, from);
+  return AC_OK;
+}
+
 /* ---- symbols --------------------------------------------------------------------------------- */
 
 static ac_status add_symbol(bpe *b, uint32_t id, size_t length) {
   AC_TRY(AC_ROOM(b->symbols, b->capacity, b->count + 1));
   const int32_t place = (int32_t)b->count++;
+  const symbol *last = place ? &b->symbols[place - 1] : NULL;
   b->symbols[place] = (symbol){.id = id,
+                               .at = last ? last->at + last->length : 0,
                                .length = (uint32_t)length,
                                .before = place - 1,
                                .after = place + 1,
@@ -217,7 +308,7 @@ static uint32_t find_affixed(const ac_text_model *model, const bpe *b, const cha
 
 static ac_status add_character(const ac_text_model *model, bpe *b, const char *at, size_t length,
                                uint32_t id) {
-  if (id != AC_NO_TOKEN) return add_symbol(b, id, length);
+  if (id != AC_NO_TOKEN || b->ranks) return add_symbol(b, id, length);
   if (ac_text_has_bytes(model, at, length)) {
     for (size_t i = 0; i < length; i++)
       AC_TRY(add_symbol(b, model->byte_ids[(unsigned char)at[i]], 1));
@@ -228,13 +319,31 @@ static ac_status add_character(const ac_text_model *model, bpe *b, const char *a
     last->length += (uint32_t)length;
     return AC_OK;
   }
+  if (last && model->unknown == AC_NO_TOKEN) { /* left out: what is around it may be merged */
+    last->length += (uint32_t)length;
+    return AC_OK;
+  }
   return add_symbol(b, model->unknown, length);
+}
+
+/* A token that is found before all others. */
+static ac_status add_frozen(bpe *b, const char *at, size_t count, size_t *length) {
+  *length = 0;
+  if (!b->user.nodes || !b->user.root[(unsigned char)*at]) return AC_OK;
+  const uint32_t id = ac_trie_longest(&b->user, at, count, length);
+  if (id == AC_NO_TOKEN) return AC_OK;
+  AC_TRY(add_symbol(b, id, *length));
+  b->symbols[b->count - 1].frozen = true;
+  return AC_OK;
 }
 
 static ac_status make_symbols(const ac_text_model *model, bpe *b, const char *piece, size_t count) {
   const bool affixes = b->prefix || b->suffix;
   b->count = 0;
+  b->text = piece;
   for (size_t at = 0, length; at < count; at += length) {
+    AC_TRY(add_frozen(b, piece + at, count - at, &length));
+    if (length) continue;
     length = model->bytes ? 1 : ac_utf8_length(piece[at]);
     if (length > count - at) length = count - at;
     uint32_t id = affixes ? find_affixed(model, b, piece + at, length, !at, at + length == count)
@@ -256,11 +365,11 @@ static void join(bpe *b, int32_t place) {
   next->length = 0; /* gone */
   next->rank = AC_NO_TOKEN;
   s->rank = AC_NO_TOKEN;
+  if (s->before != NOTHING) find_merge(b, &b->symbols[s->before], s);
   if (s->after != NOTHING) {
     b->symbols[s->after].before = place;
     find_merge(b, s, &b->symbols[s->after]);
   }
-  if (s->before != NOTHING) find_merge(b, &b->symbols[s->before], s);
 }
 
 static void merge_short(bpe *b) {
@@ -321,6 +430,42 @@ static ac_status merge_long(bpe *b) {
   return AC_OK;
 }
 
+/* ---- encode ---------------------------------------------------------------------------------- */
+
+/* Bytes that are no token: the model's bytes, or unknown, together with unknown ones before. */
+static ac_status add_unknown(const bpe *b, ac_token_list *tokens, size_t first, const symbol *s) {
+  const ac_text_model *model = b->model;
+  ac_token *last = tokens->count > first ? &tokens->list[tokens->count - 1] : NULL;
+  if (!last || last->id != model->unknown || ac_text_has_bytes(model, b->text + s->at, s->length))
+    return ac_text_add_unknown(model, tokens, b->text + s->at, s->length);
+  last->length += s->length;
+  return AC_OK;
+}
+
+/* An unused token is the two that became it, and so on. The symbols to come are a stack at the end
+ * of those of the piece. */
+static ac_status add_symbols(bpe *b, ac_token_list *tokens, size_t first, symbol s) {
+  const size_t bottom = b->count;
+  for (;;) {
+    const uint32_t split = s.id == AC_NO_TOKEN || !b->splits ? AC_NO_TOKEN : b->splits[s.id];
+    if (split != AC_NO_TOKEN && split && split < s.length) {
+      const char *text = b->text + s.at;
+      const ac_vocabulary *v = &b->model->vocabulary;
+      AC_TRY(AC_ROOM(b->symbols, b->capacity, b->count + 1));
+      b->symbols[b->count++] =
+          (symbol){.id = ac_vocabulary_find(v, text + split, s.length - split, false),
+                   .at = s.at + split,
+                   .length = s.length - split};
+      s = (symbol){.id = ac_vocabulary_find(v, text, split, false), .at = s.at, .length = split};
+      continue;
+    }
+    if (s.id == AC_NO_TOKEN) AC_TRY(add_unknown(b, tokens, first, &s));
+    else AC_TRY(ac_token_list_add(tokens, s.id, s.length));
+    if (b->count == bottom) return AC_OK;
+    s = b->symbols[--b->count];
+  }
+}
+
 static ac_status encode_bpe(ac_text_model *model, const char *piece, size_t count,
                             ac_token_list *tokens) {
   bpe *b = model->own;
@@ -331,8 +476,11 @@ static ac_status encode_bpe(ac_text_model *model, const char *piece, size_t coun
   AC_TRY(make_symbols(model, b, piece, count));
   if (b->count <= SHORT) merge_short(b);
   else AC_TRY(merge_long(b));
-  for (int32_t i = b->count ? 0 : NOTHING; i != NOTHING; i = b->symbols[i].after)
-    AC_TRY(ac_token_list_add(tokens, b->symbols[i].id, b->symbols[i].length));
+  const size_t first = tokens->count;
+  for (int32_t i = b->count ? 0 : NOTHING; i != NOTHING; i = b->symbols[i].after) {
+    if (b->ranks) AC_TRY(add_symbols(b, tokens, first, b->symbols[i]));
+    else AC_TRY(ac_token_list_add(tokens, b->symbols[i].id, b->symbols[i].length));
+  }
   return AC_OK;
 }
 

@@ -64,6 +64,13 @@ ac_status ac_charsmap_read(ac_charsmap *map, const char *base64) {
   return status;
 }
 
+ac_status ac_charsmap_read_bytes(ac_charsmap *map, const unsigned char *bytes, size_t count) {
+  *map = (ac_charsmap){0};
+  const ac_status status = take_apart(map, bytes, (int64_t)count);
+  if (status != AC_OK) ac_charsmap_free(map);
+  return status;
+}
+
 void ac_charsmap_free(ac_charsmap *map) {
   free(map->units);
   free(map->texts);
@@ -76,20 +83,46 @@ static size_t children_of(uint32_t unit) {
   return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
+/* Goes down by a byte from where the children of a unit are. False: there is no such string. */
+static bool go_down(const ac_charsmap *map, size_t *at, unsigned char byte, uint32_t *unit) {
+  *at ^= byte;
+  if (!byte || *at >= map->unit_count) return false;
+  *unit = map->units[*at];
+  if ((*unit & (1u << 31 | 0xff)) != byte) return false;
+  *at ^= children_of(*unit);
+  return *at < map->unit_count;
+}
+
+/* What the string that ends at this unit becomes; NULL: none ends there. */
+static const char *replacement(const ac_charsmap *map, size_t at, uint32_t unit) {
+  const uint32_t place = map->units[at] & 0x7fffffff;
+  return (unit >> 8 & 1) && place < map->text_bytes ? map->texts + place : NULL;
+}
+
 const char *ac_charsmap_find(const ac_charsmap *map, const char *text, size_t count) {
   size_t at = children_of(map->units[0]);
-  for (size_t i = 0; i < count; i++) {
-    const unsigned char byte = (unsigned char)text[i];
-    at ^= byte;
-    if (!byte || at >= map->unit_count) return NULL;
-    const uint32_t unit = map->units[at];
-    if ((unit & (1u << 31 | 0xff)) != byte) return NULL;
-    at ^= children_of(unit);
-    if (at >= map->unit_count) return NULL;
-    if (unit >> 8 & 1) {
-      const uint32_t place = map->units[at] & 0x7fffffff;
-      return place < map->text_bytes ? map->texts + place : NULL;
-    }
-  }
+  uint32_t unit;
+  for (size_t i = 0; i < count && go_down(map, &at, (unsigned char)text[i], &unit); i++)
+    if (unit >> 8 & 1) return replacement(map, at, unit);
   return NULL;
+}
+
+const char *ac_charsmap_longest(const ac_charsmap *map, const char *text, size_t count,
+                                size_t *length) {
+  size_t at = children_of(map->units[0]);
+  const char *found = NULL;
+  uint32_t unit;
+  for (size_t i = 0; i < count && go_down(map, &at, (unsigned char)text[i], &unit); i++) {
+    const char *by = replacement(map, at, unit);
+    if (!by) continue;
+    found = by;
+    *length = i + 1;
+  }
+  return found;
+}
+
+bool ac_charsmap_begins(const ac_charsmap *map, unsigned char byte) {
+  size_t at = children_of(map->units[0]);
+  uint32_t unit;
+  return go_down(map, &at, byte, &unit);
 }

@@ -15,10 +15,16 @@ typedef struct ac_charsmap {
 } ac_charsmap;
 
 ac_status ac_charsmap_read(ac_charsmap *map, const char *base64);
+ac_status ac_charsmap_read_bytes(ac_charsmap *map, const unsigned char *bytes, size_t count);
 void ac_charsmap_free(ac_charsmap *map);
 
 /* What the shortest of the table's strings that the text begins with becomes; NULL: there is none.
  */
 const char *ac_charsmap_find(const ac_charsmap *map, const char *text, size_t count);
+/* The same of the longest one; *length gets its bytes. */
+const char *ac_charsmap_longest(const ac_charsmap *map, const char *text, size_t count,
+                                size_t *length);
+/* Whether one of the strings begins with this byte. */
+bool ac_charsmap_begins(const ac_charsmap *map, unsigned char byte);
 
 #endif

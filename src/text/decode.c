@@ -23,12 +23,18 @@ static ac_status copy_text(char **to, const char *text) {
   return AC_OK;
 }
 
-static ac_status add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to) {
+ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to,
+                         ac_decode_step **step) {
   AC_TRY(AC_ROOM(decoder->list, decoder->capacity, decoder->count + 1));
-  ac_decode_step *step = &decoder->list[decoder->count++];
-  *step = (ac_decode_step){.kind = kind};
-  if (from) AC_TRY(copy_text(&step->from, from));
-  return to ? copy_text(&step->to, to) : AC_OK;
+  ac_decode_step *made = &decoder->list[decoder->count++];
+  *made = (ac_decode_step){.kind = kind};
+  if (step) *step = made;
+  if (from) AC_TRY(copy_text(&made->from, from));
+  return to ? copy_text(&made->to, to) : AC_OK;
+}
+
+static ac_status add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to) {
+  return ac_decoder_add(decoder, kind, from, to, NULL);
 }
 
 static ac_status add_strip(ac_decoder *decoder, const json_t *json) {
@@ -159,8 +165,9 @@ static int byte_of(const char *text, size_t count) {
   return high && low ? (int)((high - digits) << 4 | (low - digits)) : -1;
 }
 
-/* Bytes in a row that are UTF-8 become one text; others become U+FFFD, each. */
-static ac_status join_bytes(texts *out, const texts *in) {
+/* Bytes in a row that are UTF-8 become one text; others become U+FFFD, each. With the flag, those
+ * that are not UTF-8 stay, as all is made UTF-8 at the end. */
+static ac_status join_bytes(const ac_decode_step *step, texts *out, const texts *in) {
   for (size_t i = 0, count; i < in->count;) {
     const size_t first = out->byte_count;
     const char *text = text_at(in, i, &count);
@@ -176,7 +183,7 @@ static ac_status join_bytes(texts *out, const texts *in) {
       AC_TRY(put(out, &single, 1));
       if (++i < in->count) text = text_at(in, i, &count);
     }
-    if (ac_utf8_valid(out->bytes + first, bytes, &wrong) < bytes) {
+    if (!step->flag && ac_utf8_valid(out->bytes + first, bytes, &wrong) < bytes) {
       out->byte_count = first;
       for (size_t b = 0; b < bytes; b++) AC_TRY(put(out, AC_REPLACEMENT, 3));
     }
@@ -261,7 +268,7 @@ static ac_status apply_to(const ac_decode_step *step, texts *out, const texts *i
 
 static ac_status apply(const ac_decode_step *step, texts *out, const texts *in) {
   clear(out);
-  if (step->kind == AC_DECODE_BYTES) return join_bytes(out, in);
+  if (step->kind == AC_DECODE_BYTES) return join_bytes(step, out, in);
   for (size_t i = 0; i < in->count; i++) {
     AC_TRY(apply_to(step, out, in, i));
     if (step->kind != AC_DECODE_FUSE || i + 1 == in->count) AC_TRY(end_text(out));

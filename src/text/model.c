@@ -41,10 +41,11 @@ size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool *bytes) {
   return count;
 }
 
-uint32_t ac_text_find_written(const ac_text_model *model, const char *text, char *room) {
+uint32_t ac_text_find_written(const ac_text_model *model, const char *text, size_t count,
+                              char *room) {
   bool bytes = model->bytes;
-  const size_t count = ac_text_bytes_of(room, text, strlen(text), &bytes);
-  return ac_vocabulary_find(&model->vocabulary, room, count, bytes != model->bytes);
+  const size_t made = ac_text_bytes_of(room, text, count, &bytes);
+  return ac_vocabulary_find(&model->vocabulary, room, made, bytes != model->bytes);
 }
 
 uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t count) {
@@ -53,8 +54,7 @@ uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t coun
 }
 
 static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, const char *text,
-                           const json_t *id) {
-  const size_t length = strlen(text);
+                           size_t length, const json_t *id) {
   if (!json_is_integer(id) || json_integer_value(id) < 0 ||
       json_integer_value(id) >= AC_MAX_VOCABULARY)
     return ac_fail(AC_ERROR_FORMAT, "token %s has no id from 0 to %d", ac_quote(text).text,
@@ -66,6 +66,15 @@ static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, 
                            bytes != model->bytes);
 }
 
+/* Keys may have a 0 in them, where jansson says how long they are. */
+static size_t key_length(void *iterator) {
+#if JANSSON_VERSION_HEX >= 0x020e00
+  return json_object_iter_key_len(iterator);
+#else
+  return strlen(json_object_iter_key(iterator));
+#endif
+}
+
 ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
   char *room = NULL;
   size_t capacity = 0;
@@ -74,17 +83,18 @@ ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
     return ac_fail(AC_ERROR_FORMAT, "the model has no vocab");
   void *at = json_object_iter((json_t *)vocab);
   for (; at && status == AC_OK; at = json_object_iter_next((json_t *)vocab, at))
-    status =
-        put_token(model, &room, &capacity, json_object_iter_key(at), json_object_iter_value(at));
+    status = put_token(model, &room, &capacity, json_object_iter_key(at), key_length(at),
+                       json_object_iter_value(at));
   free(room);
   return status;
 }
 
 ac_status ac_text_read_unknown(ac_text_model *model, const json_t *json, const char *key) {
-  const char *text = json_string_value(json_object_get(json, key));
+  const json_t *name = json_object_get(json, key);
+  const char *text = json_string_value(name);
   model->unknown = AC_NO_TOKEN;
   if (!text) return AC_OK;
-  model->unknown = ac_vocabulary_find(&model->vocabulary, text, strlen(text), false);
+  model->unknown = ac_vocabulary_find(&model->vocabulary, text, json_string_length(name), false);
   if (model->unknown == AC_NO_TOKEN)
     return ac_fail(AC_ERROR_FORMAT, "%s is %s, which the vocab does not have", key,
                    ac_quote(text).text);

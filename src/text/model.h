@@ -63,7 +63,8 @@ size_t ac_text_bytes_of(char *to, const char *text, size_t count, bool *bytes);
 
 /* The id of the token that the file writes so; AC_NO_TOKEN: there is none. `room` has room for it.
  */
-uint32_t ac_text_find_written(const ac_text_model *model, const char *text, char *room);
+uint32_t ac_text_find_written(const ac_text_model *model, const char *text, size_t count,
+                              char *room);
 /* The id of the token with these bytes, if it may be found in a text. */
 uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t count);
 

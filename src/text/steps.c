@@ -7,6 +7,7 @@ void ac_steps_free(ac_steps *steps) {
     free(steps->list[i].text);
     ac_pattern_free(steps->list[i].pattern);
     ac_charsmap_free(&steps->list[i].charsmap);
+    ac_sentences_free(steps->list[i].sentences);
   }
   free(steps->list);
   *steps = (ac_steps){0};
@@ -175,6 +176,8 @@ static ac_status rewrite(const ac_step *step, ac_text *to, const ac_text *from, 
     return change_all(set_apart, step, to, from, piece);
   case AC_STEP_CHARSMAP:
     return change_all(change_by_table, step, to, from, piece);
+  case AC_STEP_SENTENCES:
+    return ac_sentences_run(step->sentences, to, from, piece);
   case AC_STEP_STRIP:
     return strip(step, to, from, piece);
   case AC_STEP_REPLACE:

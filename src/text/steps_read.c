@@ -6,7 +6,9 @@
 #include "text/room.h"
 
 const char *ac_json_text(const json_t *object, const char *key) {
-  return json_string_value(json_object_get(object, key));
+  const json_t *value = json_object_get(object, key);
+  const char *text = json_string_value(value);
+  return text && strlen(text) == json_string_length(value) ? text : NULL;
 }
 
 bool ac_json_bool(const json_t *object, const char *key, bool otherwise) {

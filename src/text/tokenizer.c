@@ -280,6 +280,7 @@ static ac_status read_text(maker *m, ac_text *text, const char *bytes, size_t co
     valid = ac_utf8_valid(bytes + at, count - at, &wrong);
     AC_TRY(ac_text_append_from(text, &given, at, at + valid));
     if (!wrong) break;
+    if (m->t->single_bytes) wrong = 1;
     const ac_origin origin = {(uint32_t)(at + valid), (uint32_t)(at + valid + wrong)};
     AC_TRY(ac_text_append(text, AC_REPLACEMENT, 3, origin));
     m->to->replaced += wrong;

@@ -8,11 +8,13 @@
 #include <accrue/tokenizer.h>
 
 #include "text/model.h"
+#include "text/sentencepiece.h"
 #include "text/steps.h"
 
 /* A token that is found before a text is cut into pieces. */
 typedef struct ac_added_token {
   char *text;
+  size_t bytes;
   uint32_t id;
   bool special, normalized;
   bool single_word;    /* not within a word */
@@ -39,7 +41,8 @@ typedef struct ac_decode_step {
   ac_decode_kind kind;
   char *from, *to; /* texts */
   int start, stop; /* STRIP: how often, at most */
-  bool flag;       /* METASPACE: the marks of the first token go; WORDPIECE: tidies spaces */
+  bool flag; /* METASPACE: the marks of the first token go; WORDPIECE: tidies spaces; BYTES: those
+                in a row that are not UTF-8 become U+FFFD, else all of them do */
 } ac_decode_step;
 
 typedef struct ac_decoder {
@@ -49,6 +52,9 @@ typedef struct ac_decoder {
 } ac_decoder;
 
 ac_status ac_decoder_read(ac_decoder *decoder, const json_t *json);
+/* Appends a step; texts may be NULL. */
+ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *from, const char *to,
+                         ac_decode_step **step);
 void ac_decoder_free(ac_decoder *decoder);
 
 /* Tokens of a short piece, remembered. */
@@ -69,6 +75,7 @@ struct ac_tokenizer {
   ac_trie raw, normal;      /* of added tokens; values are indices of `added` */
   ac_id_list before, after; /* special tokens around a text */
   ac_decoder decoder;
+  bool single_bytes; /* that are not UTF-8 are U+FFFD each, not the longest part of a character */
   ac_work normalized, work;
   ac_token_list tokens;
   ac_cached_piece *cache; /* NULL until it is used */
@@ -93,5 +100,24 @@ ac_status ac_tokenizer_encode_ranges(ac_tokenizer *tokenizer, const char *text, 
 
 /* Adds what the tokenizer.json has; the sentence of a failure does not name the file. */
 ac_status ac_tokenizer_read_json(ac_tokenizer *tokenizer, const json_t *json);
+/* The same of a tokenizer.model. `settings` is the tokenizer_config.json next to it, `map` the
+ * special_tokens_map.json, `added` the added_tokens.json; each may be NULL. */
+ac_status ac_tokenizer_read_sentencepiece(ac_tokenizer *tokenizer, const void *data, size_t bytes,
+                                          const json_t *settings, const json_t *map,
+                                          const json_t *added);
+/* The same of a GGUF file; the sentence names it. */
+ac_status ac_tokenizer_read_gguf(ac_tokenizer *tokenizer, const char *path);
+/* The tokenizer is one of SentencePiece, with control tokens as special ones, but without tokens
+ * around a text. */
+ac_status ac_tokenizer_make(ac_tokenizer *tokenizer, const ac_sentencepiece *from);
+
+/* Adds a token; its members say how it is found, and its text and id are copied. If the vocabulary
+ * has the text, the token is that one. */
+ac_status ac_tokenizer_add(ac_tokenizer *tokenizer, const ac_added_token *token);
+/* Adds one as a tokenizer.json has it. */
+ac_status ac_tokenizer_add_json(ac_tokenizer *tokenizer, const json_t *json);
+/* After all have been added: they can be found. */
+ac_status ac_tokenizer_list_added(ac_tokenizer *tokenizer);
+ac_status ac_id_list_add(ac_id_list *list, uint32_t id);
 
 #endif

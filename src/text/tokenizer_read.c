@@ -1,43 +1,49 @@
 #include "text/tokenizer.h"
 
-#include "core/platform/files.h"
 #include "core/quote.h"
 #include "text/room.h"
-
-#include <stdio.h>
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
 /* The id of a token with this text: of an added one, of one of the model, or a new one. */
-static ac_status own_id(ac_tokenizer *t, const char *text, char *room, int64_t id, uint32_t *own) {
+static ac_status own_id(ac_tokenizer *t, const char *text, size_t bytes, char *room, uint32_t id,
+                        uint32_t *own) {
   ac_vocabulary *v = &t->model.vocabulary;
-  *own = ac_vocabulary_find(v, text, strlen(text), true);
-  if (*own == AC_NO_TOKEN) *own = ac_text_find_written(&t->model, text, room);
+  *own = ac_vocabulary_find(v, text, bytes, true);
+  if (*own == AC_NO_TOKEN) *own = ac_text_find_written(&t->model, text, bytes, room);
   if (*own != AC_NO_TOKEN) return AC_OK;
-  *own = (uint32_t)id;
-  return ac_vocabulary_put(v, *own, text, strlen(text), true);
+  *own = id;
+  return ac_vocabulary_put(v, *own, text, bytes, true);
 }
 
-static ac_status add_token(ac_tokenizer *t, const json_t *json) {
-  const char *text = ac_json_text(json, "content");
-  const json_t *id = json_object_get(json, "id");
-  if (!text || !*text || !json_is_integer(id) || json_integer_value(id) < 0 ||
-      json_integer_value(id) >= AC_MAX_VOCABULARY)
-    return ac_fail(AC_ERROR_FORMAT, "an added token has no content or no id");
+ac_status ac_tokenizer_add(ac_tokenizer *t, const ac_added_token *token) {
   AC_TRY(AC_ROOM(t->added, t->added_capacity, t->added_count + 1));
-  char *copy = malloc(strlen(text) + 1);
+  char *copy = malloc(token->bytes + 1);
   if (!copy) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for added tokens");
   ac_added_token *added = &t->added[t->added_count++];
-  *added = (ac_added_token){.text = copy,
-                            .special = ac_json_bool(json, "special", false),
-                            .single_word = ac_json_bool(json, "single_word", false),
-                            .lstrip = ac_json_bool(json, "lstrip", false),
-                            .rstrip = ac_json_bool(json, "rstrip", false)};
-  added->normalized = ac_json_bool(json, "normalized", !added->special);
-  AC_TRY(own_id(t, text, copy, json_integer_value(id), &added->id));
-  strcpy(copy, text);
-  if (added->special) t->model.vocabulary.entries[added->id].special = true;
+  *added = *token;
+  added->text = copy;
+  AC_TRY(own_id(t, token->text, token->bytes, copy, token->id, &added->id));
+  memcpy(copy, token->text, token->bytes);
+  if (added->special) ac_vocabulary_entry_of(&t->model.vocabulary, added->id)->special = true;
   return AC_OK;
+}
+
+ac_status ac_tokenizer_add_json(ac_tokenizer *t, const json_t *json) {
+  const json_t *content = json_object_get(json, "content"), *id = json_object_get(json, "id");
+  const bool special = ac_json_bool(json, "special", false);
+  if (!json_string_length(content) || !json_is_integer(id) || json_integer_value(id) < 0 ||
+      json_integer_value(id) >= AC_MAX_VOCABULARY)
+    return ac_fail(AC_ERROR_FORMAT, "an added token has no content or no id");
+  const ac_added_token token = {.text = (char *)json_string_value(content),
+                                .bytes = json_string_length(content),
+                                .id = (uint32_t)json_integer_value(id),
+                                .special = special,
+                                .normalized = ac_json_bool(json, "normalized", !special),
+                                .single_word = ac_json_bool(json, "single_word", false),
+                                .lstrip = ac_json_bool(json, "lstrip", false),
+                                .rstrip = ac_json_bool(json, "rstrip", false)};
+  return ac_tokenizer_add(t, &token);
 }
 
 /* The token as the normalizer leaves it, in work.text. */
@@ -51,7 +57,7 @@ static ac_status normalize(ac_tokenizer *t, const char *bytes, size_t count) {
 /* Strings of those that are found in given or in normalized text. free() frees each one's bytes. */
 static ac_status add_string(ac_tokenizer *t, ac_trie_string *to, size_t index) {
   const char *bytes = t->added[index].text;
-  size_t count = strlen(bytes);
+  size_t count = t->added[index].bytes;
   if (t->added[index].normalized) {
     AC_TRY(normalize(t, bytes, count));
     bytes = t->work.text.bytes;
@@ -79,26 +85,29 @@ static ac_status make_trie(ac_tokenizer *t, bool normalized, ac_trie *trie) {
 
 /* Equal tokens are special together: a Unigram model may have a token twice. */
 static void share_special(ac_vocabulary *v) {
-  for (uint32_t id = 0; id < v->count; id++) {
-    size_t count;
-    const char *bytes = ac_vocabulary_token(v, id, &count);
-    if (bytes && v->entries[ac_vocabulary_find(v, bytes, count, v->entries[id].apart)].special)
-      v->entries[id].special = true;
+  for (size_t i = 0; i < v->entry_count; i++) {
+    ac_vocabulary_entry *entry = &v->entries[i];
+    const uint32_t same = ac_vocabulary_find(v, v->bytes + entry->at, entry->length, entry->apart);
+    if (ac_vocabulary_is_special(v, same)) entry->special = true;
   }
 }
 
-static ac_status read_added(ac_tokenizer *t, const json_t *list) {
-  size_t i;
-  const json_t *one;
-  json_array_foreach(list, i, one) AC_TRY(add_token(t, one));
+ac_status ac_tokenizer_list_added(ac_tokenizer *t) {
   share_special(&t->model.vocabulary);
   AC_TRY(make_trie(t, false, &t->raw));
   return make_trie(t, true, &t->normal);
 }
 
+static ac_status read_added(ac_tokenizer *t, const json_t *list) {
+  size_t i;
+  const json_t *one;
+  json_array_foreach(list, i, one) AC_TRY(ac_tokenizer_add_json(t, one));
+  return ac_tokenizer_list_added(t);
+}
+
 /* ---- tokens around a text -------------------------------------------------------------------- */
 
-static ac_status add_id(ac_id_list *list, uint32_t id) {
+ac_status ac_id_list_add(ac_id_list *list, uint32_t id) {
   AC_TRY(AC_ROOM(list->ids, list->capacity, list->count + 1));
   list->ids[list->count++] = id;
   return AC_OK;
@@ -109,7 +118,7 @@ static ac_status add_named(const ac_tokenizer *t, ac_id_list *list, const char *
   if (!text || !ac_tokenizer_find(t, text, &id))
     return ac_fail(AC_ERROR_FORMAT, "post_processor: there is no token %s",
                    ac_quote(text ? text : "").text);
-  return add_id(list, id);
+  return ac_id_list_add(list, id);
 }
 
 /* Puts `first` before the list. */
@@ -135,7 +144,7 @@ static ac_status add_special(const ac_tokenizer *t, const json_t *json, ac_id_li
         !ac_vocabulary_token(&t->model.vocabulary, (uint32_t)value, &unused))
       return ac_fail(AC_ERROR_FORMAT, "post_processor: %s has ids that no token has",
                      ac_quote(name).text);
-    AC_TRY(add_id(list, (uint32_t)value));
+    AC_TRY(ac_id_list_add(list, (uint32_t)value));
   }
   return AC_OK;
 }
@@ -191,7 +200,7 @@ static ac_status read_post(ac_tokenizer *t, const json_t *json) {
   return AC_OK;
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 ac_status ac_tokenizer_read_json(ac_tokenizer *t, const json_t *json) {
   ac_status status = ac_steps_read(&t->normalizer, json_object_get(json, "normalizer"));
@@ -205,40 +214,6 @@ ac_status ac_tokenizer_read_json(ac_tokenizer *t, const json_t *json) {
   AC_TRY(read_added(t, json_object_get(json, "added_tokens")));
   AC_TRY(read_post(t, json_object_get(json, "post_processor")));
   return ac_decoder_read(&t->decoder, json_object_get(json, "decoder"));
-}
-
-static ac_status read_file(ac_tokenizer *t, const char *path) {
-  FILE *stream;
-  json_error_t error;
-  AC_TRY(ac_file_open(&stream, path, false));
-  json_t *json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
-  fclose(stream);
-  if (!json)
-    return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, ac_quote(error.text).text);
-  const ac_status status = json_is_object(json)
-                               ? ac_tokenizer_read_json(t, json)
-                               : ac_fail(AC_ERROR_FORMAT, "this is not a tokenizer");
-  json_decref(json);
-  return status == AC_OK ? AC_OK : ac_fail_prefix(status, "%s", path);
-}
-
-ac_status ac_tokenizer_open(ac_tokenizer **tokenizer, const char *path) {
-  AC_CREATES(tokenizer);
-  AC_REQUIRE(path);
-  char file[4096];
-  const int length =
-      snprintf(file, sizeof file, ac_is_folder(path) ? "%s/tokenizer.json" : "%s", path);
-  if (length < 0 || (size_t)length >= sizeof file)
-    return ac_fail(AC_ERROR_ARGUMENT, "a path has more than %zu bytes", sizeof file - 1);
-  ac_tokenizer *made = calloc(1, sizeof *made);
-  if (!made) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a description");
-  const ac_status status = read_file(made, file);
-  if (status != AC_OK) {
-    ac_tokenizer_free(made);
-    return status;
-  }
-  *tokenizer = made;
-  return AC_OK;
 }
 
 void ac_tokenizer_free(ac_tokenizer *tokenizer) {

@@ -2,24 +2,26 @@
  * largest sum of log-probabilities, by Viterbi's algorithm over the ends of tokens. A character
  * that no token begins and ends with counts as unknown, at 10 less than the least probable token.
  * Of equal sums the one found first counts, from the left. n bytes take O(n L) for tokens of at
- * most L bytes.
- */
+ * most L bytes. Sums are doubles as those of `tokenizers`; those of a tokenizer.model are rounded
+ * to floats as SentencePiece's are, which decides between ways that are nearly equal. */
 #include "text/model.h"
 
 #include "text/room.h"
+#include "text/sentencepiece.h"
 #include "text/unicode.h"
 
+#include <float.h>
 #include <math.h>
 
 typedef struct ending {
   double score;        /* of the best way to here */
-  uint32_t id, length; /* of its last token */
-  bool reached;
+  uint32_t id, length; /* of its last token; length 0: no way has been found */
 } ending;
 
 typedef struct unigram {
   double *scores; /* by id */
   double unknown_score;
+  bool single; /* sums are floats */
   ac_trie trie;
   ending *endings;
   size_t capacity;
@@ -42,19 +44,23 @@ static ac_status read_entry(ac_text_model *model, unigram *u, const json_t *entr
     return ac_fail(AC_ERROR_FORMAT, "token %zu is not a text and a number", id);
   u->scores[id] = json_number_value(score);
   if (u->scores[id] < *least) *least = u->scores[id];
-  return ac_vocabulary_put(&model->vocabulary, (uint32_t)id, text, strlen(text), false);
+  return ac_vocabulary_put(&model->vocabulary, (uint32_t)id, text,
+                           json_string_length(json_array_get(entry, 0)), false);
 }
 
-static ac_status make_trie(const ac_text_model *model, unigram *u) {
+/* Of the tokens of the vocabulary that may be found in a text, less those that are unused. */
+static ac_status make_trie(const ac_text_model *model, unigram *u, const ac_sentencepiece *from) {
   const ac_vocabulary *v = &model->vocabulary;
-  ac_trie_string *strings = calloc(v->count + 1, sizeof *strings);
-  if (!strings) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", v->count);
-  for (uint32_t id = 0; id < v->count; id++) {
-    size_t length;
-    const char *bytes = ac_vocabulary_token(v, id, &length);
-    strings[id] = (ac_trie_string){bytes ? bytes : "", length, id};
+  ac_trie_string *strings = calloc(v->entry_count + 1, sizeof *strings);
+  size_t count = 0;
+  if (!strings)
+    return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", v->entry_count);
+  for (size_t i = 0; i < v->entry_count; i++) {
+    const ac_vocabulary_entry *entry = &v->entries[i];
+    if (entry->apart || (from && from->tokens[entry->id].kind == AC_TOKEN_UNUSED)) continue;
+    strings[count++] = (ac_trie_string){v->bytes + entry->at, entry->length, entry->id};
   }
-  const ac_status status = ac_trie_build(&u->trie, strings, v->count);
+  const ac_status status = ac_trie_build(&u->trie, strings, count);
   free(strings);
   return status;
 }
@@ -75,18 +81,41 @@ static ac_status read_unigram(ac_text_model *model, const json_t *json) {
       return ac_fail(AC_ERROR_FORMAT, "unk_id is not the id of a token");
     model->unknown = (uint32_t)json_integer_value(unknown);
   }
-  return make_trie(model, u);
+  return make_trie(model, u, NULL);
 }
 
-static void offer(ending *to, double score, uint32_t id, size_t length) {
-  if (to->reached && !(score > to->score)) return;
-  *to = (ending){score, id, (uint32_t)length, true};
+/* A user-defined token beats all others, by a bonus as of SentencePiece. */
+ac_status ac_text_unigram_by_scores(ac_text_model *model, const ac_sentencepiece *from) {
+  float least = FLT_MAX, most = FLT_MIN;
+  unigram *u = model->own = calloc(1, sizeof *u);
+  if (u) u->scores = calloc(from->count + 1, sizeof *u->scores);
+  if (!u || !u->scores) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
+  for (size_t i = 0; i < from->count; i++) {
+    if (from->tokens[i].kind != AC_TOKEN_NORMAL) continue;
+    if (from->tokens[i].score < least) least = from->tokens[i].score;
+    if (from->tokens[i].score > most) most = from->tokens[i].score;
+  }
+  for (size_t i = 0; i < from->count; i++) {
+    const ac_sentencepiece_token *token = &from->tokens[i];
+    const bool user = token->kind == AC_TOKEN_USER_DEFINED;
+    u->scores[i] = user ? (double)((float)token->bytes * most) - 0.1 : (double)token->score;
+  }
+  u->unknown_score = (double)(least - 10);
+  u->single = true;
+  return make_trie(model, u, from);
+}
+
+static void offer(const unigram *u, ending *to, double exact, uint32_t id, size_t length) {
+  const double score = u->single ? (double)(float)exact : exact;
+  if (to->length && !(score > to->score)) return;
+  *to = (ending){score, id, (uint32_t)length};
 }
 
 /* All tokens that begin at `at`. */
 static void extend(const ac_text_model *model, unigram *u, const char *piece, size_t count,
                    size_t at) {
-  const size_t character = ac_utf8_length(piece[at]);
+  const size_t whole = ac_utf8_length(piece[at]);
+  const size_t character = whole < count - at ? whole : count - at;
   const double score = u->endings[at].score;
   bool covered = false;
   uint32_t node = 0;
@@ -95,11 +124,11 @@ static void extend(const ac_text_model *model, unigram *u, const char *piece, si
     if (!node) break;
     const uint32_t id = u->trie.nodes[node].value;
     if (id == AC_NO_TOKEN || ac_text_is_hidden(model, id)) continue;
-    offer(&u->endings[end], score + u->scores[id], id, end - at);
+    offer(u, &u->endings[end], score + u->scores[id], id, end - at);
     if (end - at == character) covered = true;
   }
   if (!covered)
-    offer(&u->endings[at + character], score + u->unknown_score, model->unknown, character);
+    offer(u, &u->endings[at + character], score + u->unknown_score, model->unknown, character);
 }
 
 /* Characters in a row that are unknown are one token, or as many as they have bytes. */
@@ -148,7 +177,6 @@ static ac_status encode_unigram(ac_text_model *model, const char *piece, size_t 
   const size_t first = tokens->count;
   AC_TRY(AC_ROOM(u->endings, u->capacity, count + 1));
   memset(u->endings, 0, (count + 1) * sizeof *u->endings);
-  u->endings[0].reached = true;
   for (size_t at = 0; at < count; at += ac_utf8_length(piece[at]))
     extend(model, u, piece, count, at);
   AC_TRY(add_tokens(model, u, count, tokens));

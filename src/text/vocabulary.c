@@ -5,9 +5,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static bool is_token(const ac_vocabulary *v, uint32_t id, const char *bytes, size_t count,
+static bool is_token(const ac_vocabulary *v, uint32_t place, const char *bytes, size_t count,
                      bool apart) {
-  const ac_vocabulary_entry *entry = &v->entries[id];
+  const ac_vocabulary_entry *entry = &v->entries[place];
   return entry->apart == apart && entry->length == count &&
          !memcmp(v->bytes + entry->at, bytes, count);
 }
@@ -20,26 +20,42 @@ static size_t slot_of(const ac_vocabulary *v, const char *bytes, size_t count, b
   return slot;
 }
 
-static ac_status make_slots(ac_vocabulary *v) {
-  if (2 * (v->used + 1) <= v->slots) return AC_OK;
-  const size_t slots = v->slots ? 2 * v->slots : 1024;
-  uint32_t *table = calloc(slots, sizeof *table), *old = v->table;
-  if (!table) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
-  const size_t before = v->slots;
-  v->table = table;
-  v->slots = slots;
-  for (size_t i = 0; i < before; i++) {
-    if (!old[i]) continue;
-    const ac_vocabulary_entry *entry = &v->entries[old[i] - 1];
-    table[slot_of(v, v->bytes + entry->at, entry->length, entry->apart)] = old[i];
-  }
-  free(old);
+static size_t id_slot_of(const ac_vocabulary *v, uint32_t id) {
+  size_t slot = (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (v->slots - 1);
+  while (v->by_id[slot] && v->entries[v->by_id[slot] - 1].id != id)
+    slot = (slot + 1) & (v->slots - 1);
+  return slot;
+}
+
+static ac_status make_table(uint32_t **table, size_t slots) {
+  free(*table);
+  *table = calloc(slots, sizeof **table);
+  return *table ? AC_OK
+                : ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
+}
+
+/* Puts the entry at this place into the table of ids, if it has to be there. */
+static ac_status list_id(ac_vocabulary *v, uint32_t place) {
+  const uint32_t id = v->entries[place].id;
+  if (id == place) return AC_OK;
+  if (!v->by_id) AC_TRY(make_table(&v->by_id, v->slots));
+  v->by_id[id_slot_of(v, id)] = place + 1;
   return AC_OK;
 }
 
-static ac_status make_entries(ac_vocabulary *v, uint32_t id) {
-  AC_TRY(AC_ROOM(v->entries, v->capacity, (size_t)id + 1));
-  for (; v->count <= id; v->count++) v->entries[v->count] = (ac_vocabulary_entry){0};
+/* Room in the tables for one more entry. */
+static ac_status make_slots(ac_vocabulary *v) {
+  if (2 * (v->entry_count + 1) <= v->slots) return AC_OK;
+  const size_t slots = v->slots ? 2 * v->slots : 1024;
+  AC_TRY(make_table(&v->table, slots));
+  free(v->by_id);
+  v->by_id = NULL;
+  v->slots = slots;
+  for (uint32_t place = 0; place < v->entry_count; place++) {
+    const ac_vocabulary_entry *entry = &v->entries[place];
+    v->table[slot_of(v, v->bytes + entry->at, entry->length, entry->apart)] = place + 1;
+    AC_TRY(list_id(v, place));
+  }
   return AC_OK;
 }
 
@@ -48,40 +64,50 @@ ac_status ac_vocabulary_put(ac_vocabulary *v, uint32_t id, const char *bytes, si
   if (id >= AC_MAX_VOCABULARY)
     return ac_fail(AC_ERROR_FORMAT, "id %lu of a token is above %d", (unsigned long)id,
                    AC_MAX_VOCABULARY - 1);
-  AC_TRY(make_entries(v, id));
+  if (ac_vocabulary_entry_of(v, id))
+    return ac_fail(AC_ERROR_FORMAT, "two tokens have the id %lu", (unsigned long)id);
+  AC_TRY(AC_ROOM(v->entries, v->capacity, v->entry_count + 1));
   AC_TRY(make_slots(v));
   AC_TRY(AC_ROOM(v->bytes, v->byte_capacity, v->byte_count + count + 1));
   const size_t slot = slot_of(v, bytes, count, apart);
-  if (v->entries[id].there)
-    return ac_fail(AC_ERROR_FORMAT, "two tokens have the id %lu", (unsigned long)id);
+  const uint32_t place = (uint32_t)v->entry_count;
   memcpy(v->bytes + v->byte_count, bytes, count);
   v->bytes[v->byte_count + count] = 0;
-  v->entries[id] = (ac_vocabulary_entry){v->byte_count, (uint32_t)count, true, false, apart};
+  v->entries[place] = (ac_vocabulary_entry){v->byte_count, (uint32_t)count, id, false, apart};
+  v->entry_count++;
   v->byte_count += count + 1;
-  if (!v->table[slot]) v->used++;
-  v->table[slot] = id + 1;
-  return AC_OK;
+  if (v->count <= id) v->count = (size_t)id + 1;
+  v->table[slot] = place + 1;
+  return list_id(v, place);
 }
 
 uint32_t ac_vocabulary_find(const ac_vocabulary *v, const char *bytes, size_t count, bool apart) {
   if (!v->slots) return AC_NO_TOKEN;
-  return v->table[slot_of(v, bytes, count, apart)] - 1; /* a free slot: AC_NO_TOKEN */
+  const uint32_t place = v->table[slot_of(v, bytes, count, apart)];
+  return place ? v->entries[place - 1].id : AC_NO_TOKEN;
+}
+
+ac_vocabulary_entry *ac_vocabulary_entry_of(const ac_vocabulary *v, uint32_t id) {
+  if (id < v->entry_count && v->entries[id].id == id) return &v->entries[id];
+  const uint32_t place = v->by_id ? v->by_id[id_slot_of(v, id)] : 0;
+  return place ? &v->entries[place - 1] : NULL;
 }
 
 const char *ac_vocabulary_token(const ac_vocabulary *v, uint32_t id, size_t *count) {
-  *count = 0;
-  if (id >= v->count || !v->entries[id].there) return NULL;
-  *count = v->entries[id].length;
-  return v->bytes + v->entries[id].at;
+  const ac_vocabulary_entry *entry = ac_vocabulary_entry_of(v, id);
+  *count = entry ? entry->length : 0;
+  return entry ? v->bytes + entry->at : NULL;
 }
 
 bool ac_vocabulary_is_special(const ac_vocabulary *v, uint32_t id) {
-  return id < v->count && v->entries[id].special;
+  const ac_vocabulary_entry *entry = ac_vocabulary_entry_of(v, id);
+  return entry && entry->special;
 }
 
 void ac_vocabulary_free(ac_vocabulary *v) {
   free(v->bytes);
   free(v->entries);
   free(v->table);
+  free(v->by_id);
   *v = (ac_vocabulary){0};
 }

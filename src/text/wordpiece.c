@@ -21,15 +21,15 @@ static void free_wordpiece(void *own) {
 /* Tokens with the prefix, without it, or all of them for a prefix of none. */
 static ac_status make_trie(const ac_vocabulary *v, const char *prefix, bool with, ac_trie *trie) {
   const size_t length = strlen(prefix);
-  ac_trie_string *strings = calloc(v->count + 1, sizeof *strings);
+  ac_trie_string *strings = calloc(v->entry_count + 1, sizeof *strings);
   size_t count = 0;
-  if (!strings) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", v->count);
-  for (uint32_t id = 0; id < v->count; id++) {
-    size_t bytes;
-    const char *token = ac_vocabulary_token(v, id, &bytes);
-    const size_t skipped = with ? length : 0;
-    if (!token || (with && (bytes < length || memcmp(token, prefix, length)))) continue;
-    strings[count++] = (ac_trie_string){token + skipped, bytes - skipped, id};
+  if (!strings)
+    return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", v->entry_count);
+  for (size_t i = 0; i < v->entry_count; i++) {
+    const size_t bytes = v->entries[i].length, skipped = with ? length : 0;
+    const char *token = v->bytes + v->entries[i].at;
+    if (with && (bytes < length || memcmp(token, prefix, length))) continue;
+    strings[count++] = (ac_trie_string){token + skipped, bytes - skipped, v->entries[i].id};
   }
   const ac_status status = ac_trie_build(trie, strings, count);
   free(strings);

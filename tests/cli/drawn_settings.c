@@ -8,6 +8,8 @@
  * A failure prints the command, and its folders stay. */
 #define _XOPEN_SOURCE 700
 
+#include "support/tiny_llm.h"
+
 #include <accrue/accrue.h>
 
 #include <dirent.h>
@@ -135,7 +137,7 @@ static void draw_optimizer(command *c) {
     add_two(c, "--optimizer-state", "8bit");
 }
 
-static void draw_rest(command *c, const char *device) {
+static void draw_rest(command *c, const char *device, bool language) {
   char text[TEXT];
   add_two(c, "--device", device);
   add_count(c, "--steps", 1, 4);
@@ -154,7 +156,9 @@ static void draw_rest(command *c, const char *device) {
   if (one_in(8)) ADD_CHOICE(c, "--on-spike", "tell", "skip", "back");
   if (one_in(3)) ADD_CHOICE(c, "--precision", "f16", "bf16");
   if (one_in(10)) add_number(c, "--loss-scale", extreme(0, 6));
-  if (one_in(8)) add_number(c, "--dropout", one_in(3) ? 1 - pow(10, -between(1, 17)) : 0.1);
+  if (one_in(8))
+    add_number(c, language ? "--lora-dropout" : "--dropout",
+               one_in(3) ? 1 - pow(10, -between(1, 17)) : 0.1);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -274,19 +278,27 @@ static void clear(const char *out) {
 /* ---- a run ----------------------------------------------------------------------------------- */
 
 typedef struct model {
+  const char *file; /* its name in the folder */
   char *bytes;
   size_t size;
 } model;
 
-static void begin_command(command *c, const char *program, const char *out, const char *overwrite) {
+static void begin_command(command *c, const char *program, const char *out, const char *overwrite,
+                          bool language) {
   c->count = 0;
   add(c, program);
   add(c, "train");
-  add(c, "mlp");
-  add_two(c, "--data", in("data"));
+  add(c, language ? "llm" : "mlp");
+  add_two(c, "--data", in(language ? "chats.jsonl" : "data"));
   add_two(c, "--out", out);
-  add_two(c, "--hidden", "4");
-  add_two(c, "--classes", "3");
+  if (language) {
+    add_two(c, "--model", in("base"));
+    add_two(c, "--lora", "4");
+    add_two(c, "--context", "32");
+  } else {
+    add_two(c, "--hidden", "4");
+    add_two(c, "--classes", "3");
+  }
   add_two(c, "--batch", "8");
   add_two(c, "--recompute", "none");
   add_two(c, "--threads", "1");
@@ -310,7 +322,7 @@ static const char *judge(int status, const char *out, const model *good) {
   free(said);
   if (no_number) return "status 0 with a validation loss that is not finite";
   if (status == 0 || !good) return NULL;
-  snprintf(path, sizeof path, "%s/model.safetensors", out);
+  snprintf(path, sizeof path, "%s/%s", out, good->file);
   char *is = read_text(path, &size);
   const bool same = is && size == good->size && !memcmp(is, good->bytes, size);
   free(is);
@@ -328,7 +340,7 @@ static void tell(const command *c, int number, int status, const char *why) {
 
 static void put_model(const char *out, const model *good) {
   char path[PATH_BYTES + 32];
-  snprintf(path, sizeof path, "%s/model.safetensors", out);
+  snprintf(path, sizeof path, "%s/%s", out, good->file);
   if (mkdir(out, 0700) != 0) die("no folder");
   FILE *file = fopen(path, "wb");
   if (!file || fwrite(good->bytes, 1, good->size, file) != good->size || fclose(file))
@@ -350,6 +362,34 @@ static const char *find_overwrite(const char *program) {
   return has ? "--overwrite" : NULL;
 }
 
+static void write_language(void) {
+  FILE *chats = fopen(in("chats.jsonl"), "w");
+  if (mkdir(in("base"), 0700) != 0 || !tiny_llm_write(in("base"), 1, true) || !chats)
+    die("no language model");
+  for (int i = 0; i < 24; i++)
+    fprintf(chats,
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"%d\"}, {\"role\": "
+            "\"assistant\", \"content\": \"%d\"}]}\n",
+            i, i + 1);
+  if (fclose(chats)) die("no chats");
+}
+
+/* The model of a run with usual settings. */
+static model train_usual(const char *program, bool language) {
+  static command c;
+  char path[64];
+  model good = {.file = language ? "adapter_model.safetensors" : "model.safetensors"};
+  begin_command(&c, program, in("good"), NULL, language);
+  add_two(&c, "--device", "cpu");
+  add_two(&c, "--steps", "3");
+  if (execute(&c) != 0) tell(&c, 0, 1, "a usual run");
+  snprintf(path, sizeof path, "good/%s", good.file);
+  good.bytes = read_text(in(path), &good.size);
+  if (!good.bytes) die("a usual run leaves no model");
+  clear(in("good"));
+  return good;
+}
+
 int main(int argc, char **argv) {
   static command c;
   const char *devices = "cpu";
@@ -363,14 +403,8 @@ int main(int argc, char **argv) {
   write_set("train", 24);
   write_set("t10k", 9);
   const char *overwrite = find_overwrite(argv[1]);
-  model good;
-  begin_command(&c, argv[1], in("good"), NULL);
-  add_two(&c, "--device", "cpu");
-  add_two(&c, "--steps", "3");
-  if (execute(&c) != 0) tell(&c, 0, 1, "a usual run");
-  good.bytes = read_text(in("good/model.safetensors"), &good.size);
-  if (!good.bytes) die("a usual run leaves no model");
-  clear(in("good"));
+  write_language();
+  model good[2] = {train_usual(argv[1], false), train_usual(argv[1], true)};
   for (int i = 1; i <= runs; i++) {
     char device[TEXT], out[PATH_BYTES];
     const char *second = strchr(devices, ' ');
@@ -378,13 +412,14 @@ int main(int argc, char **argv) {
     snprintf(device, sizeof device, "%.*s", (int)strcspn(devices, " "), devices);
     if (second && one_in(4)) snprintf(device, sizeof device, "%s", second + 1);
     const bool there = !one_in(3);
-    if (there) put_model(out, &good);
-    begin_command(&c, argv[1], out, there ? overwrite : NULL);
+    const bool language = one_in(4);
+    if (there) put_model(out, &good[language]);
+    begin_command(&c, argv[1], out, there ? overwrite : NULL, language);
     draw_rates(&c);
     draw_optimizer(&c);
-    draw_rest(&c, device);
+    draw_rest(&c, device, language);
     const int status = execute(&c);
-    const char *why = judge(status, out, there ? &good : NULL);
+    const char *why = judge(status, out, there ? &good[language] : NULL);
     if (why) tell(&c, i, status, why);
     ended[status]++;
     kept += status && there;
@@ -399,10 +434,13 @@ int main(int argc, char **argv) {
   printf("%d runs: %d ended well, %d failed, %d were refused; %d good models stayed\n", runs,
          ended[0], ended[1], ended[2], kept);
   clear(in("data"));
+  clear(in("base"));
+  unlink(in("chats.jsonl"));
   unlink(in("out"));
   unlink(in("err"));
   rmdir(folder);
-  free(good.bytes);
+  free(good[0].bytes);
+  free(good[1].bytes);
   /* Each of these is there, or the settings that are drawn show nothing. */
   return runs >= 40 && !(ended[0] && ended[1] && ended[2] && kept);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"]: ends runs of accrue train with SIGKILL or SIGTERM
+# tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices "cpu opencl"] [--models "gpt llm"]: ends runs of accrue train with SIGKILL or SIGTERM
 # at random times, resumes them with --resume-or-start, and compares the results with those of the same runs undisturbed: model,
 # the tensors of the last state, and metrics without their times, byte by byte. Runs differ in model, precision, optimizer,
 # storage of weights, gradients and optimizer states, schedules of batches, batches that grow, accumulation with a short last window, moving
@@ -8,13 +8,14 @@
 # PROGRAMS (build/ci/bin) holds accrue and cli_fixture. The same seed makes the same choices, but the moment of a kill
 # depends on the machine. Prints a line for each run, and the failures.
 set -euo pipefail
-kills=20 seed=1 devices="cpu opencl"
+kills=20 seed=1 devices="cpu opencl" models="gpt mlp resnet llm"
 while (($#)); do
   case $1 in
     --kills) kills=$2 && shift 2 ;;
     --seed) seed=$2 && shift 2 ;;
     --devices) devices=$2 && shift 2 ;;
-    *) echo "usage: tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices NAMES]" >&2 && exit 2 ;;
+    --models) models=$2 && shift 2 ;;
+    *) echo "usage: tests/cli/kill_resume.sh [--kills N] [--seed N] [--devices NAMES] [--models NAMES]" >&2 && exit 2 ;;
   esac
 done
 programs=$(cd "${PROGRAMS:-build/ci/bin}" && pwd)
@@ -27,6 +28,9 @@ mkdir images
 "$programs/cli_fixture" images images train 150
 "$programs/cli_fixture" images images t10k 20
 seq 1 3000 >text
+mkdir llm
+"$programs/cli_fixture" llm llm 1
+"$programs/cli_fixture" chats 90 >chats.jsonl
 
 RANDOM=$seed
 export ACCRUE_OWN_MEMORY=1 # so that state can be in host memory
@@ -93,7 +97,8 @@ choose_flags() {
   local device model precision micro last ahead every save keep optimizer dropout more gradient storage batch steps
   # shellcheck disable=SC2086
   pick device $devices
-  pick model gpt mlp resnet
+  # shellcheck disable=SC2086
+  pick model $models
   pick precision f32 f32 f16 bf16
   pick micro 3 5 7
   pick last update carry drop
@@ -124,6 +129,18 @@ choose_flags() {
       pick batch 32 12@0,32@1ep,20@17
       flags+=(--data "$work/images" --hidden 128 --dropout "$dropout" --batch "$batch" --epochs $((RANDOM % 5 + 3)))
       ;;
+    llm)
+      local rank base
+      pick rank 0 8 64
+      pick batch 7 3@0,7@4,5@20
+      flags+=(--model "$work/llm" --data "$work/chats.jsonl" --context 64 --lora "$rank" --batch "$batch" --epochs 3)
+      if [[ $rank != 0 ]]; then
+        pick base file
+        flags+=(--lora-dropout "$dropout" --base "$base")
+      fi
+      flags=("${flags[@]/#\*.bias/*.layers.0.*}")
+      if [[ $gradient == folded ]]; then ahead=2; fi
+      ;;
     resnet)
       pick batch 40 16,40@1ep
       flags+=(--data "$work/images" --width 8 --batch "$batch" --epochs 2 --flip)
@@ -148,7 +165,9 @@ newest_state() {
   printf '%s\n' "$1"/state-*.safetensors | tail -n 1
 }
 same() { # UNDISTURBED DISTURBED
-  cmp "$1/model.safetensors" "$2/model.safetensors" &&
+  local weights=model.safetensors
+  if [[ -e $1/adapter_model.safetensors ]]; then weights=adapter_model.safetensors; fi
+  cmp "$1/$weights" "$2/$weights" &&
     if [[ -e $1/average.safetensors ]]; then cmp "$1/average.safetensors" "$2/average.safetensors"; fi &&
     cmp <(tensors "$(newest_state "$1")") <(tensors "$(newest_state "$2")") &&
     cmp <(without_times "$1.jsonl") <(without_times "$2.jsonl")

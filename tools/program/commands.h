@@ -14,5 +14,6 @@ int lr_find_main(int argc, char **argv);
 int verify_main(int argc, char **argv);
 int sample_main(int argc, char **argv);
 int init_main(int argc, char **argv);
+int tokenize_main(int argc, char **argv);
 
 #endif

@@ -21,6 +21,8 @@ enum { MOST_CONFUSED = 1000, MOST_PRINTED = 30 };
 typedef struct evaluation {
   saved_model saved;
   ac_evaluation result;
+  double plain;       /* accuracy of questions by log-likelihood alone */
+  bool questions;     /* there are such */
   int64_t classes;    /* of the confusion matrix; 0: none */
   int64_t *confusion; /* [label, answer] */
 } evaluation;
@@ -45,7 +47,11 @@ static int measure_loss(evaluation *e) {
   saved_pass pass = {0};
   bool stopped;
   int status = saved_pass_open(m, AC_EVALUATE, &pass);
-  if (status == STATUS_CONTINUE &&
+  if (status == STATUS_CONTINUE && m->setup.kind->judge &&
+      m->setup.kind->judge(m->setup.model, pass.session, m->dataset, saved_model_show, m,
+                           &e->result, &e->plain, &e->questions) != AC_OK)
+    status = fail_library();
+  if (status == STATUS_CONTINUE && !e->questions &&
       ac_session_evaluate_until(pass.session, m->dataset, 0, saved_model_show, m, &e->result,
                                 &stopped) != AC_OK)
     status = fail_library();
@@ -118,7 +124,10 @@ static void print_text(const evaluation *e) {
   else print_data(&e->saved);
   printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);
   if (s->kind->load_session) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
-  printf("accuracy     %s %%\n", text_fixed(100 * e->result.accuracy, 2).text);
+  printf("accuracy     %s %%%s\n", text_fixed(100 * e->result.accuracy, 2).text,
+         e->questions ? " of the questions, by log-likelihood for each byte" : "");
+  if (e->questions)
+    printf("             %s %% by log-likelihood alone\n", text_fixed(100 * e->plain, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
          ac_device_get_info(s->device)->id);
   if (e->classes && e->classes <= MOST_PRINTED) print_confusion(e);
@@ -147,6 +156,7 @@ static int print_json(const evaluation *e) {
                 ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
   if (object && e->saved.setup.kind->load_session) {
     json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
+    if (e->questions) json_object_set_new(object, "plain_accuracy", json_real(e->plain));
     json_object_set_new(object, "predicted", json_real(e->result.weight));
   }
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);

@@ -43,11 +43,26 @@ static int make_datasets(llm_model *model, train_data *data) {
   return STATUS_CONTINUE;
 }
 
+static int open_questions(llm_model *model, ac_tokenizer *tokenizer, train_data *data) {
+  const int64_t most = model->context;
+  const int status = llm_choices_open(&model->choices, model->data, tokenizer, model->info.begin);
+  if (status != STATUS_CONTINUE) return status;
+  if (model->choices.context > most)
+    return fail_usage("%s has an answer of %lld tokens with its question, and --context is %lld",
+                      model->data, (long long)model->choices.context + 1, (long long)most);
+  model->context = data->tokens_per_sample = model->choices.context;
+  data->unit = "token";
+  if (llm_choices_dataset(&data->train, &model->choices) != AC_OK) return fail_library();
+  return STATUS_CONTINUE;
+}
+
 int llm_open_data(llm_model *model, train_data *data) {
   ac_tokenizer *tokenizer;
   char begin[256], end[256];
   const ac_chat_template *template;
   if (ac_model_tokenizer(model->model, &tokenizer) != AC_OK) return fail_library();
+  if (model->evaluates && llm_choices_are_in(model->data))
+    return open_questions(model, tokenizer, data);
   const int status = find_template(model, &template);
   if (status != STATUS_CONTINUE) return status;
   const ac_model_info *info = &model->info;

@@ -112,12 +112,12 @@ static int open_adapter(llm_model *model) {
 }
 
 static int open_model(llm_model *model, const options *o, bool optional) {
-  const bool trains = options_find(o, "lora");
+  model->evaluates = !options_find(o, "lora");
   if (!model->path)
     return fail_usage("--model is missing: a folder of Hugging Face's form, or a GGUF file");
   int status = language_model_find("model", model->path, &model->found);
   if (status != STATUS_CONTINUE) return status;
-  if (trains && *model->found.adapter)
+  if (!model->evaluates && *model->found.adapter)
     return fail_usage("%s is an adapter of %s; train that one, or merge the two first with accrue "
                       "export --merge",
                       model->path, model->found.base);
@@ -129,6 +129,36 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   if (!optional) status = language_model_fingerprint(model->found.base, model->fingerprint);
   if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model);
   return status == STATUS_CONTINUE ? check_context(model) : status;
+}
+
+static void build(const void *self, ac_graph *graph) {
+  const llm_model *model = self;
+  const ac_model_graph_desc desc = {.context = model->context,
+                                    .packed = true,
+                                    .weighted = true,
+                                    .frozen = model->rank > 0,
+                                    .lora = model->rank ? &model->lora : NULL};
+  ac_model_build(model->model, graph, &desc);
+}
+
+/* Patterns that match nothing are a mistake of the user's. */
+static int check_targets(const llm_model *model) {
+  ac_graph *graph = NULL;
+  bool any = false;
+  if (!model->targets || *model->found.adapter) return STATUS_CONTINUE;
+  if (ac_graph_create(&graph) != AC_OK) return fail_library();
+  build(model, graph);
+  for (int i = 0; i < ac_graph_parameter_count(graph) && !any; i++) {
+    ac_tensor_info info;
+    any = ac_graph_parameter(graph, i, &info) == AC_OK && strstr(info.name, ".lora_");
+  }
+  const bool failed = ac_graph_status(graph) != AC_OK;
+  ac_graph_free(graph);
+  if (failed) return fail_library();
+  return any ? STATUS_CONTINUE
+             : fail_usage("--lora-targets %s: no linear layer of the blocks has such a name; "
+                          "accrue plan --names lists them",
+                          model->targets);
 }
 
 /* What evaluates a model takes all documents, unless it is to divide them as training does. */
@@ -145,19 +175,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = open_model(model, o, data->optional);
   if (status != STATUS_CONTINUE) return status;
   choose_share(model, o);
+  status = check_targets(model);
+  if (status != STATUS_CONTINUE) return status;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a JSONL file, or a folder or file of text");
   return model->data ? llm_open_data(model, data) : STATUS_CONTINUE;
-}
-
-static void build(const void *self, ac_graph *graph) {
-  const llm_model *model = self;
-  const ac_model_graph_desc desc = {.context = model->context,
-                                    .packed = true,
-                                    .weighted = true,
-                                    .frozen = model->rank > 0,
-                                    .lora = model->rank ? &model->lora : NULL};
-  ac_model_build(model->model, graph, &desc);
 }
 
 static int load(void *self, ac_trainer *trainer) {
@@ -172,6 +194,15 @@ static int load_session(void *self, ac_session *session) {
   return model->adapter ? llm_adapter_load(model, session) : STATUS_CONTINUE;
 }
 
+static ac_status judge(const void *self, ac_session *session, ac_dataset *dataset,
+                       ac_stop_callback stop, void *user, ac_evaluation *result, double *plain,
+                       bool *done) {
+  const llm_model *model = self;
+  *done = model->choices.count > 0;
+  if (!*done) return AC_OK;
+  return llm_choices_evaluate(&model->choices, session, dataset, stop, user, result, plain);
+}
+
 static bool base_apart(const void *self) {
   return ((const llm_model *)self)->rank > 0;
 }
@@ -179,6 +210,7 @@ static bool base_apart(const void *self) {
 static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
+  llm_choices_free(&model->choices);
   ac_model_file_close(model->adapter);
   free(model->adapter_targets);
   ac_model_free(model->model);
@@ -276,6 +308,11 @@ static void say_data(const llm_model *model) {
 /* For a result: in one line. */
 static void put_data(const void *self, bool train, bool validation) {
   const llm_model *model = self;
+  if (model->choices.count) {
+    printf("data         %s questions with %s answers\n", text_count(model->choices.questions).text,
+           text_count(model->choices.count).text);
+    return;
+  }
   ac_chat_info info;
   ac_chat_get_info(model->chat, &info);
   const ac_chat_side none = {0}, *a = train ? &info.train : &none,
@@ -306,6 +343,7 @@ const model_kind llm_kind = {
     .introduce = introduce,
     .load = load,
     .load_session = load_session,
+    .judge = judge,
     .put_data = put_data,
     .base_apart = base_apart,
     .files = llm_files,

@@ -3,6 +3,7 @@
 #define TOOLS_PROGRAM_LLM_KIND_H
 
 #include "program/language_model.h"
+#include "program/llm_choices.h"
 #include "program/model_kind.h"
 
 #include <accrue/adapter.h>
@@ -28,7 +29,9 @@ typedef struct llm_model {
   ac_lora_desc lora;
   ac_model_file *adapter; /* of a saved one; NULL: none */
   char *adapter_targets;
-  ac_chat *chat; /* NULL: there are no data */
+  ac_chat *chat;       /* NULL: there are no data, or choices */
+  llm_choices choices; /* to be evaluated; none: there are no questions */
+  bool evaluates;      /* nothing is trained */
   bool weights_in_16_bits;
 } llm_model;
 

@@ -121,6 +121,11 @@ typedef struct model_kind {
   int (*load)(void *model, ac_trainer *trainer);
   /* The same, with all that was trained, into a session. */
   int (*load_session)(void *model, ac_session *session);
+  /* Evaluates in another way than by the mean loss, if the data ask for it; *done: they do. *plain
+   * then is a second accuracy. */
+  ac_status (*judge)(const void *model, ac_session *session, ac_dataset *dataset,
+                     ac_stop_callback stop, void *user, ac_evaluation *result, double *plain,
+                     bool *done);
   /* What a result of `accrue eval` says of the data: of what trains, of what validates, or of both.
    * NULL: their samples. */
   void (*put_data)(const void *model, bool train, bool validation);

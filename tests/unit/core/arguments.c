@@ -416,6 +416,37 @@ static void datasets(void) {
          ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
 }
 
+static void language_models(void) {
+  static const char path[] = ACCRUE_TEST_VECTORS "/models/llama/config.json";
+  ac_model *m;
+  ac_model_info info;
+  ac_tokenizer *t;
+  ac_graph *g;
+  REFUSED(ac_model_open, model, ac_model_open(NULL, path));
+  NOT_MADE(ac_model_open, path, ac_model, e, ac_model_open(&e, NULL));
+  NOTHING(ac_model_free, model, ac_model_free(NULL));
+  assert_ok(ac_model_open(&m, path));
+  HARMLESS(ac_model_get_info, model, (ac_model_get_info(NULL, &info), info.layers == 0));
+  NOTHING(ac_model_get_info, info, ac_model_get_info(m, NULL));
+  HARMLESS(ac_model_weights, model, !ac_model_weights(NULL));
+  REFUSED(ac_model_tokenizer, model, ac_model_tokenizer(NULL, &t));
+  REFUSED(ac_model_tokenizer, tokenizer, ac_model_tokenizer(m, NULL));
+  HARMLESS(ac_model_chat_template, model, !ac_model_chat_template(NULL));
+  assert_ok(ac_graph_create(&g));
+  HARMLESS(ac_model_build, model, !ac_model_build(NULL, g, NULL));
+  assert_contains(ac_graph_message(g), "ac_model_build: model is NULL");
+  ac_graph_free(g);
+  HARMLESS(ac_model_build, graph, !ac_model_build(m, NULL, NULL));
+  assert_ok(ac_graph_create(&g));
+  HARMLESS(ac_model_build, desc, ac_model_build(m, g, NULL) && ac_graph_status(g) == AC_OK);
+  ac_graph_free(g);
+  REFUSED(ac_model_load, model, ac_model_load(NULL, trainer));
+  REFUSED(ac_model_load, trainer, ac_model_load(m, NULL));
+  REFUSED(ac_model_load_session, model, ac_model_load_session(NULL, session));
+  REFUSED(ac_model_load_session, session, ac_model_load_session(m, NULL));
+  ac_model_free(m);
+}
+
 static void tokenizers(void) {
   static const char path[] = ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json";
   ac_tokenizer *t;
@@ -1379,6 +1410,7 @@ static void null_is_a_default_or_refused(void **state) {
   datasets();
   files();
   tokenizers();
+  language_models();
   model_files();
   gguf_files();
   trainer_rates();

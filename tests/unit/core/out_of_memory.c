@@ -89,6 +89,7 @@ typedef struct made {
   ac_tokenizer *tokenizer;
   char *text;
   ac_model_file *file;
+  ac_model *model;
   ac_gguf_metadata *metadata;
   ac_dataset *dataset, *validation;
 } made;
@@ -107,6 +108,7 @@ static void free_made(made *m) {
   ac_tokenizer_free(m->tokenizer);
   free(m->text);
   ac_model_file_close(m->file);
+  ac_model_free(m->model);
   ac_gguf_metadata_close(m->metadata);
 }
 
@@ -171,6 +173,8 @@ typedef struct creation {
   X(ac_dataset_from_cifar100, 0, &m->dataset, hundred.text, false, 0, -1)                      \
   X(ac_dataset_cifar10_folder, 0, &m->dataset, &m->validation, test_folder)                    \
   X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true)             \
+  X(ac_model_open, shards, &m->model, ACCRUE_TEST_VECTORS "/models/llama3")                    \
+  X(ac_model_open, gguf, &m->model, ACCRUE_TEST_VECTORS "/models/llama3.gguf")                 \
   X(ac_model_file_open, 0, &m->file, weights.text)                                             \
   X(ac_gguf_metadata_open, 0, &m->metadata, ACCRUE_TEST_VECTORS "/blocks.gguf")
 
