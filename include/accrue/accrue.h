@@ -55,6 +55,7 @@
 #include <accrue/session.h>
 #include <accrue/generate.h>
 #include <accrue/model.h>
+#include <accrue/export.h>
 #include <accrue/bench.h>
 
 #endif

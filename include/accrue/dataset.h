@@ -132,6 +132,10 @@ AC_API ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint
  * pipe. */
 AC_API ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab);
 
+/** Like ac_tokens_from_uint16, but for little-endian uint32 and a `vocab` of 1 to 2147483647.
+ * llm.c's files of both widths are read. */
+AC_API ac_status ac_tokens_from_uint32(ac_tokens **tokens, const char *path, int64_t vocab);
+
 /** Frees a sequence of tokens. */
 AC_API void ac_tokens_free(ac_tokens *tokens);
 /** How many tokens a sequence has. */

@@ -13,7 +13,7 @@
 #ifndef ACCRUE_GRAPH_H
 #define ACCRUE_GRAPH_H
 
-#include <accrue/base.h>
+#include <accrue/storage.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -127,6 +127,11 @@ typedef struct ac_parameter_desc {
   /** A model file may have more rows than the parameter. The first ones are loaded. For example, a
    * table of positions, if a model is trained on shorter samples. */
   bool first_rows;
+  /** It is kept in blocks: a frozen matrix [rows, columns] whose columns are whole blocks
+   * (ac_blocks_elements). What writes it (initial values, files, ac_trainer_set_parameter) rounds
+   * it to blocks, and what reads it gets the decoded values. Ops decode it when they read it. So
+   * results are those of a frozen parameter with the decoded values. */
+  AC_UNSTABLE(ac_blocks) AC_UNSTABLE(blocks);
 } ac_parameter_desc;
 
 /** A value that is fed. If `shape[0]` is AC_BATCH or AC_BATCH_TIMES, samples feed it. Without the

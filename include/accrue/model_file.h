@@ -5,7 +5,7 @@
 #ifndef ACCRUE_MODEL_FILE_H
 #define ACCRUE_MODEL_FILE_H
 
-#include <accrue/base.h>
+#include <accrue/storage.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +82,22 @@ AC_API const char *ac_model_file_metadata(const ac_model_file *file, const char 
 /** Reads elements [first, first + count) of a float tensor, converted to f32. */
 AC_API ac_status ac_model_file_read(ac_model_file *file, int index, int64_t first, int64_t count,
                                     float *data);
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** The blocks in which a tensor's elements are in the file, if it is one of the formats that
+ * parameters can have. AC_BLOCKS_NONE if not, also if it is in blocks of another format, and if
+ * there is no tensor with this index. */
+AC_API ac_blocks ac_model_file_blocks(const ac_model_file *file, int index);
+/** Reads elements [first, first + count) of a tensor in such blocks as they are in the file. Both
+ * numbers are multiples of ac_blocks_elements, and `data` receives ac_blocks_bytes(blocks, count)
+ * bytes. */
+AC_API ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t first,
+                                           int64_t count, void *data);
+
+#endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus
 }

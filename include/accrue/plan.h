@@ -201,6 +201,8 @@ typedef struct ac_plan_info {
   int64_t AC_UNSTABLE(fused_ops);
   /** Bytes of these results for a micro-batch, which otherwise would be written and read once. */
   uint64_t AC_UNSTABLE(fused_bytes);
+  /** The part of the parameters' bytes that weights in blocks take (ac_parameter_desc.blocks). */
+  uint64_t AC_UNSTABLE(blocks_bytes);
 } ac_plan_info;
 
 /** What a plan has become. Valid as long as the plan. */
@@ -306,6 +308,7 @@ typedef struct ac_plan_parameter {
   ac_dtype state;       /**< How the optimizer's state is stored. AC_U8: in 8 bits. */
   uint64_t bytes;       /**< Bytes of the weights and of their working copy. */
   uint64_t state_bytes; /**< Bytes that the optimizer keeps, on the device or on the host. */
+  ac_blocks blocks;     /**< In which it is kept; the type is then u8. */
 } ac_plan_parameter;
 /** Describes a parameter. The index is in [0, ac_graph_parameter_count) of the plan's graph, and in
  * the same order. */

@@ -72,6 +72,11 @@ AC_API ac_status ac_session_evaluate_until(ac_session *session, ac_dataset *data
 
 #ifndef AC_STABLE_ONLY
 
+/** Copies elements [first, first + count) of a parameter to `data`, as the session computes with
+ * them: rounded to 16 bits or to blocks if it has them so. */
+AC_API ac_status ac_session_get_parameter(ac_session *session, const char *name, int64_t first,
+                                          int64_t count, float *data);
+
 /** Like ac_session_create_shared, for a plan that shares parameters or caches (ac_cache) with
  * another session, such as one that reads a prompt in parts and one that continues it token by
  * token. `other` must outlive the session. Of parameters, only those of `other` can be loaded or

@@ -52,6 +52,30 @@ typedef enum AC_UNSTABLE(ac_working_copies) {
   AC_UNSTABLE(AC_WORKING_COPIES_NONE)      /**< Do without. */
 } AC_UNSTABLE(ac_working_copies);
 
+/** How the numbers of a frozen weight are kept in blocks (ac_parameter_desc.blocks): numbers of 8
+ * or 4 bits with a common scale. docs/guide/weights-in-blocks.md says what each costs. Q8_0, Q4_0
+ * and Q4_1 are those of GGUF files (llama.cpp), to the bit. NF4 is that of QLoRA (arXiv
+ * 2305.14314). */
+typedef enum AC_UNSTABLE(ac_blocks) {
+  AC_UNSTABLE(AC_BLOCKS_NONE) = 0, /**< Not in blocks. */
+  AC_UNSTABLE(AC_BLOCKS_Q8_0),     /**< 32 numbers of 8 bits, an f16 scale: 8.5 bits a weight. */
+  AC_UNSTABLE(AC_BLOCKS_Q4_0),     /**< 32 numbers of 4 bits, an f16 scale: 4.5 bits a weight. */
+  AC_UNSTABLE(AC_BLOCKS_Q4_1),     /**< 32 numbers of 4 bits, scale and minimum in f16: 5 bits. */
+  /** 64 of sixteen values, denser around 0, times an f32 scale: 4.5 bits a weight. */
+  AC_UNSTABLE(AC_BLOCKS_NF4)
+} AC_UNSTABLE(ac_blocks);
+
+#ifndef AC_STABLE_ONLY
+
+/** The name of a format: "none", "q8_0", "q4_0", "q4_1", "nf4". */
+AC_API const char *ac_blocks_name(ac_blocks blocks);
+/** Elements of a block: 32, or 64 for AC_BLOCKS_NF4. 0 if there are no blocks. */
+AC_API int ac_blocks_elements(ac_blocks blocks);
+/** Bytes of `count` elements, which are whole blocks. 0 if they are not, or there are no blocks. */
+AC_API int64_t ac_blocks_bytes(ac_blocks blocks, int64_t count);
+
+#endif /* AC_STABLE_ONLY */
+
 /** Where the gradients of a window are kept. docs/guide/gradients.md compares the ways. */
 typedef enum AC_UNSTABLE(ac_gradients) {
   /** Fused, if the budget leaves nothing faster and windows are whole. Else buffer. */

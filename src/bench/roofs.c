@@ -121,7 +121,7 @@ static ac_status time_beginning(ac_bench_roofs *roofs, const ac_bench_desc *desc
 static ac_status measure_beginning(ac_bench_roofs *roofs, ac_device *device,
                                    const ac_bench_desc *desc) {
   static const ac_run_state run = {.training = true, .batch = 1, .loss_scale = 1};
-  const ac_operand one = {NULL, AC_F32, 1, {1}, 1};
+  const ac_operand one = {.dtype = AC_F32, .rank = 1, .dim = {1}, .count = 1};
   ac_op_args args = {.op = AC_OP_pointwise,
                      .attributes = ac_cost_sample_attributes(AC_OP_pointwise),
                      .in = {one},

@@ -47,7 +47,7 @@ static void count_length(ac_chat_info *info, size_t count) {
 
 static ac_status add_document(ac_chat *chat, const ac_chat_entry *entry, const uint32_t *ids,
                               const bool *learned) {
-  AC_TRY(room_for_tokens(chat, entry->count, chat->files[entry->file]));
+  AC_TRY(room_for_tokens(chat, entry->count + 1, chat->files[entry->file]));
   AC_TRY(AC_ROOM(chat->entries, chat->entry_capacity, chat->entry_count + 1));
   uint32_t *to = chat->tokens + chat->token_count;
   ac_chat_entry *made = &chat->entries[chat->entry_count++];

@@ -50,6 +50,7 @@ ac_status ac_chat_encode_text(ac_tokenizer *tokenizer, const ac_chat_text *text,
                               ac_encoding *encoding, bool **learned, size_t *named) {
   ac_ranges ranges = {.add_special = add_special};
   ac_plain_range *list;
+  *encoding = (ac_encoding){0};
   AC_TRY(plain_ranges(text, &list, &ranges.count));
   ranges.list = list;
   ac_status status =

@@ -1,5 +1,6 @@
-/* Sequences of tokens (bytes of text, or uint16 of a file) and the spans a language model
- * learns from. A sequence is held in memory as it is in its files, one or two bytes a token. */
+/* Sequences of tokens (bytes of text, or numbers of a file) and the spans a language model learns
+ * from. A token takes one byte of memory if it is a byte, two if the vocabulary has at most 65536,
+ * else four. */
 #include "data/dataset.h"
 
 #include "core/error.h"
@@ -13,9 +14,12 @@
 
 struct ac_tokens {
   int64_t count, vocab;
-  uint8_t *bytes; /* one of the two is not NULL */
+  uint8_t *bytes; /* one of the three is not NULL */
   uint16_t *words;
+  uint32_t *ids;
 };
+
+enum { MOST_WORDS = 65536 };
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -45,12 +49,14 @@ static ac_status append_file(ac_bytes *buffer, const char *path, uint64_t limit,
 }
 
 /* Takes over the buffer if it succeeds. */
-static ac_status make_tokens(ac_tokens **tokens, const ac_bytes *buffer, bool wide, int64_t vocab) {
+static ac_status make_tokens(ac_tokens **tokens, const ac_bytes *buffer, size_t size,
+                             int64_t vocab) {
   ac_tokens *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "tokens: no memory for a description");
   made->vocab = vocab;
-  made->count = (int64_t)(wide ? buffer->count / 2 : buffer->count);
-  if (wide) made->words = (uint16_t *)(void *)buffer->data;
+  made->count = (int64_t)(buffer->count / size);
+  if (size == 4) made->ids = (uint32_t *)(void *)buffer->data;
+  else if (size == 2) made->words = (uint16_t *)(void *)buffer->data;
   else made->bytes = buffer->data;
   *tokens = made;
   return AC_OK;
@@ -76,7 +82,7 @@ static ac_status from_bytes(ac_tokens **tokens, const char *path, uint64_t max_b
       append_path(&bytes, path, max_bytes ? max_bytes : PTRDIFF_MAX, content, choice);
   if (status == AC_OK) {
     ac_bytes_shrink(&bytes);
-    status = make_tokens(tokens, &bytes, false, 256);
+    status = make_tokens(tokens, &bytes, 1, 256);
   }
   if (status != AC_OK) free(bytes.data);
   return status;
@@ -127,9 +133,11 @@ static ac_status check_llmc(const char *path, const ac_bytes *file, const token_
                  path, file->count >= 12 ? (unsigned)little_endian(file->data + 8, 4) : 0, bytes);
 }
 
-static ac_status check_format(const char *path, const ac_bytes *file, token_layout *tokens) {
+/* `size`: bytes of a token in a file without a header. */
+static ac_status check_format(const char *path, const ac_bytes *file, size_t size,
+                              token_layout *tokens) {
   const char *name = NULL;
-  *tokens = (token_layout){0, 2};
+  *tokens = (token_layout){0, size};
   switch (ac_format_of(file->data, file->count, file->count, &name)) {
   case AC_FORMAT_LLMC_UINT16:
     *tokens = (token_layout){1024, 2};
@@ -151,7 +159,7 @@ static ac_status check_format(const char *path, const ac_bytes *file, token_layo
   default:
     break;
   }
-  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not uint16 tokens", path, name);
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not uint%d tokens", path, name, 8 * (int)size);
 }
 
 /* Larger integers have zeros, or the few high words of a large vocabulary, in fixed places. Tokens
@@ -169,57 +177,87 @@ static ac_status check_width(const char *path, const uint8_t *data, size_t count
     seen[data[i]] = true;
   }
   if (!wide || different < DIFFERENT) return AC_OK;
-  return ac_fail(AC_ERROR_FORMAT, "%s holds %d-bit integers, not uint16 tokens; write it as uint16",
-                 path, very_wide ? 64 : 32);
+  return ac_fail(AC_ERROR_FORMAT,
+                 very_wide ? "%s holds 64-bit integers, not uint16 tokens; write it as uint16"
+                           : "%s holds 32-bit integers, not uint16 tokens; write it as uint16, or "
+                             "read it as uint32",
+                 path);
 }
 
-/* Tokens become uint16 in place, from the file's beginning. */
-static ac_status decode_words(ac_bytes *file, const char *path, int64_t vocab) {
-  token_layout tokens;
-  if (!file->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
-  AC_TRY(check_format(path, file, &tokens));
-  if ((file->count - tokens.begin) % tokens.size)
-    return ac_fail(AC_ERROR_FORMAT,
-                   "%s has %zu bytes, which are not a whole number of uint16 tokens", path,
-                   file->count);
-  if (!tokens.begin) AC_TRY(check_width(path, file->data, file->count));
-  const size_t count = (file->count - tokens.begin) / tokens.size;
-  if (!count) return ac_fail(AC_ERROR_FORMAT, "%s holds no tokens", path);
+/* Tokens of a file become ones of `kept` bytes, in place from the file's beginning. */
+static ac_status narrow(ac_bytes *file, const char *path, const token_layout *tokens, size_t kept,
+                        int64_t vocab) {
+  const size_t count = (file->count - tokens->begin) / tokens->size;
   uint16_t *words = (uint16_t *)(void *)file->data;
+  uint32_t *ids = (uint32_t *)(void *)file->data;
+  if (!count) return ac_fail(AC_ERROR_FORMAT, "%s holds no tokens", path);
   for (size_t i = 0; i < count; i++) {
-    const uint32_t token = little_endian(file->data + tokens.begin + i * tokens.size, tokens.size);
+    const uint32_t token =
+        little_endian(file->data + tokens->begin + i * tokens->size, tokens->size);
     if (token >= vocab)
       return ac_fail(AC_ERROR_FORMAT,
                      "%s: token %u at position %zu is outside the vocabulary of %lld", path,
                      (unsigned)token, i, (long long)vocab);
-    words[i] = (uint16_t)token;
+    if (kept == 4) ids[i] = token;
+    else words[i] = (uint16_t)token;
   }
-  file->count = count * sizeof *words;
+  file->count = count * kept;
   ac_bytes_shrink(file);
   return AC_OK;
 }
 
-ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab) {
-  AC_CREATES(tokens);
-  AC_REQUIRE(path);
-  if (vocab < 1 || vocab > 65536)
-    return ac_fail(AC_ERROR_ARGUMENT, "tokens: a vocabulary of %lld; uint16 tokens have 1 to 65536",
-                   (long long)vocab);
+/* *kept: bytes of a token in memory. */
+static ac_status decode_tokens(ac_bytes *file, const char *path, size_t size, int64_t vocab,
+                               size_t *kept) {
+  token_layout tokens;
+  if (!file->count) return ac_fail(AC_ERROR_FORMAT, "%s is empty", path);
+  AC_TRY(check_format(path, file, size, &tokens));
+  if ((file->count - tokens.begin) % tokens.size)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s has %zu bytes, which are not a whole number of uint%d tokens", path,
+                   file->count, 8 * (int)tokens.size);
+  if (!tokens.begin && size == 2) AC_TRY(check_width(path, file->data, file->count));
+  *kept = tokens.size == 2 || vocab <= MOST_WORDS ? 2 : 4;
+  return narrow(file, path, &tokens, *kept, vocab);
+}
+
+static ac_status from_file(ac_tokens **tokens, const char *path, size_t size, int64_t vocab) {
+  size_t kept = 0;
   ac_bytes bytes = {0};
   ac_byte_file *file;
   AC_TRY(ac_byte_file_open(&file, path, AC_UNZIP));
   ac_status status = ac_byte_file_append(file, &bytes, PTRDIFF_MAX);
   ac_byte_file_close(file);
-  if (status == AC_OK) status = decode_words(&bytes, path, vocab);
-  if (status == AC_OK) status = make_tokens(tokens, &bytes, true, vocab);
+  if (status == AC_OK) status = decode_tokens(&bytes, path, size, vocab, &kept);
+  if (status == AC_OK) status = make_tokens(tokens, &bytes, kept, vocab);
   if (status != AC_OK) free(bytes.data);
   return status;
+}
+
+ac_status ac_tokens_from_uint16(ac_tokens **tokens, const char *path, int64_t vocab) {
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
+  if (vocab < 1 || vocab > MOST_WORDS)
+    return ac_fail(AC_ERROR_ARGUMENT, "tokens: a vocabulary of %lld; uint16 tokens have 1 to 65536",
+                   (long long)vocab);
+  return from_file(tokens, path, 2, vocab);
+}
+
+ac_status ac_tokens_from_uint32(ac_tokens **tokens, const char *path, int64_t vocab) {
+  AC_CREATES(tokens);
+  AC_REQUIRE(path);
+  if (vocab < 1 || vocab > INT32_MAX)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "tokens: a vocabulary of %lld; uint32 tokens have 1 to 2147483647",
+                   (long long)vocab);
+  return from_file(tokens, path, 4, vocab);
 }
 
 void ac_tokens_free(ac_tokens *tokens) {
   if (!tokens) return;
   free(tokens->bytes);
   free(tokens->words);
+  free(tokens->ids);
   free(tokens);
 }
 
@@ -271,6 +309,8 @@ static ac_status read_span(void *user, const ac_sample_key *key, void *const *fi
     int32_t *out = fields[f];
     if (tokens->bytes)
       for (int64_t i = 0; i < spans->context; i++) out[i] = tokens->bytes[start + f + i];
+    else if (tokens->ids)
+      for (int64_t i = 0; i < spans->context; i++) out[i] = (int32_t)tokens->ids[start + f + i];
     else
       for (int64_t i = 0; i < spans->context; i++) out[i] = tokens->words[start + f + i];
   }

@@ -27,7 +27,7 @@ typedef enum ac_role {
   AC_ROLE_CONSTANT, /* its values are the graph's own */
   AC_ROLE_PARAMETER,
   AC_ROLE_ACTIVATION,
-  AC_ROLE_WORKING,    /* a parameter's copy in 16 bits (precision.h) */
+  AC_ROLE_WORKING,    /* a parameter's copy in 16 bits, or in blocks (precision.h) */
   AC_ROLE_GRADIENT,   /* of a parameter: added to by every micro-batch */
   AC_ROLE_POOLED,     /* batch norm's statistics: those of every micro-batch are joined to it */
   AC_ROLE_LOSS,       /* AC_LOSS_SUMS floats: added to by every micro-batch */
@@ -66,6 +66,7 @@ struct ac_tensor {
   ac_hint hint;           /* of the storage */
   int producer;           /* node, or -1 */
   int parameter;          /* of roles that belong to one: index among the parameters; else -1 */
+  ac_blocks blocks;       /* the bytes of such blocks: dtype u8, shape [rows, bytes of a row] */
   int state;              /* AC_ROLE_STATE: which of its parameter's; else 0 */
   bool folded;            /* AC_ROLE_GRADIENT: not kept, but folded into its parameter's state */
   ac_parameter_desc desc; /* AC_ROLE_PARAMETER */
@@ -204,7 +205,8 @@ static inline int64_t ac_shape_last(const ac_shape *s) {
   return s->rank ? s->dim[s->rank - 1] : 1;
 }
 
-/* The operand of a tensor for a micro-batch of `batch` samples, without its handle. */
+/* The operand of a tensor for a micro-batch of `batch` samples, without its handle. Of one in
+ * blocks it has the elements, not the bytes. */
 ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch);
 
 /* ---- building, for the files in src/ops; see also builder.h --------------------------------- */

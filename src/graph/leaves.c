@@ -1,4 +1,5 @@
 /* The builders of leaves: inputs, parameters and constants. */
+#include "core/blocks.h"
 #include "core/elements.h"
 #include "core/error.h"
 #include "core/integers.h"
@@ -96,6 +97,26 @@ static bool keep_array(ac_graph *graph, const ac_builder *builder, ac_tensor *te
   return true;
 }
 
+/* Blocks do not reach from one row into the next, and nothing can be added to them. */
+static bool check_blocks(ac_graph *graph, const ac_builder *builder, const char *name,
+                         const ac_parameter_desc *desc, int rank, const int64_t *dim) {
+  const ac_block_format *format = ac_blocks_format(desc->blocks);
+  if (desc->blocks == AC_BLOCKS_NONE || !name) return true;
+  if (!format)
+    ac_builder_fail(graph, builder, NULL, "\"%s\" has the unknown blocks %d", name,
+                    (int)desc->blocks);
+  else if (!desc->frozen)
+    ac_builder_fail(graph, builder, NULL,
+                    "\"%s\" is kept in blocks (%s) and is not frozen, but blocks cannot be trained",
+                    name, ac_blocks_name(desc->blocks));
+  else if (rank != 2 || !dim || dim[1] <= 0 || dim[1] % format->elements)
+    ac_builder_fail(graph, builder, NULL,
+                    "\"%s\" is kept in blocks (%s), so it must be a matrix with rows of a multiple "
+                    "of %d elements",
+                    name, ac_blocks_name(desc->blocks), format->elements);
+  return graph->status == AC_OK;
+}
+
 ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64_t *shape,
                         const ac_parameter_desc *desc) {
   if (!AC_GIVEN(graph)) return NULL;
@@ -105,6 +126,8 @@ ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64
   if (!ac_init_resolve(&described.init, rank, reason, sizeof reason))
     return ac_builder_fail(graph, &builder, NULL, "\"%s\": %s", name ? name : "", reason);
   if (graph->status == AC_OK && !check_parameter_name(graph, &builder, name)) return NULL;
+  if (graph->status == AC_OK && !check_blocks(graph, &builder, name, &described, rank, shape))
+    return NULL;
   ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
   if (!tensor) return NULL;
   tensor->desc = described;

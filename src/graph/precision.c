@@ -1,5 +1,6 @@
 #include "graph/precision.h"
 
+#include "core/blocks.h"
 #include "core/random.h"
 #include "graph/builder.h"
 
@@ -10,7 +11,7 @@
 typedef struct rewrite {
   ac_graph *graph;
   ac_dtype storage;
-  const uint32_t *rounds;
+  const uint32_t *rounds, *decodes;
   int *index;         /* by old node: its new index */
   int *cast;          /* by tensor: the same values in the other dtype */
   int *working;       /* by parameter: its working copy; NOT_YET, or CAST_ANEW by each reader */
@@ -18,6 +19,14 @@ typedef struct rewrite {
 } rewrite;
 
 enum { NOT_YET = -1, CAST_ANEW = -2 };
+
+static const ac_tensor *whole_parameter(const ac_graph *graph, const ac_tensor *tensor) {
+  return ac_tensor_at(graph, graph->parameters[tensor->parameter]);
+}
+
+static bool is_in_blocks(const ac_graph *graph, const ac_tensor *tensor) {
+  return tensor->role == AC_ROLE_PARAMETER && whole_parameter(graph, tensor)->desc.blocks;
+}
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
@@ -54,7 +63,8 @@ static ac_status store_weights(ac_graph *graph, ac_dtype storage) {
   find_weights(graph, weight);
   for (int i = 0; i < graph->tensor_count; i++) {
     ac_tensor *tensor = ac_tensor_at(graph, i);
-    if (tensor->role == AC_ROLE_PARAMETER && weight[tensor->storage]) tensor->dtype = storage;
+    const bool parameter = tensor->role == AC_ROLE_PARAMETER && !is_in_blocks(graph, tensor);
+    if (parameter && weight[tensor->storage]) tensor->dtype = storage;
   }
   free(weight);
   return AC_OK;
@@ -92,16 +102,21 @@ static ac_tensor *working_copy(rewrite *r, const ac_tensor *parameter) {
 
 /* A cast belongs to the pass, and to the forward node, of its reader, which is one of the old list.
  */
-static ac_tensor *cast_anew(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
+static ac_tensor *cast_to(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_shape *shape,
+                          const ac_node *reader) {
   ac_graph *graph = r->graph;
   int index = ac_graph_append(graph, AC_OP_cast, NULL, 0, 1, &tensor);
-  ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, &tensor->shape);
+  ac_tensor *copy = ac_graph_add_output(graph, index, AC_ROLE_ACTIVATION, dtype, shape);
   if (!copy) return NULL;
   ac_node *node = ac_node_at(graph, index);
   node->scope = reader->scope;
   node->backward = reader->backward;
   if (reader->backward) node->forward = r->index[reader->forward];
   return copy;
+}
+
+static ac_tensor *cast_anew(rewrite *r, ac_tensor *tensor, ac_dtype dtype, const ac_node *reader) {
+  return cast_to(r, tensor, dtype, &tensor->shape, reader);
 }
 
 /* One is enough for all that read the tensor: it is made for the first of them. */
@@ -119,6 +134,47 @@ static bool reads_master(const rewrite *r, const ac_node *reader, int input) {
   return tensor->role == AC_ROLE_PARAMETER && tensor->dtype == AC_F32 && r->rounds &&
          r->working[tensor->parameter] == CAST_ANEW && (r->rounds[reader->op] >> input & 1);
 }
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* What holds a parameter in blocks. */
+static ac_tensor *add_blocks(rewrite *r, int parameter) {
+  ac_graph *graph = r->graph;
+  const ac_tensor *whole = ac_tensor_at(graph, graph->parameters[parameter]);
+  const ac_blocks blocks = whole->desc.blocks;
+  const ac_shape shape = {
+      .rank = 2, .dim = {whole->shape.dim[0], ac_blocks_bytes(blocks, whole->shape.dim[1])}};
+  ac_tensor *kept = ac_graph_new_tensor(graph, AC_ROLE_WORKING, AC_U8, &shape);
+  if (!kept) return NULL;
+  kept->blocks = blocks;
+  kept->parameter = parameter;
+  r->working[parameter] = kept->id;
+  return kept;
+}
+
+/* All are there, whether something reads them or not. */
+static ac_status store_in_blocks(rewrite *r) {
+  for (int i = 0; i < r->graph->parameter_count; i++) {
+    const ac_tensor *parameter = ac_tensor_at(r->graph, r->graph->parameters[i]);
+    if (parameter->desc.blocks && !add_blocks(r, i)) return r->graph->status;
+  }
+  return AC_OK;
+}
+
+/* What the reader gets for a parameter in blocks: itself, or all of it decoded. */
+static int decoded(rewrite *r, const ac_tensor *parameter, ac_dtype dtype, const ac_node *reader,
+                   int input) {
+  ac_graph *graph = r->graph;
+  const ac_tensor *whole = whole_parameter(graph, parameter);
+  ac_tensor *kept = ac_tensor_at(graph, r->working[parameter->parameter]);
+  const bool reads = r->decodes && (r->decodes[reader->op] >> input & 1);
+  if (reads && ac_shape_equal(&parameter->shape, &whole->shape)) return kept->id;
+  ac_tensor *copy = cast_to(r, kept, dtype, &whole->shape, reader);
+  if (copy) copy = in_shape_of(graph, copy, parameter);
+  return copy ? copy->id : -1;
+}
+
+/* ---- operands in 16 bits --------------------------------------------------------------------- */
 
 /* A constant has a copy of its own in 16 bits: the same values, rounded once, when they go to the
  * device. */
@@ -205,9 +261,10 @@ static ac_status append_rewritten(rewrite *r, const ac_node *old, int old_index)
   ac_node node = *old;
   for (int i = 0; i < AC_MAX_INPUTS; i++) {
     if (node.in[i] < 0 || reads_master(r, old, i)) continue;
-    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind_of(node.op, node.attributes, i),
-                                  ac_tensor_at(graph, node.in[i]));
-    node.in[i] = operand_as(r, node.in[i], dtype, old);
+    const ac_tensor *tensor = ac_tensor_at(graph, node.in[i]);
+    ac_dtype dtype = wanted_dtype(r, ac_op_input_kind_of(node.op, node.attributes, i), tensor);
+    node.in[i] = is_in_blocks(graph, tensor) ? decoded(r, tensor, dtype, old, i)
+                                             : operand_as(r, node.in[i], dtype, old);
   }
   int gradient[AC_MAX_OUTPUTS];
   for (int j = 0; j < AC_MAX_OUTPUTS; j++) gradient[j] = divert_output(r, &node, j);
@@ -250,13 +307,21 @@ static void leave_out_copies(rewrite *r) {
   }
 }
 
+static bool has_blocks(const ac_graph *graph) {
+  for (int i = 0; i < graph->parameter_count; i++)
+    if (ac_tensor_at(graph, graph->parameters[i])->desc.blocks) return true;
+  return false;
+}
+
 ac_status ac_graph_set_storage(ac_graph *graph, const ac_graph_storage *s) {
-  if ((s->operands == AC_F32 && !s->gradients) || graph->status != AC_OK) return graph->status;
+  const bool as_it_is = s->operands == AC_F32 && !s->gradients && !has_blocks(graph);
+  if (as_it_is || graph->status != AC_OK) return graph->status;
   size_t nodes = (size_t)graph->node_count + 1, tensors = (size_t)graph->tensor_count + 1;
   size_t parameters = (size_t)graph->parameter_count + 1;
   rewrite r = {graph,
                s->operands,
                s->rounds,
+               s->decodes,
                malloc(nodes * sizeof *r.index),
                malloc(tensors * sizeof *r.cast),
                malloc(parameters * sizeof *r.working),
@@ -271,6 +336,7 @@ ac_status ac_graph_set_storage(ac_graph *graph, const ac_graph_storage *s) {
     store_outputs(graph, s->operands);
     if (s->gradients) store_gradients(graph);
     if (s->weights) status = store_weights(graph, s->operands);
+    if (status == AC_OK) status = store_in_blocks(&r);
     if (status == AC_OK) status = rewrite_nodes(&r);
   }
   free(r.index);

@@ -7,7 +7,10 @@
  * that is read in 16 bits has a copy in them. If an op wants another dtype than a tensor has (for
  * example than an f32 input of the graph), there is a cast node before the op, one for each such
  * tensor. Parameters, their gradients and loss sums stay f32, unless the caller asks for weights,
- * or also gradients, in 16 bits. */
+ * or also gradients, in 16 bits.
+ *
+ * A parameter in blocks has a copy in blocks (AC_ROLE_WORKING), and no other values. There is a cast
+ * node, which decodes it, before each node that reads it and does not decode it itself. */
 #ifndef AC_GRAPH_PRECISION_H
 #define AC_GRAPH_PRECISION_H
 
@@ -21,6 +24,7 @@ typedef struct ac_graph_storage {
   bool gradients; /* those of large parameters are in bf16, and an op rounds by chance what is added
                      to them */
   bool copies;    /* there are working copies of trained parameters */
+  const uint32_t *decodes; /* by op: inputs, as bits, that are read in blocks; NULL: none */
   const uint32_t *rounds; /* by op: inputs, as bits, that read a trained parameter without a copy as
                              it is and round it themselves; NULL: none */
 } ac_graph_storage;

@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include "core/blocks.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +84,12 @@ ac_operand ac_operand_of(const ac_tensor *tensor, int64_t batch) {
   for (int i = 0; i < shape->rank; i++) {
     operand.dim[i] = i == 0 && shape->batched ? shape->dim[0] * batch : shape->dim[i];
     operand.count *= operand.dim[i];
+  }
+  if (tensor->blocks) {
+    const ac_block_format *format = ac_blocks_format(tensor->blocks);
+    operand.blocks = tensor->blocks;
+    operand.dim[1] = shape->dim[1] / format->bytes * format->elements;
+    operand.count = operand.dim[0] * operand.dim[1];
   }
   return operand;
 }

@@ -4,7 +4,6 @@
 
 #include "core/half.h"
 
-#include <math.h>
 #include <string.h>
 
 static float half_at(const unsigned char *at) {
@@ -17,26 +16,6 @@ static uint32_t word_at(const unsigned char *at) {
 
 /* ---- blocks of 32: the low half of a byte is element i, the high half element i + 16 ------------
  */
-
-/* d, and 16 bytes. */
-static void decode_q4_0(const unsigned char *block, float *to) {
-  const float d = half_at(block);
-  const unsigned char *q = block + 2;
-  for (int i = 0; i < 16; i++) {
-    to[i] = d * (float)((q[i] & 15) - 8);
-    to[i + 16] = d * (float)((q[i] >> 4) - 8);
-  }
-}
-
-/* d, m, and 16 bytes. */
-static void decode_q4_1(const unsigned char *block, float *to) {
-  const float d = half_at(block), m = half_at(block + 2);
-  const unsigned char *q = block + 4;
-  for (int i = 0; i < 16; i++) {
-    to[i] = d * (float)(q[i] & 15) + m;
-    to[i + 16] = d * (float)(q[i] >> 4) + m;
-  }
-}
 
 /* The fifth bit of element i is bit i of a word. */
 static int five_bits(uint32_t high, const unsigned char *q, int i) {
@@ -56,12 +35,6 @@ static void decode_q5_1(const unsigned char *block, float *to) {
   const float d = half_at(block), m = half_at(block + 2);
   const uint32_t high = word_at(block + 4);
   for (int i = 0; i < 32; i++) to[i] = d * (float)five_bits(high, block + 8, i) + m;
-}
-
-/* d, and 32 bytes with a sign. */
-static void decode_q8_0(const unsigned char *block, float *to) {
-  const float d = half_at(block);
-  for (int i = 0; i < 32; i++) to[i] = d * (float)(int8_t)block[2 + i];
 }
 
 /* ---- blocks of 256 -----------------------------------------------------------------------------
@@ -118,78 +91,12 @@ static void decode_q6_k(const unsigned char *block, float *to) {
   }
 }
 
-/* ---- encoding ----------------------------------------------------------------------------------
- * Elements are rounded with the scale before it becomes a half, as the reference does.
- */
-
-static void put_half(unsigned char *at, float value) {
-  const uint16_t half = ac_f16_from_float(value);
-  at[0] = (unsigned char)half;
-  at[1] = (unsigned char)(half >> 8);
-}
-
-/* The element of largest magnitude, the first of several. NaN: there is one. */
-static float furthest(const float *from) {
-  float most = 0;
-  for (int i = 0; i < 32; i++) {
-    if (!isfinite(from[i])) return NAN;
-    if (fabsf(from[i]) > fabsf(most)) most = from[i];
-  }
-  return most;
-}
-
-/* 0 where the scale is 0, or so small that it will be 0 as a half. */
-static float inverse_of(float d) {
-  const float inverse = d != 0 ? 1.0f / d : 0;
-  return isfinite(inverse) ? inverse : 0;
-}
-
-/* 16 times: the low half of a byte is element i, the high half element i + 16. */
-static void put_halves(const unsigned char q[32], unsigned char *to) {
-  for (int i = 0; i < 16; i++) to[i] = (unsigned char)(q[i] | q[i + 16] << 4);
-}
-
-/* From -8 to 7, in which the element that is furthest from 0 becomes -8. Products are in doubles: a
- * compiler may contract the reference's to one rounding, and its authors' own encoder in Python
- * takes that for the reference. */
-static void encode_q4_0(const float *from, unsigned char *block) {
-  unsigned char q[32];
-  const float most = furthest(from), d = most / -8.0f, inverse = inverse_of(d);
-  memset(q, 0, sizeof q);
-  for (int i = 0; !isnan(most) && i < 32; i++) {
-    const float place = (float)trunc((double)from[i] * (double)inverse + 8.5);
-    q[i] = (unsigned char)(place < 0 ? 0 : place > 15 ? 15 : (int)place);
-  }
-  put_halves(q, block + 2);
-  put_half(block, d);
-}
-
-/* From the least element to the largest in 15 steps. */
-static void encode_q4_1(const float *from, unsigned char *block) {
-  unsigned char q[32];
-  float least = from[0], most = from[0];
-  const bool finite = !isnan(furthest(from));
-  for (int i = 1; i < 32; i++) {
-    if (from[i] < least) least = from[i];
-    if (from[i] > most) most = from[i];
-  }
-  const float d = (most - least) / 15.0f, inverse = inverse_of(d);
-  memset(q, 0, sizeof q);
-  for (int i = 0; finite && isfinite(d) && i < 32; i++) {
-    const float place = (from[i] - least) * inverse + 0.5f;
-    q[i] = (unsigned char)(place < 0 ? 0 : place > 15 ? 15 : (int)place);
-  }
-  put_halves(q, block + 4);
-  put_half(block, finite ? d : NAN);
-  put_half(block + 2, least);
-}
-
-/* From -127 to 127; halves are rounded away from 0. */
-static void encode_q8_0(const float *from, unsigned char *block) {
-  const float most = furthest(from), d = fabsf(most) / 127.0f, inverse = inverse_of(d);
-  for (int i = 0; i < 32; i++)
-    block[2 + i] = isnan(most) ? 0 : (unsigned char)(int8_t)roundf(from[i] * inverse);
-  put_half(block, d);
+/* ggml's number of a type that parameters can have; AC_BLOCKS_NONE: it is not one. */
+static ac_blocks own_blocks(uint32_t type) {
+  return type == 2   ? AC_BLOCKS_Q4_0
+         : type == 3 ? AC_BLOCKS_Q4_1
+         : type == 8 ? AC_BLOCKS_Q8_0
+                     : AC_BLOCKS_NONE;
 }
 
 const ac_block_format *ac_block_format_of(uint32_t type) {
@@ -197,16 +104,11 @@ const ac_block_format *ac_block_format_of(uint32_t type) {
     uint32_t type;
     ac_block_format format;
   } formats[] = {
-      {2, {"Q4_0", 32, 18, decode_q4_0, encode_q4_0}},
-      {3, {"Q4_1", 32, 20, decode_q4_1, encode_q4_1}},
-      {6, {"Q5_0", 32, 22, decode_q5_0, NULL}},
-      {7, {"Q5_1", 32, 24, decode_q5_1, NULL}},
-      {8, {"Q8_0", 32, 34, decode_q8_0, encode_q8_0}},
-      {12, {"Q4_K", 256, 144, decode_q4_k, NULL}},
-      {13, {"Q5_K", 256, 176, decode_q5_k, NULL}},
+      {6, {"Q5_0", 32, 22, decode_q5_0, NULL}},    {7, {"Q5_1", 32, 24, decode_q5_1, NULL}},
+      {12, {"Q4_K", 256, 144, decode_q4_k, NULL}}, {13, {"Q5_K", 256, 176, decode_q5_k, NULL}},
       {14, {"Q6_K", 256, 210, decode_q6_k, NULL}},
   };
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (formats[i].type == type) return &formats[i].format;
-  return NULL;
+  return ac_blocks_format(own_blocks(type));
 }

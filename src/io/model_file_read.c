@@ -485,6 +485,72 @@ ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64
                                             : read_floats(file, entry, first, count, data);
 }
 
+bool ac_entry_is_in_blocks(const ac_tensor_entry *entry) {
+  if (entry->shard) return ac_entry_is_in_blocks(&entry->shard->entries[entry->shard_index]);
+  return entry->storage == AC_STORED_BLOCKS;
+}
+
+/* Rows of heads may be read as they are; what else is arranged may not. */
+ac_blocks ac_model_file_blocks(const ac_model_file *file, int index) {
+  if (index < 0 || index >= ac_model_file_tensor_count(file)) return AC_BLOCKS_NONE;
+  const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard) return ac_model_file_blocks(entry->shard, entry->shard_index);
+  if (entry->arranged.transposed || entry->arranged.less_one) return AC_BLOCKS_NONE;
+  for (int blocks = AC_BLOCKS_Q8_0; entry->blocks && blocks <= AC_BLOCKS_NF4; blocks++)
+    if (ac_blocks_format((ac_blocks)blocks) == entry->blocks) return (ac_blocks)blocks;
+  return AC_BLOCKS_NONE;
+}
+
+/* Whole blocks, as far as a row goes where rows come in another order. */
+static ac_status read_whole_blocks(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                                   int64_t count, unsigned char *data) {
+  const int64_t size = entry->blocks->elements, bytes = entry->blocks->bytes;
+  const int64_t columns = entry->tensor.rank ? entry->tensor.shape[entry->tensor.rank - 1] : 1;
+  while (count > 0) {
+    const int64_t row = first / columns, column = first % columns, left = columns - column;
+    const int64_t at = ac_arranged_row(entry, row) * columns + column,
+                  piece = entry->arranged.head_rows && left < count ? left : count;
+    AC_TRY(seek(file, entry, at / size * bytes));
+    AC_TRY(read_exactly(file, data, (size_t)(piece / size * bytes)));
+    first += piece;
+    count -= piece;
+    data += piece / size * bytes;
+  }
+  return AC_OK;
+}
+
+ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t first, int64_t count,
+                                    void *data) {
+  AC_REQUIRE(file);
+  if (count > 0) AC_REQUIRE(data);
+  if (!ac_model_file_blocks(file, index))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: tensor %d is not in blocks that can be read as they are",
+                   file->path, index);
+  const ac_tensor_entry *entry = &file->entries[index];
+  if (entry->shard)
+    return ac_model_file_read_blocks(entry->shard, entry->shard_index, first, count, data);
+  const int64_t size = entry->blocks->elements, bytes = entry->blocks->bytes;
+  AC_TRY(check_range(file, entry, (entry->end - entry->begin) / bytes * size, first, count));
+  if (first % size || count % size)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "%s: elements [%lld, %lld + %lld) of tensor %s are not whole blocks of %lld",
+                   file->path, (long long)first, (long long)first, (long long)count,
+                   ac_quote(entry->tensor.name).text, (long long)size);
+  return read_whole_blocks(file, entry, first, count, data);
+}
+
+ac_status ac_read_bytes(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t bytes, void *data) {
+  if (entry->shard)
+    return ac_read_bytes(entry->shard, &entry->shard->entries[entry->shard_index], first, bytes,
+                         data);
+  if (first < 0 || bytes < 0 || bytes > entry->end - entry->begin - first)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: bytes beyond tensor %s", file->path,
+                   ac_quote(entry->tensor.name).text);
+  AC_TRY(seek(file, entry, first));
+  return read_exactly(file, data, (size_t)bytes);
+}
+
 /* ---- as it is stored ------------------------------------------------------------------------- */
 
 ac_status ac_model_file_read_stored(ac_model_file *file, int index, int64_t first, int64_t count,

@@ -50,6 +50,9 @@ struct ac_model_file {
   uint64_t checksum; /* of a safetensors header */
 };
 
+/* Whether an entry, also one of a shard, is in blocks of any format. */
+bool ac_entry_is_in_blocks(const ac_tensor_entry *entry);
+
 /* Sorts the entries by their places in the data, and finds overlaps. */
 ac_status ac_sort_entries(ac_model_file *file, int count);
 /* Keeps those that are listed, and remembers the first that is not. */
@@ -67,6 +70,9 @@ ac_status ac_read_arranged(ac_model_file *file, const ac_tensor_entry *entry, in
 /* Reads elements as they come in the file. */
 ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
                         int64_t count, float *data);
+/* Bytes [first, first + bytes) of a tensor, as they are in the file. */
+ac_status ac_read_bytes(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t bytes, void *data);
 /* The row of the file that has row `row` of the tensor. */
 int64_t ac_arranged_row(const ac_tensor_entry *entry, int64_t row);
 

@@ -365,3 +365,11 @@ ac_status ac_gguf_rename(const ac_model_config *config, ac_model_file *file, cha
   }
   return AC_OK;
 }
+
+const char *ac_gguf_part_name(ac_model_part part) {
+  return gguf_parts[part];
+}
+
+bool ac_part_is_norm(ac_model_part part) {
+  return is_norm(part);
+}

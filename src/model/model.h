@@ -117,6 +117,10 @@ ac_status ac_config_read_gguf(ac_model_config *config, ac_model_file *file, cons
  * holds them, and free() frees it. */
 ac_status ac_gguf_rename(const ac_model_config *config, ac_model_file *file, char **names);
 
+/* "attn_q", as the part is called in GGUF files. */
+const char *ac_gguf_part_name(ac_model_part part);
+bool ac_part_is_norm(ac_model_part part);
+
 /* "model.layers.3.self_attn.q_proj", without ".weight"; NULL if the family has no such part. */
 enum { AC_PART_NAME = 128 };
 const char *ac_part_name(const ac_family *family, ac_model_part part, int64_t layer,
@@ -135,6 +139,8 @@ struct ac_model {
   int64_t parameters;
 };
 
+/* The blocks that a parameter has if it is kept as in the file, if there is one. */
+ac_blocks ac_model_blocks_in_file(const ac_model *model, const char *name);
 /* Whether a parameter of this name is the model's own. */
 bool ac_model_owns(const ac_model *model, const char *name);
 /* Every tensor that the model needs is in its file, with its shape, and none that it does not know.

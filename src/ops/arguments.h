@@ -38,7 +38,8 @@ typedef struct ac_operand {
   ac_dtype dtype;
   int rank;
   int64_t dim[AC_MAX_RANK];
-  int64_t count; /* product of dim */
+  int64_t count;    /* product of dim */
+  ac_blocks blocks; /* how the elements are kept if it is in blocks, as dtype u8 */
 } ac_operand;
 
 /* What changes from run to run. `sample` and `update` key random numbers. */
@@ -79,11 +80,12 @@ static inline float ac_loss_scale(const ac_op_args *args) {
 
 /* The storage type: that of the operands of kind s present, f32 if there are none; i32 where
  * integers are moved. A backend may
- * take some of these in f32 and round them itself (ac_backend.rounds): then that of the others. */
+ * take some of these in f32 and round them itself (ac_backend.rounds), or in blocks
+ * (ac_backend.decodes): then that of the others. */
 ac_dtype ac_op_storage(const ac_op_args *args);
 /* Whether all operands present have dtypes of their kinds, and those of kind s the same one, but
- * for inputs, as bits, that may be f32 instead. */
-bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded);
+ * for inputs, as bits, that may be f32 instead, and others that may be in blocks. */
+bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded, uint32_t decoded);
 
 /* Rows and columns of an operand seen as a matrix over its last dimension. */
 static inline int64_t ac_columns(const ac_operand *x) {
@@ -94,7 +96,8 @@ static inline int64_t ac_rows(const ac_operand *x) {
   return columns ? x->count / columns : 0;
 }
 static inline double ac_operand_bytes(const ac_operand *x) {
-  return (double)x->count * (double)ac_dtype_bytes(x->dtype);
+  return x->blocks ? (double)ac_blocks_bytes(x->blocks, x->count)
+                   : (double)x->count * (double)ac_dtype_bytes(x->dtype);
 }
 
 #endif

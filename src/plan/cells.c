@@ -17,7 +17,8 @@
 
 #include <stdlib.h>
 
-/* A parameter that no update steps and that is read, but in 16 bits alone, needs no f32 original.
+/* A parameter that no update steps and that is read, but in 16 bits alone, needs no f32 original,
+ * and one in blocks has none.
  * Sums are there only if something adds to them. */
 static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   const bool read = problem->reads[tensor->id];
@@ -29,8 +30,9 @@ static bool is_wanted(const ac_problem *problem, const ac_tensor *tensor) {
   case AC_ROLE_CACHE:
     return read;
   case AC_ROLE_WORKING:
-    return own->gradient >= 0 || read;
+    return own->gradient >= 0 || read || tensor->blocks;
   case AC_ROLE_PARAMETER:
+    if (tensor->desc.blocks) return false;
     return own->gradient >= 0 || read || own->working < 0 || !problem->reads[own->working];
   case AC_ROLE_GRADIENT:
     return !tensor->folded;

@@ -186,7 +186,9 @@ static void fill_info(ac_plan *plan) {
   info->callback_bytes = callback_bytes(plan);
   info->budget_bytes = plan->problem.desc.memory;
   for (int i = 0; i < plan->cell_count; i++) {
-    if (plan->cells[i].role == AC_ROLE_WORKING) info->working_bytes += plan->cells[i].bytes;
+    const bool working = plan->cells[i].role == AC_ROLE_WORKING;
+    if (working && plan->cells[i].dtype == AC_U8) info->blocks_bytes += plan->cells[i].bytes;
+    else if (working) info->working_bytes += plan->cells[i].bytes;
     if (plan->cells[i].role == AC_ROLE_CONSTANT) info->constant_bytes += plan->cells[i].bytes;
     if (plan->cells[i].role == AC_ROLE_AVERAGE) info->average_bytes += plan->cells[i].bytes;
   }
@@ -298,7 +300,8 @@ static bool copies_cost(const attempt *t) {
   if (t->status == AC_OK && plan->info.predicted_seconds <= plan->fastest_seconds) return false;
   if (t->status != AC_OK && t->status != AC_ERROR_BUDGET) return false;
   for (int i = 0; i < plan->problem.cell_count; i++)
-    if (plan->problem.cells[i].role == AC_ROLE_WORKING) return true;
+    if (plan->problem.cells[i].role == AC_ROLE_WORKING && plan->problem.cells[i].dtype != AC_U8)
+      return true;
   return false;
 }
 
@@ -413,7 +416,8 @@ ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_paramete
                                 .frozen = tensor->desc.frozen,
                                 .trained = trained,
                                 .step = trained ? ac_op_name(own->optimizer->step) : "",
-                                .state = AC_F32};
+                                .state = AC_F32,
+                                .blocks = tensor->desc.blocks};
   const ac_cell *original = ac_plan_cell(plan, AC_ROLE_PARAMETER, index, 0),
                 *working = ac_plan_cell(plan, AC_ROLE_WORKING, index, 0), *state;
   if (original || working) result->tensor.dtype = original ? original->dtype : working->dtype;

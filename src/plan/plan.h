@@ -138,7 +138,7 @@ static inline int ac_sequence_last_point(const ac_sequence *sequence) {
 /* Tensors of the graph that belong to a parameter; -1: none. */
 typedef struct ac_parameter_tensors {
   int tensor, gradient;              /* no gradient: not trained */
-  int working;                       /* the copy in 16 bits that ops read */
+  int working;                       /* the copy in 16 bits or in blocks that ops read */
   const ac_optimizer_row *optimizer; /* that steps it, if it is trained */
 } ac_parameter_tensors;
 

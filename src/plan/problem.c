@@ -354,6 +354,14 @@ static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
     rounds[op] = device->backend->rounds(device->state, (ac_op)op, storage);
 }
 
+/* And what they decode. */
+static void list_decodes(const ac_problem *problem, uint32_t *decodes) {
+  const ac_device *device = problem->device;
+  for (int op = 0; op < AC_OP_COUNT && device->backend->decodes; op++)
+    decodes[op] =
+        device->backend->decodes(device->state, (ac_op)op, ac_plan_storage(&problem->desc));
+}
+
 /* What is kept from one run to the next has no gradient, and is of no use to samples of a dataset.
  */
 static ac_status check_caches(const ac_problem *problem) {
@@ -378,12 +386,14 @@ static ac_status complete_graph(ac_problem *problem) {
   if (training) AC_TRY(ac_graph_check_reach(graph));
   AC_TRY(ac_graph_fuse(graph, &problem->fused));
   if (training) AC_TRY(ac_graph_differentiate(graph));
-  uint32_t rounds[AC_OP_COUNT] = {0};
+  uint32_t rounds[AC_OP_COUNT] = {0}, decodes[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);
+  list_decodes(problem, decodes);
   const ac_graph_storage storage = {.operands = ac_plan_storage(&problem->desc),
                                     .weights = problem->desc.weights == AC_WEIGHTS_BF16,
                                     .gradients = problem->desc.gradient_storage == AC_GRADIENT_BF16,
                                     .copies = problem->copies,
+                                    .decodes = decodes,
                                     .rounds = rounds};
   AC_TRY(ac_graph_set_storage(graph, &storage));
   if (training) AC_TRY(ac_optimizer_append(graph, &problem->desc, problem->way->folds));

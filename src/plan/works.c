@@ -34,8 +34,8 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 static uint64_t hash_of_tensor(uint64_t hash, const ac_graph *graph, int id) {
   if (id < 0) return mix(hash, UINT64_MAX);
   const ac_tensor *tensor = ac_tensor_at(graph, id);
-  hash = mix(hash, (uint64_t)tensor->dtype * 64 + (uint64_t)tensor->shape.rank * 2 +
-                       tensor->shape.batched);
+  hash = mix(hash, (uint64_t)tensor->blocks * 1024 + (uint64_t)tensor->dtype * 64 +
+                       (uint64_t)tensor->shape.rank * 2 + tensor->shape.batched);
   for (int i = 0; i < tensor->shape.rank; i++) hash = mix(hash, (uint64_t)tensor->shape.dim[i]);
   return hash;
 }
@@ -53,7 +53,7 @@ static uint64_t hash_of_node(const ac_graph *graph, const ac_node *node) {
 static bool tensors_are_alike(const ac_graph *graph, int a, int b) {
   if (a < 0 || b < 0) return a < 0 && b < 0;
   const ac_tensor *x = ac_tensor_at(graph, a), *y = ac_tensor_at(graph, b);
-  return x->dtype == y->dtype && ac_shape_equal(&x->shape, &y->shape);
+  return x->dtype == y->dtype && x->blocks == y->blocks && ac_shape_equal(&x->shape, &y->shape);
 }
 
 static bool are_alike(const ac_graph *graph, const ac_node *x, const ac_node *y) {

@@ -1,7 +1,9 @@
 /* Parameters of an instance: reading, writing, model files. All of it passes
  * through a bounded buffer, so no second copy of a model is ever held. */
+#include "core/blocks.h"
 #include "core/error.h"
 #include "core/half.h"
+#include "core/integers.h"
 #include "core/platform/patterns.h"
 #include "io/safetensors.h"
 #include "run/instance.h"
@@ -68,11 +70,80 @@ ac_status ac_instance_write_floats(const ac_instance *instance, int tensor, int6
                                            (uint64_t)count * sizeof *data);
 }
 
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The tensor that holds a parameter in blocks; NULL: it is not in blocks. */
+static const ac_tensor *blocks_of(const ac_instance *instance, int index) {
+  const ac_plan *plan = instance->plan;
+  const int working = plan->problem.parameters[index].working;
+  const ac_tensor *kept = working < 0 ? NULL : ac_tensor_at(plan->graph, working);
+  return kept && kept->blocks ? kept : NULL;
+}
+
+enum {
+  MOST_ELEMENTS = 4096
+}; /* of blocks that pass through a buffer: whole blocks of any format */
+
+/* Whole blocks that a range begins in, as many as pass at once. */
+typedef struct touched {
+  int64_t first, count; /* elements */
+  uint64_t at, bytes;
+} touched;
+
+static touched touch(ac_blocks blocks, int64_t first, int64_t count) {
+  const ac_block_format *format = ac_blocks_format(blocks);
+  const int64_t size = format->elements, begin = first / size,
+                end = ac_ceil_div(first + count, size), most = MOST_ELEMENTS / size,
+                number = ac_smaller(end - begin, most);
+  return (touched){begin * size, number * size, (uint64_t)(begin * format->bytes),
+                   (uint64_t)(number * format->bytes)};
+}
+
+static ac_status read_blocks(const ac_instance *instance, const ac_tensor *kept, int64_t first,
+                             int64_t count, float *data) {
+  unsigned char stored[MOST_ELEMENTS * 2];
+  float values[MOST_ELEMENTS];
+  for (int64_t done = 0; done < count;) {
+    const touched t = touch(kept->blocks, first + done, count - done);
+    const int64_t skipped = first + done - t.first,
+                  piece = ac_smaller(t.count - skipped, count - done);
+    AC_TRY(instance->device->backend->download(
+        instance->device->state, instance->persistent[kept->id], t.at, stored, t.bytes));
+    ac_blocks_decode(kept->blocks, stored, t.count, values);
+    memcpy(data + done, values + skipped, (size_t)piece * sizeof *data);
+    done += piece;
+  }
+  return AC_OK;
+}
+
+/* Blocks that the range has in part are rounded anew with the elements that they have. */
+static ac_status write_blocks(const ac_instance *instance, const ac_tensor *kept, int64_t first,
+                              int64_t count, const float *data) {
+  unsigned char stored[MOST_ELEMENTS * 2];
+  float values[MOST_ELEMENTS];
+  for (int64_t done = 0; done < count;) {
+    const touched t = touch(kept->blocks, first + done, count - done);
+    const int64_t skipped = first + done - t.first,
+                  piece = ac_smaller(t.count - skipped, count - done);
+    if (piece < t.count) AC_TRY(read_blocks(instance, kept, t.first, t.count, values));
+    memcpy(values + skipped, data + done, (size_t)piece * sizeof *data);
+    ac_blocks_encode(kept->blocks, values, t.count, stored);
+    AC_TRY(instance->device->backend->upload(
+        instance->device->state, instance->persistent[kept->id], t.at, stored, t.bytes));
+    done += piece;
+  }
+  return AC_OK;
+}
+
+/* ---- floats ---------------------------------------------------------------------------------- */
+
 ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
   instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
+  const ac_tensor *kept = blocks_of(instance, index);
+  if (kept) return write_blocks(instance, kept, first, count, data);
   if (instance->persistent[memory->tensor])
     AC_TRY(ac_instance_write_floats(instance, memory->tensor, first, count, data));
   if (memory->working < 0 || !instance->persistent[memory->working]) return AC_OK;
@@ -106,6 +177,8 @@ ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int
                                      int64_t count, float *data) {
   instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
+  const ac_tensor *kept = blocks_of(instance, index);
+  if (kept) return read_blocks(instance, kept, first, count, data);
   int tensor = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
   return ac_instance_read_floats(instance, instance->persistent[tensor],
                                  ac_tensor_at(instance->plan->graph, tensor)->dtype, first, count,
@@ -174,9 +247,29 @@ static ac_status take_part(part *p, ac_instance *instance, const char *pattern) 
   return ac_fail(AC_ERROR_ARGUMENT, "no parameter's name matches \"%s\"", pattern);
 }
 
+/* Blocks of the same format go from the file as they are. */
+static ac_status copy_blocks(const part *p, int index, ac_model_file *file, int found,
+                             float *buffer) {
+  const int64_t elements = ac_shape_count(&parameter_tensor(p->instance, index)->shape);
+  const ac_instance *instance = ac_shared_owner(p->instance, &index);
+  const ac_tensor *kept = blocks_of(instance, index);
+  for (int64_t first = 0; first < elements; first += PIECE) {
+    const int64_t count = ac_smaller(elements - first, PIECE);
+    AC_TRY(ac_model_file_read_blocks(file, found, first, count, buffer));
+    AC_TRY(instance->device->backend->upload(instance->device->state,
+                                             instance->persistent[kept->id],
+                                             (uint64_t)ac_blocks_bytes(kept->blocks, first), buffer,
+                                             (uint64_t)ac_blocks_bytes(kept->blocks, count)));
+  }
+  return AC_OK;
+}
+
 static ac_status load_parameter(const part *p, int index, ac_model_file *file, int found,
                                 float *buffer) {
   const int64_t elements = ac_shape_count(&parameter_tensor(p->instance, index)->shape);
+  const ac_blocks blocks = parameter_tensor(p->instance, index)->desc.blocks;
+  if (blocks && ac_model_file_blocks(file, found) == blocks)
+    return copy_blocks(p, index, file, found, buffer);
   for (int64_t first = 0; first < elements; first += PIECE) {
     const int64_t count = elements - first < PIECE ? elements - first : PIECE;
     AC_TRY(ac_model_file_read(file, found, first, count, buffer));

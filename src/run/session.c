@@ -113,6 +113,18 @@ ac_status ac_session_set_parameter(ac_session *session, const char *name, int64_
   return ac_instance_write_parameter(instance, index, first, count, data);
 }
 
+ac_status ac_session_get_parameter(ac_session *session, const char *name, int64_t first,
+                                   int64_t count, float *data) {
+  AC_REQUIRE(session, name);
+  if (count > 0) AC_REQUIRE(data);
+  ac_instance *instance = &session->instance;
+  AC_TRY(check_at_work(session));
+  int index = ac_instance_find_parameter(instance, name);
+  if (index < 0) return ac_fail(AC_ERROR_ARGUMENT, "session: no parameter \"%s\"", name);
+  AC_TRY(ac_instance_check_range(instance, index, first, count));
+  return ac_instance_read_parameter(instance, index, first, count, data);
+}
+
 /* Room for all outputs of so many samples. */
 static ac_status make_room(ac_session *session, int64_t count) {
   const ac_instance *instance = &session->instance;

@@ -54,7 +54,8 @@ static ac_status find_cell(ac_instance *instance, const ac_cell *cell, const ac_
   const int other = ac_instance_find_parameter(from, parameter->name);
   if (other < 0) return refuse(parameter, "is to be shared, but the other trainer has none");
   const ac_tensor *theirs = tensor_of(from, cell->role, other);
-  if (!theirs || theirs->dtype != cell->dtype)
+  if (!theirs || theirs->dtype != cell->dtype ||
+      theirs->blocks != ac_tensor_at(graph, cell->tensor)->blocks)
     return refuse(parameter,
                   "is to be shared, but the other trainer stores it otherwise; give both "
                   "plans the same precision, weights and working copies");
@@ -84,6 +85,8 @@ const ac_instance *ac_shared_owner(const ac_instance *instance, int *index) {
 ac_status ac_shared_write_copy(const ac_instance *instance, const ac_cell *cell, int64_t first,
                                int64_t count, const void *data) {
   enum { PIECE = 1024 };
+  if (cell->dtype == AC_U8) /* in blocks, of which there is one copy */
+    return ac_instance_write_cell(instance, cell, (uint64_t)first, data, (uint64_t)count);
   uint16_t there[PIECE];
   float values[PIECE];
   for (int64_t done = 0; done < count; done += PIECE) {

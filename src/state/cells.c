@@ -28,7 +28,7 @@ bool ac_state_is_constant(const ac_trainer *trainer, const ac_cell *cell) {
          !is_written(graph, graph->parameters[cell->owner]);
 }
 
-/* If a parameter has no original, its copy in 16 bits is saved instead. */
+/* If a parameter has no original, its copy in 16 bits or in blocks is saved instead. */
 bool ac_state_holds(const ac_trainer *trainer, const ac_cell *cell, bool window) {
   const ac_plan *plan = trainer->instance.plan;
   if (trainer->desc.states_without_frozen && ac_state_is_constant(trainer, cell)) return false;
@@ -61,6 +61,9 @@ static bool name_tensor(const ac_graph *graph, ac_state_contents *c) {
     snprintf(role, sizeof role, "accrue/state.%d/", ac_tensor_at(graph, cell->tensor)->state);
   else if (cell->role == AC_ROLE_POOLED)
     snprintf(role, sizeof role, "accrue/pooled.%d/", pooled_before(c));
+  else if (cell->role == AC_ROLE_WORKING && cell->dtype == AC_U8)
+    snprintf(role, sizeof role, "accrue/%s/",
+             ac_blocks_name(ac_tensor_at(graph, cell->tensor)->blocks));
   else if (cell->role != AC_ROLE_PARAMETER && cell->role != AC_ROLE_WORKING)
     snprintf(role, sizeof role, "accrue/%s/",
              cell->role == AC_ROLE_LOSS      ? cell->owner < AC_MAX_LOSSES ? "loss" : "metric"

@@ -29,6 +29,13 @@ typedef struct merge {
   uint32_t rank, id;
 } merge;
 
+/* What two tokens become by their bytes, remembered. */
+enum { PAIRS = 1 << 13 };
+typedef struct known_pair {
+  uint64_t pair; /* as of a merge; 0: nothing is here */
+  uint32_t id;   /* AC_NO_TOKEN: they become nothing */
+} known_pair;
+
 typedef struct heap_entry {
   uint32_t rank;
   int32_t place;
@@ -43,10 +50,11 @@ typedef struct bpe {
   bool fuse_unknown;
   char *prefix, *suffix; /* of tokens that do not begin a piece, and of those that end one; NULL */
   uint32_t *ranks;       /* of tokens by their scores, by id; NULL: there are merges */
-  uint32_t *splits; /* by id, for unused tokens: bytes of the left one of the two that became it,
-                       for others AC_NO_TOKEN; NULL: no token is unused */
-  ac_trie user;     /* tokens that are found first, and never merged */
-  const char *text; /* the piece */
+  uint32_t *splits;  /* by id, for unused tokens: bytes of the left one of the two that became it,
+                        for others AC_NO_TOKEN; NULL: no token is unused */
+  known_pair *pairs; /* [PAIRS], where there are ranks */
+  ac_trie user;      /* tokens that are found first, and never merged */
+  const char *text;  /* the piece */
   symbol *symbols;
   size_t count, capacity;
   heap_entry *heap;
@@ -66,11 +74,21 @@ static uint64_t pair_of(uint32_t left, uint32_t right) {
   return ((uint64_t)left << 32 | right) + 1;
 }
 
+static uint32_t find_pair(const bpe *b, const symbol *left, const symbol *right) {
+  const bool known = left->id != AC_NO_TOKEN && right->id != AC_NO_TOKEN;
+  const uint64_t pair = pair_of(left->id, right->id);
+  known_pair *entry = &b->pairs[pair * 0x9e3779b97f4a7c15u >> 51];
+  if (known && entry->pair == pair) return entry->id;
+  const uint32_t id = ac_vocabulary_find(&b->model->vocabulary, b->text + left->at,
+                                         left->length + right->length, false);
+  if (known) *entry = (known_pair){pair, id};
+  return id;
+}
+
 /* By the bytes of both. */
 static void find_joined(const bpe *b, symbol *left, const symbol *right) {
   if (left->frozen || right->frozen) return;
-  const uint32_t id = ac_vocabulary_find(&b->model->vocabulary, b->text + left->at,
-                                         left->length + right->length, false);
+  const uint32_t id = find_pair(b, left, right);
   if (id == AC_NO_TOKEN) return;
   left->rank = b->ranks[id];
   left->merged = id;
@@ -188,6 +206,7 @@ static void free_bpe(void *own) {
   free(b->suffix);
   free(b->ranks);
   free(b->splits);
+  free(b->pairs);
   ac_trie_free(&b->user);
   free(b->symbols);
   free(b->heap);
@@ -261,10 +280,11 @@ ac_status ac_text_bpe_by_scores(ac_text_model *model, const ac_sentencepiece *fr
   if (!b) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
   b->model = model;
   b->ranks = calloc(from->count + 1, sizeof *b->ranks);
+  b->pairs = calloc(PAIRS, sizeof *b->pairs);
   for (size_t i = 0; i < from->count && !b->splits; i++)
     if (from->tokens[i].kind == AC_TOKEN_UNUSED)
       b->splits = calloc(from->count + 1, sizeof *b->splits);
-  if (!b->ranks) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
+  if (!b->ranks || !b->pairs) return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a model");
   for (size_t i = 0; i < from->count && b->splits; i++)
     b->splits[i] = from->tokens[i].kind == AC_TOKEN_UNUSED ? 0 : AC_NO_TOKEN;
   for (int byte = 0; byte < 256; byte++) {

@@ -54,7 +54,8 @@ uint32_t ac_text_find(const ac_text_model *model, const char *bytes, size_t coun
 }
 
 static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, const char *text,
-                           size_t length, const json_t *id) {
+                           const json_t *id) {
+  const size_t length = strlen(text);
   if (!json_is_integer(id) || json_integer_value(id) < 0 ||
       json_integer_value(id) >= AC_MAX_VOCABULARY)
     return ac_fail(AC_ERROR_FORMAT, "token %s has no id from 0 to %d", ac_quote(text).text,
@@ -66,15 +67,6 @@ static ac_status put_token(ac_text_model *model, char **room, size_t *capacity, 
                            bytes != model->bytes);
 }
 
-/* Keys may have a 0 in them, where jansson says how long they are. */
-static size_t key_length(void *iterator) {
-#if JANSSON_VERSION_HEX >= 0x020e00
-  return json_object_iter_key_len(iterator);
-#else
-  return strlen(json_object_iter_key(iterator));
-#endif
-}
-
 ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
   char *room = NULL;
   size_t capacity = 0;
@@ -83,8 +75,8 @@ ac_status ac_text_read_vocabulary(ac_text_model *model, const json_t *vocab) {
     return ac_fail(AC_ERROR_FORMAT, "the model has no vocab");
   void *at = json_object_iter((json_t *)vocab);
   for (; at && status == AC_OK; at = json_object_iter_next((json_t *)vocab, at))
-    status = put_token(model, &room, &capacity, json_object_iter_key(at), key_length(at),
-                       json_object_iter_value(at));
+    status =
+        put_token(model, &room, &capacity, json_object_iter_key(at), json_object_iter_value(at));
   free(room);
   return status;
 }

@@ -58,7 +58,7 @@ ac_status ac_decoder_add(ac_decoder *decoder, ac_decode_kind kind, const char *f
 void ac_decoder_free(ac_decoder *decoder);
 
 /* Tokens of a short piece, remembered. */
-enum { AC_CACHED_BYTES = 21, AC_CACHED_TOKENS = 8, AC_CACHE_ENTRIES = 1 << 14 };
+enum { AC_CACHED_BYTES = 44, AC_CACHED_TOKENS = 14, AC_CACHE_ENTRIES = 1 << 14 };
 typedef struct ac_cached_piece {
   uint32_t ids[AC_CACHED_TOKENS];
   uint8_t lengths[AC_CACHED_TOKENS];

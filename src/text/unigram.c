@@ -105,10 +105,9 @@ ac_status ac_text_unigram_by_scores(ac_text_model *model, const ac_sentencepiece
   return make_trie(model, u, from);
 }
 
-static void offer(const unigram *u, ending *to, double exact, uint32_t id, size_t length) {
-  const double score = u->single ? (double)(float)exact : exact;
+static void offer(const unigram *u, ending *to, double score, uint32_t id, size_t length) {
   if (to->length && !(score > to->score)) return;
-  *to = (ending){score, id, (uint32_t)length};
+  *to = (ending){u->single ? (double)(float)score : score, id, (uint32_t)length};
 }
 
 /* All tokens that begin at `at`. */
@@ -127,8 +126,10 @@ static void extend(const ac_text_model *model, unigram *u, const char *piece, si
     offer(u, &u->endings[end], score + u->scores[id], id, end - at);
     if (end - at == character) covered = true;
   }
-  if (!covered)
-    offer(u, &u->endings[at + character], score + u->unknown_score, model->unknown, character);
+  if (covered) return;
+  const double unknown = score + u->unknown_score;
+  offer(u, &u->endings[at + character], u->single ? (double)(float)unknown : unknown,
+        model->unknown, character);
 }
 
 /* Characters in a row that are unknown are one token, or as many as they have bytes. */

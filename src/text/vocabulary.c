@@ -12,12 +12,22 @@ static bool is_token(const ac_vocabulary *v, uint32_t place, const char *bytes, 
          !memcmp(v->bytes + entry->at, bytes, count);
 }
 
-/* The slot of the token, or the free one where it would be. */
-static size_t slot_of(const ac_vocabulary *v, const char *bytes, size_t count, bool apart) {
-  size_t slot = XXH3_64bits(bytes, count) & (v->slots - 1);
-  while (v->table[slot] && !is_token(v, v->table[slot] - 1, bytes, count, apart))
-    slot = (slot + 1) & (v->slots - 1);
+/* The slot of the token, or the free one where it would be. The upper half of a slot is that of the
+ * hash, so that few other tokens are looked at. */
+static size_t slot_of(const ac_vocabulary *v, const char *bytes, size_t count, bool apart,
+                      uint32_t *tag) {
+  const uint64_t hash = XXH3_64bits(bytes, count);
+  size_t slot = hash & (v->slots - 1);
+  *tag = (uint32_t)(hash >> 32);
+  for (; v->table[slot]; slot = (slot + 1) & (v->slots - 1))
+    if ((uint32_t)(v->table[slot] >> 32) == *tag &&
+        is_token(v, (uint32_t)v->table[slot] - 1, bytes, count, apart))
+      break;
   return slot;
+}
+
+static uint64_t slot_for(uint32_t tag, uint32_t place) {
+  return (uint64_t)tag << 32 | (place + 1);
 }
 
 static size_t id_slot_of(const ac_vocabulary *v, uint32_t id) {
@@ -27,18 +37,16 @@ static size_t id_slot_of(const ac_vocabulary *v, uint32_t id) {
   return slot;
 }
 
-static ac_status make_table(uint32_t **table, size_t slots) {
-  free(*table);
-  *table = calloc(slots, sizeof **table);
-  return *table ? AC_OK
-                : ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
+static ac_status refuse_memory(size_t slots) {
+  return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for %zu tokens", slots / 2);
 }
 
 /* Puts the entry at this place into the table of ids, if it has to be there. */
 static ac_status list_id(ac_vocabulary *v, uint32_t place) {
   const uint32_t id = v->entries[place].id;
   if (id == place) return AC_OK;
-  if (!v->by_id) AC_TRY(make_table(&v->by_id, v->slots));
+  if (!v->by_id) v->by_id = calloc(v->slots, sizeof *v->by_id);
+  if (!v->by_id) return refuse_memory(v->slots);
   v->by_id[id_slot_of(v, id)] = place + 1;
   return AC_OK;
 }
@@ -47,13 +55,17 @@ static ac_status list_id(ac_vocabulary *v, uint32_t place) {
 static ac_status make_slots(ac_vocabulary *v) {
   if (2 * (v->entry_count + 1) <= v->slots) return AC_OK;
   const size_t slots = v->slots ? 2 * v->slots : 1024;
-  AC_TRY(make_table(&v->table, slots));
+  uint32_t tag;
+  free(v->table);
   free(v->by_id);
   v->by_id = NULL;
   v->slots = slots;
+  v->table = calloc(slots, sizeof *v->table);
+  if (!v->table) return refuse_memory(slots);
   for (uint32_t place = 0; place < v->entry_count; place++) {
     const ac_vocabulary_entry *entry = &v->entries[place];
-    v->table[slot_of(v, v->bytes + entry->at, entry->length, entry->apart)] = place + 1;
+    const size_t slot = slot_of(v, v->bytes + entry->at, entry->length, entry->apart, &tag);
+    v->table[slot] = slot_for(tag, place);
     AC_TRY(list_id(v, place));
   }
   return AC_OK;
@@ -69,7 +81,8 @@ ac_status ac_vocabulary_put(ac_vocabulary *v, uint32_t id, const char *bytes, si
   AC_TRY(AC_ROOM(v->entries, v->capacity, v->entry_count + 1));
   AC_TRY(make_slots(v));
   AC_TRY(AC_ROOM(v->bytes, v->byte_capacity, v->byte_count + count + 1));
-  const size_t slot = slot_of(v, bytes, count, apart);
+  uint32_t tag;
+  const size_t slot = slot_of(v, bytes, count, apart, &tag);
   const uint32_t place = (uint32_t)v->entry_count;
   memcpy(v->bytes + v->byte_count, bytes, count);
   v->bytes[v->byte_count + count] = 0;
@@ -77,13 +90,14 @@ ac_status ac_vocabulary_put(ac_vocabulary *v, uint32_t id, const char *bytes, si
   v->entry_count++;
   v->byte_count += count + 1;
   if (v->count <= id) v->count = (size_t)id + 1;
-  v->table[slot] = place + 1;
+  v->table[slot] = slot_for(tag, place);
   return list_id(v, place);
 }
 
 uint32_t ac_vocabulary_find(const ac_vocabulary *v, const char *bytes, size_t count, bool apart) {
   if (!v->slots) return AC_NO_TOKEN;
-  const uint32_t place = v->table[slot_of(v, bytes, count, apart)];
+  uint32_t tag;
+  const uint32_t place = (uint32_t)v->table[slot_of(v, bytes, count, apart, &tag)];
   return place ? v->entries[place - 1].id : AC_NO_TOKEN;
 }
 

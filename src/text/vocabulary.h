@@ -19,9 +19,11 @@ typedef struct ac_vocabulary {
   ac_vocabulary_entry *entries; /* [entry_count], in the order in which they were put */
   size_t entry_count, capacity;
   size_t count;    /* the largest id + 1 */
-  uint32_t *table; /* of places + 1 by bytes, open addressing; 0: free. Both tables are in it */
-  uint32_t *by_id; /* the same by id, of those whose place is not their id; NULL: there are none */
-  size_t slots;    /* of each */
+  uint64_t *table; /* hash << 32 | place + 1, by bytes, open addressing; 0: free. Both tables of
+                      tokens are in it */
+  uint32_t
+      *by_id;   /* place + 1, by id, of those whose place is not their id; NULL: there are none */
+  size_t slots; /* of each */
 } ac_vocabulary;
 
 enum { AC_MAX_VOCABULARY = 1 << 24 };

@@ -74,7 +74,8 @@ bool ac_numerics_arguments(const ac_instance *instance, int step, int n, ac_op_a
     if (!is_half(&done->out[j]) || !computed || n-- > 0) continue;
     *args = (ac_op_args){.op = AC_OP_numerics, .run = &instance->run};
     args->in[0] = done->out[j];
-    args->out[0] = (ac_operand){instance->numerics.views[step], AC_I32, 1, {2}, 2};
+    args->out[0] = (ac_operand){
+        .data = instance->numerics.views[step], .dtype = AC_I32, .rank = 1, .dim = {2}, .count = 2};
     args->add[0] = true;
     return true;
   }

@@ -411,6 +411,12 @@ case_init() {
   run train gpt --data tokens --vocab 300 "${tiny[@]}" --steps 2 --out d >/dev/null
   refuse 2 '--vocab 300' train gpt --data text --init d/model.safetensors
   refuse 1 'vocabulary of 300' sample --model d
+  "$FIXTURE" tokens wide 4000 70000
+  run train gpt --data wide --vocab 70000 "${tiny[@]}" --steps 2 --out e >/dev/null
+  refuse 1 'outside the vocabulary of 69000' train gpt --data wide --vocab 69000
+  refuse 1 'or read it as uint32' train gpt --data wide --vocab 300
+  mv wide wide.u32
+  refuse 1 'outside the vocabulary of 300' train gpt --data wide.u32 --vocab 300
 }
 
 case_sample() {

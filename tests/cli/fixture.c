@@ -4,7 +4,8 @@
  * pixels, ten classes
  *   fixture digits FOLDER SET COUNT   the same, 28 x 28: drawn digits, moved and noisy
  *   fixture text FILE BYTES           sentences of English words
- *   fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB
+ *   fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB, or uint32 if it is above
+ *                                     65536
  *   fixture bare IN OUT               a model file without "transformer." before its names, without
  * metadata fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH
  * bytes fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves
@@ -138,9 +139,8 @@ static int write_tokens(const char *path, int count, int vocab) {
   FILE *file = fopen(path, "wb");
   if (!file) return 1;
   for (int i = 0; i < count; i++) {
-    int token = i * 31 % vocab;
-    fputc(token & 255, file);
-    fputc(token >> 8, file);
+    const int token = (int)(i * 31LL % vocab);
+    for (int byte = 0; byte < (vocab > 65536 ? 4 : 2); byte++) fputc(token >> 8 * byte & 255, file);
   }
   return fclose(file) != 0;
 }

@@ -11,11 +11,21 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const fuzz_format *const formats[] = {
-    &fuzz_idx,    &fuzz_cifar,   &fuzz_model_file, &fuzz_state_file,
-    &fuzz_tokens, &fuzz_options, &fuzz_report,     &fuzz_trainer_state,
-    &fuzz_policy, &fuzz_formula, &fuzz_tokenizer,
-    &fuzz_language_model};
+static const fuzz_format *const formats[] = {&fuzz_idx,
+                                             &fuzz_cifar,
+                                             &fuzz_model_file,
+                                             &fuzz_state_file,
+                                             &fuzz_tokens,
+                                             &fuzz_options,
+                                             &fuzz_report,
+                                             &fuzz_trainer_state,
+                                             &fuzz_policy,
+                                             &fuzz_formula,
+                                             &fuzz_tokenizer,
+                                             &fuzz_tokenizer_model,
+                                             &fuzz_tokenizer_gguf,
+                                             &fuzz_language_model,
+                                             &fuzz_chat};
 static const fuzz_format *format;
 
 /* ---- files in memory ------------------------------------------------------------------------- */

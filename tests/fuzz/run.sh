@@ -42,7 +42,7 @@ TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 
-for format in idx cifar model_file state_file trainer_state tokens options report policy formula tokenizer language_model; do
+for format in idx cifar model_file state_file trainer_state tokens options report policy formula tokenizer tokenizer_model tokenizer_gguf language_model chat; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
   # Inputs are small, so that they are many; no seed of the fuzzer's own, so that each run looks elsewhere.

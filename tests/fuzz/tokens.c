@@ -1,5 +1,6 @@
 /* Tokens: bytes 0 and 1 are the vocabulary less one, byte 2 the context, bit 0 of byte 3 the
- * jitter, its bit 1 text and bit 2 any bytes; the rest is the file. */
+ * jitter, its bit 1 text and bit 2 any bytes,
+ * and bit 3 numbers of 32 bits; the rest is the file. */
 #include "fuzz.h"
 
 #include <accrue/dataset.h>
@@ -26,12 +27,13 @@ static void read_span(const ac_tokens *tokens, int64_t vocab, int64_t context, b
 static void run(const uint8_t *data, size_t bytes) {
   if (bytes < 4) return;
   const bool text = data[3] & 2, any = data[3] & 4;
-  const int64_t vocab = text || any ? 256 : (data[0] | data[1] << 8) + 1;
+  const int64_t words = (data[0] | data[1] << 8) + 1, vocab = text || any ? 256 : words;
   const char *path = fuzz_file(0, data + 4, bytes - 4);
   ac_tokens *tokens;
-  ac_status status = any    ? ac_tokens_from_bytes(&tokens, path, data[0], NULL, NULL)
-                     : text ? ac_tokens_from_text(&tokens, path, data[0])
-                            : ac_tokens_from_uint16(&tokens, path, vocab);
+  ac_status status = any           ? ac_tokens_from_bytes(&tokens, path, data[0], NULL, NULL)
+                     : text        ? ac_tokens_from_text(&tokens, path, data[0])
+                     : data[3] & 8 ? ac_tokens_from_uint32(&tokens, path, vocab)
+                                   : ac_tokens_from_uint16(&tokens, path, vocab);
   if (status == AC_OK) read_span(tokens, vocab, data[2], data[3] & 1);
   else fuzz_check_sentence();
   ac_tokens_free(tokens);
@@ -40,7 +42,7 @@ static void run(const uint8_t *data, size_t bytes) {
 static void seeds(fuzz_take take) {
   uint8_t input[64] = {9, 0, 5};
   for (size_t i = 4; i < sizeof input; i++) input[i] = i % 2 ? 0 : (uint8_t)(i % 10);
-  for (uint8_t kind = 0; kind < 8; kind++) {
+  for (uint8_t kind = 0; kind < 16; kind++) {
     input[3] = kind;
     for (size_t i = 4; i < sizeof input; i++)
       input[i] = kind & 2 ? (uint8_t)("some text\n"[i % 10]) : input[i];

@@ -243,8 +243,10 @@ bool option_help_of(const char *word, const char *command) {
     if (found++) fputc('\n', stdout);
     put_page(&flag_records[i], NULL);
   }
-  const flag_group *group = found ? NULL : flag_group_find(name);
+  /* A group may have the name of a flag. */
+  const flag_group *group = found && name != word ? NULL : flag_group_find(name);
   if (!group || !has_flags_of(name, command)) return found > 0;
+  if (found) fputc('\n', stdout);
   printf("%s: %s\n\n", group->title, group->about);
   help h = {.out = stdout, .form = HELP_TEXT, .command = "", .width = help_width()};
   for (int i = 0; i < flag_record_count; i++) {

@@ -4,6 +4,7 @@
 #define TOOLS_PROGRAM_COMMANDS_H
 
 int eval_main(int argc, char **argv);
+int export_main(int argc, char **argv);
 int predict_main(int argc, char **argv);
 int completion_main(int argc, char **argv);
 int devices_main(int argc, char **argv);

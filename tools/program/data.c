@@ -13,11 +13,24 @@
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
+/* Whether a file's name, or what its vocabulary needs, says that its tokens have 32 bits. */
+static bool is_wide(const token_data_flags *flags) {
+  static const char *const endings[] = {".u32", ".u32.gz"};
+  const size_t length = strlen(flags->path);
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    const size_t end = strlen(endings[i]);
+    if (length > end && !strcmp(flags->path + length - end, endings[i])) return true;
+  }
+  return flags->vocab > 65536;
+}
+
 static int open_token_file(train_data *data, const token_data_flags *flags) {
   struct stat info;
   if (stat(flags->path, &info) == 0 && S_ISDIR(info.st_mode))
-    return fail_usage("--vocab is for a file of uint16 tokens, but %s is a folder", flags->path);
-  const ac_status status = ac_tokens_from_uint16(&data->tokens, flags->path, flags->vocab);
+    return fail_usage("--vocab is for a file of tokens, but %s is a folder", flags->path);
+  const ac_status status = is_wide(flags)
+                               ? ac_tokens_from_uint32(&data->tokens, flags->path, flags->vocab)
+                               : ac_tokens_from_uint16(&data->tokens, flags->path, flags->vocab);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 

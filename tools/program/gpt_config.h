@@ -12,7 +12,7 @@ enum {
   GPT_MOST_HEADS = 65536,
   GPT_MOST_WIDTH = 1 << 20,
   GPT_MOST_CONTEXT = 1 << 24,
-  GPT_MOST_VOCAB = 65536
+  GPT_MOST_VOCAB = 16777216
 };
 /* The tokens that begin and end a text. Training does not use them, but readers of the model need
  * them; -1: the model has none. */

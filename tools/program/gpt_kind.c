@@ -148,9 +148,12 @@ static void describe(const void *self, model_metadata *metadata) {
   gpt_config_describe(&model->config, &model->ends, metadata);
 }
 
-static char *config_json(const void *self) {
+static char *config_json(const void *self, const ac_trainer *trainer) {
   const gpt_model *model = self;
-  return gpt_config_json(&model->config, &model->ends);
+  (void)trainer;
+  char *text = gpt_config_json(&model->config, &model->ends);
+  if (!text) fail("out of memory");
+  return text;
 }
 
 /* As transformers writes them, so that it also finds the tokenizer next to the new weights. */

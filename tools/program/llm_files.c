@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What PEFT puts before the names of a model's layers. */
-static const char peft_prefix[] = "base_model.model.";
-
 model_files llm_files(const void *self) {
   static const model_files adapter = {"adapter_model.safetensors", "adapter_config.json"},
                            whole = {"model.safetensors", "config.json"};
@@ -24,37 +21,22 @@ model_files llm_files(const void *self) {
 
 typedef struct writing {
   ac_trainer *trainer;
-  ac_model_tensor *tensors;
-  int *parameters, count;
-  char *names;
+  ac_model_tensor *tensors; /* in the order of the parameters */
+  int count;
 } writing;
 
-static bool is_of_adapter(const char *name) {
-  return strstr(name, ".lora_") != NULL;
-}
-
-/* Those of the adapter, or all. Matrices that the plan keeps in bf16 are written so, without
- * loss. */
-static ac_status list_tensors(writing *w, bool adapter, bool halves) {
-  const int all = ac_trainer_parameter_count(w->trainer);
-  enum { NAME = 512 };
-  w->tensors = calloc((size_t)all + 1, sizeof *w->tensors);
-  w->parameters = calloc((size_t)all + 1, sizeof *w->parameters);
-  w->names = calloc((size_t)all + 1, NAME);
-  if (!w->tensors || !w->parameters || !w->names) return AC_ERROR_MEMORY;
-  for (int i = 0; i < all; i++) {
+/* Matrices that the plan keeps in bf16 are written so, without loss. */
+static ac_status list_tensors(writing *w) {
+  w->count = ac_trainer_parameter_count(w->trainer);
+  w->tensors = calloc((size_t)w->count + 1, sizeof *w->tensors);
+  for (int i = 0; w->tensors && i < w->count; i++) {
     ac_tensor_info info;
     const ac_status status = ac_trainer_parameter_info(w->trainer, i, &info);
     if (status != AC_OK) return status;
-    if (adapter && !is_of_adapter(info.name)) continue;
-    char *name = w->names + (size_t)w->count * NAME;
-    snprintf(name, NAME, "%s%s", adapter ? peft_prefix : "", info.name);
-    ac_model_tensor *t = &w->tensors[w->count];
-    *t = (ac_model_tensor){name, halves && info.rank > 1 ? AC_BF16 : AC_F32, info.rank, {0}};
-    for (int d = 0; d < info.rank; d++) t->shape[d] = info.shape[d];
-    w->parameters[w->count++] = i;
+    w->tensors[i] = (ac_model_tensor){info.name, info.rank > 1 ? AC_BF16 : AC_F32, info.rank, {0}};
+    for (int d = 0; d < info.rank; d++) w->tensors[i].shape[d] = info.shape[d];
   }
-  return AC_OK;
+  return w->tensors ? AC_OK : AC_ERROR_MEMORY;
 }
 
 /* The upper halves of floats, which are bf16 already. */
@@ -78,22 +60,21 @@ static ac_status read_halves(writing *w, int parameter, int64_t first, int64_t c
 
 static ac_status read_weights(void *user, int index, int64_t first, int64_t count, void *data) {
   writing *w = user;
-  if (w->tensors[index].dtype == AC_BF16)
-    return read_halves(w, w->parameters[index], first, count, data);
-  return ac_trainer_get_parameter(w->trainer, w->parameters[index], first, count, data);
+  if (w->tensors[index].dtype == AC_BF16) return read_halves(w, index, first, count, data);
+  return ac_trainer_get_parameter(w->trainer, index, first, count, data);
 }
 
 ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
                    const ac_metadata *metadata, int metadata_count) {
   const llm_model *model = self;
   writing w = {.trainer = trainer};
-  ac_status status = list_tensors(&w, model->rank > 0, model->weights_in_16_bits);
+  if (model->rank) return ac_adapter_save_weights(trainer, path, metadata, metadata_count);
+  if (!model->weights_in_16_bits) return ac_trainer_save(trainer, path, metadata, metadata_count);
+  ac_status status = list_tensors(&w);
   if (status == AC_OK)
     status =
         ac_model_file_write(path, w.tensors, w.count, metadata, metadata_count, read_weights, &w);
   free(w.tensors);
-  free(w.parameters);
-  free(w.names);
   return status;
 }
 
@@ -114,22 +95,13 @@ static char *whole_config(const llm_model *model) {
   return text;
 }
 
-static char *adapter_config(const llm_model *model) {
-  json_t *config = json_pack(
-      "{s:s, s:s, s:o, s:I, s:f, s:f, s:b, s:b, s:s, s:b, s:b, s:[sssssss]}", "peft_type", "LORA",
-      "task_type", "CAUSAL_LM", "base_model_name_or_path", json_text_name(model->found.base), "r",
-      (json_int_t)model->rank, "lora_alpha", model->lora.alpha, "lora_dropout", model->dropout,
-      "use_rslora", model->rslora, "use_dora", model->dora, "bias", "none", "fan_in_fan_out", 0,
-      "inference_mode", 1, "target_modules", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj",
-      "up_proj", "down_proj");
-  char *text = config ? json_text(config, JSON_INDENT(2)) : NULL;
-  json_decref(config);
-  return text;
-}
-
-char *llm_config_json(const void *self) {
+char *llm_config_json(const void *self, const ac_trainer *trainer) {
   const llm_model *model = self;
-  return model->rank ? adapter_config(model) : whole_config(model);
+  char *text = model->rank ? NULL : whole_config(model);
+  if (!model->rank && !text) fail("out of memory");
+  if (model->rank && ac_adapter_config(&text, trainer, &model->lora, model->found.base) != AC_OK)
+    fail_library();
+  return text;
 }
 
 /* A folder of a whole model is complete with the files of its tokenizer. */

@@ -106,9 +106,10 @@ static int check_context(llm_model *model) {
 
 /* An adapter says itself what it is like. */
 static int open_adapter(llm_model *model) {
-  const int status = llm_adapter_open(model);
-  model->rank = model->lora.rank;
-  return status;
+  if (ac_adapter_open(&model->adapter, model->found.adapter) != AC_OK) return fail_library();
+  model->lora = *ac_adapter_desc(model->adapter);
+  model->rank = 1; /* or another: each layer has its own */
+  return STATUS_CONTINUE;
 }
 
 static int open_model(llm_model *model, const options *o, bool optional) {
@@ -131,12 +132,24 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
+/* As the file has it, unless all weights are trained. */
+static bool is_as_in_file(const llm_model *model) {
+  return model->base == BASE_FILE && (model->rank > 0 || model->evaluates);
+}
+
+static ac_blocks blocks_of(const llm_model *model) {
+  static const ac_blocks blocks[] = {AC_BLOCKS_Q8_0, AC_BLOCKS_Q4_0, AC_BLOCKS_Q4_1, AC_BLOCKS_NF4};
+  return model->base < BASE_BLOCKS ? AC_BLOCKS_NONE : blocks[model->base - BASE_BLOCKS];
+}
+
 static void build(const void *self, ac_graph *graph) {
   const llm_model *model = self;
   const ac_model_graph_desc desc = {.context = model->context,
                                     .packed = true,
                                     .weighted = true,
-                                    .frozen = model->rank > 0,
+                                    .frozen = model->rank > 0 || model->evaluates,
+                                    .base = blocks_of(model),
+                                    .base_as_in_file = is_as_in_file(model),
                                     .lora = model->rank ? &model->lora : NULL};
   ac_model_build(model->model, graph, &desc);
 }
@@ -189,9 +202,9 @@ static int load(void *self, ac_trainer *trainer) {
 
 static int load_session(void *self, ac_session *session) {
   llm_model *model = self;
-  const ac_status status = ac_model_load_session(model->model, session);
-  if (status != AC_OK) return fail_library();
-  return model->adapter ? llm_adapter_load(model, session) : STATUS_CONTINUE;
+  ac_status status = ac_model_load_session(model->model, session);
+  if (status == AC_OK && model->adapter) status = ac_adapter_load_session(model->adapter, session);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 static ac_status judge(const void *self, ac_session *session, ac_dataset *dataset,
@@ -211,8 +224,7 @@ static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
   llm_choices_free(&model->choices);
-  ac_model_file_close(model->adapter);
-  free(model->adapter_targets);
+  ac_adapter_close(model->adapter);
   ac_model_free(model->model);
 }
 

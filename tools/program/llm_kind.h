@@ -27,8 +27,7 @@ typedef struct llm_model {
   ac_model_info info;
   char fingerprint[17];
   ac_lora_desc lora;
-  ac_model_file *adapter; /* of a saved one; NULL: none */
-  char *adapter_targets;
+  ac_adapter *adapter; /* a saved one; NULL: none */
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
   bool evaluates;      /* nothing is trained */
@@ -39,12 +38,8 @@ typedef struct llm_model {
 model_files llm_files(const void *self);
 ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
                    const ac_metadata *metadata, int metadata_count);
-char *llm_config_json(const void *self);
+char *llm_config_json(const void *self, const ac_trainer *trainer);
 void llm_carry(const void *self, const struct run_folder *folder, bool replace);
-
-/* llm_adapter.c: of a saved adapter its description, and its weights for a session. */
-int llm_adapter_open(llm_model *model);
-int llm_adapter_load(const llm_model *model, ac_session *session);
 
 /* llm_data.c: opens what is learned. A status of message.h. */
 int llm_open_data(llm_model *model, train_data *data);

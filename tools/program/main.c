@@ -24,13 +24,21 @@ static const struct {
   int (*run)(int argc, char **argv);
   const char *second; /* what its second word names; NULL: it has none */
 } commands[] = {
-    {"devices", devices_main, NULL},      {"train", train_main, "model"},
-    {"eval", eval_main, "model"},         {"predict", predict_main, "model"},
-    {"plan", plan_main, "model"},         {"lr-find", lr_find_main, "model"},
-    {"pilot", pilot_main, "model"},       {"verify", verify_main, "model"},
-    {"bench", bench_main, "measurement"}, {"report", report_main, NULL},
-    {"sample", sample_main, NULL},        {"init", init_main, NULL},
-    {"tokenize", tokenize_main, NULL},    {"completion", completion_main, NULL},
+    {"devices", devices_main, NULL},
+    {"train", train_main, "model"},
+    {"eval", eval_main, "model"},
+    {"predict", predict_main, "model"},
+    {"plan", plan_main, "model"},
+    {"lr-find", lr_find_main, "model"},
+    {"pilot", pilot_main, "model"},
+    {"verify", verify_main, "model"},
+    {"bench", bench_main, "measurement"},
+    {"report", report_main, NULL},
+    {"sample", sample_main, NULL},
+    {"export", export_main, NULL},
+    {"init", init_main, NULL},
+    {"tokenize", tokenize_main, NULL},
+    {"completion", completion_main, NULL},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };

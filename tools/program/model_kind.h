@@ -103,8 +103,9 @@ typedef struct model_kind {
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
   int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
-  /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. */
-  char *(*config_json)(const void *model);
+  /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. NULL:
+   * it could not be made, and a message has said why. */
+  char *(*config_json)(const void *model, const ac_trainer *trainer);
   const char *optional_prefix; /* of parameter names in files */
   /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */

@@ -6,11 +6,12 @@
 #include "common/flag_rules.h"
 #include "common/message.h"
 #include "common/options.h"
+#include "common/replacement.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 static int parse(tokenize *t, int argc, char **argv) {
   options o = {.command = "tokenize",
@@ -121,13 +122,41 @@ static int check_texts(const tokenize *t) {
   return STATUS_CONTINUE;
 }
 
+/* Whether a file has nothing but tokens of this tokenizer, as one that was written before. */
+static bool holds_tokens(const tokenize *t, FILE *stream) {
+  unsigned char bytes[4];
+  const uint32_t vocabulary = ac_tokenizer_vocabulary(t->tokenizer);
+  size_t got;
+  while ((got = fread(bytes, 1, 4, stream)) == 4)
+    if (((uint32_t)bytes[3] << 24 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[1] << 8 |
+         bytes[0]) >= vocabulary)
+      return false;
+  return !got;
+}
+
+/* An output never replaces a file of another kind. */
+static int check_out(const tokenize *t) {
+  struct stat found;
+  if (stat(t->out, &found) != 0 || !S_ISREG(found.st_mode)) return STATUS_CONTINUE;
+  FILE *stream = fopen(t->out, "rb");
+  if (!stream) return STATUS_CONTINUE; /* writing says why */
+  const bool tokens = holds_tokens(t, stream);
+  fclose(stream);
+  if (tokens) return STATUS_CONTINUE;
+  return fail_usage("--out %s: it is not a file of tokens, so it is not replaced", t->out);
+}
+
 static int write_out(tokenize *t) {
-  const int status = check_texts(t);
+  replacement file;
+  int status = check_texts(t);
+  if (status == STATUS_CONTINUE) status = check_out(t);
   if (status != STATUS_CONTINUE) return status;
-  FILE *stream = fopen(t->out, "wb");
-  if (!stream) return fail("cannot write %s: %s", t->out, strerror(errno));
-  bool whole = write_tokens(t, stream);
-  whole = fclose(stream) == 0 && whole;
+  if (!replacement_open(&file, t->out)) return fail("cannot write %s: %s", t->out, strerror(errno));
+  FILE *stream = fopen(file.temporary, "wb");
+  bool whole = stream && write_tokens(t, stream);
+  if (stream) whole = fclose(stream) == 0 && whole;
+  if (whole) whole = replacement_commit(&file);
+  else replacement_abandon(&file);
   return whole ? STATUS_CONTINUE : fail("cannot write %s: %s", t->out, strerror(errno));
 }
 

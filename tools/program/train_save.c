@@ -51,8 +51,8 @@ static int save_weights_and_config(run *r) {
   char weights[RUN_PATH_BYTES];
   run_folder_path(&r->folder, setup_files(s).weights, weights);
   if (!s->kind->config_json) return save_weights_to(r, weights);
-  char *json = s->kind->config_json(s->model);
-  int status = json ? save_pair(r, weights, json) : fail("out of memory");
+  char *json = s->kind->config_json(s->model, r->trainer);
+  const int status = json ? save_pair(r, weights, json) : STATUS_FAILED;
   free(json);
   return status;
 }

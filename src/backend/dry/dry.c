@@ -162,7 +162,7 @@ static ac_status dry_run(void *state, const ac_op_args *args) {
   (void)state;
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     const ac_operand *x = i < AC_MAX_INPUTS ? &args->in[i] : &args->out[i - AC_MAX_INPUTS];
-    if (x->count && check_range(x->data, 0, (uint64_t)x->count * ac_dtype_bytes(x->dtype)) != AC_OK)
+    if (x->count && check_range(x->data, 0, (uint64_t)ac_operand_bytes(x)) != AC_OK)
       return ac_fail_prefix(AC_ERROR_ARGUMENT, "%s", ac_op_name(args->op));
   }
   return AC_OK;

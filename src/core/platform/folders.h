@@ -20,6 +20,9 @@ typedef struct ac_path_choice {
 ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice *choice);
 void ac_paths_free(ac_paths *paths);
 
+/* Makes a folder, in one that is there, unless it is there already. */
+ac_status ac_folder_make(const char *path);
+
 /* The cache folder for `name` ("programs"), created if missing: $ACCRUE_CACHE_DIR, else
  * $XDG_CACHE_HOME/accrue, else ~/.cache/accrue. False if there is none that can be written to. */
 bool ac_cache_folder(char *path, size_t size, const char *name);

@@ -118,3 +118,11 @@ bool ac_cache_folder(char *path, size_t size, const char *name) {
   else return false;
   return length > 0 && (size_t)length < size && make_folders(path) && access(path, W_OK) == 0;
 }
+
+ac_status ac_folder_make(const char *path) {
+  struct stat info;
+  if (mkdir(path, 0777) == 0) return AC_OK;
+  const int error = errno;
+  if (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return AC_OK;
+  return ac_fail(AC_ERROR_IO, "cannot make the folder %s: %s", path, strerror(error));
+}

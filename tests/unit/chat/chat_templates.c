@@ -130,9 +130,128 @@ static void texts_are_those_of_jinja(void **state) {
   json_decref(list);
 }
 
+/* ---- templates that are recognised ----------------------------------------------------------- */
+
+static const char *name_of(const char *jinja) {
+  const ac_chat_template *found;
+  if (ac_chat_template_recognise(&found, jinja) == AC_OK) return ac_chat_template_name(found);
+  assert_contains(ac_last_error(), "none that this library renders");
+  assert_null(found);
+  return "(none)";
+}
+
+/* ChatML, in the ways in which it is written. */
+static void only_what_renders_the_same_is_recognised(void **state) {
+  (void)state;
+  static const char *const same[] = {
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] "
+      "+ '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "{%- for message in messages -%}\n    {{- \"<|im_start|>\" + message.role + \"\\n\" + "
+      "message.content + \"<|im_end|>\" + \"\n\" -}}\n{%- endfor -%}\n{%- "
+      "if\tadd_generation_prompt "
+      "-%}\n  {# the answer #}\n  {{- '<|im_start|>assistant\\n' -}}\n{%- endif -%}\n",
+  };
+  static const char *const other[] = {
+      /* a new line that stays, another text, another condition, blanks in a text, a cut one */
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] "
+      "+ '<|im_end|>' + '\\n'}}\n{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] "
+      "+ '<|im_end|>'}}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] "
+      "| trim + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "{% for message in messages %}{{'<|im_start|> ' + message['role'] + '\\n' + "
+      "message['content'] "
+      "+ '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n'",
+      "{% for message in messages %}{{'<|im_start|>",
+      "{% for message in messages[1:] %}{{'<|im_start|>' + message['role'] + '\\n' + "
+      "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
+      "'<|im_start|>assistant\\n' }}{% endif %}",
+      "",
+      "{",
+      "{%",
+      "{#",
+      "{{ '",
+      "{{ '\\",
+      "{{ a['",
+      "{{ a['b",
+      "{{ a['b']",
+      "-%}"};
+  assert_string_equal(name_of(same[0]), "chatml");
+  assert_string_equal(name_of(same[1]), "chatml");
+  for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+    assert_string_equal(name_of(other[i]), "(none)");
+}
+
+static void templates_are_found_by_name(void **state) {
+  (void)state;
+  const ac_chat_template *found;
+  assert_true(ac_chat_template_count() > 20);
+  for (int i = 0; i < ac_chat_template_count(); i++) {
+    assert_ok(ac_chat_template_find(&found, ac_chat_template_name(ac_chat_template_at(i))));
+    assert_ptr_equal(found, ac_chat_template_at(i));
+  }
+  assert_null(ac_chat_template_at(-1));
+  assert_null(ac_chat_template_at(ac_chat_template_count()));
+  assert_refused(ac_chat_template_find(&found, "chat ml"), AC_ERROR_ARGUMENT, "chatml, ");
+  assert_contains(ac_last_error(), "zephyr");
+}
+
+static void dates_and_special_names(void **state) {
+  (void)state;
+  const ac_chat_template *dated;
+  const ac_chat_message messages[] = {{"user", "hi", AC_TURN_DEFAULT}};
+  ac_chat_text text;
+  assert_ok(ac_chat_template_find(&dated, "llama3.1"));
+  assert_ok(ac_chat_render(dated, messages, 1, NULL, &text));
+  assert_contains(text.text, "Today Date: 26 Jul 2024\n\n<|eot_id|>");
+  ac_chat_text_free(&text);
+  assert_ok(
+      ac_chat_render(dated, messages, 1, &(ac_chat_render_desc){.date = "01 Jan 2030"}, &text));
+  assert_contains(text.text, "Today Date: 01 Jan 2030\n\n<|eot_id|>");
+  ac_chat_text_free(&text);
+  assert_refused(ac_chat_render(dated, messages, 0, NULL, &text), AC_ERROR_FORMAT, "no messages");
+  assert_null(text.text);
+}
+
+/* Spans of a caller's own. */
+static void spans_must_cover_the_text(void **state) {
+  (void)state;
+  ac_chat_span spans[] = {{0, 3, false, false}, {3, 11, true, true}};
+  char bytes[] = "ab <|im_end";
+  ac_chat_text text = {bytes, 11, spans, 2};
+  ac_encoding encoding;
+  bool *learned;
+  assert_ok(ac_chat_encode(tokenizers[0], &text, &encoding, &learned));
+  assert_false(learned[0]);
+  assert_true(learned[encoding.count - 1]);
+  free(learned);
+  ac_encoding_free(&encoding);
+  spans[1].begin = 4;
+  assert_refused(ac_chat_encode(tokenizers[0], &text, &encoding, &learned), AC_ERROR_ARGUMENT,
+                 "cover");
+  spans[1] = (ac_chat_span){3, 12, true, true};
+  assert_refused(ac_chat_encode(tokenizers[0], &text, &encoding, NULL), AC_ERROR_ARGUMENT, "cover");
+  text.span_count = 1;
+  assert_refused(ac_chat_encode(tokenizers[0], &text, &encoding, NULL), AC_ERROR_ARGUMENT, "cover");
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(texts_are_those_of_jinja),
+      cmocka_unit_test(only_what_renders_the_same_is_recognised),
+      cmocka_unit_test(templates_are_found_by_name),
+      cmocka_unit_test(dates_and_special_names),
+      cmocka_unit_test(spans_must_cover_the_text),
   };
   snprintf(vectors.text, sizeof vectors.text, "%s/chat/templates.json", ACCRUE_TEST_VECTORS);
   if (argc > 1) snprintf(vectors.text, sizeof vectors.text, "%s", argv[1]);

@@ -525,6 +525,62 @@ static void tokenizers(void) {
   ac_tokenizer_free(t);
 }
 
+static void chat_texts(ac_tokenizer *t) {
+  static const ac_chat_message message = {"user", "a", AC_TURN_DEFAULT};
+  const ac_chat_template *found = ac_chat_template_at(0);
+  ac_chat_source source;
+  ac_chat_text text;
+  ac_encoding encoding;
+  bool *learned;
+  HARMLESS(ac_chat_template_name, chat_template, !ac_chat_template_name(NULL));
+  REFUSED(ac_chat_template_find, chat_template, ac_chat_template_find(NULL, "chatml"));
+  NOT_MADE(ac_chat_template_find, name, const ac_chat_template, e, ac_chat_template_find(&e, NULL));
+  REFUSED(ac_chat_template_recognise, chat_template, ac_chat_template_recognise(NULL, ""));
+  NOT_MADE(ac_chat_template_recognise, jinja, const ac_chat_template, e,
+           ac_chat_template_recognise(&e, NULL));
+  REFUSED(ac_chat_source_read, source, ac_chat_source_read(NULL, "."));
+  REFUSED(ac_chat_source_read, path, ac_chat_source_read(&source, NULL));
+  NOTHING(ac_chat_source_free, source, ac_chat_source_free(NULL));
+  REFUSED(ac_chat_render, chat_template, ac_chat_render(NULL, &message, 1, NULL, &text));
+  REFUSED(ac_chat_render, messages, ac_chat_render(found, NULL, 1, NULL, &text));
+  REFUSED(ac_chat_render, text, ac_chat_render(found, &message, 1, NULL, NULL));
+  HARMLESS(ac_chat_render, desc, ac_chat_render(found, &message, 1, NULL, &text) == AC_OK);
+  REFUSED(ac_chat_encode, tokenizer, ac_chat_encode(NULL, &text, &encoding, &learned));
+  REFUSED(ac_chat_encode, text, ac_chat_encode(t, NULL, &encoding, &learned));
+  REFUSED(ac_chat_encode, encoding, ac_chat_encode(t, &text, NULL, &learned));
+  HARMLESS(ac_chat_encode, learned, ac_chat_encode(t, &text, &encoding, NULL) == AC_OK);
+  ac_encoding_free(&encoding);
+  ac_chat_text_free(&text);
+  NOTHING(ac_chat_text_free, text, ac_chat_text_free(NULL));
+}
+
+static void chats(void) {
+  static const char path[] = AC_TEST_HEADERS "/chat.h";
+  ac_chat *chat;
+  ac_chat_info info;
+  ac_chat_document document;
+  ac_chat_desc desc = {.context = 8};
+  uint32_t id;
+  assert_ok(ac_tokenizer_open(&desc.tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json"));
+  chat_texts(desc.tokenizer);
+  REFUSED(ac_chat_open, chat, ac_chat_open(NULL, path, &desc));
+  NOT_MADE(ac_chat_open, path, ac_chat, e, ac_chat_open(&e, NULL, &desc));
+  NOT_MADE(ac_chat_open, desc, ac_chat, e, ac_chat_open(&e, path, NULL));
+  assert_ok(ac_chat_open(&chat, path, &desc));
+  NOTHING(ac_chat_get_info, chat, ac_chat_get_info(NULL, &info));
+  NOTHING(ac_chat_get_info, info, ac_chat_get_info(chat, NULL));
+  REFUSED(ac_chat_get_document, chat, ac_chat_get_document(NULL, 0, &document));
+  REFUSED(ac_chat_get_document, document, ac_chat_get_document(chat, 0, NULL));
+  REFUSED(ac_chat_get_tokens, chat, ac_chat_get_tokens(NULL, 0, 0, 1, &id, NULL));
+  REFUSED(ac_chat_get_tokens, ids, ac_chat_get_tokens(chat, 0, 0, 1, NULL, NULL));
+  HARMLESS(ac_chat_get_tokens, learned, ac_chat_get_tokens(chat, 0, 0, 1, &id, NULL) == AC_OK);
+  REFUSED(ac_dataset_from_chat, dataset, ac_dataset_from_chat(NULL, chat, false));
+  NOT_MADE(ac_dataset_from_chat, chat, ac_dataset, e, ac_dataset_from_chat(&e, NULL, false));
+  ac_chat_free(chat);
+  NOTHING(ac_chat_free, chat, ac_chat_free(NULL));
+  ac_tokenizer_free(desc.tokenizer);
+}
+
 static void files(void) {
   ac_dataset *d;
   ac_tokens *t;
@@ -544,6 +600,8 @@ static void files(void) {
   HARMLESS(ac_format_name, data, ac_format_name(NULL, 4, 4) == NULL);
   REFUSED(ac_tokens_from_uint16, tokens, ac_tokens_from_uint16(NULL, none, 9));
   NOT_MADE(ac_tokens_from_uint16, path, ac_tokens, e, ac_tokens_from_uint16(&e, NULL, 9));
+  REFUSED(ac_tokens_from_uint32, tokens, ac_tokens_from_uint32(NULL, none, 9));
+  NOT_MADE(ac_tokens_from_uint32, path, ac_tokens, e, ac_tokens_from_uint32(&e, NULL, 9));
   NOTHING(ac_tokens_free, tokens, ac_tokens_free(NULL));
   HARMLESS(ac_tokens_count, tokens, ac_tokens_count(NULL) == 0);
   HARMLESS(ac_tokens_from_text_where, takes,
@@ -629,6 +687,9 @@ static void model_files(void) {
   REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
   REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
   HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_model_file_blocks, file, ac_model_file_blocks(NULL, 0) == AC_BLOCKS_NONE);
+  REFUSED(ac_model_file_read_blocks, file, ac_model_file_read_blocks(NULL, 0, 0, 32, numbers));
+  REFUSED(ac_model_file_read_blocks, data, ac_model_file_read_blocks(file, 0, 0, 32, NULL));
   ac_state_info info;
   REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
   REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
@@ -900,6 +961,11 @@ static void sessions(void) {
   REFUSED(ac_session_set_parameter, data, ac_session_set_parameter(session, "w", 0, 1, NULL));
   HARMLESS(ac_session_set_parameter, data,
            ac_session_set_parameter(session, "w", 0, 0, NULL) == AC_OK);
+  REFUSED(ac_session_get_parameter, session, ac_session_get_parameter(NULL, "w", 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, name, ac_session_get_parameter(session, NULL, 0, 1, numbers));
+  REFUSED(ac_session_get_parameter, data, ac_session_get_parameter(session, "w", 0, 1, NULL));
+  HARMLESS(ac_session_get_parameter, data,
+           ac_session_get_parameter(session, "w", 0, 0, NULL) == AC_OK);
   REFUSED(ac_session_run, session, ac_session_run(NULL, 2, feeds, 2));
   REFUSED(ac_session_run, feeds, ac_session_run(session, 2, NULL, 2));
   REFUSED(ac_session_output, session, ac_session_output(NULL, "hidden", 0, 1, numbers));
@@ -1475,6 +1541,7 @@ static void null_is_a_default_or_refused(void **state) {
   datasets();
   files();
   tokenizers();
+  chats();
   language_models();
   adapters();
   model_files();

@@ -233,6 +233,46 @@ static void uint16_files_are_little_endian(void **state) {
   assert_refused(ac_tokens_from_uint16(&tokens, test_folder, 10), AC_ERROR_IO, test_folder);
 }
 
+/* Whether they take four bytes in memory, or fit into two. */
+static void uint32_files_are_little_endian(void **state) {
+  (void)state;
+  test_path path = in_folder("wide");
+  static const unsigned char data[] = {1, 0, 0, 0, 0x50, 0xc3, 1, 0, 0xff, 0xff, 0, 0, 2, 0, 0, 0};
+  static const int32_t expected[] = {1, 115536, 65535, 2};
+  ac_tokens *tokens;
+  ac_dataset *dataset;
+  int32_t in[3], out[3];
+  write_file(path.text, data, sizeof data);
+  assert_ok(ac_tokens_from_uint32(&tokens, path.text, 115537));
+  assert_int_equal(ac_tokens_count(tokens), 4);
+  assert_ok(ac_dataset_from_tokens(&dataset, tokens, 0, 4, 3, false));
+  assert_int_equal(ac_dataset_classes(dataset), 115537);
+  assert_ok(ac_dataset_read(dataset, &(ac_sample_key){0}, (void *const[]){in, out}));
+  assert_memory_equal(in, expected, sizeof in);
+  assert_memory_equal(out, expected + 1, sizeof out);
+  ac_dataset_free(dataset);
+  ac_tokens_free(tokens);
+  assert_refused(ac_tokens_from_uint32(&tokens, path.text, 115536), AC_ERROR_FORMAT,
+                 "token 115536 at position 1 is outside the vocabulary of 115536");
+
+  write_file(path.text, data + 8, 8);
+  assert_ok(ac_tokens_from_uint32(&tokens, path.text, 65536));
+  assert_ok(ac_dataset_from_tokens(&dataset, tokens, 0, 2, 1, false));
+  assert_ok(ac_dataset_read(dataset, &(ac_sample_key){0}, (void *const[]){in, out}));
+  assert_int_equal(in[0], 65535);
+  assert_int_equal(out[0], 2);
+  ac_dataset_free(dataset);
+  ac_tokens_free(tokens);
+
+  write_file(path.text, data, 6);
+  assert_refused(ac_tokens_from_uint32(&tokens, path.text, 9), AC_ERROR_FORMAT,
+                 "6 bytes, which are not a whole number of uint32 tokens");
+  assert_refused(ac_tokens_from_uint32(&tokens, path.text, 0), AC_ERROR_ARGUMENT,
+                 "vocabulary of 0");
+  assert_refused(ac_tokens_from_uint32(&tokens, path.text, INT64_C(1) << 31), AC_ERROR_ARGUMENT,
+                 "2147483648");
+}
+
 /* ---- spans ----------------------------------------------------------------------------------- */
 
 enum { SEQUENCE = 5000 };
@@ -461,6 +501,7 @@ int main(void) {
       cmocka_unit_test(long_paths_are_named),
       cmocka_unit_test(unsearchable_folders_are_named),
       cmocka_unit_test(uint16_files_are_little_endian),
+      cmocka_unit_test(uint32_files_are_little_endian),
       cmocka_unit_test(spans_cover_every_token_once),
       cmocka_unit_test(jitter_shifts_the_spans),
       cmocka_unit_test(jitter_depends_on_seed_and_epoch_alone),

@@ -383,6 +383,67 @@ static void a_template_says_which_ids_a_name_has(void **state) {
   ac_tokenizer_free(tokenizer);
 }
 
+/* Ids may have large holes: memory is that of the tokens there are. */
+static void ids_may_have_holes(void **state) {
+  (void)state;
+  size_t bytes;
+  uint32_t id;
+  ac_tokenizer *tokenizer =
+      open_small("model", "{\"type\":\"BPE\",\"vocab\":{\"b\":16777215,\"a\":7,\"ab\":9000000},"
+                          "\"merges\":[\"a b\"]}");
+  assert_int_equal(ac_tokenizer_vocabulary(tokenizer), 1 << 24);
+  assert_string_equal(ids_of(tokenizer, "abba<s>", false, false).text, "9000000 16777215 7 3");
+  assert_string_equal(ac_tokenizer_token(tokenizer, 9000000, &bytes), "ab");
+  assert_int_equal(bytes, 2);
+  assert_null(ac_tokenizer_token(tokenizer, 8, &bytes));
+  assert_null(ac_tokenizer_token(tokenizer, 0, &bytes));
+  assert_true(ac_tokenizer_find(tokenizer, "b", &id));
+  assert_int_equal(id, 16777215);
+  assert_false(ac_tokenizer_is_special(tokenizer, 1));
+  ac_tokenizer_free(tokenizer);
+}
+
+/* As `tokenizers`: what is around a character that is left out is side by side. */
+static void characters_without_a_token_are_left_out(void **state) {
+  (void)state;
+  ac_tokenizer *tokenizer = open_small(NULL, NULL);
+  assert_string_equal(ids_of(tokenizer, "axb", false, false).text, "2");
+  assert_string_equal(ids_of(tokenizer,
+                             "xxa\xc3\xa9\xc3\xa9"
+                             "bxx",
+                             false, false)
+                          .text,
+                      "2");
+  assert_string_equal(ids_of(tokenizer, "xbxa", false, false).text, "1 0");
+  assert_string_equal(ids_of(tokenizer, "x", false, false).text, "");
+  ac_tokenizer_free(tokenizer);
+}
+
+/* In values; jansson has no keys with a zero, and says so. */
+static void tokens_may_have_a_zero(void **state) {
+  (void)state;
+  size_t bytes;
+  ac_encoding encoding;
+  ac_tokenizer *tokenizer;
+  static const char file[] =
+      "{\"added_tokens\":[{\"id\":4,\"content\":\"\\u0000!\"}],\"model\":{\"type\":\"Unigram\","
+      "\"unk_id\":3,\"vocab\":[[\"a\",-2],[\"\\u0000\",-2],[\"a\\u0000\",-3],[\"?\",-9]]}}";
+  static const char keys[] =
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0000\":0},\"merges\":[]}}";
+  write_file(in_folder("tokenizer.json").text, file, strlen(file));
+  assert_ok(ac_tokenizer_open(&tokenizer, in_folder("tokenizer.json").text));
+  assert_ok(ac_tokenizer_encode(tokenizer, "a\0\0a\0!", 6, NULL, &encoding));
+  assert_int_equal(encoding.count, 4);
+  assert_memory_equal(encoding.ids, ((uint32_t[]){2, 1, 0, 4}), 16);
+  assert_memory_equal(ac_tokenizer_token(tokenizer, 2, &bytes), "a\0", 2);
+  assert_int_equal(bytes, 2);
+  ac_encoding_free(&encoding);
+  ac_tokenizer_free(tokenizer);
+  write_file(in_folder("tokenizer.json").text, keys, strlen(keys));
+  assert_refused(ac_tokenizer_open(&tokenizer, in_folder("tokenizer.json").text), AC_ERROR_FORMAT,
+                 "tokenizer.json: line 1");
+}
+
 static void no_text_has_no_tokens(void **state) {
   (void)state;
   ac_encoding encoding;
@@ -512,6 +573,9 @@ int main(void) {
       cmocka_unit_test(added_tokens_are_not_those_of_bytes),
       cmocka_unit_test(lines_end_at_newlines),
       cmocka_unit_test(a_template_says_which_ids_a_name_has),
+      cmocka_unit_test(ids_may_have_holes),
+      cmocka_unit_test(characters_without_a_token_are_left_out),
+      cmocka_unit_test(tokens_may_have_a_zero),
       cmocka_unit_test(no_text_has_no_tokens),
       cmocka_unit_test(marks_of_the_first_token_are_no_spaces),
       cmocka_unit_test(files_that_ask_for_what_is_not_there_are_refused_by_name),

@@ -1,6 +1,7 @@
 /* Conversions between types. What needs more than one (adding, or from one of 16 bits to the other)
  * goes through floats, a block at a time. */
 #include "backend/cpu/shared/convert.h"
+#include "backend/cpu/shared/decode.h"
 
 enum { BLOCK = 2048 };
 
@@ -50,8 +51,33 @@ static void range(const ac_op_args *args, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i += BLOCK) cast_block(args, i, ac_smaller(BLOCK, last - i));
 }
 
+/* Blocks [first, last). */
+static void blocks_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_operand *x = &args->in[0];
+  const ac_dtype to = args->out[0].dtype;
+  const int64_t size = ac_blocks_elements(x->blocks), bytes = ac_blocks_bytes(x->blocks, size),
+                most = BLOCK / size;
+  float block[BLOCK];
+  for (int64_t i = first; i < last; i += most) {
+    const int64_t count = ac_smaller(most, last - i);
+    void *y = ac_element(args->out[0].data, to, i * size);
+    ac_cpu_decode(x->blocks, (const char *)x->data + i * bytes, count * size,
+                  to == AC_F32 ? y : block);
+    if (to != AC_F32) ac_cpu_narrow(to, args->run->mark_flushed, block, y, count * size);
+  }
+}
+
 static void cast(const ac_cpu_context *context, const ac_op_args *args) {
+  const int64_t size = ac_blocks_elements(args->in[0].blocks);
+  if (size) {
+    ac_cpu_for(context, args, args->out[0].count / size, size, blocks_range);
+    return;
+  }
   ac_cpu_for(context, args, args->out[0].count, 1, range);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(cast) = {.run = cast};
+static bool fits(const ac_op_args *args) {
+  return !args->in[0].blocks || !args->add[0];
+}
+
+const ac_cpu_kernel AC_CPU_KERNEL(cast) = {.run = cast, .fits = fits};
