@@ -351,6 +351,61 @@ static void one_base_serves_all(const char *name) {
 }
 ON_EVERY_DEVICE(one_base_serves_all)
 
+/* ---- a base in blocks ------------------------------------------------------------------------ */
+
+/* A layer with an adapter whose weight is kept in blocks computes what it would with the weights
+ * that the blocks stand for; and its file has the magnitudes of these. */
+static void a_base_in_blocks_is_read_as_it_is(const char *name) {
+  enum { IN = 64, OUT = 6, ROWS = 5 };
+  ac_device *device = open_device(name);
+  for (int dora = 0; dora < 2; dora++) {
+    const ac_lora_desc lora = {.rank = 3, .dora = dora};
+    float y[2][ROWS * OUT], weights[IN * OUT], x[ROWS * IN], magnitudes[2][OUT];
+    for (int i = 0; i < IN * OUT; i++) weights[i] = (float)((i * 37) % 23 - 11) / 40;
+    for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((i * 29) % 17 - 8) / 8;
+    for (int plain = 0; plain < 2; plain++) { /* first in blocks, then with what these say */
+      ac_graph *graph;
+      ac_plan *plan;
+      ac_trainer *trainer;
+      assert_ok(ac_graph_create(&graph));
+      const ac_parameter_desc desc = {.frozen = true,
+                                      .blocks = plain ? AC_BLOCKS_NONE : AC_BLOCKS_Q8_0};
+      ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, IN)),
+                *w = ac_parameter(graph, "l.weight", SHAPE(OUT, IN), &desc);
+      ac_tensor *out = ac_lora_linear(graph, "l", in, w, NULL, AC_OUT_IN, &lora);
+      ac_graph_set_output(graph, "y", out);
+      ac_graph_set_loss(graph, ac_loss(ac_square(out), NULL));
+      assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = ROWS}));
+      assert_ok(ac_trainer_create(&trainer, plan,
+                                  &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 0.1}}));
+      const int index = ac_trainer_find_parameter(trainer, "l.weight");
+      assert_ok(ac_trainer_set_parameter(trainer, index, 0, IN * OUT, weights));
+      assert_ok(ac_trainer_get_parameter(trainer, index, 0, IN * OUT, weights));
+      const ac_feed feed = {"x", x};
+      for (int update = 0; update < 2; update++) {
+        assert_ok(ac_trainer_accumulate(trainer, ROWS, &feed, 1));
+        assert_ok(ac_trainer_update(trainer, NULL));
+      }
+      assert_ok(ac_trainer_predict(trainer, "y", ROWS, &feed, 1, ROWS * OUT, y[plain]));
+      ac_model_file *file;
+      test_path path = in_folder("adapter_model.safetensors");
+      assert_ok(ac_adapter_save(trainer, test_folder, &lora, NULL));
+      assert_ok(ac_model_file_open(&file, path.text));
+      const int magnitude = ac_model_file_find(file, "base_model.model.l.lora_magnitude_vector");
+      assert_int_equal(magnitude >= 0, dora);
+      if (dora) assert_ok(ac_model_file_read(file, magnitude, 0, OUT, magnitudes[plain]));
+      ac_model_file_close(file);
+      ac_trainer_free(trainer);
+      ac_plan_free(plan);
+      ac_graph_free(graph);
+    }
+    assert_true(largest_difference(y[0], y[1], ROWS * OUT) < 1e-4);
+    if (dora) assert_true(largest_difference(magnitudes[0], magnitudes[1], OUT) < 1e-5);
+  }
+  ac_device_close(device);
+}
+ON_EVERY_DEVICE(a_base_in_blocks_is_read_as_it_is)
+
 /* ---- dropout --------------------------------------------------------------------------------- */
 
 /* What the adapter adds while training, with A and B of ones: the mean over many rows is that
@@ -517,6 +572,7 @@ int main(void) {
       cmocka_unit_test(updates_are_pefts_everywhere),
       cmocka_unit_test(a_folder_of_peft_is_read_everywhere),
       cmocka_unit_test(one_base_serves_all_everywhere),
+      cmocka_unit_test(a_base_in_blocks_is_read_as_it_is_everywhere),
       cmocka_unit_test(dropout_is_of_what_the_adapter_sees),
       cmocka_unit_test(what_would_change_results_is_refused),
       cmocka_unit_test(tensors_must_fit),
