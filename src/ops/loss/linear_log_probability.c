@@ -5,7 +5,7 @@
  * the sum, and with any gradient of a row; backward computes the logits of a chunk again. `l` is
  * the same of another model: a difference of two such numbers is far smaller than they are, so it
  * is made here, in float, whatever the storage. */
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_log_probability.h"
 
 #include "ops/loss/loss.h"
 #include "ops/words.h"

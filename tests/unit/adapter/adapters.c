@@ -353,8 +353,8 @@ ON_EVERY_DEVICE(one_base_serves_all)
 
 /* ---- a base in blocks ------------------------------------------------------------------------ */
 
-/* A layer with an adapter whose weight is kept in blocks computes what it would with the weights
- * that the blocks stand for; and its file has the magnitudes of these. */
+/* A layer with an adapter and a weight in blocks computes what it would with the decoded weight,
+ * and its file has the magnitudes of that. */
 static void a_base_in_blocks_is_read_as_it_is(const char *name) {
   enum { IN = 64, OUT = 6, ROWS = 5 };
   ac_device *device = open_device(name);

@@ -11,7 +11,7 @@
 #include "backend/cpu/product/layer.h"
 #include "backend/cpu/shared/convert.h"
 #include "core/align.h"
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_log_probability.h"
 
 typedef struct problem {
   const ac_linear_cross_entropy_attributes *attributes;
@@ -33,10 +33,9 @@ typedef struct problem {
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const ac_operand *x = &args->in[0];
-  const bool rows_out =
-      args->op == AC_OP_linear_log_probability || args->op == AC_OP_linear_log_probability_gradient;
-  bool gradient = args->op == AC_OP_linear_cross_entropy_gradient ||
-                  args->op == AC_OP_linear_log_probability_gradient;
+  const bool rows_out = ac_head_has_rows(args);
+  bool gradient =
+      args->op == AC_OP_linear_cross_entropy_gradient || ac_head_has_row_gradients(args);
   problem p = {.attributes = attributes,
                .loss = {&attributes->loss, args->in[2].data, ac_cpu_data(&args->in[3]),
                         ac_cross_entropy_smoothing(&attributes->loss, args->run)},

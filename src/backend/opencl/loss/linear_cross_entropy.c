@@ -14,7 +14,7 @@
  * to bf16, once, each row in the first half of its logits. Its rows begin at multiples of 16 bytes,
  * because the unit reads these faster. With f16 dz stays float: its largest values are the loss
  * scale, which may be too large for f16, and most values are far smaller. */
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_log_probability.h"
 
 #include "backend/opencl/loss/cross_entropy.h"
 #include "backend/opencl/loss/head.h"
@@ -103,14 +103,7 @@ static ac_cl_product input_product(const chunk *c) {
 }
 
 static bool is_gradient(const ac_op_args *args) {
-  return args->op == AC_OP_linear_cross_entropy_gradient ||
-         args->op == AC_OP_linear_log_probability_gradient;
-}
-
-/* Results are of rows, not sums of them. */
-static bool has_rows_out(const ac_op_args *args) {
-  return args->op == AC_OP_linear_log_probability ||
-         args->op == AC_OP_linear_log_probability_gradient;
+  return args->op == AC_OP_linear_cross_entropy_gradient || ac_head_has_row_gradients(args);
 }
 
 /* y = weight log p - less of the chunk's rows. */
@@ -152,12 +145,12 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
-  if (!has_rows_out(args))
+  if (!ac_head_has_rows(args))
     AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
                             args->add[sums] || c->first > 0));
   else if (!is_gradient(args)) AC_TRY(store_log_probabilities(cl, c));
   if (!is_gradient(args)) return AC_OK;
-  const float scale = has_rows_out(args) ? -1 : ac_loss_scale(args);
+  const float scale = ac_head_has_rows(args) ? -1 : ac_loss_scale(args);
   AC_TRY(c->narrow ? ac_cl_narrowed_row_gradients(cl, &rows, scale)
                    : ac_cl_row_gradients(cl, &rows, args->workspace, scale));
   const ac_cl_product weight = weight_product(c), input = input_product(c);
