@@ -12,6 +12,7 @@
 #include "common/waiting.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static int parse(exporter *e, int argc, char **argv) {
   options o = {.command = "export",
                .summary = "Writes a language model for other programs, and proves the files."};
   const option model[] = {
-      FLAG("model", OPTION_TEXT, &e->model.path),
+      FLAG("model", OPTION_TEXT, &e->path),
       FLAG("to", OPTION_CHOICE, &e->to),
       FLAG("out", OPTION_TEXT, &e->out),
       FLAG("merge", OPTION_SWITCH, &e->merge),
@@ -47,7 +48,7 @@ static int parse(exporter *e, int argc, char **argv) {
   int status = options_parse(&o, argc, argv);
   if (status == STATUS_CONTINUE) status = flag_rules_check(&o);
   if (status != STATUS_CONTINUE) return status;
-  if (!e->model.path) return fail_usage("--model is missing: a run, a folder, or a GGUF file");
+  if (!e->path) return fail_usage("--model is missing: a run, a folder, or a GGUF file");
   if (!options_given(&o, "to"))
     return fail_usage("--to is missing: folder, adapter, gguf or gguf-adapter");
   if (!e->out) return fail_usage("--out is missing: what is written");
@@ -62,35 +63,35 @@ static int parse(exporter *e, int argc, char **argv) {
 }
 
 static int check_adapter(const exporter *e) {
-  const bool adapter = *e->model.found.adapter;
+  const bool adapter = *e->found.adapter;
   if (!is_whole(e) && !adapter)
-    return fail_usage("--to %s: %s is a whole model, without an adapter", forms[e->to],
-                      e->model.path);
+    return fail_usage("--to %s: %s is a whole model, without an adapter", forms[e->to], e->path);
   if (e->merge && !adapter)
-    return fail_usage("--merge: %s is a whole model, without an adapter", e->model.path);
+    return fail_usage("--merge: %s is a whole model, without an adapter", e->path);
   if (e->merge && !is_whole(e))
     return fail_usage("--merge adds the adapter to its base, and --to %s writes it without that",
                       forms[e->to]);
   if (is_whole(e) && adapter && !e->merge)
     return fail_usage("%s is an adapter: --merge adds it to its base; --to adapter or gguf-adapter "
                       "writes it alone",
-                      e->model.path);
+                      e->path);
   return STATUS_CONTINUE;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static int open_model(exporter *e) {
-  llm_model *m = &e->model;
-  int status = language_model_find("model", m->path, &m->found);
+  int status = language_model_find("model", e->path, &e->found);
   if (status == STATUS_CONTINUE) status = check_adapter(e);
   if (status != STATUS_CONTINUE) return status;
-  if (ac_model_open(&m->model, m->found.base) != AC_OK) return fail_library();
-  ac_model_get_info(m->model, &m->info);
-  if (!m->info.weights) return fail("%s has a configuration and no weights", m->found.base);
-  if (!*m->found.adapter) return STATUS_CONTINUE;
-  status = llm_adapter_open(m);
-  return status == STATUS_CONTINUE ? export_layers_read(&e->layers, m) : status;
+  if (ac_model_open(&e->base, e->found.base) != AC_OK) return fail_library();
+  ac_model_get_info(e->base, &e->info);
+  if (!e->info.weights) return fail("%s has a configuration and no weights", e->found.base);
+  if (!*e->found.adapter) return STATUS_CONTINUE;
+  if (ac_adapter_open(&e->adapter, e->found.adapter) != AC_OK) return fail_library();
+  e->lora = *ac_adapter_desc(e->adapter);
+  e->lora.dropout = 0;
+  return STATUS_CONTINUE;
 }
 
 static int open_device(exporter *e) {
@@ -102,24 +103,24 @@ static int open_device(exporter *e) {
 
 /* The model as it was trained: its base with its adapter. */
 static int open_trained(exporter *e) {
-  const ac_model_graph_desc desc = {.lora = e->model.adapter ? &e->model.lora : NULL};
-  int status = proof_model_open(&e->trained, e->model.model, &desc, &e->text, e->open_device);
+  const ac_model_graph_desc desc = {.lora = e->adapter ? &e->lora : NULL};
+  const int status = proof_model_open(&e->trained, e->base, &desc, &e->text, e->open_device);
   if (status != STATUS_CONTINUE) return status;
-  if (ac_model_load_session(e->model.model, e->trained.session) != AC_OK) return fail_library();
-  if (e->model.adapter) status = llm_adapter_load(&e->model, e->trained.session);
-  if (status != STATUS_CONTINUE) return status;
-  return proof_logits(&e->logits, &e->trained, &e->text, e->model.info.vocabulary);
+  if (ac_model_load_session(e->base, e->trained.session) != AC_OK) return fail_library();
+  if (e->adapter && ac_adapter_load_session(e->adapter, e->trained.session) != AC_OK)
+    return fail_library();
+  return proof_logits(&e->logits, &e->trained, &e->text, e->info.vocabulary);
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
 static int put_json(const exporter *e) {
-  json_t *json = json_pack("{s:o, s:s, s:s, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f}", "out",
-                           json_text_name(e->out), "to", forms[e->to], "storage",
-                           storages[e->storage], "bytes", (json_int_t)e->bytes, "merged", e->merge,
-                           "positions", (json_int_t)(e->text.samples * e->text.context),
-                           "largest_logit", e->total.logit, "largest_difference", e->total.largest,
-                           "beyond_storage", e->rounded.largest, "allowed", e->allowed);
+  json_t *json = json_pack(
+      "{s:o, s:s, s:s, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "out", json_text_name(e->out),
+      "to", forms[e->to], "storage", storages[e->storage], "bytes", (json_int_t)e->bytes, "merged",
+      e->merge, "positions", (json_int_t)(e->text.samples * e->text.context), "largest_logit",
+      e->total.logit, "largest_difference", e->total.largest, "mean_difference", e->total.mean,
+      "merging", e->merging, "beyond_storage", e->beyond, "allowed", e->allowed);
   const bool good = json && json_text_put(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9), stdout);
   json_decref(json);
   return good ? STATUS_DONE : fail("cannot write the result");
@@ -128,13 +129,12 @@ static int put_json(const exporter *e) {
 static int put_result(const exporter *e) {
   if (e->json) return put_json(e);
   message_put(stdout, "%s: %s of %s\n", e->out, text_bytes(e->bytes).text, forms[e->to]);
-  printf("logits at %" PRId64
-         " positions, the largest %.3g: they differ from the trained model's by "
-         "at most %.3g, root mean square %.2g\n",
+  printf("logits at %" PRId64 " positions, the largest %.3g: they differ from the trained model's "
+         "by at most %.2g, root mean square %.2g\n",
          e->text.samples * e->text.context, e->total.logit, e->total.largest, e->total.mean);
   if (is_whole(e))
-    printf("from those of its weights with the same rounding by at most %.2g; sums explain %.2g\n",
-           e->rounded.largest, e->allowed);
+    printf("without the rounding of weights by at most %.2g; the rounding of sums explains %.2g\n",
+           fmax(e->merging, e->beyond), e->allowed);
   return STATUS_DONE;
 }
 
@@ -142,11 +142,10 @@ static void close_all(exporter *e) {
   proof_model_close(&e->trained);
   ac_device_close(e->open_device);
   proof_text_free(&e->text);
-  export_layers_free(&e->layers);
   free(e->logits);
-  ac_model_file_close(e->model.adapter);
-  free(e->model.adapter_targets);
-  ac_model_free(e->model.model);
+  free(e->row);
+  ac_adapter_close(e->adapter);
+  ac_model_free(e->base);
 }
 
 int export_main(int argc, char **argv) {
@@ -154,12 +153,12 @@ int export_main(int argc, char **argv) {
   int status = parse(&e, argc, argv);
   if (status == STATUS_CONTINUE) status = open_model(&e);
   if (status == STATUS_CONTINUE) status = export_check_out(&e);
-  if (status == STATUS_CONTINUE) status = proof_text_make(&e.text, e.model.model, e.data);
+  if (status == STATUS_CONTINUE) status = proof_text_make(&e.text, e.base, e.data);
   if (status == STATUS_CONTINUE) status = open_device(&e);
   if (status == STATUS_CONTINUE) status = open_trained(&e);
   if (status == STATUS_CONTINUE) status = export_write(&e);
   if (status == STATUS_CONTINUE) {
-    status = is_whole(&e) ? export_prove_whole(&e) : export_prove_adapter(&e);
+    status = export_prove(&e);
     if (status == STATUS_CONTINUE) status = export_keep(&e);
     else export_remove(&e);
   }

@@ -5,29 +5,35 @@
 
 #include "program/export_adapter.h"
 #include "program/export_proof.h"
-
-#include <accrue/export.h>
+#include "program/language_model.h"
 
 enum { EXPORT_FOLDER, EXPORT_ADAPTER, EXPORT_GGUF, EXPORT_GGUF_ADAPTER };
 
 typedef struct exporter {
   /* Flags. */
-  const char *data, *out, *device;
+  const char *path, *data, *out, *device;
   int to, storage; /* EXPORT_..., ac_export_storage */
   bool merge, overwrite, json;
   int64_t threads;
   /* What is exported. */
-  llm_model model;
-  export_layers layers;
+  language_model_path found;
+  ac_model *base;
+  ac_model_info info;
+  ac_adapter *adapter; /* NULL: none */
+  ac_lora_desc lora;
   ac_device *open_device;
   proof_text text;
-  proof_model trained; /* its base with its adapter */
+  proof_model trained; /* the base with its adapter */
   float *logits;       /* of that */
+  float *row;          /* of a weight, while it is merged */
+  int64_t row_room;    /* floats of it */
   /* What comes of it. */
   char temporary[MODEL_PATH_BYTES + 32];
   uint64_t bytes;
-  proof_difference total, rounded;
-  double allowed;
+  proof_difference total; /* from the trained model */
+  double merging;         /* the largest difference that merging in floats makes */
+  double beyond;          /* and that the file makes beyond its rounding */
+  double allowed;         /* of both of these */
 } exporter;
 
 /* All of these: a status of message.h. */
@@ -36,10 +42,14 @@ int export_check_out(const exporter *e);
 /* Writes everything under the temporary name. After a failure there is nothing. */
 int export_write(exporter *e);
 /* Reads it back and compares. */
-int export_prove_whole(exporter *e);
-int export_prove_adapter(exporter *e);
+int export_prove(exporter *e);
 /* Gives it its name. */
 int export_keep(exporter *e);
 void export_remove(const exporter *e);
+
+/* export_merge.c: a parameter of the trained model with its adapter added, for ac_export_desc. */
+ac_status export_read_merged(void *user, const char *name, int64_t first, int64_t count,
+                             float *data);
+bool export_is_changed(void *user, const char *name);
 
 #endif

@@ -7,14 +7,14 @@ field() { # NAME FILE
 at_most() { # NUMBER NUMBER
   awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 <= b + 0) }'
 }
-tiny_run() {
+tiny_run() { # FLAG...
   mkdir tiny
   "$FIXTURE" llm tiny 3
   for i in $(seq 1 40); do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$i plus $i?\"}, {\"role\": \"assistant\", \"content\": \"$((i + i))\"}]}"
   done >chats.jsonl
   run train llm --model tiny --data chats.jsonl --lora 4 --context 64 --lr 0.02 --steps 10 --precision f32 \
-    --device cpu --out run >/dev/null
+    --device cpu --out run "$@" >/dev/null
 }
 
 # From a folder to a GGUF file and back: the same weights, bit for bit, and the same tokenizer.
@@ -66,12 +66,23 @@ case_export_adapter() {
   ! cmp -s merged/model.safetensors tiny/model.safetensors || die "nothing was merged"
   run export --model run --to gguf --merge --quantise q8_0 --out merged.gguf --device cpu --json >q8.json
   at_most "$(field beyond_storage q8.json)" "$(field allowed q8.json)" || die "$(cat q8.json)"
-  ! at_most "$(field beyond_storage q8.json)" 0 || die "the adapter was not beside its base"
+  ! at_most "$(field merging q8.json)" 0 || die "the adapter was not merged"
   # What was merged learned what was trained.
   local before after
   before=$(run eval --model tiny --data chats.jsonl --context 64 --device cpu | sed -n 's/^loss  *\([0-9.]*\).*/\1/p')
   after=$(run eval --model merged --data chats.jsonl --context 64 --device cpu | sed -n 's/^loss  *\([0-9.]*\).*/\1/p')
   at_most "$after" "$before" && [[ $after != "$before" ]] || die "losses $before and $after"
+}
+
+# Of DoRA, magnitudes are merged as well; llama.cpp has none.
+case_export_dora() {
+  tiny_run --dora
+  run export --model run --to gguf --merge --out merged.gguf --device cpu --json >merged.json
+  at_most "$(field merging merged.json)" "$(field allowed merged.json)" && ! at_most "$(field merging merged.json)" 0 ||
+    die "$(cat merged.json)"
+  run export --model run --to adapter --out adapter --device cpu --json >adapter.json
+  at_most "$(field largest_difference adapter.json)" "$(field allowed adapter.json)" || die "$(cat adapter.json)"
+  refuse 1 'magnitudes (DoRA), which llama.cpp does not have' export --model run --to gguf-adapter --out a.gguf --device cpu
 }
 
 # A bit that a disk changes is found, and what was there before stays.

@@ -294,6 +294,25 @@ static void states_hold_blocks(const char *device) {
 }
 ON_EVERY_DEVICE(states_hold_blocks)
 
+/* One element makes its block one of NaNs, which is found and not saved. */
+static void what_is_not_finite_is_found(void **state) {
+  (void)state;
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    run r = run_with("cpu", all[k], (ac_plan_desc){0});
+    const float nan = NAN;
+    const int index = ac_trainer_find_parameter(r.trainer, "down");
+    int32_t tokens[B * T] = {0}, targets[B * T] = {0};
+    const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+    char text[256];
+    assert_ok(ac_trainer_set_parameter(r.trainer, index, 70, 1, &nan));
+    assert_ok(ac_trainer_locate_nonfinite(r.trainer, B, feeds, 2, text, sizeof text));
+    assert_contains(text, "parameter down");
+    assert_refused(ac_trainer_save(r.trainer, in_folder("model").text, NULL, 0),
+                   AC_ERROR_NOT_FINITE, "down");
+    stop(&r);
+  }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuses_what_no_blocks_hold(void **state) {
@@ -334,6 +353,7 @@ int main(void) {
       cmocka_unit_test(files_have_decoded_values),
       cmocka_unit_test(blocks_of_files_are_copied),
       cmocka_unit_test(states_hold_blocks_everywhere),
+      cmocka_unit_test(what_is_not_finite_is_found),
       cmocka_unit_test(refuses_what_no_blocks_hold),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
