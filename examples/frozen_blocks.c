@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { IN = 32, HIDDEN = 128, CLASSES = 4, POINTS = 512, RANK = 4, UPDATES = 150 };
+enum { IN = 64, HIDDEN = 128, CLASSES = 4, POINTS = 512, RANK = 4, UPDATES = 150 };
 
 static float x[POINTS * IN];
 static int32_t labels[POINTS];

@@ -1,8 +1,11 @@
 /* base.h's rule about NULL, for every pointer that a public function takes. The headers say which
  * functions and parameters there are; one without an entry here fails. */
 #include "support/headers.h"
+#include "support/tiny_llm.h"
 
 #include "core/error.h"
+
+#include <unistd.h>
 
 /* ---- what calls work on ---------------------------------------------------------------------- */
 
@@ -747,6 +750,38 @@ static void gguf_files(void) {
   HARMLESS(ac_gguf_metadata_find, key, !ac_gguf_metadata_find(m, NULL));
   ac_gguf_metadata_close(m);
   remove(path);
+}
+
+static void exports(void) {
+  static const float a[64], b[64];
+  const char *none = "there/is/none", *path = "/tmp/accrue-arguments-export";
+  const ac_export_adapter adapter = {"layer", 1, a, b};
+  const ac_export_desc desc = {.storage = AC_EXPORT_AS_IT_IS};
+  ac_model *m;
+  REFUSED(ac_model_export_folder, model, ac_model_export_folder(NULL, none, &desc));
+  REFUSED(ac_model_export_gguf, model, ac_model_export_gguf(NULL, none, &desc));
+  REFUSED(ac_adapter_export_gguf, model, ac_adapter_export_gguf(NULL, none, 1, &adapter, 1));
+  char folder[] = "/tmp/accrue-arguments-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  assert_true(tiny_llm_write(folder, 1, true));
+  assert_ok(ac_model_open(&m, folder));
+  REFUSED(ac_model_export_folder, path, ac_model_export_folder(m, NULL, &desc));
+  REFUSED(ac_model_export_gguf, path, ac_model_export_gguf(m, NULL, &desc));
+  ZEROED(ac_model_export_gguf, desc, ac_model_export_gguf(m, path, NULL),
+         ac_model_export_gguf(m, path, &desc));
+  HARMLESS(ac_model_export_folder, desc, ac_model_export_folder(m, folder, NULL) == AC_OK);
+  REFUSED(ac_adapter_export_gguf, path, ac_adapter_export_gguf(m, NULL, 1, &adapter, 1));
+  REFUSED(ac_adapter_export_gguf, adapters, ac_adapter_export_gguf(m, path, 1, NULL, 1));
+  ac_model_free(m);
+  remove(path);
+  static const char *const files[] = {"config.json", "tokenizer.json", "tokenizer_config.json",
+                                      "model.safetensors"};
+  for (int i = 0; i < 4; i++) {
+    char file[128];
+    snprintf(file, sizeof file, "%s/%s", folder, files[i]);
+    remove(file);
+  }
+  rmdir(folder);
 }
 
 static void states(void) {
@@ -1574,6 +1609,7 @@ static void null_is_a_default_or_refused(void **state) {
   generators();
   model_files();
   gguf_files();
+  exports();
   trainer_rates();
   trainers();
   trainer_windows();

@@ -195,6 +195,9 @@ typedef struct creation {
   X(ac_tokens_from_uint32, 0, &m->tokens, words.text, 1 << 30)                                 \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
   X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")          \
+  X(ac_tokenizer_open, 1, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/unigram.model")   \
+  X(ac_tokenizer_open, 2, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/bpe_plain.model") \
+  X(ac_tokenizer_open, 3, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/bpe_bytes.gguf")  \
   X(ac_tokenizer_decode, 0, &m->text, NULL, tokenizer, ids, 3, false)                          \
   X(ac_chat_template_find, 0, &m->chat_template, "chatml")                                     \
   X(ac_chat_template_recognise, 0, &m->chat_template, chatml)                                  \

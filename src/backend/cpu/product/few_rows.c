@@ -17,10 +17,18 @@
 #include "backend/cpu/product/registers.h"
 #include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/decode.h"
+#include "core/half.h"
 
 #include <string.h>
 
 enum { MOST = AC_CPU_FEW_ROWS, DEPTH = 1024, WIDTH = 256 };
+
+/* As a copy in bf16 would have them. */
+static const float *rounded(const float *x, int64_t count, float *buffer) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; i++) buffer[i] = ac_bf16_to_float(ac_bf16_from_float(x[i]));
+  return buffer;
+}
 
 /* Elements [column, column + count) of a row of B as stored: there, or in the buffer. */
 static inline const float *row_of(const ac_gemm *g, int64_t row, int64_t column, int64_t count,
@@ -30,6 +38,7 @@ static inline const float *row_of(const ac_gemm *g, int64_t row, int64_t column,
     ac_cpu_decode_from(g->b_blocks, g->b, g->b_first + first, count, buffer);
     return buffer;
   }
+  if (g->round_b) return rounded((const float *)g->b + first, count, buffer);
   if (g->b_dtype == AC_F32) return (const float *)g->b + first;
   ac_cpu_widen(g->b_dtype, ac_element(g->b, g->b_dtype, first), buffer, count);
   return buffer;
