@@ -76,7 +76,7 @@ static ac_status take_template(char **to, const json_t *json) {
 
 static ac_status take_config(ac_chat_source *source, const char *text, size_t bytes) {
   json_error_t error;
-  json_t *json = json_loadb(text, bytes, 0, &error);
+  json_t *json = json_loadb(text, bytes, JSON_DECODE_INT_AS_REAL, &error);
   if (!json) return ac_fail(AC_ERROR_FORMAT, "line %d: %s", error.line, ac_quote(error.text).text);
   ac_status status = take_template(&source->chat_template, json);
   if (status == AC_OK) status = take_token(&source->begin, json, "bos_token");

@@ -183,9 +183,10 @@ static int parse(sample_flags *f, int argc, char **argv) {
       FLAG("seed", OPTION_INTEGER, &f->seed),
   };
   const option run[] = {
-      FLAG("context", OPTION_INTEGER, &f->context),    FLAG("memory", OPTION_SIZE, &f->memory),
-      FLAG("precision", OPTION_CHOICE, &f->precision), FLAG("device", OPTION_TEXT, &f->device),
-      FLAG("threads", OPTION_INTEGER, &f->threads),    FLAG("json", OPTION_SWITCH, &f->json),
+      FLAG("context", OPTION_INTEGER, &f->context), FLAG("memory", OPTION_SIZE, &f->memory),
+      FLAG("base", OPTION_CHOICE, &f->base),        FLAG("precision", OPTION_CHOICE, &f->precision),
+      FLAG("device", OPTION_TEXT, &f->device),      FLAG("threads", OPTION_INTEGER, &f->threads),
+      FLAG("json", OPTION_SWITCH, &f->json),
   };
   OPTIONS_ADD(&o, model);
   OPTIONS_ADD(&o, run);

@@ -54,6 +54,14 @@ static int open_device(sample_model *m) {
   return opened == AC_OK ? STATUS_CONTINUE : fail_setup(opened);
 }
 
+/* As the choices of --base are: file, none, and blocks. */
+static void set_base(int base, ac_model_graph_desc *graph) {
+  static const ac_blocks blocks[] = {AC_BLOCKS_NONE, AC_BLOCKS_NONE, AC_BLOCKS_Q8_0,
+                                     AC_BLOCKS_Q4_0, AC_BLOCKS_Q4_1, AC_BLOCKS_NF4};
+  graph->base_as_in_file = base == 0;
+  graph->base = blocks[base];
+}
+
 int sample_open_generator(sample_model *m, int64_t context) {
   const sample_flags *f = m->flags;
   const ac_generator_desc desc = {.context = f->context ? f->context : context,
@@ -65,7 +73,8 @@ int sample_open_generator(sample_model *m, int64_t context) {
                                                .min_p = f->min_p,
                                                .repetition_penalty = f->repetition_penalty,
                                                .seed = (uint64_t)f->seed}};
-  const ac_model_graph_desc graph = {.frozen = true, .lora = ac_adapter_desc(m->lora)};
+  ac_model_graph_desc graph = {.frozen = true, .lora = ac_adapter_desc(m->lora)};
+  set_base(f->base, &graph);
   if (ac_generator_create_model(&m->generator, m->model, m->device, &desc, &graph) != AC_OK)
     return fail_library();
   if (m->lora && ac_adapter_load_session(m->lora, ac_generator_session(m->generator)) != AC_OK)

@@ -66,11 +66,15 @@ static void pick_rows(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
-/* y[e] = x[stride id[e] + step e] */
-#define PICK(name, type)                                                                      \
-  static void name(const type *x, const int32_t *ids, type *y, int64_t count, int64_t stride, \
-                   int64_t step) {                                                            \
-    for (int64_t e = 0; e < count; e++) y[e] = x[ids[e] * stride + e * step];                 \
+/* y[e] = x[stride id[e] + step e]. Where the axis is the last one, the offset is the id, and
+ * compilers gather several at a time. */
+#define PICK(name, type)                                                                  \
+  static void name(const type *restrict x, const int32_t *restrict ids, type *restrict y, \
+                   int64_t count, int64_t stride, int64_t step) {                         \
+    if (stride == 1 && !step)                                                             \
+      for (int64_t e = 0; e < count; e++) y[e] = x[ids[e]];                               \
+    else                                                                                  \
+      for (int64_t e = 0; e < count; e++) y[e] = x[ids[e] * stride + e * step];           \
   }
 PICK(pick_words, uint32_t)
 PICK(pick_halves, uint16_t)
