@@ -124,7 +124,8 @@ class Check:
             self.say(what, max(abs(expected[i].item() - p) for i, p in top.items()), most)
 
     def family(self, family):
-        folder, gguf, back = (os.path.join(self.work, family + end) for end in ("", ".gguf", "-back"))
+        # By a name with "phi3" llama.cpp would look for the tokens of that.
+        folder, gguf, back = (os.path.join(self.work, "model" + end) for end in ("", ".gguf", "-back"))
         make(family, folder)
         self.run("export", "--model", folder, "--to", "gguf", "--out", gguf)
         self.run("export", "--model", gguf, "--to", "folder", "--out", back)
