@@ -104,6 +104,14 @@ typedef struct ac_model_graph_desc {
    * i32 [B]; the output is "logits" [B, 1, V], of the last position. 0: no caches. */
   int64_t cache;
   bool frozen; /**< The model's own parameters are not trained. */
+  /** Keep the model's own matrices, with embedding and head, in these blocks. They must be frozen.
+   * Matrices with rows that are not whole blocks are kept as the plan's precision says, like all
+   * matrices with AC_BLOCKS_NONE. Weights are rounded to blocks while they are read. */
+  ac_blocks base;
+  /** In place of `base`: keep each matrix as it is in the file. Those in Q8_0, Q4_0 and Q4_1 are
+   * copied. Those in blocks that parameters cannot have (Q5_0, Q4_K, Q6_K and others) are rounded
+   * to Q8_0, whose error is far below that of theirs; all others are as with AC_BLOCKS_NONE. */
+  bool base_as_in_file;
   /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
    * `frozen`. NULL: none. */
   const ac_lora_desc *lora;

@@ -81,8 +81,8 @@ typedef struct ac_backend {
    * `storage`, 16 bits. It rounds them while it reads them, to the same bits. NULL: none. */
   uint32_t (*rounds)(void *state, ac_op op, ac_dtype storage);
   /* Inputs of kind s, as bits, that the op also takes in blocks when the others are stored in
-   * `storage`. It decodes them while it reads them, to the bits that a cast would make. NULL: none;
-   * a cast takes blocks on all backends. */
+   * `storage`. It decodes them while it reads them. NULL: none; the op cast takes blocks on all
+   * backends. */
   uint32_t (*decodes)(void *state, ac_op op, ac_dtype storage);
   /* Scratch bytes for the op at these shapes (handles unset, run->batch the largest micro-batch);
    * must not shrink when a shape grows. */

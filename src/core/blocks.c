@@ -83,10 +83,9 @@ static void encode_q4_0(const float *x, unsigned char *block) {
   const float id = finite ? inverse(d) : 0;
   /* The reference's compiler contracts product and sum: they are rounded once. */
   for (int i = 0; i < 16; i++)
-    block[2 + i] =
-        finite ? (unsigned char)(four_bits((double)x[i] * (double)id + 8.5) |
-                                 four_bits((double)x[i + 16] * (double)id + 8.5) << 4)
-               : 0;
+    block[2 + i] = finite ? (unsigned char)(four_bits((double)x[i] * (double)id + 8.5) |
+                                            four_bits((double)x[i + 16] * (double)id + 8.5) << 4)
+                          : 0;
 }
 
 static void encode_q4_1(const float *x, unsigned char *block) {
@@ -101,10 +100,10 @@ static void encode_q4_1(const float *x, unsigned char *block) {
   put_half(block + 2, finite ? least : NAN);
   const float id = finite ? inverse(d) : 0;
   for (int i = 0; i < 16; i++)
-    block[4 + i] = finite ? (unsigned char)(four_bits((double)((x[i] - least) * id + 0.5f)) |
-                                            four_bits((double)((x[i + 16] - least) * id + 0.5f))
-                                                << 4)
-                          : 0;
+    block[4 + i] = finite
+                       ? (unsigned char)(four_bits((double)((x[i] - least) * id + 0.5f)) |
+                                         four_bits((double)((x[i + 16] - least) * id + 0.5f)) << 4)
+                       : 0;
 }
 
 /* ---- NF4 ------------------------------------------------------------------------------------- */

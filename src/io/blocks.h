@@ -1,5 +1,6 @@
 /* Weights in blocks, as GGUF files hold them: those that parameters can have (core/blocks.h), and
- * others that are only read. Their layout is ggml's; what they decode to is equal, bit for bit, to what its reference yields. */
+ * others that are only read. Their layout is ggml's; what they decode to is equal, bit for bit, to
+ * what its reference yields. */
 #ifndef AC_IO_BLOCKS_H
 #define AC_IO_BLOCKS_H
 

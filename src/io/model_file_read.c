@@ -485,16 +485,9 @@ ac_status ac_read_plain(ac_model_file *file, const ac_tensor_entry *entry, int64
                                             : read_floats(file, entry, first, count, data);
 }
 
-ac_status ac_read_bytes(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
-                        int64_t bytes, void *data) {
-  if (entry->shard)
-    return ac_read_bytes(entry->shard, &entry->shard->entries[entry->shard_index], first, bytes,
-                         data);
-  if (first < 0 || bytes < 0 || bytes > entry->end - entry->begin - first)
-    return ac_fail(AC_ERROR_ARGUMENT, "%s: bytes beyond tensor %s", file->path,
-                   ac_quote(entry->tensor.name).text);
-  AC_TRY(seek(file, entry, first));
-  return read_exactly(file, data, (size_t)bytes);
+bool ac_entry_is_in_blocks(const ac_tensor_entry *entry) {
+  if (entry->shard) return ac_entry_is_in_blocks(&entry->shard->entries[entry->shard_index]);
+  return entry->storage == AC_STORED_BLOCKS;
 }
 
 /* Rows of heads may be read as they are; what else is arranged may not. */
@@ -544,6 +537,18 @@ ac_status ac_model_file_read_blocks(ac_model_file *file, int index, int64_t firs
                    file->path, (long long)first, (long long)first, (long long)count,
                    ac_quote(entry->tensor.name).text, (long long)size);
   return read_whole_blocks(file, entry, first, count, data);
+}
+
+ac_status ac_read_bytes(ac_model_file *file, const ac_tensor_entry *entry, int64_t first,
+                        int64_t bytes, void *data) {
+  if (entry->shard)
+    return ac_read_bytes(entry->shard, &entry->shard->entries[entry->shard_index], first, bytes,
+                         data);
+  if (first < 0 || bytes < 0 || bytes > entry->end - entry->begin - first)
+    return ac_fail(AC_ERROR_ARGUMENT, "%s: bytes beyond tensor %s", file->path,
+                   ac_quote(entry->tensor.name).text);
+  AC_TRY(seek(file, entry, first));
+  return read_exactly(file, data, (size_t)bytes);
 }
 
 /* ---- as it is stored ------------------------------------------------------------------------- */

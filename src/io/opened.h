@@ -50,6 +50,9 @@ struct ac_model_file {
   uint64_t checksum; /* of a safetensors header */
 };
 
+/* Whether an entry, also one of a shard, is in blocks of any format. */
+bool ac_entry_is_in_blocks(const ac_tensor_entry *entry);
+
 /* Sorts the entries by their places in the data, and finds overlaps. */
 ac_status ac_sort_entries(ac_model_file *file, int count);
 /* Keeps those that are listed, and remembers the first that is not. */

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 typedef struct builder {
+  const ac_model *model;
   const ac_model_config *config;
   const ac_family *family;
   ac_graph *graph;
@@ -25,6 +26,14 @@ typedef struct builder {
   ac_tensor *ends;                 /* of texts that are continued; else NULL */
 } builder;
 
+/* The blocks of a matrix. */
+static ac_blocks blocks_of(const builder *b, const char *name, int64_t columns) {
+  ac_blocks blocks = b->desc->base;
+  if (b->desc->base_as_in_file) blocks = ac_model_blocks_in_file(b->model, name);
+  const int elements = ac_blocks_elements(blocks);
+  return elements && columns % elements == 0 ? blocks : AC_BLOCKS_NONE;
+}
+
 static ac_tensor *parameter(const builder *b, const char *name, const char *suffix, int rank,
                             const int64_t *shape) {
   char full[AC_PART_NAME + 16];
@@ -33,6 +42,7 @@ static ac_tensor *parameter(const builder *b, const char *name, const char *suff
   snprintf(full, sizeof full, "%s.%s", name, suffix);
   if (rank > 1) desc.init = (ac_init){.kind = AC_INIT_NORMAL, .deviation = deviation};
   if (b->desc->cache) desc.init = (ac_init){.kind = AC_INIT_ZERO}; /* only made to be filled */
+  if (rank == 2) desc.blocks = blocks_of(b, full, shape[1]);
   return ac_parameter(b->graph, full, rank, shape, &desc);
 }
 
@@ -278,7 +288,8 @@ ac_tensor *ac_model_build(const ac_model *model, ac_graph *graph, const ac_model
   const ac_model_graph_desc d = AC_DESCRIBED(ac_model_graph_desc, desc);
   if (!AC_GIVEN(graph)) return NULL;
   if (!AC_GIVEN(model)) return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "%s", ac_last_error());
-  builder b = {.config = &model->config,
+  builder b = {.model = model,
+               .config = &model->config,
                .family = model->config.family,
                .graph = graph,
                .desc = &d,
@@ -298,5 +309,11 @@ ac_tensor *ac_model_build(const ac_model *model, ac_graph *graph, const ac_model
                          "ac_model_build: a context of %" PRId64 "; %s takes from 1 to %" PRId64
                          " positions",
                          b.context, model->config.source, most);
+  if ((unsigned)d.base > AC_BLOCKS_NF4)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT, "ac_model_build: the unknown blocks %d",
+                         (int)d.base);
+  if ((d.base || d.base_as_in_file) && !d.frozen)
+    return ac_graph_fail(graph, AC_ERROR_ARGUMENT,
+                         "ac_model_build: a base in blocks cannot be trained; let it be frozen");
   return build(&b);
 }

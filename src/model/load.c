@@ -5,6 +5,7 @@
 #include "core/platform/patterns.h"
 #include "core/quote.h"
 #include "graph/names.h"
+#include "io/opened.h"
 #include "io/safetensors.h"
 #include "run/instance.h"
 #include "window/trainer.h"
@@ -38,6 +39,18 @@ static bool is_in_graph(const ac_model *model, const char *name) {
   if (!prefix) return false;
   snprintf(whole, sizeof whole, "%s%s", prefix, name);
   return ac_model_owns(model, whole);
+}
+
+ac_blocks ac_model_blocks_in_file(const ac_model *model, const char *name) {
+  const char *prefix = prefix_of(model);
+  const size_t length = prefix ? strlen(prefix) : 0;
+  int index = ac_model_file_find(model->weights, name);
+  if (index < 0 && length && !strncmp(name, prefix, length))
+    index = ac_model_file_find(model->weights, name + length);
+  if (index < 0) return AC_BLOCKS_NONE;
+  const ac_blocks blocks = ac_model_file_blocks(model->weights, index);
+  const bool in_blocks = ac_entry_is_in_blocks(&model->weights->entries[index]);
+  return blocks ? blocks : in_blocks ? AC_BLOCKS_Q8_0 : AC_BLOCKS_NONE;
 }
 
 static ac_status check_known(const ac_model *model, const char *name) {

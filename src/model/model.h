@@ -139,6 +139,8 @@ struct ac_model {
   int64_t parameters;
 };
 
+/* The blocks that a parameter has if it is kept as in the file, if there is one. */
+ac_blocks ac_model_blocks_in_file(const ac_model *model, const char *name);
 /* Whether a parameter of this name is the model's own. */
 bool ac_model_owns(const ac_model *model, const char *name);
 /* Every tensor that the model needs is in its file, with its shape, and none that it does not know.

@@ -61,7 +61,7 @@ ac_dtype ac_op_storage(const ac_op_args *args) {
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     char kind;
     const ac_operand *x = operand_at(args, i, &kind);
-    if (kind == 's' && x->count && x->dtype != AC_F32) return x->dtype;
+    if (kind == 's' && x->count && x->dtype != AC_F32 && !x->blocks) return x->dtype;
   }
   return AC_F32;
 }
@@ -70,13 +70,19 @@ static bool is_float(ac_dtype dtype) {
   return dtype == AC_F32 || dtype == AC_F16 || dtype == AC_BF16;
 }
 
-bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded) {
+/* Whether an input that is not stored as all others may be so. */
+static bool is_taken(const ac_operand *x, uint32_t rounded, uint32_t decoded) {
+  return x->blocks ? decoded & 1 : (rounded & 1) && x->dtype == AC_F32;
+}
+
+bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded, uint32_t decoded) {
   ac_dtype storage = ac_op_storage(args);
   const bool integers = storage == AC_I32 && ac_op_moves_integers(args->op);
   for (int i = 0; i < AC_MAX_INPUTS + AC_MAX_OUTPUTS; i++) {
     char kind;
     const ac_operand *x = operand_at(args, i, &kind);
-    if (!x->count || (i < AC_MAX_INPUTS && rounded >> i & 1 && x->dtype == AC_F32)) continue;
+    if (!x->count || (i < AC_MAX_INPUTS && is_taken(x, rounded >> i, decoded >> i))) continue;
+    if (x->blocks && kind != 'e') return false;
     bool good = kind == 's'   ? (integers || is_float(x->dtype)) && x->dtype == storage
                 : kind == 'a' ? is_float(x->dtype)
                 : kind == 'e' ? (unsigned)x->dtype < AC_DTYPE_COUNT

@@ -80,11 +80,12 @@ static inline float ac_loss_scale(const ac_op_args *args) {
 
 /* The storage type: that of the operands of kind s present, f32 if there are none; i32 where
  * integers are moved. A backend may
- * take some of these in f32 and round them itself (ac_backend.rounds): then that of the others. */
+ * take some of these in f32 and round them itself (ac_backend.rounds), or in blocks
+ * (ac_backend.decodes): then that of the others. */
 ac_dtype ac_op_storage(const ac_op_args *args);
 /* Whether all operands present have dtypes of their kinds, and those of kind s the same one, but
- * for inputs, as bits, that may be f32 instead. */
-bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded);
+ * for inputs, as bits, that may be f32 instead, and others that may be in blocks. */
+bool ac_op_dtypes_valid(const ac_op_args *args, uint32_t rounded, uint32_t decoded);
 
 /* Rows and columns of an operand seen as a matrix over its last dimension. */
 static inline int64_t ac_columns(const ac_operand *x) {

@@ -354,6 +354,14 @@ static void list_rounds(const ac_problem *problem, uint32_t *rounds) {
     rounds[op] = device->backend->rounds(device->state, (ac_op)op, storage);
 }
 
+/* And what they decode. */
+static void list_decodes(const ac_problem *problem, uint32_t *decodes) {
+  const ac_device *device = problem->device;
+  for (int op = 0; op < AC_OP_COUNT && device->backend->decodes; op++)
+    decodes[op] =
+        device->backend->decodes(device->state, (ac_op)op, ac_plan_storage(&problem->desc));
+}
+
 /* What is kept from one run to the next has no gradient, and is of no use to samples of a dataset.
  */
 static ac_status check_caches(const ac_problem *problem) {
@@ -366,14 +374,6 @@ static ac_status check_caches(const ac_problem *problem) {
                      tensor->name);
   }
   return AC_OK;
-}
-
-/* And what they decode. */
-static void list_decodes(const ac_problem *problem, uint32_t *decodes) {
-  const ac_device *device = problem->device;
-  for (int op = 0; op < AC_OP_COUNT && device->backend->decodes; op++)
-    decodes[op] =
-        device->backend->decodes(device->state, (ac_op)op, ac_plan_storage(&problem->desc));
 }
 
 /* The graph with all nodes of a window. */

@@ -1,8 +1,8 @@
 /* Byte-pair encoding (Sennrich et al., arXiv 1508.07909). A piece begins as symbols: its bytes, or
  * its characters. Of all neighbours that have a merge, those of the lowest rank become one symbol,
  * the leftmost first, until none has a merge. A tokenizer.json lists the merges. In SentencePiece's
- * models any two neighbours have one whose bytes together are a token, and its rank is that of the
- * token's score among all scores, from the highest.
+ * models any two neighbours have one if their bytes together are a token, and its rank is that of
+ * the token's score among all scores, from the highest.
  *
  * Short pieces look for the lowest rank anew each time; long ones keep a heap of (rank, place), so
  * that n symbols take O(n log n). Symbols form a list by the indices of their neighbours. An entry

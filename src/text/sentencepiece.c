@@ -16,7 +16,7 @@ struct ac_sentences {
   ac_charsmap charsmap;
   ac_trie user;
   bool prefix, squeeze, escape, after, first;
-  bool plain[256]; /* a character that begins with this byte stays as it is, and is no space */
+  bool plain[256]; /* a character that begins with this byte stays as it is, and is not a space */
 };
 
 /* ---- reading --------------------------------------------------------------------------------- */

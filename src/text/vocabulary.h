@@ -21,9 +21,9 @@ typedef struct ac_vocabulary {
   size_t count;    /* the largest id + 1 */
   uint64_t *table; /* hash << 32 | place + 1, by bytes, open addressing; 0: free. Both tables of
                       tokens are in it */
-  uint32_t
-      *by_id;   /* place + 1, by id, of those whose place is not their id; NULL: there are none */
-  size_t slots; /* of each */
+  uint32_t *by_id; /* place + 1, by id, of those that have another place than their id; NULL: there
+                      are none */
+  size_t slots;    /* of each */
 } ac_vocabulary;
 
 enum { AC_MAX_VOCABULARY = 1 << 24 };

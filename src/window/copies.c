@@ -59,10 +59,12 @@ static ac_status check_storage(const ac_trainer *to, int index, double rate) {
   const int kept = instance->persistent[memory->tensor] ? memory->tensor : memory->working;
   const ac_dtype dtype = ac_tensor_at(instance->plan->graph, kept)->dtype;
   if (dtype == AC_F32 || rate == 0 || rate == 1) return AC_OK;
+  const ac_blocks blocks = parameter_of(to, index)->desc.blocks;
   return ac_fail(AC_ERROR_ARGUMENT,
                  "trainer: \"%s\" is kept in %s alone, which loses steps at a rate of %g; plan for "
                  "f32, or copy it at the rate 1",
-                 parameter_of(to, index)->name, ac_dtype_name(dtype), rate);
+                 parameter_of(to, index)->name,
+                 blocks ? ac_blocks_name(blocks) : ac_dtype_name(dtype), rate);
 }
 
 static ac_status check(const ac_trainer *to, const char *prefix, const ac_trainer *from,

@@ -24,6 +24,20 @@ static ac_status all_finite(ac_instance *instance, const ac_operand *x, float *b
   return AC_OK;
 }
 
+static ac_status is_parameter_finite(ac_instance *instance, int index, float *buffer,
+                                     bool *finite) {
+  const ac_graph *graph = instance->plan->graph;
+  const int64_t all = ac_shape_count(&ac_tensor_at(graph, graph->parameters[index])->shape);
+  *finite = true;
+  for (int64_t first = 0; first < all && *finite; first += PIECE) {
+    const int64_t count = all - first < PIECE ? all - first : PIECE;
+    AC_TRY(ac_instance_read_parameter(instance, index, first, count, buffer));
+    for (int64_t i = 0; i < count; i++)
+      if (!isfinite(buffer[i])) *finite = false;
+  }
+  return AC_OK;
+}
+
 static void say_too_large(const ac_graph *graph, const ac_tensor *copy, int parameter, char *text,
                           size_t size) {
   snprintf(text, size, "parameter %s, too large for %s",
@@ -42,9 +56,13 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
     ac_operand x = ac_operand_of(tensor, instance->run.batch);
     x.data = instance->persistent[i];
     bool finite;
-    AC_TRY(all_finite(instance, &x, buffer, &finite));
+    if (tensor->blocks) AC_TRY(is_parameter_finite(instance, tensor->parameter, buffer, &finite));
+    else AC_TRY(all_finite(instance, &x, buffer, &finite));
     if (finite) continue;
-    if (working) say_too_large(graph, tensor, tensor->parameter, text, size);
+    if (tensor->blocks)
+      snprintf(text, size, "parameter %s",
+               ac_tensor_at(graph, graph->parameters[tensor->parameter])->name);
+    else if (working) say_too_large(graph, tensor, tensor->parameter, text, size);
     else snprintf(text, size, "%s %s", input ? "input" : "parameter", tensor->name);
     return AC_OK;
   }

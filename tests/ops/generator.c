@@ -112,6 +112,18 @@ ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count) {
   return new_parameter(d, low, high, 1, &count, true);
 }
 
+ac_tensor *op_draw_blocks(op_draw *d, double bound, int64_t rows, int64_t columns) {
+  char name[32];
+  if (d->leaf_count == OP_DRAW_LEAVES) return NULL;
+  const int formats = columns % 64 ? AC_BLOCKS_Q4_1 : AC_BLOCKS_NF4;
+  const ac_parameter_desc desc = {
+      .frozen = true, .blocks = (ac_blocks)(AC_BLOCKS_Q8_0 + op_draw_below(d, formats))};
+  ac_tensor *p =
+      ac_parameter(d->graph, leaf_name(d, name, 'q'), 2, (const int64_t[]){rows, columns}, &desc);
+  add_leaf(d, p, -bound, bound);
+  return p;
+}
+
 static op_drawn_leaf *add_input(op_draw *d, ac_dtype fed, const ac_shape *shape, double low,
                                 double high) {
   int most = d->loss ? OP_DRAW_INPUTS : OP_DRAW_INPUTS - 2;

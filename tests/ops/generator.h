@@ -112,6 +112,8 @@ ac_tensor *op_draw_vector(op_draw *d, double low, double high, int64_t count);
 ac_tensor *op_draw_maybe_vector(op_draw *d, double low, double high, int64_t count);
 /* A frozen one. */
 ac_tensor *op_draw_frozen(op_draw *d, double low, double high, int64_t count);
+/* A frozen matrix in blocks, in a format that its columns are whole blocks of: 32 or 64. */
+ac_tensor *op_draw_blocks(op_draw *d, double bound, int64_t rows, int64_t columns);
 /* Adds an input and returns its leaf; NULL if the graph has no room for more. It may be fed in
  * another type that has such values, so these are rounded to it. */
 op_drawn_leaf *op_draw_input(op_draw *d, ac_dtype dtype, const ac_shape *shape, double low,

@@ -5,6 +5,8 @@
  * common shape and summed, and the loss is taken of that. */
 #include "random.h"
 
+#include "core/blocks.h"
+
 #include "core/half.h"
 
 #include <math.h>
@@ -310,6 +312,14 @@ static void free_values(random_values *v) {
   v->reals = NULL, v->integers = NULL, v->fed = NULL;
 }
 
+/* Values that stay as they are when they are rounded to blocks once more. */
+static void through_blocks(ac_blocks blocks, float *values, int64_t count) {
+  unsigned char *bytes = malloc((size_t)ac_blocks_bytes(blocks, count));
+  ac_blocks_encode(blocks, values, count, bytes);
+  ac_blocks_decode(blocks, bytes, count, values);
+  free(bytes);
+}
+
 void random_fill(random_graph *g, int attempt) {
   for (int i = 0; i < g->draw.leaf_count; i++) {
     const op_drawn_leaf *leaf = &g->draw.leaves[i];
@@ -328,6 +338,7 @@ void random_fill(random_graph *g, int attempt) {
       if (v->integers) v->integers[e] = (int32_t)floor(value);
       else v->reals[e] = (float)value;
     }
+    if (tensor->desc.blocks) through_blocks(tensor->desc.blocks, v->reals, all);
     if (tensor->role == AC_ROLE_CONSTANT)
       memcpy(v->reals, tensor->values->data, (size_t)all * sizeof *v->reals);
     feed_as(v, op_fed_dtype(tensor), all);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Small models of SentencePiece of every kind, tests/vectors/sentencepiece/NAME.model, what SentencePiece makes of some
 texts with them, NAME.cases.json, and GGUF files with vocabularies, NAME.gguf, with what `tokenizers` and SentencePiece make
-of the texts. Needs the packages sentencepiece (made with 0.2.1; later ones choose otherwise between ways of equal score), protobuf, gguf (0.19.0) and tokenizers (0.23.3).
+of the texts. Needs the packages sentencepiece (made with 0.2.1; 0.2.3 chooses otherwise between ways of equal score),
+protobuf, gguf (0.19.0) and tokenizers (0.23.3).
 
     python3 tests/vectors/sentencepiece_tokens.py
 """

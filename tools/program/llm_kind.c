@@ -132,12 +132,24 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
+/* As the file has it, unless all weights are trained. */
+static bool is_as_in_file(const llm_model *model) {
+  return model->base == BASE_FILE && (model->rank > 0 || model->evaluates);
+}
+
+static ac_blocks blocks_of(const llm_model *model) {
+  static const ac_blocks blocks[] = {AC_BLOCKS_Q8_0, AC_BLOCKS_Q4_0, AC_BLOCKS_Q4_1, AC_BLOCKS_NF4};
+  return model->base < BASE_BLOCKS ? AC_BLOCKS_NONE : blocks[model->base - BASE_BLOCKS];
+}
+
 static void build(const void *self, ac_graph *graph) {
   const llm_model *model = self;
   const ac_model_graph_desc desc = {.context = model->context,
                                     .packed = true,
                                     .weighted = true,
-                                    .frozen = model->rank > 0,
+                                    .frozen = model->rank > 0 || model->evaluates,
+                                    .base = blocks_of(model),
+                                    .base_as_in_file = is_as_in_file(model),
                                     .lora = model->rank ? &model->lora : NULL};
   ac_model_build(model->model, graph, &desc);
 }

@@ -94,10 +94,11 @@ json_t *plan_names_json(const setup *s) {
         list,
         json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:b, s:b, s:s, s:s, s:o}", "name", p->tensor.name,
                   "shape", shape_of(&p->tensor), "count", (json_int_t)r.count, "dtype",
-                  ac_dtype_name(p->tensor.dtype), "bytes", (json_int_t)p->bytes, "state_bytes",
-                  (json_int_t)p->state_bytes, "frozen", p->frozen ? 1 : 0, "trained",
-                  p->trained ? 1 : 0, "step", p->step, "state", p->state == AC_U8 ? "8bit" : "f32",
-                  "group", group ? json_text_name(group) : json_null()));
+                  p->blocks ? ac_blocks_name(p->blocks) : ac_dtype_name(p->tensor.dtype), "bytes",
+                  (json_int_t)p->bytes, "state_bytes", (json_int_t)p->state_bytes, "frozen",
+                  p->frozen ? 1 : 0, "trained", p->trained ? 1 : 0, "step", p->step, "state",
+                  p->state == AC_U8 ? "8bit" : "f32", "group",
+                  group ? json_text_name(group) : json_null()));
   }
   return list;
 }

@@ -1,8 +1,11 @@
-/* `accrue sample`: continues a prompt byte by byte with a model that learned bytes. Each byte runs
- * the model over the last `context` bytes in a forward-only session. */
+/* `accrue sample`: a language model with a tokenizer (sample_language_model.c), or a gpt that
+ * learned bytes, which continues a prompt byte by byte here: each byte runs the model over the last
+ * `context` bytes in a forward-only session. */
+#include "program/sample.h"
 #include "program/commands.h"
 #include "program/finite.h"
 #include "program/gpt_config.h"
+#include "program/language_model.h"
 #include "program/model_path.h"
 #include "common/device_choice.h"
 #include "common/message.h"
@@ -21,7 +24,7 @@
 typedef struct sampler {
   const char *model, *prompt, *device;
   char path[MODEL_PATH_BYTES];
-  int64_t bytes, seed, threads, top_k;
+  int64_t bytes, threads, top_k;
   double temperature;
 
   gpt_config config;
@@ -138,28 +141,61 @@ static int generate(sampler *s) {
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static int parse(sampler *s, int argc, char **argv) {
-  options o = {
-      .command = "sample",
-      .summary =
-          "Continues a prompt with a gpt that learned bytes, and writes the bytes to stdout."};
+/* Flags that only models with a tokenizer have, and the one that only others have. */
+static int check_flags(const options *o, bool language_model) {
+  static const char *const of_tokens[] = {"tokens",   "adapter",   "chat",    "system",
+                                          "template", "stop",      "context", "memory",
+                                          "base",     "top-p",     "min-p",   "repetition-penalty",
+                                          "json",     "precision", NULL};
+  if (language_model && options_given(o, "bytes"))
+    return fail_usage("--bytes is for a gpt that learned bytes; this model writes --tokens N");
+  for (int i = 0; of_tokens[i] && !language_model; i++)
+    if (options_given(o, of_tokens[i]))
+      return fail_usage("--%s is for models with a tokenizer, and this one learned bytes",
+                        of_tokens[i]);
+  if (options_given(o, "system") && !options_given(o, "chat"))
+    return fail_usage("--system is for --chat");
+  if (options_given(o, "template") && !options_given(o, "chat"))
+    return fail_usage("--template is for --chat");
+  return STATUS_CONTINUE;
+}
+
+static int parse(sample_flags *f, int argc, char **argv) {
+  options o = {.command = "sample",
+               .summary =
+                   "Continues a prompt, or chats, with a language model, and writes the text "
+                   "to stdout."};
   const option model[] = {
-      FLAG("model", OPTION_TEXT, &s->model),    FLAG("prompt", OPTION_TEXT, &s->prompt),
-      FLAG("bytes", OPTION_INTEGER, &s->bytes), FLAG("temperature", OPTION_REAL, &s->temperature),
-      FLAG("top-k", OPTION_INTEGER, &s->top_k), FLAG("seed", OPTION_INTEGER, &s->seed),
+      FLAG("model", OPTION_TEXT, &f->model),
+      FLAG("adapter", OPTION_TEXT, &f->adapter),
+      FLAG("prompt", OPTION_TEXT, &f->prompt),
+      FLAG("chat", OPTION_SWITCH, &f->chat),
+      FLAG("system", OPTION_TEXT, &f->system),
+      FLAG("template", OPTION_TEXT, &f->chat_template),
+      FLAG("tokens", OPTION_INTEGER, &f->tokens),
+      FLAG("bytes", OPTION_INTEGER, &f->bytes),
+      FLAG("stop", OPTION_LIST, &f->stops),
+      FLAG("temperature", OPTION_REAL, &f->temperature),
+      FLAG("top-k", OPTION_INTEGER, &f->top_k),
+      FLAG("top-p", OPTION_REAL, &f->top_p),
+      FLAG("min-p", OPTION_REAL, &f->min_p),
+      FLAG("repetition-penalty", OPTION_REAL, &f->repetition_penalty),
+      FLAG("seed", OPTION_INTEGER, &f->seed),
   };
   const option run[] = {
-      FLAG("device", OPTION_TEXT, &s->device),
-      FLAG("threads", OPTION_INTEGER, &s->threads),
+      FLAG("context", OPTION_INTEGER, &f->context), FLAG("memory", OPTION_SIZE, &f->memory),
+      FLAG("base", OPTION_CHOICE, &f->base),        FLAG("precision", OPTION_CHOICE, &f->precision),
+      FLAG("device", OPTION_TEXT, &f->device),      FLAG("threads", OPTION_INTEGER, &f->threads),
+      FLAG("json", OPTION_SWITCH, &f->json),
   };
   OPTIONS_ADD(&o, model);
   OPTIONS_ADD(&o, run);
-  int status = options_parse(&o, argc, argv);
+  const int status = options_parse(&o, argc, argv);
   if (status != STATUS_CONTINUE) return status;
-  if (!s->model)
-    return fail_usage("--model is missing: a file or folder that accrue train gpt has written");
-
-  return model_path("model", s->model, s->path);
+  if (!f->model)
+    return fail_usage(
+        "--model is missing: a folder, a GGUF file, or what accrue train has written");
+  return check_flags(&o, language_model_is(f->model));
 }
 
 /* Leaves out positions that will not be filled, as each byte runs the model over all positions.
@@ -219,10 +255,16 @@ static int feed_prompt(sampler *s) {
   return STATUS_CONTINUE;
 }
 
-int sample_main(int argc, char **argv) {
-  sampler s = {.prompt = "", .device = "auto", .bytes = 300, .seed = 1, .temperature = 0.8};
-  int status = parse(&s, argc, argv);
-  s.random = (uint64_t)s.seed;
+static int sample_bytes(const sample_flags *f) {
+  sampler s = {.model = f->model,
+               .prompt = f->prompt,
+               .device = f->device,
+               .bytes = f->bytes,
+               .threads = f->threads,
+               .top_k = f->top_k,
+               .temperature = f->temperature,
+               .random = (uint64_t)f->seed};
+  int status = model_path("model", s.model, s.path);
   if (status == STATUS_CONTINUE) status = read_config(&s);
   if (status == STATUS_CONTINUE) status = feed_prompt(&s);
   if (status == STATUS_CONTINUE) status = open_session(&s);
@@ -234,4 +276,18 @@ int sample_main(int argc, char **argv) {
   free(s.logits);
   free(s.sorted);
   return status;
+}
+
+int sample_main(int argc, char **argv) {
+  sample_flags f = {.prompt = "",
+                    .device = "auto",
+                    .bytes = 300,
+                    .tokens = 256,
+                    .seed = 1,
+                    .temperature = 0.8,
+                    .top_p = 1,
+                    .repetition_penalty = 1};
+  const int status = parse(&f, argc, argv);
+  if (status != STATUS_CONTINUE) return status;
+  return language_model_is(f.model) ? sample_language_model(&f) : sample_bytes(&f);
 }

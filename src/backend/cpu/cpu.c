@@ -352,9 +352,15 @@ static uint32_t rounds(void *state, ac_op op, ac_dtype storage) {
   return d->context.dot && storage == AC_BF16 ? d->isa->kernels[op]->rounds : 0;
 }
 
+static uint32_t decodes(void *state, ac_op op, ac_dtype storage) {
+  (void)storage;
+  return ((const device *)state)->isa->kernels[op]->decodes;
+}
+
 static bool supports(void *state, const ac_op_args *args) {
   const ac_cpu_kernel *kernel = ((const device *)state)->isa->kernels[args->op];
-  return ac_op_dtypes_valid(args, rounds(state, args->op, ac_op_storage(args))) &&
+  const ac_dtype storage = ac_op_storage(args);
+  return ac_op_dtypes_valid(args, rounds(state, args->op, storage), kernel->decodes) &&
          (!kernel->fits || kernel->fits(args));
 }
 
@@ -408,6 +414,7 @@ const ac_backend ac_backend_cpu = {
     .copy = copy,
     .supports = supports,
     .rounds = rounds,
+    .decodes = decodes,
     .workspace = workspace,
     .prepare = prepare,
     .run = run,

@@ -324,7 +324,7 @@ static bool dimensions_fit(const ac_operand *x) {
 
 static bool opencl_supports(void *state, const ac_op_args *args) {
   (void)state;
-  if (!ac_op_dtypes_valid(args, 0)) return false;
+  if (!ac_op_dtypes_valid(args, 0, 0)) return false;
   for (int i = 0; i < AC_MAX_INPUTS; i++)
     if (args->in[i].count && !dimensions_fit(&args->in[i])) return false;
   for (int i = 0; i < AC_MAX_OUTPUTS; i++)

@@ -237,8 +237,18 @@ static bool takes(const ac_shape *x) {
 }
 
 /* The weight may be computed. */
+/* By way of one or two blocks' width, with both layouts of matrices in blocks. */
+static ac_tensor *by_blocks(op_draw *d, ac_tensor *x, int64_t in, int64_t out) {
+  const int64_t width = op_draw_one_in(d, 2) ? 32 : 64;
+  ac_tensor *wide =
+      ac_linear(x, op_draw_blocks(d, sqrt(3 / (double)in), in, width), NULL, AC_IN_OUT);
+  return ac_linear(wide, op_draw_blocks(d, sqrt(3 / (double)width), out, width),
+                   op_draw_maybe_vector(d, -0.5, 0.5, out), AC_OUT_IN);
+}
+
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t in = ac_shape_last(&x->shape), out = op_draw_size(d, 9);
+  if (op_draw_one_in(d, 6)) return by_blocks(d, x, in, out);
   ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
   ac_shape shape = {.rank = 2,
                     .dim = {layout == AC_OUT_IN ? out : in, layout == AC_OUT_IN ? in : out}};

@@ -322,7 +322,13 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   targets->rare = desc.ignore ? 3 : 0;
   op_drawn_leaf *weights = op_draw_one_in(d, 2) ? NULL : op_draw_input(d, AC_F32, &rows, 0.1, 2);
   if (weights) weights->rare = 4;
-  ac_tensor *weight = op_draw_weight(d, in, 2, dim);
+  ac_tensor *weight = NULL;
+  if (op_draw_one_in(d, 6)) { /* a head in blocks */
+    x = ac_linear(x, op_draw_blocks(d, sqrt(3 / (double)in), in, 32), NULL, AC_IN_OUT);
+    weight = op_draw_blocks(d, 0.3, V, 32);
+    layout = AC_OUT_IN;
+  }
+  if (!weight) weight = op_draw_weight(d, in, 2, dim);
   ac_tensor *loss = ac_linear_cross_entropy(x, weight, layout, targets->tensor,
                                             weights ? weights->tensor : NULL, &desc);
   if (!loss || op_draw_one_in(d, 2)) return loss;

@@ -155,6 +155,10 @@ static ac_tensor *embed(op_draw *d, ac_tensor *x) {
   shape.rank--;
   ac_tensor *ids = moved_ids(d, &shape, dim[0]);
   if (!ids) return NULL;
+  if (op_draw_one_in(d, 5)) { /* a table in blocks, and a matrix that brings its rows back */
+    ac_tensor *rows = ac_embedding(op_draw_blocks(d, 1, dim[0], 64), ids);
+    return ac_add(x, ac_linear(rows, op_draw_blocks(d, 0.2, dim[1], 64), NULL, AC_OUT_IN));
+  }
   return ac_add(x, ac_embedding(op_draw_parameter(d, -1, 1, 2, dim), ids));
 }
 

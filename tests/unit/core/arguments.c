@@ -88,8 +88,9 @@ static int close_all(void **state) {
 
 /* "void *const *fields" is a pointer, so is "ac_bench_run run", which is a function. */
 static bool is_pointer(const char *parameter) {
-  static const char *const functions[] = {"ac_bench_run ", "ac_stop_callback ", "ac_model_source ",
-                                          "ac_read_sample ", "ac_tensor_callback "};
+  static const char *const functions[] = {"ac_bench_run ",       "ac_stop_callback ",
+                                          "ac_model_source ",    "ac_read_sample ",
+                                          "ac_tensor_callback ", "ac_generator_graph "};
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
     if (!strncmp(parameter, functions[i], strlen(functions[i]))) return true;
   return strchr(parameter, '*') || strchr(parameter, '[');
@@ -450,6 +451,77 @@ static void language_models(void) {
   ac_model_free(m);
 }
 
+/* Attention of one head to caches. */
+static void build_generator(void *user, ac_graph *g, int64_t tokens, int64_t context) {
+  (void)user;
+  ac_tensor *ids = ac_input(g, "tokens", AC_I32, AC_SHAPE(AC_BATCH, tokens)),
+            *ends = ac_input(g, "ends", AC_I32, AC_SHAPE(AC_BATCH)),
+            *table = ac_parameter(g, "w", AC_SHAPE(3, FEATURES), ZEROS),
+            *y = ac_reshape(ac_embedding(table, ids), AC_SHAPE(AC_BATCH, tokens, 1, FEATURES));
+  y = ac_cached_attention(y, y, y, "a", ends, context, NULL);
+  y = ac_reshape(ac_slice(y, 1, tokens - 1, 1), AC_SHAPE(AC_BATCH, 1, FEATURES));
+  ac_graph_set_output(g, "logits", ac_linear(y, table, NULL, AC_OUT_IN));
+}
+
+static void generators(void) {
+  static const char path[] = ACCRUE_TEST_VECTORS "/models/llama";
+  const ac_generator_desc desc = {.context = 8, .chunk = 1};
+  const uint32_t one[] = {1};
+  ac_generator *g;
+  ac_generator_info info;
+  ac_model *m;
+  uint32_t token;
+  int64_t count;
+  REFUSED(ac_generator_create, generator,
+          ac_generator_create(NULL, device, &desc, build_generator, NULL));
+  NOT_MADE(ac_generator_create, device, ac_generator, e,
+           ac_generator_create(&e, NULL, &desc, build_generator, NULL));
+  NOT_MADE(ac_generator_create, desc, ac_generator, e,
+           ac_generator_create(&e, device, NULL, build_generator, NULL));
+  assert_int_equal(ac_generator_create(&g, device, &desc, NULL, NULL), AC_ERROR_ARGUMENT);
+  enter("ac_generator_create", "build", "ac_generator_create(&g, device, &desc, NULL, NULL)");
+  HARMLESS(ac_generator_create, user,
+           ac_generator_create(&g, device, &desc, build_generator, NULL) == AC_OK);
+  assert_ok(ac_model_open(&m, path));
+  REFUSED(ac_generator_create_model, generator,
+          ac_generator_create_model(NULL, m, device, &desc, NULL));
+  NOT_MADE(ac_generator_create_model, model, ac_generator, e,
+           ac_generator_create_model(&e, NULL, device, &desc, NULL));
+  NOT_MADE(ac_generator_create_model, device, ac_generator, e,
+           ac_generator_create_model(&e, m, NULL, &desc, NULL));
+  NOT_MADE(ac_generator_create_model, desc, ac_generator, e,
+           ac_generator_create_model(&e, m, device, NULL, NULL));
+  ac_generator *of_model;
+  HARMLESS(ac_generator_create_model, graph,
+           ac_generator_create_model(&of_model, m, device, &desc, NULL) == AC_OK);
+  ac_generator_free(of_model);
+  ac_model_free(m);
+  NOTHING(ac_generator_free, generator, ac_generator_free(NULL));
+  HARMLESS(ac_generator_session, generator, !ac_generator_session(NULL));
+  HARMLESS(ac_generator_get_info, generator,
+           (ac_generator_get_info(NULL, &info), info.context == 0));
+  NOTHING(ac_generator_get_info, info, ac_generator_get_info(g, NULL));
+  REFUSED(ac_generator_feed, generator, ac_generator_feed(NULL, one, 1));
+  REFUSED(ac_generator_feed, tokens, ac_generator_feed(g, NULL, 1));
+  HARMLESS(ac_generator_feed, tokens, ac_generator_feed(g, NULL, 0) == AC_OK);
+  REFUSED(ac_generator_set_text, generator, ac_generator_set_text(NULL, one, 1));
+  REFUSED(ac_generator_set_text, tokens, ac_generator_set_text(g, NULL, 1));
+  assert_ok(ac_generator_set_text(g, one, 1));
+  REFUSED(ac_generator_rewind, generator, ac_generator_rewind(NULL, 0));
+  HARMLESS(ac_generator_text, generator, !ac_generator_text(NULL, &count) && count == 0);
+  HARMLESS(ac_generator_text, count, ac_generator_text(g, NULL) != NULL);
+  REFUSED(ac_generator_read, generator, ac_generator_read(NULL, &count));
+  HARMLESS(ac_generator_read, read, ac_generator_read(g, NULL) == AC_OK);
+  REFUSED(ac_generator_logits, generator, ac_generator_logits(NULL, numbers, 3));
+  REFUSED(ac_generator_logits, logits, ac_generator_logits(g, NULL, 3));
+  REFUSED(ac_generator_next, generator, ac_generator_next(NULL, &token));
+  REFUSED(ac_generator_next, token, ac_generator_next(g, NULL));
+  REFUSED(ac_generator_set_sampling, generator,
+          ac_generator_set_sampling(NULL, &(ac_sampling){.seed = 1}));
+  REFUSED(ac_generator_set_sampling, sampling, ac_generator_set_sampling(g, NULL));
+  ac_generator_free(g);
+}
+
 static void tokenizers(void) {
   static const char path[] = ACCRUE_TEST_VECTORS "/tokenizers/gpt2.json";
   ac_tokenizer *t;
@@ -645,6 +717,9 @@ static void model_files(void) {
   REFUSED(ac_model_file_read, file, ac_model_file_read(NULL, 0, 0, 1, numbers));
   REFUSED(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 1, NULL));
   HARMLESS(ac_model_file_read, data, ac_model_file_read(file, 0, 0, 0, NULL) == AC_OK);
+  HARMLESS(ac_model_file_blocks, file, ac_model_file_blocks(NULL, 0) == AC_BLOCKS_NONE);
+  REFUSED(ac_model_file_read_blocks, file, ac_model_file_read_blocks(NULL, 0, 0, 32, numbers));
+  REFUSED(ac_model_file_read_blocks, data, ac_model_file_read_blocks(file, 0, 0, 32, NULL));
   ac_state_info info;
   REFUSED(ac_state_get_info, file, ac_state_get_info(NULL, &info));
   REFUSED(ac_state_get_info, info, ac_state_get_info(file, NULL));
@@ -932,6 +1007,12 @@ static void sessions(void) {
   NOTHING(ac_session_free, session, ac_session_free(NULL));
   REFUSED(ac_session_load, session, ac_session_load(NULL, "there/is/none", NULL));
   REFUSED(ac_session_load, path, ac_session_load(session, NULL, NULL));
+  REFUSED(ac_session_create_beside, session,
+          ac_session_create_beside(NULL, predicting, 0, session));
+  NOT_MADE(ac_session_create_beside, plan, ac_session, e,
+           ac_session_create_beside(&e, NULL, 0, session));
+  NOT_MADE(ac_session_create_beside, other, ac_session, e,
+           ac_session_create_beside(&e, predicting, 0, NULL));
   HARMLESS(ac_session_load, optional_prefix,
            ac_session_load(session, "there/is/none", NULL) == AC_ERROR_IO);
   REFUSED(ac_session_load_part, session, ac_session_load_part(NULL, "there/is/none", "*", NULL));
@@ -1257,6 +1338,21 @@ static void only_operands(void) {
   STICKS(ac_attention, k, "it takes q", ac_attention(heads_of("q"), NULL, heads_of("v"), NULL));
   STICKS(ac_attention, v, "it takes q", ac_attention(heads_of("q"), heads_of("k"), NULL, NULL));
   BUILDS(ac_attention, desc, ac_attention(heads_of("q"), heads_of("k"), heads_of("v"), NULL));
+  PASSES(ac_cache, rows, ac_cache(NULL, "c", labels, 4));
+  STICKS(ac_cache, name, "it has no name", ac_cache(heads_of("q"), NULL, labels, 9));
+  STICKS(ac_cache, ends, "ends is missing", ac_cache(heads_of("q"), "c", NULL, 9));
+  PASSES(ac_cached_attention, q,
+         ac_cached_attention(NULL, heads_of("k"), heads_of("v"), "c", labels, 9, NULL));
+  STICKS(ac_cached_attention, k, "k is missing",
+         ac_cached_attention(heads_of("q"), NULL, heads_of("v"), "c", labels, 9, NULL));
+  STICKS(ac_cached_attention, v, "v is missing",
+         ac_cached_attention(heads_of("q"), heads_of("k"), NULL, "c", labels, 9, NULL));
+  STICKS(ac_cached_attention, name, "it has no name",
+         ac_cached_attention(heads_of("q"), heads_of("k"), heads_of("v"), NULL, labels, 9, NULL));
+  STICKS(ac_cached_attention, ends, "ends is missing",
+         ac_cached_attention(heads_of("q"), heads_of("k"), heads_of("v"), "c", NULL, 9, NULL));
+  BUILDS(ac_cached_attention, desc,
+         ac_cached_attention(heads_of("q"), heads_of("k"), heads_of("v"), "c", labels, 9, NULL));
   STICKS(ac_max_pool2d, desc, "kernel 0", ac_max_pool2d(image(), NULL));
   STICKS(ac_average_pool2d, desc, "kernel 0", ac_average_pool2d(image(), NULL));
   STICKS(ac_max_pool1d, desc, "kernel 0", ac_max_pool1d(row(), NULL));
@@ -1510,6 +1606,7 @@ static void null_is_a_default_or_refused(void **state) {
   tokenizers();
   chats();
   language_models();
+  generators();
   model_files();
   gguf_files();
   exports();

@@ -84,12 +84,28 @@ static const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + me
                              "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
                              "'<|im_start|>assistant\\n' }}{% endif %}";
 
+static ac_session *beside; /* what another one is made of */
+static ac_model *language_model;
+static const ac_generator_desc of_text = {.context = 8, .chunk = 4};
+
+static void build_generator(void *user, ac_graph *g, int64_t count, int64_t context) {
+  (void)user;
+  ac_tensor *ids = ac_input(g, "tokens", AC_I32, AC_SHAPE(AC_BATCH, count)),
+            *ends = ac_input(g, "ends", AC_I32, AC_SHAPE(AC_BATCH)),
+            *table = ac_parameter(g, "table", AC_SHAPE(5, 4), NULL),
+            *y = ac_reshape(ac_embedding(table, ids), AC_SHAPE(AC_BATCH, count, 1, 4));
+  y = ac_cached_attention(y, y, y, "a", ends, context, NULL);
+  if (y) y = ac_reshape(ac_slice(y, 1, count - 1, 1), AC_SHAPE(AC_BATCH, 1, 4));
+  if (y) ac_graph_set_output(g, "logits", ac_linear(y, table, NULL, AC_OUT_IN));
+}
+
 typedef struct made {
   ac_graph *graph;
   ac_device *device;
   ac_plan *plan;
   ac_trainer *trainer;
   ac_session *session;
+  ac_generator *generator;
   ac_learner *learner;
   ac_bench *bench;
   ac_tokens *tokens;
@@ -107,6 +123,7 @@ static void free_made(made *m) {
   ac_graph_free(m->graph);
   ac_trainer_free(m->trainer);
   ac_session_free(m->session);
+  ac_generator_free(m->generator);
   ac_learner_free(m->learner);
   ac_plan_free(m->plan);
   ac_bench_free(m->bench);
@@ -157,6 +174,9 @@ typedef struct creation {
   X(ac_trainer_create, 0, &m->trainer, training, NULL)                                         \
   X(ac_session_create, 0, &m->session, predicting, 0)                                          \
   X(ac_session_create_shared, 0, &m->session, sharing, 0, owner)                               \
+  X(ac_session_create_beside, 0, &m->session, predicting, 0, beside)                           \
+  X(ac_generator_create, 0, &m->generator, device, &of_text, build_generator, NULL)            \
+  X(ac_generator_create_model, 0, &m->generator, language_model, device, &of_text, NULL)       \
   X(ac_learner_create, 0, &m->learner, graph,                                                  \
     &(ac_learner_desc){.device = {.name = device_name, .allocator = &allocator},               \
                        .plan = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL}}) \
@@ -175,6 +195,9 @@ typedef struct creation {
   X(ac_tokens_from_uint32, 0, &m->tokens, words.text, 1 << 30)                                 \
   X(ac_dataset_from_tokens, 0, &m->dataset, tokens, 0, 20, 4, false)                           \
   X(ac_tokenizer_open, 0, &m->tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json")          \
+  X(ac_tokenizer_open, 1, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/unigram.model")   \
+  X(ac_tokenizer_open, 2, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/bpe_plain.model") \
+  X(ac_tokenizer_open, 3, &m->tokenizer, ACCRUE_TEST_VECTORS "/sentencepiece/bpe_bytes.gguf")  \
   X(ac_tokenizer_decode, 0, &m->text, NULL, tokenizer, ids, 3, false)                          \
   X(ac_chat_template_find, 0, &m->chat_template, "chatml")                                     \
   X(ac_chat_template_recognise, 0, &m->chat_template, chatml)                                  \
@@ -272,8 +295,12 @@ static void fail_all(const char *name, const creation *list, size_t count) {
   assert_ok(ac_plan_create(&predicting, graph, device, &predicts));
   assert_ok(ac_plan_create(&sharing, graph, device, &shares));
   assert_ok(ac_trainer_create(&owner, training, NULL));
+  assert_ok(ac_session_create(&beside, predicting, 0));
+  assert_ok(ac_model_open(&language_model, ACCRUE_TEST_VECTORS "/models/llama"));
   for (size_t i = 0; i < count; i++) fail_every_allocation(&list[i]);
   ac_trainer_free(owner);
+  ac_session_free(beside);
+  ac_model_free(language_model);
   ac_plan_free(training);
   ac_plan_free(predicting);
   ac_plan_free(sharing);

@@ -1054,6 +1054,25 @@ static void wrong_leaves_are_named(void **state) {
     assert_non_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
     assert_null(ac_constant(g, "c", AC_F32, SHAPE(1), &one));
   });
+  MISBUILT("cache", "it takes rows f32 [B, n, ...], ends i32 [B]", "ends is input \"x\"",
+           ac_cache(x, "c", x, 9));
+  MISBUILT("cache", "\"c\" of 5 positions: it must have room for all rows, and at most 2^31 - 2",
+           "rows is input \"x\" f32 [B, 6, 4]",
+           ac_cache(x, "c", ac_input(g, "ends", AC_I32, SHAPE(AC_BATCH)), 5));
+  REFUSED("\"c\" of 9 positions: a cache of this name exists already", {
+    ac_tensor *ends = ac_input(g, "ends", AC_I32, SHAPE(AC_BATCH));
+    assert_non_null(ac_cache(x, "c", ends, 9));
+    assert_null(ac_cache(x, "c", ends, 9));
+  });
+  MISBUILT("cache", "it has no name, or one that is not UTF-8", "rows is input \"x\"",
+           ac_cache(x, "\xff", ac_input(g, "ends", AC_I32, SHAPE(AC_BATCH)), 9));
+  MISBUILT("cached_attention", "it takes q f32 [B, n, H, D], k f32 [B, n, Hkv, D]",
+           "k is input \"x\" f32 [B, 6, 4]",
+           ac_cached_attention(heads(g, "q", 6, 2), x, x, "c", ids, 9, NULL));
+  MISBUILT("cached_attention", "it takes no segments, bias, lengths or skip_padding", "q is input",
+           ac_cached_attention(heads(g, "q", 6, 2), heads(g, "k", 6, 2), heads(g, "v", 6, 2), "c",
+                               ac_input(g, "ends", AC_I32, SHAPE(AC_BATCH)), 9,
+                               &(ac_attention_desc){.skip_padding = true}));
   MISBUILT("length_mask", "it takes lengths i32 [...]", "lengths is input \"x\" f32 [B, 6, 4]",
            ac_length_mask(x, 3));
   MISBUILT("length_mask", "a mask of 0 positions; it can have 1 to 2^31 - 2", IDS("lengths"),

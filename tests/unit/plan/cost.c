@@ -33,7 +33,7 @@ static ac_op_args relu(int64_t elements) {
                   .results = 1,
                   .result = {AC_FIRST_STEP},
                   .step = {{AC_FUNCTION_relu, {0}}}}};
-  ac_operand x = {NULL, AC_F32, 1, {elements}, elements};
+  ac_operand x = {.dtype = AC_F32, .rank = 1, .dim = {elements}, .count = elements};
   return (ac_op_args){.op = AC_OP_pointwise, .attributes = &attributes, .in = {x}, .out = {x}};
 }
 

@@ -99,8 +99,9 @@ static void scratch_leaves_something_to_save(void **state) {
 static uint64_t product_scratch(ac_device *device, int64_t m, int64_t n, int64_t k, ac_op op) {
   ac_linear_attributes attributes = {.layout = AC_IN_OUT};
   ac_run_state run = {.training = true, .batch = m};
-  ac_operand x = {NULL, AC_F16, 2, {m, k}, m * k}, w = {NULL, AC_F16, 2, {k, n}, k * n},
-             y = {NULL, AC_F16, 2, {m, n}, m * n};
+  ac_operand x = {.dtype = AC_F16, .rank = 2, .dim = {m, k}, .count = m * k},
+             w = {.dtype = AC_F16, .rank = 2, .dim = {k, n}, .count = k * n},
+             y = {.dtype = AC_F16, .rank = 2, .dim = {m, n}, .count = m * n};
   ac_op_args args = {.op = op, .attributes = &attributes, .run = &run};
   args.in[0] = x;
   args.in[1] = op == AC_OP_linear ? w : y;

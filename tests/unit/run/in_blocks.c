@@ -37,8 +37,8 @@ static ac_tensor *adapted(ac_graph *g, ac_tensor *x, const char *name, int64_t i
   return ac_add(ac_linear(x, w, NULL, layout), high);
 }
 
-/* A table that is the head as well, both layouts, a product of matrices, and one that nothing
- * reads. */
+/* A table that is the head as well, both layouts, ops that read no blocks themselves, and a matrix
+ * that nothing reads. */
 static ac_graph *graph_with(ac_blocks blocks) {
   ac_graph *g;
   assert_ok(ac_graph_create(&g));
@@ -49,9 +49,10 @@ static ac_graph *graph_with(ac_blocks blocks) {
   ac_tensor *x = ac_embedding(table, tokens);
   ac_tensor *up = ac_tanh(adapted(g, x, "up", C, HIDDEN, AC_OUT_IN, blocks));
   x = ac_add(x, adapted(g, up, "down", HIDDEN, C, AC_IN_OUT, blocks));
-  x = ac_reshape(x, SHAPE(AC_BATCH_TIMES(T), C));
-  x = ac_matmul(x, frozen_matrix(g, "turn", C, C, blocks), false, true);
-  x = ac_reshape(x, SHAPE(AC_BATCH, T, C));
+  const ac_parameter_desc small = {.init = {AC_INIT_NORMAL, .deviation = 0.2f}};
+  ac_tensor *mixer = ac_parameter(g, "mixer", 2, (const int64_t[]){C, C}, &small);
+  mixer = ac_matmul(frozen_matrix(g, "turn", C, C, blocks), mixer, false, true);
+  x = ac_linear(ac_multiply(x, frozen_matrix(g, "factors", T, C, blocks)), mixer, NULL, AC_OUT_IN);
   frozen_matrix(g, "unread", 3, C, blocks);
   ac_graph_set_output(g, "logits", ac_linear(x, table, NULL, AC_OUT_IN));
   ac_graph_set_loss(g, ac_linear_cross_entropy(x, table, AC_OUT_IN, targets, NULL, NULL));
@@ -136,7 +137,7 @@ ON_EVERY_DEVICE(in_16_bits_too)
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static int64_t frozen_elements(void) {
-  return V * C + 2 * C * HIDDEN + C * C + 3 * C;
+  return V * C + 2 * C * HIDDEN + C * C + T * C + 3 * C;
 }
 
 static void take_the_bytes_of_blocks(void **state) {
@@ -146,7 +147,6 @@ static void take_the_bytes_of_blocks(void **state) {
       run r = run_with("cpu", all[k], (ac_plan_desc){.precision = (ac_precision)p});
       const ac_plan_info *info = ac_plan_get_info(r.plan);
       assert_int_equal(info->blocks_bytes, ac_blocks_bytes(all[k], frozen_elements()));
-      assert_int_equal(info->frozen_count, frozen_elements());
       for (int i = 0; i < ac_trainer_parameter_count(r.trainer); i++) {
         ac_plan_parameter parameter;
         assert_ok(ac_plan_get_parameter(r.plan, i, &parameter));
@@ -242,8 +242,9 @@ static void blocks_of_files_are_copied(void **state) {
       const ac_feed feed = {"x", unit};
       assert_ok(ac_session_predict(session, "y", 96, &feed, 1, 96 * 3, y));
       for (int e = 0; e < 96 * 3; e++) got[e % 3 * 96 + e / 3] = y[e];
-      if (of_file[i].blocks == all[k]) assert_memory_equal(got, want, sizeof got);
-      else assert_true(distance(got, want, 3 * 96) < 0.2);
+      for (int e = 0; of_file[i].blocks == all[k] && e < 3 * 96; e++)
+        assert_true(got[e] == want[e]);
+      assert_true(distance(got, want, 3 * 96) < 0.2);
       ac_session_free(session);
       ac_plan_free(plan);
       ac_graph_free(g);
@@ -293,6 +294,25 @@ static void states_hold_blocks(const char *device) {
 }
 ON_EVERY_DEVICE(states_hold_blocks)
 
+/* One element makes its block one of NaNs, which is found and not saved. */
+static void what_is_not_finite_is_found(void **state) {
+  (void)state;
+  for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+    run r = run_with("cpu", all[k], (ac_plan_desc){0});
+    const float nan = NAN;
+    const int index = ac_trainer_find_parameter(r.trainer, "down");
+    int32_t tokens[B * T] = {0}, targets[B * T] = {0};
+    const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+    char text[256];
+    assert_ok(ac_trainer_set_parameter(r.trainer, index, 70, 1, &nan));
+    assert_ok(ac_trainer_locate_nonfinite(r.trainer, B, feeds, 2, text, sizeof text));
+    assert_contains(text, "parameter down");
+    assert_refused(ac_trainer_save(r.trainer, in_folder("model").text, NULL, 0),
+                   AC_ERROR_NOT_FINITE, "down");
+    stop(&r);
+  }
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuses_what_no_blocks_hold(void **state) {
@@ -333,6 +353,7 @@ int main(void) {
       cmocka_unit_test(files_have_decoded_values),
       cmocka_unit_test(blocks_of_files_are_copied),
       cmocka_unit_test(states_hold_blocks_everywhere),
+      cmocka_unit_test(what_is_not_finite_is_found),
       cmocka_unit_test(refuses_what_no_blocks_hold),
   };
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);

@@ -10,6 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static const char *const names[] = {"bpe_bytes",  "bpe_user", "bpe_plain",
+                                    "bpe_suffix", "unigram",  "unigram_bytes"};
+enum { NAMES = sizeof names / sizeof *names };
+
 static test_path path_of(const char *name, const char *ending) {
   test_path path;
   snprintf(path.text, sizeof path.text, "%s/sentencepiece/%s%s", ACCRUE_TEST_VECTORS, name, ending);
@@ -92,18 +96,40 @@ static void check_cases(const char *path, const char *cases_of, bool plain) {
 
 static void ids_are_those_of_sentencepiece(void **state) {
   (void)state;
-  static const char *const names[] = {"bpe_bytes",  "bpe_user", "bpe_plain",
-                                      "bpe_suffix", "unigram",  "unigram_bytes"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    check_cases(path_of(names[i], ".model").text, names[i], true);
+  for (size_t i = 0; i < NAMES; i++) check_cases(path_of(names[i], ".model").text, names[i], true);
 }
 
 static void a_gguf_file_has_a_tokenizer(void **state) {
   (void)state;
-  static const char *const names[] = {"smollm", "qwen2", "llama3"};
+  static const char *const merged[] = {"smollm", "qwen2", "llama3"};
   check_cases(path_of("bpe_bytes", ".gguf").text, "bpe_bytes", true);
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    check_cases(path_of(names[i], ".gguf").text, names[i], false);
+  for (size_t i = 0; i < sizeof merged / sizeof *merged; i++)
+    check_cases(path_of(merged[i], ".gguf").text, merged[i], false);
+}
+
+/* As the test has a limit, 300 kB that took the square of the time would not end. */
+static void long_monotonous_texts_are_no_trap(void **state) {
+  (void)state;
+  static const char *const units[] = {
+      "a",  " ",  "1",    "\xcc\x81", "\xe4\xb8\xad", "\xe2\x96\x81",
+      "\n", "ab", "\xe0", "ing",      "e\xcc\x80"};
+  enum { BYTES = 300000 };
+  char *text = malloc(BYTES + 8);
+  assert_non_null(text);
+  for (size_t n = 0; n < NAMES; n++) {
+    ac_tokenizer *tokenizer = open_path(path_of(names[n], ".model").text);
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+      size_t count = 0;
+      ac_encoding encoding;
+      for (const size_t unit = strlen(units[u]); count + unit <= BYTES; count += unit)
+        memcpy(text + count, units[u], unit);
+      assert_ok(ac_tokenizer_encode(tokenizer, text, count, NULL, &encoding));
+      check_bounds(&encoding, count);
+      ac_encoding_free(&encoding);
+    }
+    ac_tokenizer_free(tokenizer);
+  }
+  free(text);
 }
 
 /* ---- the files next to a model --------------------------------------------------------------- */
@@ -123,9 +149,9 @@ static void write_next(const char *name, const char *text) {
 }
 
 static void remove_next(void) {
-  static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json",
-                                      "added_tokens.json", "tokenizer.json"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove(in_folder(names[i]).text);
+  static const char *const next[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                     "added_tokens.json", "tokenizer.json"};
+  for (size_t i = 0; i < sizeof next / sizeof *next; i++) remove(in_folder(next[i]).text);
 }
 
 /* The ids of a text, as digits. */
@@ -344,6 +370,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ids_are_those_of_sentencepiece),
       cmocka_unit_test(a_gguf_file_has_a_tokenizer),
+      cmocka_unit_test(long_monotonous_texts_are_no_trap),
       cmocka_unit_test(control_tokens_are_special),
       cmocka_unit_test(files_next_to_a_model_say_what_is_around_a_text),
       cmocka_unit_test(files_next_to_a_model_add_tokens),

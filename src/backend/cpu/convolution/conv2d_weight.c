@@ -299,7 +299,12 @@ static void pack_outputs(const task *t, int64_t begin, int64_t count) {
     for (int64_t k = 2 * begin; k < end; k += STEP, to += PAIRS * STRIP) {
       int64_t rest = ac_smaller(STEP, end - k);
       int64_t together = piece_of_run(t, t->region.sample, k, rest, first, &at);
-      operand x = {rows, AC_BF16, STEP, true, channels, STEP};
+      operand x = {.data = rows,
+                   .dtype = AC_BF16,
+                   .distance = STEP,
+                   .along = true,
+                   .lines = channels,
+                   .depth = STEP};
       if (at < 0 || together < STEP) copy_outputs(t, k, rest, first, channels, rows);
       else x.data = halves + at, x.distance = p->dy->dim[2] * p->dy->dim[3];
       pack_step(&x, 0, 0, false, to);

@@ -6,7 +6,7 @@
 #include "ops/linear/linear.h"
 
 static ac_matrix matrix_of(const ac_operand *x) {
-  return (ac_matrix){.data = x->data, .dtype = x->dtype};
+  return (ac_matrix){.data = x->data, .dtype = x->dtype, .blocks = x->blocks};
 }
 
 static ac_layer layer_of(const ac_op_args *args, const ac_operand *x, const ac_operand *w,
@@ -107,8 +107,8 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear) = {
-    .run = forward, .workspace = workspace, .rounds = 1u << 1 | 1u << 4};
+    .run = forward, .workspace = workspace, .rounds = 1u << 1 | 1u << 4, .decodes = 1u << 1};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_input_gradient) = {
-    .run = input_gradient, .workspace = workspace, .rounds = 1u << 1};
+    .run = input_gradient, .workspace = workspace, .rounds = 1u << 1, .decodes = 1u << 1};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_weight_gradient) = {.run = weight_gradient,
                                                              .workspace = workspace};

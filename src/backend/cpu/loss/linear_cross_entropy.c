@@ -18,6 +18,7 @@ typedef struct problem {
   int64_t rows, columns, classes, chunk;
   ac_dtype storage;      /* of x and dx */
   ac_dtype weights;      /* the same, or f32 that products round */
+  ac_blocks blocks;      /* of weights that products decode */
   ac_dtype factors;      /* of dz */
   void *x, *weight, *dx; /* dx and dweight are NULL if not wanted */
   float *dweight, *z;
@@ -40,6 +41,7 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .chunk = ac_linear_cross_entropy_chunk(args),
                .storage = x->dtype,
                .weights = args->in[1].dtype,
+               .blocks = args->in[1].blocks,
                .factors = ac_cpu_factor_dtype(context, x->dtype),
                .x = x->data,
                .weight = args->in[1].data,
@@ -67,7 +69,7 @@ static ac_matrix gradients_of(const problem *p) {
 }
 
 static ac_matrix weights_of(const problem *p) {
-  return (ac_matrix){.data = p->weight, .dtype = p->weights};
+  return (ac_matrix){.data = p->weight, .dtype = p->weights, .blocks = p->blocks};
 }
 
 /* Rows [first, first + count) of the layer that yields the logits. */
@@ -82,7 +84,7 @@ static ac_layer layer_of(const problem *p, int64_t first, int64_t count, void *x
       .w = w,
       .y = y,
       .add = add,
-      .round_w = p->weights != p->storage,
+      .round_w = p->weights != p->storage && !p->blocks,
       .mark = p->run->mark_flushed};
 }
 
@@ -176,6 +178,6 @@ static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args)
 }
 
 const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {
-    .run = run, .workspace = workspace, .rounds = 1u << 1};
+    .run = run, .workspace = workspace, .rounds = 1u << 1, .decodes = 1u << 1};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {
-    .run = run, .workspace = workspace, .rounds = 1u << 1};
+    .run = run, .workspace = workspace, .rounds = 1u << 1, .decodes = 1u << 1};

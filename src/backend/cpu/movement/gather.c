@@ -8,6 +8,7 @@
 #include "ops/movement/gather.h"
 
 #include "backend/cpu/shared/convert.h"
+#include "backend/cpu/shared/decode.h"
 
 #include <string.h>
 
@@ -34,23 +35,46 @@ static void copy_row(const ac_op_args *args, const void *x, void *y, int64_t cou
   else memcpy(y, x, (size_t)count * size);
 }
 
+/* Elements [first, first + count) of a table in blocks. */
+static void decode_row(const ac_op_args *args, int64_t first, void *y, int64_t count) {
+  const ac_operand *x = &args->in[0];
+  const ac_dtype to = args->out[0].dtype;
+  float block[AC_CPU_RUN];
+  if (to == AC_F32) {
+    ac_cpu_decode_from(x->blocks, x->data, first, count, y);
+    return;
+  }
+  for (int64_t c = 0, n; c < count; c += n) {
+    n = ac_smaller(AC_CPU_RUN, count - c);
+    ac_cpu_decode_from(x->blocks, x->data, first + c, n, block);
+    ac_cpu_narrow(to, args->run->mark_flushed, block, ac_element(y, to, c), n);
+  }
+}
+
 static void pick_rows(const ac_op_args *args, int64_t first, int64_t last) {
   const ac_operand *x = &args->in[0], *y = &args->out[0];
   const ac_gather_view v = view_of(args, x, &args->in[1]);
   for (int64_t row = first; row < last;) {
     const int64_t outer = row / v.count, end = ac_smaller(last, (outer + 1) * v.count);
     const int32_t *ids = ids_of(&v, &args->in[1], row);
-    for (; row < end; row++)
-      copy_row(args, ac_element(x->data, x->dtype, (outer * v.length + *ids++) * v.inner),
-               ac_element(y->data, y->dtype, row * v.inner), v.inner);
+    for (; row < end; row++) {
+      const int64_t from = (outer * v.length + *ids++) * v.inner;
+      void *to = ac_element(y->data, y->dtype, row * v.inner);
+      if (x->blocks) decode_row(args, from, to, v.inner);
+      else copy_row(args, ac_element(x->data, x->dtype, from), to, v.inner);
+    }
   }
 }
 
-/* y[e] = x[stride id[e] + step e] */
-#define PICK(name, type)                                                                      \
-  static void name(const type *x, const int32_t *ids, type *y, int64_t count, int64_t stride, \
-                   int64_t step) {                                                            \
-    for (int64_t e = 0; e < count; e++) y[e] = x[ids[e] * stride + e * step];                 \
+/* y[e] = x[stride id[e] + step e]. Where the axis is the last one, the offset is the id, and
+ * compilers gather several at a time. */
+#define PICK(name, type)                                                                  \
+  static void name(const type *restrict x, const int32_t *restrict ids, type *restrict y, \
+                   int64_t count, int64_t stride, int64_t step) {                         \
+    if (stride == 1 && !step)                                                             \
+      for (int64_t e = 0; e < count; e++) y[e] = x[ids[e]];                               \
+    else                                                                                  \
+      for (int64_t e = 0; e < count; e++) y[e] = x[ids[e] * stride + e * step];           \
   }
 PICK(pick_words, uint32_t)
 PICK(pick_halves, uint16_t)
@@ -86,10 +110,26 @@ static void pick_elements(const ac_op_args *args, int64_t first, int64_t last) {
   }
 }
 
+/* One by one. */
+static void decode_elements(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_operand *x = &args->in[0], *y = &args->out[0];
+  const ac_gather_view v = view_of(args, x, &args->in[1]);
+  for (int64_t row = first; row < last; row++) {
+    const int64_t outer = row / v.count * v.length * v.inner;
+    const int32_t *ids = ids_of(&v, &args->in[1], row);
+    for (int64_t c = 0; c < v.inner; c++)
+      decode_row(args, outer + ids[c] * v.inner + c,
+                 ac_element(y->data, y->dtype, row * v.inner + c), 1);
+  }
+}
+
 static void gather(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_gather_view v = view_of(args, &args->in[0], &args->in[1]);
+  const bool single = v.elements || v.inner == 1;
   ac_cpu_for(context, args, v.outer * v.count, v.inner,
-             v.elements || v.inner == 1 ? pick_elements : pick_rows);
+             !single              ? pick_rows
+             : args->in[0].blocks ? decode_elements
+                                  : pick_elements);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -192,5 +232,5 @@ static void scatter_add(const ac_cpu_context *context, const ac_op_args *args) {
   ac_cpu_parallel_for(context, args, args->in[1].count + args->out[0].count, scatter_part);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(gather) = {.run = gather, .rounds = 1u << 0};
+const ac_cpu_kernel AC_CPU_KERNEL(gather) = {.run = gather, .rounds = 1u << 0, .decodes = 1u << 0};
 const ac_cpu_kernel AC_CPU_KERNEL(scatter_add) = {.run = scatter_add};

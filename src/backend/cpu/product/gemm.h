@@ -8,7 +8,9 @@
  * `lda`, `ldb` and `ldc` are the distances of rows as stored, in elements. beta == 0 overwrites C
  * without reading it. Each operand has a float type of its own, f32 unless said; C is stored with
  * marks (ac_run_state.mark_flushed) if `mark`. With `round_b`, B is f32 and A bf16, which the
- * context's ac_dot_class multiplies, and B is rounded to bf16 for that. */
+ * context's ac_dot_class multiplies, and B is rounded to bf16 for that. With `b_blocks`, B is in
+ * blocks, of which `b` is the first; element `b_first` of these is its first one, and it is decoded
+ * as it is packed, to floats or, where an ac_dot_class multiplies, to bf16. */
 typedef struct ac_gemm {
   bool transpose_a, transpose_b, mark, round_b;
   int64_t m, n, k;
@@ -17,6 +19,8 @@ typedef struct ac_gemm {
   void *c;
   int64_t lda, ldb, ldc;
   ac_dtype a_dtype, b_dtype, c_dtype;
+  ac_blocks b_blocks;
+  int64_t b_first;
 } ac_gemm;
 
 /* ---- shares of a team ------------------------------------------------------------------------ */

@@ -98,11 +98,23 @@ static blocks blocks_within(const ac_gemm *g, uint64_t room) {
 /* ---- packing --------------------------------------------------------------------------------- */
 
 static operand left_of(const ac_gemm *g) {
-  return (operand){g->a, AC_BF16, g->lda, !g->transpose_a, g->m, g->k};
+  return (operand){.data = g->a,
+                   .dtype = AC_BF16,
+                   .distance = g->lda,
+                   .along = !g->transpose_a,
+                   .lines = g->m,
+                   .depth = g->k};
 }
 
 static operand right_of(const ac_gemm *g) {
-  return (operand){g->b, g->b_dtype, g->ldb, g->transpose_b, g->n, g->k};
+  return (operand){.data = g->b,
+                   .dtype = g->b_dtype,
+                   .distance = g->ldb,
+                   .along = g->transpose_b,
+                   .lines = g->n,
+                   .depth = g->k,
+                   .blocks = g->b_blocks,
+                   .first = g->b_first};
 }
 
 /* Packs strips of `x` one after the other. Neighbours in memory are read in a row: steps of a
@@ -115,8 +127,10 @@ static void pack(const operand *x, bool by_line, uint32_t *to) {
   }
 }
 
-/* Part `index` of `count` of the cache lines that `x` lies in. */
+/* Part `index` of `count` of the cache lines that `x` lies in. Blocks are so few bytes that nothing
+ * is gained. */
 static ac_dot_lines lines_of(const operand *x, int64_t index, int64_t count) {
+  if (x->blocks) return (ac_dot_lines){0};
   const int64_t rows = x->along ? x->lines : x->depth, columns = x->along ? x->depth : x->lines;
   const int64_t bytes = ac_element_bytes(x->dtype);
   const int64_t across = ac_ceil_div(columns * bytes, AC_DOT_LINE), all = rows * across;
@@ -275,8 +289,8 @@ static void multiply_panel(const work *w) {
 }
 
 bool ac_cpu_gemm_in_pairs(const ac_cpu_context *context, const ac_gemm *g) {
-  return context->dot && g->a_dtype == AC_BF16 && (g->b_dtype == AC_BF16 || g->round_b) &&
-         g->c_dtype != AC_F16 && g->k > 0;
+  return context->dot && g->a_dtype == AC_BF16 &&
+         (g->b_dtype == AC_BF16 || g->round_b || g->b_blocks) && g->c_dtype != AC_F16 && g->k > 0;
 }
 
 void ac_cpu_gemm_pairs(const ac_cpu_context *context, const ac_gemm *g, const float *bias,

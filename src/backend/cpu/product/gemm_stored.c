@@ -13,9 +13,12 @@
  * blocks, so that scratch stays below what 16 bits save. k is cut in the same places for every size
  * of a block. So the bits of the result depend on that size only if a block at the edge has too few
  * rows or columns for gemm.c and goes to OpenBLAS, or if all blocks go there, because OpenBLAS has
- * its own order of sums. Operands in f32 are not copied. */
+ * its own order of sums. Operands in f32 are not copied. Those of B that are in blocks are decoded
+ * in the place of a conversion. */
+#include "backend/cpu/product/few_rows.h"
 #include "backend/cpu/product/gemm_pairs.h"
 #include "backend/cpu/shared/convert.h"
+#include "backend/cpu/shared/decode.h"
 
 enum { ROWS = 240, COLUMNS = 256, FEW_COLUMNS = 128, DEPTH = 256, ROW_UNIT = 12, COLUMN_UNIT = 32 };
 
@@ -111,6 +114,17 @@ static const float *floats_of(const void *x, ac_dtype dtype, int64_t *ld, int64_
   return scratch;
 }
 
+/* The same of B. */
+static const float *floats_of_b(const ac_gemm *g, int64_t *ld, int64_t row, int64_t column,
+                                int64_t rows, int64_t columns, float *scratch) {
+  if (!g->b_blocks) return floats_of(g->b, g->b_dtype, ld, row, column, rows, columns, scratch);
+  *ld = stride(columns);
+  for (int64_t i = 0; i < rows; i++)
+    ac_cpu_decode_from(g->b_blocks, g->b, g->b_first + (row + i) * g->ldb + column, columns,
+                       scratch + i * *ld);
+  return scratch;
+}
+
 /* What [k, k + depth) adds to the block of C. */
 static void multiply_depth(const ac_cpu_context *context, const ac_gemm *g, const ac_gemm *block,
                            const blocks *s, int64_t row, int64_t column, int64_t k,
@@ -120,10 +134,9 @@ static void multiply_depth(const ac_cpu_context *context, const ac_gemm *g, cons
   product.a = g->transpose_a
                   ? floats_of(g->a, g->a_dtype, &product.lda, k, row, depth, block->m, scratch)
                   : floats_of(g->a, g->a_dtype, &product.lda, row, k, block->m, depth, scratch);
-  product.b =
-      g->transpose_b
-          ? floats_of(g->b, g->b_dtype, &product.ldb, column, k, block->n, depth, scratch + s->a)
-          : floats_of(g->b, g->b_dtype, &product.ldb, k, column, depth, block->n, scratch + s->a);
+  product.b = g->transpose_b
+                  ? floats_of_b(g, &product.ldb, column, k, block->n, depth, scratch + s->a)
+                  : floats_of_b(g, &product.ldb, k, column, depth, block->n, scratch + s->a);
   if (k > 0) product.beta = 1;
   ac_cpu_gemm(context, &product, k > 0 ? NULL : bias);
 }
@@ -159,6 +172,7 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
   }
   ac_gemm block = *gemm;
   block.a_dtype = block.b_dtype = block.c_dtype = AC_F32;
+  block.b_blocks = AC_BLOCKS_NONE;
   blocks s = blocks_within(gemm, scratch_bytes);
   int64_t rows = part_within(gemm->m, s.rows, ROW_UNIT);
   int64_t columns = part_within(gemm->n, s.columns, COLUMN_UNIT);
@@ -172,8 +186,15 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
 
 void ac_cpu_gemm_share(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                        void *scratch, uint64_t scratch_bytes, int thread, int team) {
-  ac_gemm_tile tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
+  const bool few = ac_cpu_has_few_rows(gemm);
+  ac_gemm_tile tile = {0, gemm->m, 0, 0};
+  if (few) ac_cpu_share(gemm->n, AC_CPU_LINE, thread, team, &tile.n0, &tile.n1);
+  else tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
   ac_gemm part = ac_gemm_part(gemm, &tile);
+  if (few) {
+    ac_cpu_few_rows(&part, bias ? bias + tile.n0 : NULL);
+    return;
+  }
   ac_cpu_gemm_stored(context, &part, bias ? bias + tile.n0 : NULL,
                      (char *)scratch + (uint64_t)thread * scratch_bytes, scratch_bytes);
 }

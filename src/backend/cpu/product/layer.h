@@ -12,6 +12,7 @@ typedef struct ac_matrix {
   void *data;
   ac_dtype dtype;
   int64_t distance; /* of rows, in elements; 0: dense */
+  ac_blocks blocks; /* of W alone (ac_gemm.b_blocks) */
 } ac_matrix;
 
 typedef struct ac_layer {
@@ -43,6 +44,7 @@ static inline ac_gemm ac_layer_rows(const ac_layer *l, ac_matrix from, int64_t k
                    .b = l->w.data,
                    .ldb = ac_row_distance(l->w, l->in_out ? l->out : l->in),
                    .b_dtype = l->w.dtype,
+                   .b_blocks = l->w.blocks,
                    .c = to.data,
                    .ldc = ac_row_distance(to, n),
                    .c_dtype = to.dtype};

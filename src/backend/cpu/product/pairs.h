@@ -5,6 +5,7 @@
 
 #include "backend/cpu/product/dot.h"
 #include "backend/cpu/product/transpose.h"
+#include "backend/cpu/shared/decode.h"
 #include "backend/cpu/shared/kernels.h"
 
 #include "core/half.h"
@@ -24,17 +25,23 @@ static inline int64_t steps_of(int64_t depth) {
 /* An operand as strips want it: `line` is a row of op(A) or a column of op(B). */
 typedef struct operand {
   const void *data;
-  ac_dtype dtype;   /* bf16, or f32, which is rounded to it */
+  ac_dtype dtype;   /* bf16, or f32, which is rounded to it, as what is decoded is */
   int64_t distance; /* of rows as stored */
   bool along;       /* k lies along those rows */
   int64_t lines, depth;
+  ac_blocks blocks; /* it is in blocks, of which data is the first */
+  int64_t first;    /* its first element of these */
 } operand;
 
 static inline operand part_of_operand(const operand *x, int64_t line, int64_t lines, int64_t k,
                                       int64_t depth) {
   int64_t offset = x->along ? line * x->distance + k : k * x->distance + line;
-  return (operand){
-      ac_element(x->data, x->dtype, offset), x->dtype, x->distance, x->along, lines, depth};
+  operand part = *x;
+  if (x->blocks) part.first += offset;
+  else part.data = ac_element(x->data, x->dtype, offset);
+  part.lines = lines;
+  part.depth = depth;
+  return part;
 }
 
 #if defined(AC_CPU_HAVE_SHUFFLES) && defined(__AVX512F__)
@@ -152,11 +159,32 @@ static inline void pack_whole(const operand *x, const void *from, bool by_line, 
 
 #endif
 
+/* A step that is decoded first. */
+static inline void pack_decoded(const operand *x, int64_t first, int64_t rows, int64_t columns,
+                                bool by_line, uint32_t *to) {
+  float square[STEP * STRIP];
+  const operand whole = {.data = square,
+                         .dtype = AC_F32,
+                         .distance = STRIP,
+                         .along = x->along,
+                         .lines = STRIP,
+                         .depth = STEP};
+  if (rows < STRIP || columns < STRIP) memset(square, 0, sizeof square);
+  for (int64_t i = 0; i < rows; i++)
+    ac_cpu_decode_from(x->blocks, x->data, x->first + first + i * x->distance, columns,
+                       square + i * STRIP);
+  pack_whole(&whole, square, by_line, to);
+}
+
 /* The strip's step of `x` from `line` and `k` on. What lies beyond x is zeros. */
 static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_line,
                              uint32_t *to) {
   const int64_t lines = ac_smaller(STRIP, x->lines - line), depth = ac_smaller(STEP, x->depth - k);
   const int64_t first = x->along ? line * x->distance + k : k * x->distance + line;
+  if (x->blocks) {
+    pack_decoded(x, first, x->along ? lines : depth, x->along ? depth : lines, by_line, to);
+    return;
+  }
   const char *from = ac_element((void *)x->data, x->dtype, first);
   if (lines == STRIP && depth == STEP) {
     pack_whole(x, from, by_line, to);
@@ -165,7 +193,12 @@ static inline void pack_step(const operand *x, int64_t line, int64_t k, bool by_
   float square[STEP * STRIP] = {0};
   const int64_t rows = x->along ? lines : depth, columns = x->along ? depth : lines,
                 size = ac_element_bytes(x->dtype);
-  const operand whole = {square, x->dtype, STRIP, x->along, STRIP, STEP};
+  const operand whole = {.data = square,
+                         .dtype = x->dtype,
+                         .distance = STRIP,
+                         .along = x->along,
+                         .lines = STRIP,
+                         .depth = STEP};
   for (int64_t i = 0; i < rows; i++)
     memcpy((char *)square + i * STRIP * size, from + i * x->distance * size,
            (size_t)(columns * size));

@@ -31,7 +31,9 @@ ac_gemm ac_gemm_part(const ac_gemm *gemm, const ac_gemm_tile *tile) {
   part.m = tile->m1 - tile->m0;
   part.n = tile->n1 - tile->n0;
   part.a = ac_element(gemm->a, gemm->a_dtype, tile->m0 * (gemm->transpose_a ? 1 : gemm->lda));
-  part.b = ac_element(gemm->b, gemm->b_dtype, tile->n0 * (gemm->transpose_b ? gemm->ldb : 1));
+  const int64_t first = tile->n0 * (gemm->transpose_b ? gemm->ldb : 1);
+  if (gemm->b_blocks) part.b_first += first;
+  else part.b = ac_element(gemm->b, gemm->b_dtype, first);
   part.c = ac_element(gemm->c, gemm->c_dtype, tile->m0 * gemm->ldc + tile->n0);
   if (part.n == 0) part.m = 0;
   return part;

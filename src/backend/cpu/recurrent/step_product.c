@@ -61,12 +61,12 @@ int64_t ac_cpu_step_pack_scratch(const ac_cpu_recurrence *w) {
 static void pack_pairs(const ac_cpu_recurrence *w, bool across, int64_t row, int64_t count,
                        int half, uint32_t *panel, uint32_t *scratch) {
   const int64_t depth = across ? w->width : w->r.units;
-  const operand x = {ac_element(w->r.w->data, AC_BF16, across ? row : row * w->r.units),
-                     AC_BF16,
-                     w->r.units,
-                     !across,
-                     count,
-                     depth};
+  const operand x = {.data = ac_element(w->r.w->data, AC_BF16, across ? row : row * w->r.units),
+                     .dtype = AC_BF16,
+                     .distance = w->r.units,
+                     .along = !across,
+                     .lines = count,
+                     .depth = depth};
   for (int64_t step = 0; step < steps_of(depth); step++, panel += PAIRS * STRIP) {
     pack_step(&x, 0, step * STEP, false, scratch);
     for (int p = 0; p < PAIRS; p++)

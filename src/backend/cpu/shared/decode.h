@@ -6,8 +6,12 @@
 #include "backend/cpu/shared/kernels.h"
 
 #define ac_cpu_decode AC_CPU_NAME(ac_cpu_decode)
+#define ac_cpu_decode_from AC_CPU_NAME(ac_cpu_decode_from)
 
 /* `count` elements, a multiple of the format's. */
 void ac_cpu_decode(ac_blocks blocks, const void *x, int64_t count, float *y);
+
+/* Any elements [first, first + count) of x. */
+void ac_cpu_decode_from(ac_blocks blocks, const void *x, int64_t first, int64_t count, float *y);
 
 #endif

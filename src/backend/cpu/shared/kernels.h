@@ -45,6 +45,8 @@ typedef struct ac_cpu_kernel {
   /* Bit i: where bf16 is multiplied by an ac_dot_class, it may also have input i in f32, and rounds
    * it itself (ac_backend.rounds): a table, or what is packed. */
   uint32_t rounds;
+  /* Bit i: it may have input i in blocks, and decodes it itself (ac_backend.decodes). */
+  uint32_t decodes;
 } ac_cpu_kernel;
 
 /* A file defines `const ac_cpu_kernel AC_CPU_KERNEL(op)` for each of its ops. */
