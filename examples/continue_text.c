@@ -117,8 +117,7 @@ static ac_status continue_text(ac_learner *learner, char *text) {
     status = copy_weights(ac_learner_trainer(learner), ac_generator_session(generator));
   if (status == AC_OK) status = write_rest(generator, text);
   ac_generator_get_info(generator, &info);
-  printf("%llu bytes, of these %llu in caches\n", (unsigned long long)info.total,
-         (unsigned long long)info.caches);
+  printf("%llu bytes in caches\n", (unsigned long long)info.caches);
   ac_generator_free(generator);
   ac_device_close(device);
   return status;

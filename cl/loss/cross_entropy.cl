@@ -18,12 +18,23 @@
 
 #ifdef LOGITS_F32
 typedef float logit;
-#define load_logit LOAD_FLOAT
+#define load_stored LOAD_FLOAT
 #define store_logit STORE_FLOAT
 #else
 typedef storage logit;
-#define load_logit load
+#define load_stored load
 #define store_logit store
+#endif
+
+/* With SOFT_CAP logits are SOFT_CAP tanh(z / SOFT_CAP), and slope is the derivative. */
+#ifdef SOFT_CAP
+#define load_logit(logits, at) cap(load_stored(logits, at))
+float cap(float z) { return SOFT_CAP * tanh(z / SOFT_CAP); }
+float slope(float capped) { return 1 - (capped / SOFT_CAP) * (capped / SOFT_CAP); }
+#else
+#define load_logit load_stored
+#define cap(z) (z)
+#define slope(z) 1
 #endif
 
 kernel WORK_GROUP(ROW_GROUP,
@@ -87,7 +98,7 @@ float logit_gradient(float z, float2 extent, bool is_target, float w, long width
                      float smoothing) {
   const float wanted = smoothing / width + (is_target ? 1 - smoothing : 0);
   const float d = exp((z - extent.x) - extent.y) - wanted;
-  return w == 0 ? 0 : w * loss_scale * d;
+  return w == 0 ? 0 : w * loss_scale * d * slope(z);
 }
 
 kernel WORK_GROUP(GROUP, 1) void cross_entropy_gradient(
@@ -121,13 +132,13 @@ kernel WORK_GROUP(ROW_GROUP, 1) void cross_entropy_gradient_narrowed(
   global storage *dz = (global storage *)logits;
   float d = 0;
   if (item < width)
-    d = logit_gradient(logits[item], extent, item == target, w, width, loss_scale, smoothing);
+    d = logit_gradient(cap(logits[item]), extent, item == target, w, width, loss_scale, smoothing);
   barrier(CLK_GLOBAL_MEM_FENCE);
   if (item < width) store(dz, item, d);
   for (uint begin = ROW_GROUP; begin < (uint)width; begin *= 2) {
     const uint end = min(2 * begin, (uint)width);
     for (uint j = begin + item; j < end; j += ROW_GROUP)
-      store(dz, j, logit_gradient(logits[j], extent, j == target, w, width, loss_scale, smoothing));
+      store(dz, j, logit_gradient(cap(logits[j]), extent, j == target, w, width, loss_scale, smoothing));
     barrier(CLK_GLOBAL_MEM_FENCE);
   }
 }

@@ -61,6 +61,8 @@ typedef struct ac_lora_desc {
  * uniform in +-1 / sqrt(in) at first, as PEFT has them, and NAME.lora_B.weight [out, rank], zeros
  * at first, whatever the layout of the weight. `desc` may be NULL: none.
  *
+ * A second layer of the same name has the same adapter: its parameters are used again.
+ *
  * Only x A^T, [..., rank], is stored in addition: the product with B is added to the layer's
  * result where that is.
  *

@@ -49,13 +49,16 @@ AC_API ac_status ac_chat_template_recognise(const ac_chat_template **chat_templa
 /** What a model's files say about chats. ac_chat_source_free frees it. */
 typedef struct ac_chat_source {
   char *chat_template; /**< Jinja. NULL: there is none. */
-  char *begin;         /**< The text of the token that begins a text (bos). NULL: there is none. */
-  char *end;           /**< The text of the token that ends a text (eos). NULL: there is none. */
+  /** The text of the token that begins a text (bos). "": there is none. NULL: the files do not
+   * say. */
+  char *begin;
+  char *end; /**< The same of the token that ends a text (eos). */
 } ac_chat_source;
 
-/** Reads chat_template.jinja and tokenizer_config.json of a folder. A file that is missing is no
- * failure. Of several templates in tokenizer_config.json it takes the one named "default". If
- * `path` is a GGUF file (.gguf), its metadata are read; any other file stands for its folder.
+/** Reads chat_template.jinja and tokenizer_config.json of a folder. A file may be
+ * missing. Of several templates in tokenizer_config.json it takes the one named "default". If
+ * `path` is a GGUF file (.gguf), its metadata are read; for any other file its folder is
+ * read.
  *
  * Fails with AC_ERROR_IO if a file cannot be read, and with AC_ERROR_FORMAT if it is malformed. */
 AC_API ac_status ac_chat_source_read(ac_chat_source *source, const char *path);
@@ -99,9 +102,10 @@ typedef struct ac_chat_render_desc {
 
 /** A part of a rendered text. */
 typedef struct ac_chat_span {
-  size_t begin, end; /**< Bytes of the text. */
-  bool content;      /**< It comes from a message: names of special tokens in it stay text. */
-  bool learned;      /**< Tokens of it are learned. */
+  size_t begin; /**< Its first byte in the text. */
+  size_t end;   /**< The byte after its last. */
+  bool content; /**< It comes from a message: names of special tokens in it stay text. */
+  bool learned; /**< Tokens of it are learned. */
 } ac_chat_span;
 
 /** A rendered text. Its spans follow each other and cover it. */
@@ -169,10 +173,11 @@ typedef struct ac_chat_desc {
 /** Documents: conversations and texts as tokens, all in memory, 4 bytes a token. */
 typedef struct ac_chat ac_chat;
 
-/** Reads data. `path` is a file, plain or gzip, or a folder. A file whose name ends in .jsonl,
- * .ndjson or .json, or another one that begins with `{` or `[`, has JSON: an object a line, or one
- * array of objects. Any other is one text. Of a folder all JSON files below it are read, in byte
- * order of their paths, or, if it has none, all files of text (.txt, .md, .markdown, .rst, .text).
+/** Reads data. `path` is a file, plain or gzip, or a folder. A file has JSON if its name ends in
+ * .jsonl, .ndjson or .json, or, with another name, if it begins with `{` or `[`: an object a line,
+ * or one array of objects. Any other is one text. Of a folder all JSON files below it are read, in
+ * byte order of their paths, or, if it has none, all files of text (.txt, .md, .markdown, .rst,
+ * .text).
  *
  * An object is recognised by its keys:
  *
@@ -184,17 +189,17 @@ typedef struct ac_chat ac_chat;
  * - `instruction`, `output` and perhaps `input`, `system`, `history` (Alpaca): a message of the
  *   user, with instruction and input in two lines, and one of the assistant;
  * - `text` and `spans`, a list of [begin, end) in bytes of UTF-8: a text rendered already, in which
- *   names of special tokens count, and of which the tokens in spans are learned;
- * - `text`: a text, all of which is learned.
+ *   names of special tokens count. The tokens in spans are learned;
+ * - `text`: a text. All of it is learned.
  *
  * A message that has `weight` or `train` with 0 or false is not learned, with 1 or true it is.
  *
  * With `preferences` an object has `chosen` and `rejected`, and perhaps `prompt`. All are texts,
  * which follow each other without a template, or chosen and rejected are lists of messages: either
- * answers to the prompt, which is a list of messages or a text of the user, or whole conversations,
- * of which the messages that both begin with are the prompt. Only answers are learned. If one of
- * the two is too long for a sample, both are cut, or left out; if nothing is learned of one, both
- * are left out.
+ * answers to the prompt, which is a list of messages or a text of the user, or whole conversations:
+ * then the messages that both begin with are the prompt. Only answers are learned. If one of the
+ * two is too long for a sample, both are cut, or left out; if nothing is learned of one, both are
+ * left out.
  *
  * Fails with AC_ERROR_FORMAT, and names file and line, if an object has none of these forms or a
  * template refuses it, and if nothing is learned in any document; with AC_ERROR_UNSUPPORTED if it

@@ -29,6 +29,12 @@ typedef struct ac_cross_entropy_desc {
    * images, [B, V, H, W] with targets [B, H, W]. ac_linear_cross_entropy has no other than the
    * last. */
   int axis;
+
+  /* ---- may still change ---- */
+
+  /** Bounds the logits, for ac_linear_cross_entropy alone: cap tanh(z / cap), as in Gemma 2. 0:
+   * none. */
+  float AC_UNSTABLE(soft_cap);
 } ac_cross_entropy_desc;
 
 /** Softmax cross-entropy in nats. logits are [..., V], targets i32 [...], weights f32 [...]
@@ -184,6 +190,40 @@ typedef struct AC_UNSTABLE(ac_loss_mean) {
 } AC_UNSTABLE(ac_loss_mean);
 
 #ifndef AC_STABLE_ONLY
+
+/** weights * log softmax(ac_linear(x, weight, NULL, layout))[target] - less, for each row: the
+ * logarithm of the probability, in nats, that a head gives to the target. x is f32 [..., C], weight
+ * [V, C] or [C, V], targets i32 [...] in [0, V), weights f32 [...] or NULL for ones, less f32 [...]
+ * or NULL for zeros. The result is [...], and may be used like any other; it is f32 in every
+ * precision.
+ *
+ * The logits are computed a few rows at a time, in at most 64 MiB (or one row), and never stored as
+ * a whole; the backward pass computes them again. `less` is for the same number of another model,
+ * such as the reference of ac_dpo_loss: the difference is taken before anything is rounded to 16
+ * bits. Targets, weights and `less` must not depend on trained parameters (ac_stop_gradient). */
+AC_API ac_tensor *ac_linear_log_probability(ac_tensor *x, ac_tensor *weight, ac_layout layout,
+                                            ac_tensor *targets, ac_tensor *weights,
+                                            ac_tensor *less);
+
+/** Settings of ac_dpo_loss. */
+typedef struct ac_dpo_desc {
+  float beta;            /**< How strongly the policy is held near the reference. 0: 0.1. */
+  float label_smoothing; /**< The share of pairs that are the wrong way round, in [0, 0.5]. */
+} ac_dpo_desc;
+
+/** Direct preference optimisation, arXiv 2305.18290, with label smoothing as in its conservative
+ * form. All are f32 [B, ...]: the logarithms of the probabilities that the trained model (policy)
+ * and the one before (reference) give to the answer that was chosen and to the one that was
+ * rejected, each the sum over its tokens (ac_linear_log_probability, ac_sum). With
+ *
+ *     z = beta ((policy_chosen - reference_chosen) - (policy_rejected - reference_rejected))
+ *
+ * the loss of a pair is -(1 - s) log sigmoid(z) - s log sigmoid(-z). Both references may be NULL:
+ * then the policy's numbers are already differences, which a plan in 16 bits needs, since it would
+ * round the numbers themselves before it subtracts them. Weights are those of ac_loss. */
+AC_API ac_tensor *ac_dpo_loss(ac_tensor *policy_chosen, ac_tensor *policy_rejected,
+                              ac_tensor *reference_chosen, ac_tensor *reference_rejected,
+                              ac_tensor *weights, const ac_dpo_desc *desc);
 
 /** Adds one of several losses. Training minimises the sum of factor x mean. The mean of a loss is
  * its own sum divided by its own weight, and it is reported under its name. A factor is positive

@@ -115,6 +115,14 @@ typedef struct ac_model_graph_desc {
   /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
    * `frozen`. NULL: none. */
   const ac_lora_desc *lora;
+  /** Preferences: the loss is ac_dpo_loss, and the model without its adapters is the reference, in
+   * the same graph and with the same weights. Inputs are "chosen_tokens", "chosen_targets" and
+   * "rejected_tokens", "rejected_targets" i32 [B, T], and "chosen_weights" and "rejected_weights"
+   * f32 [B, T], which are 1 where a target belongs to the answer, else 0: those of a dataset of
+   * chats with ac_chat_desc.preferences. Outputs "chosen" and "rejected" [B] are by how much the
+   * logarithm of an answer's probability is above the reference's. It needs `lora` and `frozen`.
+   * NULL: none. */
+  const ac_dpo_desc *dpo;
 } ac_model_graph_desc;
 
 /** Builds the model: inputs "tokens" i32 [B, T] and, with a loss, "targets" i32 [B, T], the token

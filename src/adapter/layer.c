@@ -18,8 +18,10 @@
 #include "adapter/targets.h"
 
 #include "graph/builder.h"
+#include "graph/names.h"
 #include "ops/linear/adapted.h"
 
+#include <accrue/reduction.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +31,12 @@ enum { LONGEST_PART = 32 };
 static ac_tensor *parameter(ac_graph *graph, const char *name, const char *part, int rank,
                             const int64_t *shape, ac_init init) {
   char whole[AC_MAX_NAME + LONGEST_PART];
+  int found = -1;
   snprintf(whole, sizeof whole, "%s.%s", name, part);
+  if (graph->status != AC_OK) return NULL;
+  if (!ac_graph_find_leaf(graph, AC_ROLE_PARAMETER, whole, &found))
+    return ac_graph_out_of_memory(graph);
+  if (found >= 0) return ac_tensor_at(graph, found); /* of an earlier layer of this name */
   return ac_parameter(graph, whole, rank, shape, &(ac_parameter_desc){.init = init});
 }
 
@@ -43,6 +50,9 @@ static bool is_layer(const ac_tensor *x, const ac_tensor *weight, ac_layout layo
 /* z + h (z - bias), h = ratio + change * inverse. */
 static ac_tensor *scaled(ac_graph *graph, ac_tensor *z, ac_tensor *ratio, ac_tensor *change,
                          ac_tensor *inverse, ac_tensor *bias) {
+  /* Read as it is by a sum of one row: functions of elements would ask for a copy of the parameter
+   * in 16 bits, which those that share it without DoRA do not have. */
+  if (bias) bias = ac_sum(ac_reshape(bias, AC_SHAPE(1, bias->shape.dim[0])), AC_AXES(0), false);
   ac_tensor *operands[] = {z, ratio, change, inverse, bias};
   return bias ? ac_formula(graph, "a + (b + c * d) * (a - e)", operands, 5)
               : ac_formula(graph, "a + (b + c * d) * a", operands, 4);

@@ -1,5 +1,5 @@
 /* Follows the lexer of Jinja 3.1 (lexer.py): what is between tags is data, from which blanks are
- * removed by rules that depend on the tags beside it. A tag is then written again as its tokens,
+ * removed by rules that depend on the tags around it. A tag is then written again as its tokens,
  * each in one form. */
 #include "chat/jinja.h"
 

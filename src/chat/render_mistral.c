@@ -1,5 +1,5 @@
-/* Mistral: turns of the user are between [INST] and [/INST], and an answer ends with </s>. How
- * blanks stand around them changed with each tokenizer:
+/* Mistral: turns of the user are between [INST] and [/INST], and an answer ends with </s>. Blanks
+ * around them changed with each tokenizer:
  *
  *     v0.1      <s>[INST] USER [/INST]ASSISTANT</s> [INST] ...
  *     v0.2      <s>[INST] USER [/INST]ASSISTANT</s>[INST] ...

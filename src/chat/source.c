@@ -93,7 +93,7 @@ static const char *gguf_text(const ac_gguf_metadata *metadata, const char *key) 
   return *(const char *const *)value->data;
 }
 
-/* The token whose id has this key. One that is missing is "". */
+/* The token with the id that has this key. One that is missing is "". */
 static ac_status gguf_token(char **to, const ac_gguf_metadata *metadata, const char *key) {
   const ac_gguf_value *id = ac_gguf_metadata_find(metadata, key);
   const ac_gguf_value *tokens = ac_gguf_metadata_find(metadata, "tokenizer.ggml.tokens");

@@ -39,7 +39,7 @@ typedef enum ac_chat_piece { AC_PIECE_HEAD, AC_PIECE_TURN_END, AC_PIECE_CONTENT 
 void ac_chat_turn_begin(ac_chat_writer *writer, const ac_chat_message *message);
 void ac_chat_put(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 void ac_chat_put_bytes(ac_chat_writer *writer, ac_chat_piece piece, const char *text, size_t bytes);
-/* As str.strip() and str.rstrip() of Python's leave it, the first of which is `trim` in Jinja. */
+/* As str.strip() of Python, which is `trim` in Jinja, and str.rstrip() leave it. */
 void ac_chat_put_trimmed(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 void ac_chat_put_trimmed_after(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 

@@ -120,33 +120,34 @@ static int64_t find_logits(const ac_graph *graph) {
   return 0;
 }
 
-static ac_status find_vocabulary(ac_generator *g, const maker *m) {
+static ac_status find_vocabulary(ac_generator *generator, const maker *m) {
   ac_graph *graph = NULL;
   AC_TRY(ac_graph_create(&graph));
   m->build(m->user, graph, 1, m->desc->context);
   const ac_status status = ac_graph_status(graph);
-  g->vocabulary = find_logits(graph);
+  generator->vocabulary = find_logits(graph);
   ac_graph_free(graph);
-  if (status == AC_OK && !g->vocabulary)
+  if (status == AC_OK && !generator->vocabulary)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "generator: the graph has no output \"logits\" [B, 1, V], of the last token");
   return status;
 }
 
-static ac_status make(ac_generator *g, const maker *m) {
-  g->context = m->desc->context;
-  g->sampling = m->desc->sampling;
-  AC_TRY(find_vocabulary(g, m));
-  AC_TRY(make_pass(m, 1, NULL, &g->one));
-  AC_TRY(make_chunk(m, &g->one, &g->chunk));
-  const size_t vocabulary = (size_t)g->vocabulary;
-  g->text = malloc((size_t)g->context * sizeof *g->text);
-  g->logits = malloc(vocabulary * sizeof *g->logits);
-  g->marks = calloc(vocabulary, sizeof *g->marks);
-  g->candidates = malloc(vocabulary * sizeof *g->candidates);
-  if (g->text && g->logits && g->marks && g->candidates) return AC_OK;
+static ac_status make(ac_generator *generator, const maker *m) {
+  generator->context = m->desc->context;
+  generator->sampling = m->desc->sampling;
+  AC_TRY(find_vocabulary(generator, m));
+  AC_TRY(make_pass(m, 1, NULL, &generator->one));
+  AC_TRY(make_chunk(m, &generator->one, &generator->chunk));
+  const size_t vocabulary = (size_t)generator->vocabulary;
+  generator->text = malloc((size_t)generator->context * sizeof *generator->text);
+  generator->logits = malloc(vocabulary * sizeof *generator->logits);
+  generator->marks = calloc(vocabulary, sizeof *generator->marks);
+  generator->candidates = malloc(vocabulary * sizeof *generator->candidates);
+  if (generator->text && generator->logits && generator->marks && generator->candidates)
+    return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "generator: no memory for a text of %lld tokens",
-                 (long long)g->context);
+                 (long long)generator->context);
 }
 
 ac_status ac_generator_create(ac_generator **generator, ac_device *device,
@@ -197,139 +198,142 @@ void ac_generator_get_info(const ac_generator *generator, ac_generator_info *inf
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-static ac_status check_tokens(const ac_generator *g, const uint32_t *tokens, int64_t count,
+static ac_status check_tokens(const ac_generator *generator, const uint32_t *tokens, int64_t count,
                               int64_t before) {
-  if (count < 0 || count > g->context - before)
+  if (count < 0 || count > generator->context - before)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "generator: %lld tokens after %lld are more than the context of %lld",
-                   (long long)count, (long long)before, (long long)g->context);
+                   (long long)count, (long long)before, (long long)generator->context);
   for (int64_t i = 0; i < count; i++)
-    if ((int64_t)tokens[i] >= g->vocabulary)
+    if ((int64_t)tokens[i] >= generator->vocabulary)
       return ac_fail(AC_ERROR_ARGUMENT, "generator: token %lld is %u, outside [0, %lld)",
-                     (long long)i, tokens[i], (long long)g->vocabulary);
+                     (long long)i, tokens[i], (long long)generator->vocabulary);
   return AC_OK;
 }
 
-ac_status ac_generator_feed(ac_generator *g, const uint32_t *tokens, int64_t count) {
-  AC_REQUIRE(g);
+ac_status ac_generator_feed(ac_generator *generator, const uint32_t *tokens, int64_t count) {
+  AC_REQUIRE(generator);
   if (count > 0) AC_REQUIRE(tokens);
-  AC_TRY(check_tokens(g, tokens, count, g->length));
-  if (count > 0) memcpy(g->text + g->length, tokens, (size_t)count * sizeof *tokens);
-  g->length += count;
-  if (count > 0) g->ready = false;
+  AC_TRY(check_tokens(generator, tokens, count, generator->length));
+  if (count > 0)
+    memcpy(generator->text + generator->length, tokens, (size_t)count * sizeof *tokens);
+  generator->length += count;
+  if (count > 0) generator->ready = false;
   return AC_OK;
 }
 
-ac_status ac_generator_set_text(ac_generator *g, const uint32_t *tokens, int64_t count) {
-  AC_REQUIRE(g);
+ac_status ac_generator_set_text(ac_generator *generator, const uint32_t *tokens, int64_t count) {
+  AC_REQUIRE(generator);
   if (count > 0) AC_REQUIRE(tokens);
-  AC_TRY(check_tokens(g, tokens, count, 0));
+  AC_TRY(check_tokens(generator, tokens, count, 0));
   int64_t same = 0;
-  while (same < count && same < g->length && tokens[same] == g->text[same]) same++;
-  if (same == count && same == g->length) return AC_OK;
-  AC_TRY(ac_generator_rewind(g, same));
-  return ac_generator_feed(g, tokens + same, count - same);
+  while (same < count && same < generator->length && tokens[same] == generator->text[same]) same++;
+  if (same == count && same == generator->length) return AC_OK;
+  AC_TRY(ac_generator_rewind(generator, same));
+  return ac_generator_feed(generator, tokens + same, count - same);
 }
 
-ac_status ac_generator_rewind(ac_generator *g, int64_t length) {
-  AC_REQUIRE(g);
-  if (length < 0 || length > g->length)
+ac_status ac_generator_rewind(ac_generator *generator, int64_t length) {
+  AC_REQUIRE(generator);
+  if (length < 0 || length > generator->length)
     return ac_fail(AC_ERROR_ARGUMENT, "generator: the text has %lld tokens, so not the first %lld",
-                   (long long)g->length, (long long)length);
-  if (length < g->length) g->ready = false;
-  g->length = length;
-  g->known = ac_smaller(g->known, length);
+                   (long long)generator->length, (long long)length);
+  if (length < generator->length) generator->ready = false;
+  generator->length = length;
+  generator->known = ac_smaller(generator->known, length);
   return AC_OK;
 }
 
-const uint32_t *ac_generator_text(const ac_generator *g, int64_t *count) {
-  if (count) *count = g ? g->length : 0;
-  return g ? g->text : NULL;
+const uint32_t *ac_generator_text(const ac_generator *generator, int64_t *count) {
+  if (count) *count = generator ? generator->length : 0;
+  return generator ? generator->text : NULL;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Runs a pass over the tokens before `end`. */
-static ac_status run(ac_generator *g, const pass *p, int64_t end) {
+static ac_status run(ac_generator *generator, const pass *p, int64_t end) {
   const int32_t last = (int32_t)end;
   for (int64_t i = 0; i < p->tokens; i++) {
     const int64_t position = end - p->tokens + i;
-    p->ids[i] = position < 0 ? 0 : (int32_t)g->text[position];
+    p->ids[i] = position < 0 ? 0 : (int32_t)generator->text[position];
     p->positions[i] = position < 0 ? 0 : (int32_t)position;
   }
   const ac_feed feeds[] = {{"tokens", p->ids}, {"positions", p->positions}, {"ends", &last}};
   AC_TRY(ac_session_run(p->session, 1, feeds, 3));
-  g->known = end;
-  if (end < g->length) return AC_OK;
-  return ac_session_output(p->session, "logits", 0, g->vocabulary, g->logits);
+  generator->known = end;
+  if (end < generator->length) return AC_OK;
+  return ac_session_output(p->session, "logits", 0, generator->vocabulary, generator->logits);
 }
 
 /* A few tokens cost less one by one: a pass over one is bound by the bytes of the weights. */
-static ac_status read_text(ac_generator *g) {
-  if (!g->length) return ac_fail(AC_ERROR_STATE, "generator: the text is empty");
-  if (g->ready) return AC_OK;
-  if (g->known == g->length) g->known--; /* its logits are gone */
-  while (g->known < g->length) {
-    const int64_t left = g->length - g->known, chunk = g->chunk.tokens;
-    const bool single = !g->chunk.plan || left <= chunk / FEW || left == 1;
-    AC_TRY(single ? run(g, &g->one, g->known + 1)
-                  : run(g, &g->chunk, g->known + ac_smaller(left, chunk)));
+static ac_status read_text(ac_generator *generator) {
+  if (!generator->length) return ac_fail(AC_ERROR_STATE, "generator: the text is empty");
+  if (generator->ready) return AC_OK;
+  if (generator->known == generator->length) generator->known--; /* its logits are gone */
+  while (generator->known < generator->length) {
+    const int64_t left = generator->length - generator->known, chunk = generator->chunk.tokens;
+    const bool single = !generator->chunk.plan || left <= chunk / FEW || left == 1;
+    AC_TRY(single ? run(generator, &generator->one, generator->known + 1)
+                  : run(generator, &generator->chunk, generator->known + ac_smaller(left, chunk)));
   }
-  for (int64_t i = 0; i < g->vocabulary; i++)
-    if (!isfinite(g->logits[i]))
-      return ac_fail(AC_ERROR_NOT_FINITE, "generator: the logit of token %lld is %g", (long long)i,
-                     (double)g->logits[i]);
-  g->ready = true;
+  for (int64_t i = 0; i < generator->vocabulary; i++)
+    if (!isfinite(generator->logits[i]))
+      return ac_fail(AC_ERROR_NOT_FINITE, "generator: the logit of token %lld is %generator",
+                     (long long)i, (double)generator->logits[i]);
+  generator->ready = true;
   return AC_OK;
 }
 
-ac_status ac_generator_read(ac_generator *g, int64_t *read) {
-  AC_REQUIRE(g);
-  const int64_t known = g->known;
+ac_status ac_generator_read(ac_generator *generator, int64_t *read) {
+  AC_REQUIRE(generator);
+  const int64_t known = generator->known;
   if (read) *read = 0;
-  AC_TRY(read_text(g));
-  if (read) *read = g->known - known;
+  AC_TRY(read_text(generator));
+  if (read) *read = generator->known - known;
   return AC_OK;
 }
 
-ac_status ac_generator_logits(ac_generator *g, float *logits, int64_t count) {
-  AC_REQUIRE(g, logits);
-  if (count != g->vocabulary)
+ac_status ac_generator_logits(ac_generator *generator, float *logits, int64_t count) {
+  AC_REQUIRE(generator, logits);
+  if (count != generator->vocabulary)
     return ac_fail(AC_ERROR_ARGUMENT, "generator: there are %lld logits, not %lld",
-                   (long long)g->vocabulary, (long long)count);
-  AC_TRY(read_text(g));
-  memcpy(logits, g->logits, (size_t)count * sizeof *logits);
+                   (long long)generator->vocabulary, (long long)count);
+  AC_TRY(read_text(generator));
+  memcpy(logits, generator->logits, (size_t)count * sizeof *logits);
   return AC_OK;
 }
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
 /* Uniform in [0, 1) with 53 bits. */
-static double draw(ac_generator *g) {
-  const uint64_t number = g->drawn++;
+static double draw(ac_generator *generator) {
+  const uint64_t number = generator->drawn++;
   const ac_philox_block block =
-      ac_philox(g->sampling.seed, (uint32_t)number, (uint32_t)(number >> 32), 0, 0);
+      ac_philox(generator->sampling.seed, (uint32_t)number, (uint32_t)(number >> 32), 0, 0);
   return (double)(((uint64_t)block.v[0] << 32 | block.v[1]) >> 11) * 0x1p-53;
 }
 
-ac_status ac_generator_next(ac_generator *g, uint32_t *token) {
-  AC_REQUIRE(g, token);
-  if (g->length == g->context)
+ac_status ac_generator_next(ac_generator *generator, uint32_t *token) {
+  AC_REQUIRE(generator, token);
+  if (generator->length == generator->context)
     return ac_fail(AC_ERROR_STATE, "generator: the text fills the context of %lld tokens",
-                   (long long)g->context);
-  AC_TRY(read_text(g));
+                   (long long)generator->context);
+  AC_TRY(read_text(generator));
   /* The logits are those of another text afterwards. */
-  ac_sampling_penalise(&g->sampling, g->logits, g->text, g->length, g->marks);
-  const double at = g->sampling.temperature > 0 ? draw(g) : 0;
-  *token = ac_sampling_choose(&g->sampling, g->logits, g->vocabulary, at, g->candidates);
-  return ac_generator_feed(g, token, 1);
+  ac_sampling_penalise(&generator->sampling, generator->logits, generator->text, generator->length,
+                       generator->marks);
+  const double at = generator->sampling.temperature > 0 ? draw(generator) : 0;
+  *token = ac_sampling_choose(&generator->sampling, generator->logits, generator->vocabulary, at,
+                              generator->candidates);
+  return ac_generator_feed(generator, token, 1);
 }
 
-ac_status ac_generator_set_sampling(ac_generator *g, const ac_sampling *sampling) {
-  AC_REQUIRE(g, sampling);
+ac_status ac_generator_set_sampling(ac_generator *generator, const ac_sampling *sampling) {
+  AC_REQUIRE(generator, sampling);
   AC_TRY(ac_sampling_check(sampling));
-  g->sampling = *sampling;
-  g->drawn = 0;
+  generator->sampling = *sampling;
+  generator->drawn = 0;
   return AC_OK;
 }
 

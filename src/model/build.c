@@ -9,7 +9,9 @@
 
 #include "core/error.h"
 #include "graph/graph.h"
+#include "graph/names.h"
 
+#include <accrue/reduction.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +27,14 @@ typedef struct builder {
   ac_tensor *positions, *segments; /* NULL: one document */
   ac_tensor *ends;                 /* of texts that are continued; else NULL */
 } builder;
+
+/* A leaf that the graph has already, from a pass over other tokens; NULL: none. */
+static ac_tensor *existing(const builder *b, ac_role role, const char *name) {
+  int found = -1;
+  if (!b->desc->dpo || ac_graph_status(b->graph) != AC_OK) return NULL;
+  if (!ac_graph_find_leaf(b->graph, role, name, &found)) return ac_graph_out_of_memory(b->graph);
+  return ac_tensor_at(b->graph, found);
+}
 
 /* The blocks of a matrix. */
 static ac_blocks blocks_of(const builder *b, const char *name, int64_t columns) {
@@ -43,6 +53,8 @@ static ac_tensor *parameter(const builder *b, const char *name, const char *suff
   if (rank > 1) desc.init = (ac_init){.kind = AC_INIT_NORMAL, .deviation = deviation};
   if (b->desc->cache) desc.init = (ac_init){.kind = AC_INIT_ZERO}; /* only made to be filled */
   if (rank == 2) desc.blocks = blocks_of(b, full, shape[1]);
+  ac_tensor *there = existing(b, AC_ROLE_PARAMETER, full);
+  if (there) return there;
   return ac_parameter(b->graph, full, rank, shape, &desc);
 }
 
@@ -78,7 +90,8 @@ static ac_tensor *norm(const builder *b, ac_model_part part, ac_tensor *x, int64
   snprintf(full, sizeof full, "%s.weight", name);
   if (b->family->norm != AC_NORM_RMS_PLUS_ONE)
     desc.init = (ac_init){.kind = AC_INIT_CONSTANT, .value = 1};
-  ac_tensor *gamma = ac_parameter(b->graph, full, AC_SHAPE(size), &desc);
+  ac_tensor *gamma = existing(b, AC_ROLE_PARAMETER, full);
+  if (!gamma) gamma = ac_parameter(b->graph, full, AC_SHAPE(size), &desc);
   const float epsilon = (float)b->config->epsilon;
   if (b->family->norm == AC_NORM_LAYER)
     return ac_layer_norm(x, gamma, parameter(b, name, "bias", AC_SHAPE(size)), epsilon);
@@ -219,6 +232,7 @@ static ac_tensor *table(const builder *b, ac_model_part part, int64_t rows) {
  * that the file that it is saved to is. */
 static ac_tensor *learned_positions(const builder *b) {
   ac_tensor *rows = table(b, AC_PART_POSITIONS, b->config->positions), *at = b->positions;
+  if (!at) at = existing(b, AC_ROLE_CONSTANT, "positions");
   if (at) return ac_embedding(rows, at);
   int32_t *count = malloc((size_t)b->context * sizeof *count);
   for (int64_t t = 0; count && t < b->context; t++) count[t] = (int32_t)t;
@@ -250,25 +264,17 @@ static ac_tensor *finish(const builder *b, ac_tensor *x, ac_tensor *head) {
             *weights = b->desc->weighted
                            ? ac_input(b->graph, "weights", AC_F32, AC_SHAPE(AC_BATCH, T))
                            : NULL,
-            *loss = b->config->logit_cap > 0
-                        ? ac_cross_entropy(with_logits(b, x, head), targets, weights, NULL)
-                        : ac_linear_cross_entropy(x, head, AC_OUT_IN, targets, weights, NULL);
+            *loss = ac_linear_cross_entropy(
+                x, head, AC_OUT_IN, targets, weights,
+                &(ac_cross_entropy_desc){.soft_cap = (float)b->config->logit_cap});
   ac_graph_set_loss(b->graph, loss);
   return loss;
 }
 
-static ac_tensor *build(builder *b) {
+/* What the head takes of each position, or of the last one; *head is the head. */
+static ac_tensor *body(builder *b, ac_tensor *tokens, ac_tensor **head) {
   const ac_model_config *c = b->config;
   char scope[32];
-  ac_tensor *tokens = ac_input(b->graph, "tokens", AC_I32, AC_SHAPE(AC_BATCH, b->context));
-  if (b->desc->packed) {
-    b->segments = ac_input(b->graph, "segments", AC_I32, AC_SHAPE(AC_BATCH, b->context));
-    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
-  }
-  if (b->desc->cache) {
-    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
-    b->ends = ac_input(b->graph, "ends", AC_I32, AC_SHAPE(AC_BATCH));
-  }
   ac_tensor *embedding = table(b, AC_PART_EMBEDDING, c->vocabulary),
             *x = embed(b, tokens, embedding);
   for (b->layer = 0; b->layer < c->layers; b->layer++) {
@@ -278,8 +284,66 @@ static ac_tensor *build(builder *b) {
   }
   ac_graph_scope(b->graph, "head");
   if (b->ends) x = ac_slice(x, 1, b->context - 1, 1);
-  x = norm(b, AC_PART_NORM, x, c->width);
-  x = finish(b, x, c->tied ? embedding : table(b, AC_PART_HEAD, c->vocabulary));
+  *head = c->tied ? embedding : table(b, AC_PART_HEAD, c->vocabulary);
+  return norm(b, AC_PART_NORM, x, c->width);
+}
+
+/* ---- preferences ----------------------------------------------------------------------------- */
+
+static ac_tensor *input_of(const builder *b, const char *answer, const char *field,
+                           ac_dtype dtype) {
+  char name[32];
+  snprintf(name, sizeof name, "%s_%s", answer, field);
+  return ac_input(b->graph, name, dtype, AC_SHAPE(AC_BATCH, b->context));
+}
+
+/* By how much the logarithm of an answer's probability is above that without adapters: [B]. */
+static ac_tensor *log_ratio(builder *b, const char *answer) {
+  ac_model_graph_desc without = *b->desc;
+  builder reference = *b;
+  without.lora = NULL;
+  reference.desc = &without;
+  ac_tensor *tokens = input_of(b, answer, "tokens", AC_I32),
+            *targets = input_of(b, answer, "targets", AC_I32),
+            *weights = input_of(b, answer, "weights", AC_F32), *head;
+  ac_tensor *x = body(&reference, tokens, &head);
+  ac_tensor *less = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, NULL);
+  x = body(b, tokens, &head);
+  x = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, less);
+  x = ac_sum(x, AC_AXES(1), false);
+  ac_graph_set_output(b->graph, answer, x);
+  return x;
+}
+
+static ac_tensor *prefer(builder *b) {
+  if (!b->desc->lora || !b->desc->frozen || b->desc->packed || b->desc->weighted ||
+      b->desc->logits || b->desc->cache)
+    return ac_graph_fail(b->graph, AC_ERROR_ARGUMENT,
+                         "ac_model_build: preferences need adapters of a frozen model, which is "
+                         "the reference, and none of packed, weighted, logits and cache");
+  if (b->config->logit_cap > 0)
+    return ac_graph_fail(b->graph, AC_ERROR_UNSUPPORTED,
+                         "ac_model_build: preferences of a model that bounds its logits");
+  ac_tensor *chosen = log_ratio(b, "chosen"), *rejected = log_ratio(b, "rejected");
+  ac_tensor *loss = ac_dpo_loss(chosen, rejected, NULL, NULL, NULL, b->desc->dpo);
+  ac_graph_scope(b->graph, NULL);
+  ac_graph_set_loss(b->graph, loss);
+  return loss;
+}
+
+static ac_tensor *build(builder *b) {
+  if (b->desc->dpo) return prefer(b);
+  ac_tensor *tokens = ac_input(b->graph, "tokens", AC_I32, AC_SHAPE(AC_BATCH, b->context)), *head;
+  if (b->desc->packed) {
+    b->segments = ac_input(b->graph, "segments", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+  }
+  if (b->desc->cache) {
+    b->positions = ac_input(b->graph, "positions", AC_I32, AC_SHAPE(AC_BATCH, b->context));
+    b->ends = ac_input(b->graph, "ends", AC_I32, AC_SHAPE(AC_BATCH));
+  }
+  ac_tensor *x = body(b, tokens, &head);
+  x = finish(b, x, head);
   ac_graph_scope(b->graph, NULL);
   return x;
 }

@@ -45,8 +45,8 @@ static ac_status read_json(json_t **json, const char *path) {
   /* There, model_max_length may be 10^30. */
   const bool settings = strstr(path, "tokenizer_config.json");
   AC_TRY(open_small(&stream, path, MOST_JSON));
-  *json = json_loadf(stream, JSON_REJECT_DUPLICATES | (settings ? JSON_DECODE_INT_AS_REAL : 0),
-                     &error);
+  *json =
+      json_loadf(stream, JSON_REJECT_DUPLICATES | (settings ? JSON_DECODE_INT_AS_REAL : 0), &error);
   fclose(stream);
   if (*json) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, ac_quote(error.text).text);

@@ -73,6 +73,8 @@
     X(cross_entropy_gradient, "siff", "s")            /* logits targets weights? lse -> dlogits */                     \
   F(loss, linear_cross_entropy) X(linear_cross_entropy, "ssif", "f") /* x[n,C] W targets[n] weights[n]? -> sums+ */    \
     X(linear_cross_entropy_gradient, "ssif", "sff")   /* x W targets weights? -> dx?+ dW?+ sums+ */                    \
+  F(loss, linear_log_probability) X(linear_log_probability, "ssiff", "f") /* x[n,C] W targets[n] weights[n]? less[n]? -> y[n] */ \
+    X(linear_log_probability_gradient, "ssif", "sf")  /* x W targets dy[n] -> dx?+ dW?+ */                             \
   F(loss, mean_squared_error) X(mean_squared_error, "sff", "f") /* prediction[B,m] target weights[B]? -> sums+ */      \
     X(mean_squared_error_gradient, "sff", "s")        /* prediction target weights? -> dprediction */                  \
   F(loss, binary_cross_entropy) X(binary_cross_entropy, "sff", "f") /* logits[B,m] targets weights[B]? -> sums+ */     \

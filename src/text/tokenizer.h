@@ -86,8 +86,8 @@ typedef struct ac_plain_range {
   size_t begin, end;
 } ac_plain_range;
 
-/* How to encode a text of which parts are from people: names of special tokens are found but in
- * these ranges, which are in order and do not overlap. The tokens are those of the whole text. */
+/* How to encode a text with parts from people: names of special tokens are found but in these
+ * ranges, which are in order and do not overlap. The tokens are those of the whole text. */
 typedef struct ac_ranges {
   const ac_plain_range *list;
   size_t count;

@@ -135,7 +135,7 @@ choose_flags() {
       pick batch 7 3@0,7@4,5@20
       flags+=(--model "$work/llm" --data "$work/chats.jsonl" --context 64 --lora "$rank" --batch "$batch" --epochs 3)
       if [[ $rank != 0 ]]; then
-        pick base file
+        pick base file q8_0 q4_0 nf4
         flags+=(--lora-dropout "$dropout" --base "$base")
       fi
       flags=("${flags[@]/#\*.bias/*.layers.0.*}")

@@ -89,6 +89,8 @@ def collect(program, fixture, folder):
     make("images", ".", "train", "200")
     make("images", ".", "t10k", "50")
     make("tokens", "tokens.bin", "4000", "300")
+    os.mkdir(os.path.join(folder, "tiny"))
+    make("llm", "tiny", "0")
     random_bytes = random.Random(1)
     with open(os.path.join(folder, "noise.txt"), "w", encoding="utf-8") as file:
         file.write("".join(random_bytes.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(6000)))
@@ -136,6 +138,7 @@ def collect(program, fixture, folder):
     c.add_json("accrue predict --json", "predict", "--model", "run5", "--data", ".", "--json")
     c.add_json("accrue lr-find --json", "lr-find", *mlp, "--updates", "20", "--json")
     c.add_json("accrue devices --json", "devices", "--json")
+    c.add_json("accrue tokenize --json", "tokenize", "--model", "tiny", "--data", "book.txt", "--json")
     for verb, more in (("verify", ["--updates", "1"]), ("train", ["--steps", "2", "--out", "json"])):
         if c.knows("--json", verb, "mlp"):
             c.add_json(f"accrue {verb} --json", verb, *mlp, *more, "--json")

@@ -28,6 +28,7 @@ import tempfile
 import pages
 
 SECONDS = 120  # of a page, at most
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MARK = "\x01"  # before and after the status of a command, in what the shell prints
 
 # A number, and what is after it if that is a unit of time or speed: these are different each time.
@@ -165,6 +166,13 @@ def prepare(fixture, folder):
     make("digits", "mnist", "t10k", "500")
     make("digits", "mnist", "train", "2000")
     make("tokens", "tokens.bin", "20000", "50257")
+    os.mkdir(os.path.join(folder, "tiny"))
+    make("llm", "tiny", "0")
+    os.mkdir(os.path.join(folder, "tiny-llama"))
+    make("llm", "tiny-llama", "1")
+    with open(os.path.join(folder, "chats.jsonl"), "wb") as file:
+        subprocess.run([fixture, "chats", "400"], check=True, stdout=file)
+    shutil.copytree(os.path.join(SOURCE, "examples", "models"), os.path.join(folder, "models"))
 
 
 def run_page(arguments, page, data):

@@ -106,8 +106,8 @@ static int check_context(llm_model *model) {
 
 /* An adapter says itself what it is like. */
 static int open_adapter(llm_model *model) {
-  if (ac_adapter_open(&model->adapter, model->found.adapter) != AC_OK) return fail_library();
-  model->lora = *ac_adapter_desc(model->adapter);
+  if (ac_adapter_open(&model->saved, model->found.adapter) != AC_OK) return fail_library();
+  model->lora = *ac_adapter_desc(model->saved);
   model->rank = 1; /* or another: each layer has its own */
   return STATUS_CONTINUE;
 }
@@ -127,6 +127,11 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   if (!model->info.weights && !optional)
     return fail("%s has a configuration and no weights, which is enough for accrue plan alone",
                 model->path);
+  if (!model->evaluates && !model->rank && model->info.gguf && !optional)
+    return fail_usage(
+        "--lora 0 writes a folder of the form of Hugging Face, and %s is a GGUF file; "
+        "make a folder of it first: accrue export --model %s --to folder --out DIR",
+        model->path, model->path);
   if (!optional) status = language_model_fingerprint(model->found.base, model->fingerprint);
   if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model);
   return status == STATUS_CONTINUE ? check_context(model) : status;
@@ -203,7 +208,7 @@ static int load(void *self, ac_trainer *trainer) {
 static int load_session(void *self, ac_session *session) {
   llm_model *model = self;
   ac_status status = ac_model_load_session(model->model, session);
-  if (status == AC_OK && model->adapter) status = ac_adapter_load_session(model->adapter, session);
+  if (status == AC_OK && model->saved) status = ac_adapter_load_session(model->saved, session);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
@@ -224,7 +229,7 @@ static void close_model(void *self) {
   llm_model *model = self;
   ac_chat_free(model->chat);
   llm_choices_free(&model->choices);
-  ac_adapter_close(model->adapter);
+  ac_adapter_close(model->saved);
   ac_model_free(model->model);
 }
 

@@ -20,10 +20,17 @@ bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
   attributes->ignore = described.ignore;
   attributes->ignore_index = described.ignore_index;
   attributes->smoothing = described.smoothing;
-  if (described.smoothing >= 0 && described.smoothing < 1) return true;
-  ac_builder_fail(graph, builder, operands, "smoothing is %g, not in [0, 1)",
-                  (double)described.smoothing);
-  return false;
+  if (!(described.smoothing >= 0 && described.smoothing < 1)) {
+    ac_builder_fail(graph, builder, operands, "smoothing is %g, not in [0, 1)",
+                    (double)described.smoothing);
+    return false;
+  }
+  if (described.soft_cap != 0 && !(described.soft_cap >= 1e-6f && described.soft_cap <= 1e6f)) {
+    ac_builder_fail(graph, builder, operands, "soft_cap is %g, not in [1e-6, 1e6]",
+                    (double)described.soft_cap);
+    return false;
+  }
+  return true;
 }
 
 /* Dimensions [first, last) as one. The batch's stays the first. */
@@ -68,6 +75,9 @@ ac_tensor *ac_cross_entropy(ac_tensor *logits, ac_tensor *targets, ac_tensor *we
     return ac_builder_fail(graph, &builder, operands, NULL);
   ac_cross_entropy_attributes attributes;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes)) return NULL;
+  if (desc && desc->soft_cap)
+    return ac_builder_fail(graph, &builder, operands,
+                           "soft_cap is for linear_cross_entropy; cap the logits by tanh");
   if (axis < rank - 1 && !move_classes(graph, operands, axis)) return NULL;
   ac_tensor *sums =
       ac_loss_emit(graph, AC_OP_cross_entropy, &attributes, sizeof attributes, 3, operands);

@@ -4,6 +4,7 @@
  *   z = W x,  lse = log sum exp(z),  loss = w (lse - z[t])
  *   dz[j] = scale w (exp(z[j] - lse) - [j = t]),  dx = W^T dz,  dW += dz x^T
  * where scale is the loss scale: the gradient is that of the sum. Smoothing is cross_entropy's.
+ * With a soft cap c, l = c tanh(z / c) replaces z, and dz[j] is multiplied by 1 - (l[j] / c)^2.
  *
  * The gradient kernel needs z, and the loss follows from z. So it also yields the loss's sums, and
  * training runs it instead of the forward kernel: it needs as many flops as the unfused ops, and
@@ -37,14 +38,18 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
       targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
       !ac_loss_weights_match(weights, &rows))
     return ac_builder_fail(graph, &builder, operands, NULL);
-  ac_linear_cross_entropy_attributes attributes = {.layout = layout,
-                                                   .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  const bool blocks = ac_tensor_at(graph, weight->storage)->desc.blocks != AC_BLOCKS_NONE;
+  ac_linear_cross_entropy_attributes attributes = {
+      .layout = layout,
+      .chunk_bytes =
+          blocks ? AC_LINEAR_CROSS_ENTROPY_CHUNK_OF_BLOCKS : AC_LINEAR_CROSS_ENTROPY_CHUNK};
   ac_tensor_at(graph, weight->storage)->matrix =
       layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes.loss)) return NULL;
   if (desc && desc->axis && desc->axis != rows.rank && desc->axis != -1)
     return ac_builder_fail(graph, &builder, operands, "axis is %d, but the classes come last",
                            desc->axis);
+  if (desc) attributes.soft_cap = (double)desc->soft_cap;
   return ac_loss_emit(graph, op, &attributes, sizeof attributes, 4, operands);
 }
 
@@ -89,10 +94,11 @@ static void words(ac_words *words, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *a = args->attributes;
   ac_words_put_layout(words, a->layout, &args->in[1]);
   ac_cross_entropy_words(words, &a->loss);
+  if (a->soft_cap > 0) ac_words_put(words, ", capped");
 }
 
 static const ac_linear_cross_entropy_attributes sampled = {
-    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK, 0};
 
 const ac_op_desc ac_op_desc_linear_cross_entropy = {
     .can_add = 1,

@@ -3,13 +3,19 @@
 
 #include "ops/loss/cross_entropy.h"
 
-/* Bytes of logits that exist at once. */
-enum { AC_LINEAR_CROSS_ENTROPY_CHUNK = 64 << 20 };
+/* Bytes of logits that exist at once, and with weights in blocks: who has these is short of memory,
+ * and decoding the weights once more for each chunk takes a small part of the time. The chunks of
+ * rows change no bits of losses and gradients of x. */
+enum {
+  AC_LINEAR_CROSS_ENTROPY_CHUNK = 64 << 20,
+  AC_LINEAR_CROSS_ENTROPY_CHUNK_OF_BLOCKS = 12 << 20
+};
 
 typedef struct ac_linear_cross_entropy_attributes {
   ac_layout layout; /* of the weight: AC_OUT_IN [classes, in] or AC_IN_OUT [in, classes] */
   ac_cross_entropy_attributes loss;
   int64_t chunk_bytes;
+  double soft_cap; /* a float; 0: none */
 } ac_linear_cross_entropy_attributes;
 
 static inline int64_t ac_linear_cross_entropy_classes(const ac_op_args *args) {

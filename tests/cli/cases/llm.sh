@@ -236,3 +236,26 @@ case_llm_choices() {
   refuse 1 'bad.jsonl: line 1: question must be a text' eval --model base --data bad.jsonl --device cpu
   refuse 2 'tokens with its question, and --context is 4' eval --model base --data questions.jsonl --context 4 --device cpu
 }
+
+# Frozen weights in blocks take fewer bytes, and the adapter learns as well; a run that goes on rounds them as it did before.
+case_llm_base() {
+  tiny_llm
+  local base bytes last=999999999
+  for base in bf16 q8_0 q4_0; do
+    run train "${llm[@]}" --base $base --epochs 4 --out $base >/dev/null
+    bytes=$("$ACCRUE" plan "${llm[@]}" --base $base --json | sed -n 's/.*"parameters": \([0-9]*\),.*/\1/p' | head -n 1)
+    ((bytes < last)) || die "--base $base takes $bytes bytes, and more bits took $last"
+    last=$bytes
+  done
+  for base in q4_1 nf4; do run train "${llm[@]}" --base $base --epochs 4 --out $base >/dev/null; done
+  for base in q8_0 q4_0 q4_1 nf4; do
+    awk -v a="$("$METRICS" field bf16/metrics.jsonl end val_loss)" -v b="$("$METRICS" field $base/metrics.jsonl end val_loss)" \
+      'BEGIN { exit !(b - a < 0.3) }' || die "--base $base learns less: $(tail -n 1 bf16/metrics.jsonl $base/metrics.jsonl)"
+    ! grep -q embed_tokens "$(printf '%s\n' $base/state-*.safetensors | tail -n 1)" || die "a state with the base"
+  done
+  run train "${llm[@]}" --base q4_0 --epochs 4 --save-every 3 --max-minutes 0.003 --out parts >/dev/null
+  run train llm --resume --out parts --max-minutes 5 >/dev/null
+  cmp q4_0/adapter_model.safetensors parts/adapter_model.safetensors || die "another adapter after going on"
+  refuse_resume 'accrue.base_storage' train llm --resume --base q8_0 --epochs 5 --out parts
+  run eval --model q4_0 --base q4_0 --data chats.jsonl --context 64 --device cpu >/dev/null
+}

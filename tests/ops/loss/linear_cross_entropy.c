@@ -34,6 +34,30 @@ static double smoothing_of(const ac_op_args *args) {
   return (double)((const ac_linear_cross_entropy_attributes *)args->attributes)->loss.smoothing;
 }
 
+/* c tanh(z / c), and its derivative by what it is. */
+static double capped(const ac_op_args *args, double z) {
+  const double cap = ((const ac_linear_cross_entropy_attributes *)args->attributes)->soft_cap;
+  return cap > 0 ? cap * tanh(z / cap) : z;
+}
+
+static double slope(const ac_op_args *args, double l) {
+  const double cap = ((const ac_linear_cross_entropy_attributes *)args->attributes)->soft_cap;
+  return cap > 0 ? 1 - l / cap * (l / cap) : 1;
+}
+
+/* The largest logit of a row, from logits less it. */
+static double largest_of(const ac_op_args *args, int64_t n) {
+  shape s = shape_of(args);
+  const double *x = op_reals(&args->in[0]) + n * s.C, *w = op_reals(&args->in[1]);
+  double largest = -INFINITY;
+  for (int64_t v = 0; v < s.V; v++) {
+    double z = 0;
+    for (int64_t i = 0; i < s.C; i++) z += x[i] * w[at(args, v, i)];
+    largest = fmax(largest, capped(args, z));
+  }
+  return largest;
+}
+
 /* The row's logits, less the largest; returns the first largest one's index and sets *lse, which is
  * that of the differences. */
 static int64_t logits_of(const ac_op_args *args, int64_t n, double *z, double *lse) {
@@ -44,6 +68,7 @@ static int64_t logits_of(const ac_op_args *args, int64_t n, double *z, double *l
   for (int64_t v = 0; v < s.V; v++) {
     z[v] = 0;
     for (int64_t i = 0; i < s.C; i++) z[v] += x[i] * w[at(args, v, i)];
+    z[v] = capped(args, z[v]);
     first = z[v] > z[first] ? v : first;
   }
   const double max = z[first];
@@ -120,9 +145,11 @@ static void linear_cross_entropy_gradient(const ac_op_args *args) {
     double scale = weight_of(args, n) * (double)args->run->loss_scale;
     if (scale == 0) continue;
     logits_of(args, n, z, &lse);
+    const double largest = largest_of(args, n);
     for (int64_t v = 0; v < s.V; v++) {
       double target = v == op_integers(&args->in[2])[n] ? 1 : 0, smoothing = smoothing_of(args);
       double dz = scale * (exp(z[v] - lse) - (1 - smoothing) * target - smoothing / (double)s.V);
+      dz *= slope(args, z[v] + largest);
       for (int64_t i = 0; i < s.C; i++) {
         if (args->out[0].count) dx[n * s.C + i] += dz * w[at(args, v, i)];
         if (args->out[1].count) dw[at(args, v, i)] += dz * x[n * s.C + i];
@@ -172,13 +199,17 @@ static const op_gradient gradients[] = {
   }
 /* Chunks of so many rows of V logits. */
 #define ROWS(rows, V) ((rows) * (V)*4)
-#define SMOOTHED(name_, layout_, ignore, smoothing, chunk, evaluation_, batch_, ...) \
-  {                                                                                  \
-    .name = name_, .op = AC_OP_linear_cross_entropy,                                 \
-    .attributes.linear_cross_entropy = {layout_, {ignore, -100, smoothing}, chunk},  \
-    .batch = batch_, .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients,     \
-    .gradient_count = 1, .evaluation = evaluation_                                   \
+#define CASE(name_, layout_, ignore, smoothing, chunk, cap, evaluation_, batch_, ...)    \
+  {                                                                                      \
+    .name = name_, .op = AC_OP_linear_cross_entropy,                                     \
+    .attributes.linear_cross_entropy = {layout_, {ignore, -100, smoothing}, chunk, cap}, \
+    .batch = batch_, .in = {__VA_ARGS__}, .out = {SUMS}, .gradients = gradients,         \
+    .gradient_count = 1, .evaluation = evaluation_                                       \
   }
+#define SMOOTHED(name_, layout_, ignore, smoothing, chunk, evaluation_, batch_, ...) \
+  CASE(name_, layout_, ignore, smoothing, chunk, 0, evaluation_, batch_, __VA_ARGS__)
+#define CAPPED(name_, layout_, ignore, smoothing, chunk, cap, batch_, ...) \
+  CASE(name_, layout_, ignore, smoothing, chunk, cap, false, batch_, __VA_ARGS__)
 #define HEAD(name_, layout_, ignore, chunk, batch_, ...) \
   SMOOTHED(name_, layout_, ignore, 0, chunk, false, batch_, __VA_ARGS__)
 
@@ -207,6 +238,11 @@ static const op_case cases[] = {
              TARGETS(33, -100, AC_BATCH), WEIGHTS(AC_BATCH)),
     SMOOTHED("out_in smoothing in evaluation, 5x7 of 9", AC_OUT_IN, false, 0.5f, ROWS(3, 9), true,
              5, OP_F32(AC_BATCH, 7), OP_F32(9, 7), OP_IDS(9, AC_BATCH)),
+    CAPPED("out_in capped at 2, 65x17 of 33, ignored targets and weights", AC_OUT_IN, true, 0,
+           ROWS(32, 33), 2, 65, OP_F32(AC_BATCH, 17), OP_F32(33, 17), TARGETS(33, -100, AC_BATCH),
+           WEIGHTS(AC_BATCH)),
+    CAPPED("in_out capped at 0.5, smoothing, 5x7 of 300", AC_IN_OUT, false, 0.1f, ROWS(3, 300), 0.5,
+           5, OP_F32(AC_BATCH, 7), OP_F32(7, 300), OP_IDS(300, AC_BATCH)),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {
@@ -314,7 +350,8 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   int64_t dim[] = {layout == AC_OUT_IN ? V : in, layout == AC_OUT_IN ? in : V};
   ac_cross_entropy_desc desc = {.ignore = op_draw_one_in(d, 2),
                                 .ignore_index = op_draw_one_in(d, 2) ? -100 : 0,
-                                .smoothing = op_draw_one_in(d, 2) ? 0 : 0.2f};
+                                .smoothing = op_draw_one_in(d, 2) ? 0 : 0.2f,
+                                .soft_cap = op_draw_one_in(d, 3) ? 1.5f : 0};
   ac_shape rows = x->shape;
   rows.rank--;
   op_drawn_leaf *targets = op_draw_input(d, AC_I32, &rows, 0, (double)V);

@@ -293,10 +293,290 @@ static void a_folder_of_peft_is_read(const char *name) {
 }
 ON_EVERY_DEVICE(a_folder_of_peft_is_read)
 
+/* ---- several adapters of one base ------------------------------------------------------------ */
+
+static const char own[] = "*norm.weight,*proj.weight,*proj.bias,*embed_tokens.weight";
+
+/* Two trainers and a session with one copy of the base: each has its own adapter alone, and what it
+ * computes is what it would compute by itself. */
+static void one_base_serves_all(const char *name) {
+  const ac_lora_desc first = {.rank = 4, .alpha = 6, .targets = targets},
+                     second = {.rank = 2, .targets = "o_proj", .dora = true};
+  float *rows = values_of("lora", "tokens");
+  for (int p = 0; p < 3; p++) {
+    ac_device *device = open_device(name);
+    const ac_plan_desc alone = {.precision = (ac_precision)p},
+                       shared = {.precision = (ac_precision)p, .shared = own};
+    trained a = start(device, &first, &alone, NULL), c = start(device, &second, &alone, NULL),
+            b = start(device, &second, &shared, a.trainer);
+    assert_true(ac_plan_get_info(b.plan)->bytes.parameters * 4 <
+                ac_plan_get_info(c.plan)->bytes.parameters);
+    for (int update = 0; update < 3; update++) {
+      train_window(a.trainer, rows, update);
+      const double together = train_window(b.trainer, rows, update),
+                   by_itself = train_window(c.trainer, rows, update);
+      assert_float_equal(together, by_itself, 1e-6);
+    }
+    assert_ok(ac_adapter_save(b.trainer, test_folder, &second, NULL));
+    ac_adapter *adapter;
+    assert_ok(ac_adapter_open(&adapter, test_folder));
+    ac_graph *graph = graph_of(ac_adapter_desc(adapter), true);
+    predictor s;
+    const ac_plan_desc desc = {
+        .purpose = AC_PREDICT, .micro_batch = BATCH, .precision = (ac_precision)p, .shared = own};
+    assert_ok(ac_plan_create(&s.plan, graph, device, &desc));
+    ac_graph_free(graph);
+    assert_ok(ac_session_create_shared(&s.session, s.plan, 0, a.trainer));
+    assert_ok(ac_adapter_load_session(adapter, s.session));
+    float got[BATCH * LOGITS], want[BATCH * LOGITS];
+    logits_of(s.session, rows, CONTEXT + 1, got);
+    assert_ok(ac_adapter_load(adapter, c.trainer));
+    /* The same adapter with a base of its own. */
+    predictor own_base = predict_with(device, ac_adapter_desc(adapter));
+    assert_ok(ac_adapter_load_session(adapter, own_base.session));
+    logits_of(own_base.session, rows, CONTEXT + 1, want);
+    const double allowed = p == AC_PRECISION_F32 ? 1e-5 : 0.15;
+    if (largest_difference(got, want, BATCH * LOGITS) > allowed)
+      fail_msg("precision %d: logits differ by %g", p,
+               largest_difference(got, want, BATCH * LOGITS));
+    end_predictor(&own_base);
+    end_predictor(&s);
+    ac_adapter_close(adapter);
+    end(&b);
+    end(&c);
+    end(&a);
+    ac_device_close(device);
+  }
+  free(rows);
+}
+ON_EVERY_DEVICE(one_base_serves_all)
+
+/* ---- a base in blocks ------------------------------------------------------------------------ */
+
+/* A layer with an adapter and a weight in blocks computes what it would with the decoded weight,
+ * and its file has the magnitudes of that. */
+static void a_base_in_blocks_is_read_as_it_is(const char *name) {
+  enum { IN = 64, OUT = 6, ROWS = 5 };
+  ac_device *device = open_device(name);
+  for (int dora = 0; dora < 2; dora++) {
+    const ac_lora_desc lora = {.rank = 3, .dora = dora};
+    float y[2][ROWS * OUT], weights[IN * OUT], x[ROWS * IN], magnitudes[2][OUT];
+    for (int i = 0; i < IN * OUT; i++) weights[i] = (float)((i * 37) % 23 - 11) / 40;
+    for (int i = 0; i < ROWS * IN; i++) x[i] = (float)((i * 29) % 17 - 8) / 8;
+    for (int plain = 0; plain < 2; plain++) { /* first in blocks, then with what these say */
+      ac_graph *graph;
+      ac_plan *plan;
+      ac_trainer *trainer;
+      assert_ok(ac_graph_create(&graph));
+      const ac_parameter_desc desc = {.frozen = true,
+                                      .blocks = plain ? AC_BLOCKS_NONE : AC_BLOCKS_Q8_0};
+      ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, IN)),
+                *w = ac_parameter(graph, "l.weight", SHAPE(OUT, IN), &desc);
+      ac_tensor *out = ac_lora_linear(graph, "l", in, w, NULL, AC_OUT_IN, &lora);
+      ac_graph_set_output(graph, "y", out);
+      ac_graph_set_loss(graph, ac_loss(ac_square(out), NULL));
+      assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = ROWS}));
+      assert_ok(ac_trainer_create(&trainer, plan,
+                                  &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 0.1}}));
+      const int index = ac_trainer_find_parameter(trainer, "l.weight");
+      assert_ok(ac_trainer_set_parameter(trainer, index, 0, IN * OUT, weights));
+      assert_ok(ac_trainer_get_parameter(trainer, index, 0, IN * OUT, weights));
+      const ac_feed feed = {"x", x};
+      for (int update = 0; update < 2; update++) {
+        assert_ok(ac_trainer_accumulate(trainer, ROWS, &feed, 1));
+        assert_ok(ac_trainer_update(trainer, NULL));
+      }
+      assert_ok(ac_trainer_predict(trainer, "y", ROWS, &feed, 1, ROWS * OUT, y[plain]));
+      ac_model_file *file;
+      test_path path = in_folder("adapter_model.safetensors");
+      assert_ok(ac_adapter_save(trainer, test_folder, &lora, NULL));
+      assert_ok(ac_model_file_open(&file, path.text));
+      const int magnitude = ac_model_file_find(file, "base_model.model.l.lora_magnitude_vector");
+      assert_int_equal(magnitude >= 0, dora);
+      if (dora) assert_ok(ac_model_file_read(file, magnitude, 0, OUT, magnitudes[plain]));
+      ac_model_file_close(file);
+      ac_trainer_free(trainer);
+      ac_plan_free(plan);
+      ac_graph_free(graph);
+    }
+    assert_true(largest_difference(y[0], y[1], ROWS * OUT) < 1e-4);
+    if (dora) assert_true(largest_difference(magnitudes[0], magnitudes[1], OUT) < 1e-5);
+  }
+  ac_device_close(device);
+}
+ON_EVERY_DEVICE(a_base_in_blocks_is_read_as_it_is)
+
+/* ---- dropout --------------------------------------------------------------------------------- */
+
+/* What the adapter adds while training, with A and B of ones: the mean over many rows is that
+ * without dropout, and the variance p / (1 - p) of a sum of ones. In evaluation nothing is dropped.
+ */
+static void dropout_is_of_what_the_adapter_sees(void **state) {
+  (void)state;
+  enum { IN = 64, ROWS = 4000 };
+  const double p = 0.25;
+  ac_device *device = open_device("cpu");
+  for (int dora = 0; dora < 2; dora++) {
+    const ac_lora_desc lora = {.rank = 1, .alpha = 1, .dropout = p, .dora = dora};
+    ac_graph *graph;
+    ac_plan *plan;
+    ac_trainer *trainer;
+    assert_ok(ac_graph_create(&graph));
+    ac_tensor *x = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, IN)),
+              *w =
+                  ac_parameter(graph, "l.weight", SHAPE(1, IN),
+                               &(ac_parameter_desc){
+                                   .frozen = true, .init = {.kind = AC_INIT_CONSTANT, .value = 2}});
+    ac_tensor *y = ac_lora_linear(graph, "l", x, w, NULL, AC_OUT_IN, &lora);
+    ac_graph_set_output(graph, "y", y);
+    ac_graph_set_loss(graph, ac_loss(ac_square(y), NULL));
+    assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = ROWS}));
+    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.seed = 3}));
+    static float ones[ROWS * IN], result[ROWS];
+    for (int i = 0; i < ROWS * IN; i++) ones[i] = 1;
+    for (int i = 0; i < ac_trainer_parameter_count(trainer); i++) {
+      ac_tensor_info info;
+      assert_ok(ac_trainer_parameter_info(trainer, i, &info));
+      if (strstr(info.name, "lora_A")) assert_ok(ac_trainer_set_parameter(trainer, i, 0, IN, ones));
+      if (strstr(info.name, "lora_B")) assert_ok(ac_trainer_set_parameter(trainer, i, 0, 1, ones));
+    }
+    ac_tensor_buffer buffer = {result, ROWS};
+    const ac_feed feed = {"x", ones};
+    assert_ok(ac_trainer_watch_tensor(trainer, "y", ac_keep_tensor, &buffer));
+    assert_ok(ac_trainer_accumulate(trainer, ROWS, &feed, 1));
+    ac_trainer_discard(trainer);
+    double mean = 0, square = 0;
+    for (int i = 0; i < ROWS; i++) mean += (double)result[i] / ROWS;
+    for (int i = 0; i < ROWS; i++)
+      square += ((double)result[i] - mean) * ((double)result[i] - mean) / ROWS;
+    /* x W is 128 and never dropped; of DoRA, whose norm of W + B A, 3 * 8, is 1.5 times that of W,
+     * what is dropped is 2/3 (2 + 1) - 2 = 0 of each element. */
+    const double plain = dora ? 128 : 128 + IN, deviation = dora ? 0 : sqrt(IN * p / (1 - p));
+    assert_float_equal(mean, plain, 5 * deviation / sqrt(ROWS) + 1e-3);
+    assert_float_equal(sqrt(square), deviation, 0.05 * deviation + 1e-3);
+    assert_ok(ac_trainer_watch_tensor(trainer, "y", NULL, NULL));
+    assert_ok(ac_trainer_predict(trainer, "y", ROWS, &feed, 1, ROWS, result));
+    for (int i = 0; i < ROWS; i++) assert_float_equal(result[i], plain, 1e-3);
+    ac_trainer_free(trainer);
+    ac_plan_free(plan);
+    ac_graph_free(graph);
+  }
+  ac_device_close(device);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------- */
+
+static ac_status zero_source(void *user, int index, int64_t first, int64_t count, void *data) {
+  (void)index;
+  memcpy(data, (const float *)user + first, (size_t)count * sizeof(float));
+  return AC_OK;
+}
+
+static const char plain_config[] = "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
+                                   "\"target_modules\": [\"l\"]%s}";
+
+/* An adapter of the layer "a.l", [2, 3] and [4, 2], with this text added to its description. */
+static void write_adapter(const char *more, const char *tensor, int64_t rank) {
+  static const ac_metadata metadata = {"format", "pt"};
+  char text[2048], path[600];
+  const ac_model_tensor tensors[] = {{"base_model.model.a.l.lora_A.weight", AC_F32, 2, {rank, 3}},
+                                     {tensor, AC_F32, 2, {4, 2}}};
+  snprintf(text, sizeof text, plain_config, more);
+  snprintf(path, sizeof path, "%s/adapter_config.json", test_folder);
+  write_file(path, text, strlen(text));
+  snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_folder);
+  struct {
+    float values[16];
+  } zeros = {{0}};
+  assert_ok(ac_model_file_write(path, tensors, 2, &metadata, 1, zero_source, &zeros));
+}
+
+static void opens(const char *more) {
+  ac_adapter *adapter;
+  write_adapter(more, "base_model.model.a.l.lora_B.weight", 2);
+  assert_ok(ac_adapter_open(&adapter, test_folder));
+  ac_adapter_close(adapter);
+}
+
+static void refuses(ac_status status, const char *more, const char *why) {
+  ac_adapter *adapter;
+  write_adapter(more, "base_model.model.a.l.lora_B.weight", 2);
+  assert_refused(ac_adapter_open(&adapter, test_folder), status, why);
+  assert_null(adapter);
+}
+
+static void what_would_change_results_is_refused(void **state) {
+  (void)state;
+  opens("");
+  opens(", \"modules_to_save\": [], \"corda_config\": null, \"init_lora_weights\": \"gaussian\"");
+  opens(", \"rank_pattern\": {\"b.*\": 7}, \"alpha_pattern\": {\"l\": 3}, \"anything\": false");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"modules_to_save\": [\"lm_head\"]", "\"modules_to_save\"");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"lora_bias\": true", "\"lora_bias\" is \"true\"");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"bias\": \"all\"", "\"bias\" is \"all\"");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"init_lora_weights\": \"pissa\"", "\"pissa\"");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"layer_replication\": [[0, 2]]", "\"layer_replication\"");
+  refuses(AC_ERROR_UNSUPPORTED, ", \"of_tomorrow\": 3", "\"of_tomorrow\" is \"3\"");
+  refuses(AC_ERROR_FORMAT, ", \"rank_pattern\": {\"a.l\": 7}",
+          "has rank 2, but its description says 7");
+  refuses(AC_ERROR_FORMAT, ", \"alpha_pattern\": {\"(\": 7}", "cannot be used");
+  refuses(AC_ERROR_FORMAT, ", \"alpha_pattern\": {\"l\": -1}", "has no positive number");
+  refuses(AC_ERROR_FORMAT, ", \"lora_dropout\": 1", "not below 1");
+  refuses(AC_ERROR_FORMAT, ", \"use_dora\": 1", "neither true nor false");
+  refuses(AC_ERROR_FORMAT, ", \"use_dora\": true", "lacks its lora_magnitude_vector");
+  refuses(AC_ERROR_FORMAT, ", \"r\": 2", "line");
+}
+
+static void tensors_must_fit(void **state) {
+  (void)state;
+  ac_adapter *adapter;
+  write_adapter("", "base_model.model.a.l.lora_C.weight", 2);
+  assert_refused(ac_adapter_open(&adapter, test_folder), AC_ERROR_UNSUPPORTED, "lora_C");
+  write_adapter("", "base_model.model.a.k.lora_B.weight", 2);
+  assert_refused(ac_adapter_open(&adapter, test_folder), AC_ERROR_FORMAT, "lacks its lora_B");
+  write_adapter("", "base_model.model.a.l.lora_B.weight", 1);
+  assert_refused(ac_adapter_open(&adapter, test_folder), AC_ERROR_FORMAT, "A is [1, 3]");
+  assert_refused(ac_adapter_open(&adapter, "nowhere"), AC_ERROR_IO, "adapter_config.json");
+  /* And the graph. */
+  opens("");
+  assert_ok(ac_adapter_open(&adapter, test_folder));
+  ac_device *device = open_device("cpu");
+  predictor p = predict_with(device, &(ac_lora_desc){.rank = 2});
+  assert_refused(ac_adapter_load_session(adapter, p.session), AC_ERROR_FORMAT,
+                 "layer \"a.l\" has no adapter");
+  end_predictor(&p);
+  ac_device_close(device);
+  ac_adapter_close(adapter);
+}
+
+/* ---- which layers ---------------------------------------------------------------------------- */
+
+static void targets_are_patterns_or_ends_of_names(void **state) {
+  (void)state;
+  const ac_lora_module own_rank = {"a.v_proj", 3, 5};
+  const ac_lora_desc d = {
+      .rank = 8, .alpha = 4, .targets = "q_proj,*.mlp.*", .modules = &own_rank, .module_count = 1};
+  assert_int_equal(ac_lora_choose(&d, "model.layers.0.self_attn.q_proj").rank, 8);
+  assert_int_equal(ac_lora_choose(&d, "q_proj").rank, 8);
+  assert_int_equal(ac_lora_choose(&d, "model.layers.0.seq_proj").rank, 0);
+  assert_int_equal(ac_lora_choose(&d, "model.layers.0.mlp.up_proj").rank, 8);
+  assert_int_equal(ac_lora_choose(&d, "model.layers.0.mlp").rank, 0);
+  const ac_lora_choice v = ac_lora_choose(&d, "a.v_proj");
+  assert_int_equal(v.rank, 3);
+  assert_float_equal(v.scale, 5.0 / 3, 1e-12);
+  const ac_lora_desc stabilised = {.rank = 16, .rank_stabilised = true};
+  assert_float_equal(ac_lora_choose(&stabilised, "x").scale, 8, 1e-12);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(updates_are_pefts_everywhere),
       cmocka_unit_test(a_folder_of_peft_is_read_everywhere),
+      cmocka_unit_test(one_base_serves_all_everywhere),
+      cmocka_unit_test(a_base_in_blocks_is_read_as_it_is_everywhere),
+      cmocka_unit_test(dropout_is_of_what_the_adapter_sees),
+      cmocka_unit_test(what_would_change_results_is_refused),
+      cmocka_unit_test(tensors_must_fit),
+      cmocka_unit_test(targets_are_patterns_or_ends_of_names),
   };
   return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -273,11 +273,22 @@ static void own_calls(void) {
     ac_graph_free(g);                                                      \
   } while (0)
 
+/* A weight of the layer's graph. */
+static ac_tensor *in_own(ac_graph *g) {
+  return ac_parameter(g, "l.weight", AC_SHAPE(3, 4), NULL);
+}
+
 static void layers(void) {
   LAYERED(ac_dense, graph, !ac_dense(NULL, "l", in, 2, NULL));
   LAYERED(ac_dense, name, !ac_dense(g, NULL, in, 2, NULL));
   LAYERED(ac_dense, x, !ac_dense(g, "l", NULL, 2, NULL));
   LAYERED(ac_dense, desc, ac_dense(g, "l", in, 2, NULL));
+  LAYERED(ac_lora_linear, graph, !ac_lora_linear(NULL, "l", in, w, NULL, AC_OUT_IN, NULL));
+  LAYERED(ac_lora_linear, name, !ac_lora_linear(g, NULL, in, in_own(g), NULL, AC_OUT_IN, NULL));
+  LAYERED(ac_lora_linear, x, !ac_lora_linear(g, "l", NULL, in_own(g), NULL, AC_OUT_IN, NULL));
+  LAYERED(ac_lora_linear, weight, !ac_lora_linear(g, "l", in, NULL, NULL, AC_OUT_IN, NULL));
+  LAYERED(ac_lora_linear, bias, ac_lora_linear(g, "l", in, in_own(g), NULL, AC_OUT_IN, NULL));
+  LAYERED(ac_lora_linear, desc, ac_lora_linear(g, "l", in, in_own(g), NULL, AC_OUT_IN, NULL));
   LAYERED(ac_conv2d_layer, graph, !ac_conv2d_layer(NULL, "l", in, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, name, !ac_conv2d_layer(g, NULL, in, 2, 3, NULL));
   LAYERED(ac_conv2d_layer, x, !ac_conv2d_layer(g, "l", NULL, 2, 3, NULL));
@@ -449,6 +460,40 @@ static void language_models(void) {
   REFUSED(ac_model_load_session, model, ac_model_load_session(NULL, session));
   REFUSED(ac_model_load_session, session, ac_model_load_session(m, NULL));
   ac_model_free(m);
+}
+
+static void adapters(void) {
+  static const char folder[] = ACCRUE_TEST_VECTORS "/adapter_of_peft";
+  ac_adapter *a;
+  char *json;
+  float row[16] = {0};
+  REFUSED(ac_adapter_open, adapter, ac_adapter_open(NULL, folder));
+  NOT_MADE(ac_adapter_open, folder, ac_adapter, e, ac_adapter_open(&e, NULL));
+  NOTHING(ac_adapter_close, adapter, ac_adapter_close(NULL));
+  assert_ok(ac_adapter_open(&a, folder));
+  HARMLESS(ac_adapter_desc, adapter, !ac_adapter_desc(NULL));
+  HARMLESS(ac_adapter_base, adapter, !*ac_adapter_base(NULL));
+  REFUSED(ac_adapter_load, adapter, ac_adapter_load(NULL, trainer));
+  REFUSED(ac_adapter_load, trainer, ac_adapter_load(a, NULL));
+  REFUSED(ac_adapter_load_session, adapter, ac_adapter_load_session(NULL, session));
+  REFUSED(ac_adapter_load_session, session, ac_adapter_load_session(a, NULL));
+  REFUSED(ac_adapter_merge, adapter, ac_adapter_merge(NULL, "w", AC_OUT_IN, 0, 1, 16, row));
+  REFUSED(ac_adapter_merge, weight, ac_adapter_merge(a, NULL, AC_OUT_IN, 0, 1, 16, row));
+  REFUSED(ac_adapter_merge, rows, ac_adapter_merge(a, "w", AC_OUT_IN, 0, 1, 16, NULL));
+  REFUSED(ac_adapter_save, trainer, ac_adapter_save(NULL, folder, NULL, NULL));
+  REFUSED(ac_adapter_save, folder, ac_adapter_save(trainer, NULL, NULL, NULL));
+  ZEROED(ac_adapter_save, desc, ac_adapter_save(trainer, folder, NULL, "b"),
+         ac_adapter_save(trainer, folder, &(ac_lora_desc){0}, "b"));
+  HARMLESS(ac_adapter_save, base, ac_adapter_save(trainer, folder, NULL, NULL) != AC_OK);
+  REFUSED(ac_adapter_save_weights, trainer, ac_adapter_save_weights(NULL, folder, NULL, 0));
+  REFUSED(ac_adapter_save_weights, path, ac_adapter_save_weights(trainer, NULL, NULL, 0));
+  REFUSED(ac_adapter_save_weights, metadata, ac_adapter_save_weights(trainer, folder, NULL, 1));
+  REFUSED(ac_adapter_config, json, ac_adapter_config(NULL, trainer, NULL, NULL));
+  REFUSED(ac_adapter_config, trainer, ac_adapter_config(&json, NULL, NULL, NULL));
+  ZEROED(ac_adapter_config, desc, ac_adapter_config(&json, trainer, NULL, "b"),
+         ac_adapter_config(&json, trainer, &(ac_lora_desc){0}, "b"));
+  HARMLESS(ac_adapter_config, base, ac_adapter_config(&json, trainer, NULL, NULL) != AC_OK);
+  ac_adapter_close(a);
 }
 
 /* Attention of one head to caches. */
@@ -1519,6 +1564,26 @@ static void losses(void) {
   BUILDS(ac_class_recall, desc, ac_class_recall(x, labels, 1, NULL));
   BUILDS(ac_class_iou, desc, ac_class_iou(x, labels, 1, NULL));
   BUILDS(ac_cross_entropy, desc, ac_cross_entropy(x, labels, NULL, NULL));
+  STICKS(ac_linear_log_probability, x, "x is missing",
+         ac_linear_log_probability(NULL, w, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_linear_log_probability, weight, "weight is missing",
+         ac_linear_log_probability(x, NULL, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_linear_log_probability, targets, "targets is missing",
+         ac_linear_log_probability(x, w, AC_OUT_IN, NULL, NULL, NULL));
+  BUILDS(ac_linear_log_probability, weights,
+         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL));
+  BUILDS(ac_linear_log_probability, less,
+         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL));
+  STICKS(ac_dpo_loss, policy_chosen, "policy_chosen is missing",
+         ac_dpo_loss(NULL, x, x, x, NULL, NULL));
+  STICKS(ac_dpo_loss, policy_rejected, "policy_rejected is missing",
+         ac_dpo_loss(x, NULL, x, x, NULL, NULL));
+  STICKS(ac_dpo_loss, reference_chosen, "one reference without the other",
+         ac_dpo_loss(x, x, NULL, x, NULL, NULL));
+  STICKS(ac_dpo_loss, reference_rejected, "one reference without the other",
+         ac_dpo_loss(x, x, x, NULL, NULL, NULL));
+  BUILDS(ac_dpo_loss, weights, ac_dpo_loss(x, x, NULL, NULL, NULL, NULL));
+  BUILDS(ac_dpo_loss, desc, ac_dpo_loss(x, x, NULL, NULL, NULL, NULL));
   STICKS(ac_linear_cross_entropy, x, "x is missing",
          ac_linear_cross_entropy(NULL, w, AC_OUT_IN, labels, NULL, NULL));
   STICKS(ac_linear_cross_entropy, weight, "weight is missing",
@@ -1606,6 +1671,7 @@ static void null_is_a_default_or_refused(void **state) {
   tokenizers();
   chats();
   language_models();
+  adapters();
   generators();
   model_files();
   gguf_files();

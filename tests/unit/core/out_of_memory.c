@@ -70,7 +70,9 @@ static const char *device_name;
 static ac_graph *graph;
 static ac_device *device;
 static ac_plan *training, *predicting, *sharing;
-static ac_trainer *owner; /* of what `sharing` shares */
+static const ac_lora_desc lora = {.rank = 2};
+static ac_trainer *adapted; /* with such an adapter */
+static ac_trainer *owner;   /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_tokens *tokens;
 static ac_tokenizer *tokenizer;
@@ -115,6 +117,7 @@ typedef struct made {
   char *text;
   ac_model_file *file;
   ac_model *model;
+  ac_adapter *adapter;
   ac_gguf_metadata *metadata;
   ac_dataset *dataset, *validation;
 } made;
@@ -136,6 +139,7 @@ static void free_made(made *m) {
   free(m->text);
   ac_model_file_close(m->file);
   ac_model_free(m->model);
+  ac_adapter_close(m->adapter);
   ac_gguf_metadata_close(m->metadata);
 }
 
@@ -213,6 +217,8 @@ typedef struct creation {
   X(ac_dataset_cifar100_folder, 0, &m->dataset, &m->validation, test_folder, true)             \
   X(ac_model_open, shards, &m->model, ACCRUE_TEST_VECTORS "/models/llama3")                    \
   X(ac_model_open, gguf, &m->model, ACCRUE_TEST_VECTORS "/models/llama3.gguf")                 \
+  X(ac_adapter_open, 0, &m->adapter, ACCRUE_TEST_VECTORS "/adapter_of_peft")                   \
+  X(ac_adapter_config, 0, &m->text, adapted, &lora, "base")                                    \
   X(ac_model_file_open, 0, &m->file, weights.text)                                             \
   X(ac_gguf_metadata_open, 0, &m->metadata, ACCRUE_TEST_VECTORS "/blocks.gguf")
 
@@ -285,6 +291,15 @@ static void fail_every_allocation(const creation *c) {
     fail_msg("%s: no failure of an allocation matters", c->function);
 }
 
+static ac_graph *adapted_graph(void) {
+  ac_graph *small;
+  assert_ok(ac_graph_create(&small));
+  ac_tensor *x = ac_input(small, "x", AC_F32, AC_SHAPE(AC_BATCH, 4)),
+            *w = ac_parameter(small, "l.weight", AC_SHAPE(1, 4), NULL);
+  ac_graph_set_loss(small, ac_loss(ac_lora_linear(small, "l", x, w, NULL, AC_OUT_IN, &lora), NULL));
+  return small;
+}
+
 static void fail_all(const char *name, const creation *list, size_t count) {
   const ac_plan_desc trains = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL};
   device_name = name;
@@ -295,9 +310,16 @@ static void fail_all(const char *name, const creation *list, size_t count) {
   assert_ok(ac_plan_create(&predicting, graph, device, &predicts));
   assert_ok(ac_plan_create(&sharing, graph, device, &shares));
   assert_ok(ac_trainer_create(&owner, training, NULL));
+  ac_graph *small = adapted_graph();
+  ac_plan *plan;
+  assert_ok(ac_plan_create(&plan, small, device, &(ac_plan_desc){.batch = 4}));
+  assert_ok(ac_trainer_create(&adapted, plan, NULL));
   assert_ok(ac_session_create(&beside, predicting, 0));
   assert_ok(ac_model_open(&language_model, ACCRUE_TEST_VECTORS "/models/llama"));
   for (size_t i = 0; i < count; i++) fail_every_allocation(&list[i]);
+  ac_trainer_free(adapted);
+  ac_plan_free(plan);
+  ac_graph_free(small);
   ac_trainer_free(owner);
   ac_session_free(beside);
   ac_model_free(language_model);

@@ -608,6 +608,12 @@ static void wrong_movements_and_layers_are_named(void **state) {
   MISBUILT("tanh", "it takes x f32", IDS("x"), ac_tanh(ids));
   MISBUILT("softmax", "it takes x f32", IDS("x"), ac_softmax(ids));
   MISBUILT("dense", "the layer has no name", X, ac_dense(g, NULL, x, 2, NULL));
+  MISBUILT("lora_linear", "the layer has no name", X,
+           ac_lora_linear(g, NULL, x, w, NULL, AC_OUT_IN, &(ac_lora_desc){.rank = 2}));
+  MISBUILT("lora_linear", "dropout must be at least 0 and below 1", X,
+           ac_lora_linear(g, "l", x, w, NULL, AC_OUT_IN, &(ac_lora_desc){.rank = 2, .dropout = 1}));
+  MISBUILT("lora_linear", "it takes x f32 [..., in]", IDS("x"),
+           ac_lora_linear(g, "l", ids, w, NULL, AC_OUT_IN, &(ac_lora_desc){.rank = 2}));
   MISBUILT("conv2d_layer", "the layer has no name", X, ac_conv2d_layer(g, "", x, 2, 3, NULL));
   MISBUILT("conv1d_layer", "the layer has no name", X, ac_conv1d_layer(g, "", x, 2, 3, NULL));
   MISBUILT("conv3d_layer", "the layer has no name", X, ac_conv3d_layer(g, "", x, 2, 3, NULL));
@@ -712,8 +718,21 @@ static void wrong_losses_are_named(void **state) {
                                    NULL));
   MISBUILT("linear_cross_entropy", "weight f32 [in, classes]", IDS("weights"),
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, ids, NULL));
+  MISBUILT("linear_log_probability", "weight f32 [in, classes]", IDS("less"),
+           ac_linear_log_probability(x, w, AC_IN_OUT, ids, NULL, ids));
+  MISBUILT("linear_log_probability", "unknown weight layout 7", X,
+           ac_linear_log_probability(x, w, (ac_layout)7, ids, NULL, NULL));
+  MISBUILT("dpo_loss", "one reference without the other",
+           "reference_chosen is input \"x\" f32 [B, 6, 4]", ac_dpo_loss(x, x, x, NULL, NULL, NULL));
+  MISBUILT("dpo_loss", "beta is -1", "policy_chosen is input \"x\" f32 [B, 6, 4]",
+           ac_dpo_loss(x, x, NULL, NULL, NULL, &(ac_dpo_desc){.beta = -1}));
   MISBUILT("linear_cross_entropy", "unknown weight layout 7", X,
            ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
+  MISBUILT("linear_cross_entropy", "soft_cap is -2, not in [1e-6, 1e6]", X,
+           ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
+                                   &(ac_cross_entropy_desc){.soft_cap = -2}));
+  MISBUILT("cross_entropy", "soft_cap is for linear_cross_entropy; cap the logits by tanh",
+           IDS("targets"), ac_cross_entropy(x, ids, NULL, &(ac_cross_entropy_desc){.soft_cap = 2}));
   MISBUILT("linear_cross_entropy", "smoothing is nan, not in [0, 1)", X,
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
                                    &(ac_cross_entropy_desc){.smoothing = NAN}));

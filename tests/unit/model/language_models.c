@@ -232,7 +232,76 @@ static void a_pack_is_the_sum_of_its_documents(const char *name) {
 }
 ON_EVERY_DEVICE(a_pack_is_the_sum_of_its_documents)
 
-int main(void) {
+/* ---- a real model ---------------------------------------------------------------------------- */
+
+static const char *real_model, *real_results;
+
+/* The mean loss of predicting each token but the first. */
+static double loss_of_logits(const float *logits, const int32_t *tokens, int64_t length,
+                             int64_t vocabulary) {
+  double total = 0;
+  for (int64_t t = 0; t + 1 < length; t++, logits += vocabulary) {
+    double sum = 0;
+    for (int64_t v = 0; v < vocabulary; v++) sum += exp((double)logits[v]);
+    total += log(sum) - (double)logits[tokens[t + 1]];
+  }
+  return total / (double)(length - 1);
+}
+
+/* Logits are within 1e-4 of the largest one, and the loss within 1e-4: float sums over thousands of
+ * products differ by as much. */
+static void a_real_model_is_that_of_transformers(void **state) {
+  (void)state;
+  ac_model *model = open_model(real_model);
+  ac_device *device = open_device("cpu");
+  ac_model_file *file;
+  assert_ok(ac_model_file_open(&file, real_results));
+  const int tokens_at = ac_model_file_find(file, "tokens");
+  const int64_t length = ac_model_file_tensor(file, tokens_at)->shape[1];
+  const int64_t count =
+      length * ac_model_file_tensor(file, ac_model_file_find(file, "logits"))->shape[2];
+  int32_t *tokens = malloc((size_t)length * sizeof *tokens);
+  float *expected = malloc((size_t)count * sizeof *expected);
+  float *logits = malloc((size_t)count * sizeof *logits);
+  assert_ok(ac_model_file_read_stored(file, tokens_at, 0, length, tokens));
+  read_tensor(file, "logits", count, expected);
+  ac_plan *plan = plan_of(model, device, &(ac_model_graph_desc){.context = length, .logits = true},
+                          (ac_plan_desc){.purpose = AC_PREDICT, .batch = 1});
+  ac_session *session;
+  const ac_feed feed = {"tokens", tokens};
+  assert_ok(ac_session_create(&session, plan, 0));
+  assert_ok(ac_model_load_session(model, session));
+  assert_ok(ac_session_run(session, 1, &feed, 1));
+  assert_ok(ac_session_output(session, "logits", 0, count, logits));
+  double worst = 0, largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    worst = fmax(worst, fabs((double)logits[i] - (double)expected[i]));
+    largest = fmax(largest, fabs((double)expected[i]));
+  }
+  const double loss = loss_of_logits(logits, tokens, length, count / length),
+               of_theirs = loss_of_logits(expected, tokens, length, count / length);
+  print_message("logits differ by %g of %g; loss %.6f, transformers %.6f\n", worst, largest, loss,
+                of_theirs);
+  assert_true(worst <= 1e-4 * largest);
+  assert_true(fabs(loss - of_theirs) <= 1e-4);
+  ac_session_free(session);
+  ac_plan_free(plan);
+  ac_model_file_close(file);
+  ac_device_close(device);
+  ac_model_free(model);
+  free(tokens);
+  free(expected);
+  free(logits);
+}
+
+/* With a model and results of it as arguments (tests/real_model.py): that model alone. */
+int main(int argc, char **argv) {
+  const struct CMUnitTest real[] = {cmocka_unit_test(a_real_model_is_that_of_transformers)};
+  if (argc == 3) {
+    real_model = argv[1];
+    real_results = argv[2];
+    return cmocka_run_group_tests(real, NULL, NULL);
+  }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(logits_are_those_of_transformers_everywhere),
       cmocka_unit_test(ten_updates_are_those_of_transformers_everywhere),

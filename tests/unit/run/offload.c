@@ -94,7 +94,7 @@ static void assert_same_cell(const run *a, const run *b, const ac_cell *cell) {
 
 static void assert_same(const run *a, const run *b) {
   for (int i = 0; i < a->plan->cell_count; i++)
-    if (ac_state_holds(a->plan, &a->plan->cells[i], false))
+    if (ac_state_holds(a->trainer, &a->plan->cells[i], false))
       assert_same_cell(a, b, &a->plan->cells[i]);
 }
 

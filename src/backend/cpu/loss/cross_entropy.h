@@ -111,6 +111,33 @@ static inline void row_gradient(const loss_rows *rows, int64_t row, const float 
   dx[rows->targets[row]] -= factor * (1.0f - smoothing);
 }
 
+/* A row of logits, in place: l = cap tanh(x / cap). */
+static inline void cap_row(float *x, int64_t columns, float cap) {
+  const float factor = 1.0f / cap;
+#pragma omp simd
+  for (int64_t j = 0; j < columns; j++) x[j] = cap * hyperbolic_tangent(factor * x[j]);
+}
+
+/* row_gradient for logits before cap_row, of those after it; in place. */
+static inline void capped_row_gradient(const loss_rows *rows, int64_t row, float *x,
+                                       int64_t columns, row_extent extent, float loss_scale,
+                                       float cap) {
+  const float weight = row_weight(rows, row), factor = weight * loss_scale;
+  const float smoothing = rows->smoothing, share = factor * smoothing / (float)columns;
+  if (weight == 0.0f) {
+    memset(x, 0, (size_t)columns * sizeof *x);
+    return;
+  }
+  const float own = x[rows->targets[row]] / cap, inverse_cap = 1.0f / cap;
+#pragma omp simd
+  for (int64_t j = 0; j < columns; j++) {
+    const float part = x[j] * inverse_cap;
+    x[j] =
+        (factor * exponential((x[j] - extent.max) - extent.log_sum) - share) * (1.0f - part * part);
+  }
+  x[rows->targets[row]] -= factor * (1.0f - smoothing) * (1.0f - own * own);
+}
+
 /* Adds up in double, in the order of rows. */
 static inline void sum_rows(const loss_rows *rows, int64_t count, const row_result *results,
                             float *sums, bool add) {

@@ -1,16 +1,17 @@
-/* The output projection fused with softmax cross-entropy, a chunk of rows at a time:
- *   z = x W^T into the workspace | per row loss, z becomes dz | dW += dz^T x | dx = dz W
- * Threads share out the tiles of products and the rows between, and wait for each other at each
- * bar. dx may lie in x's place, because its rows are written after dW is done with those of x.
+/* The output projection fused with softmax cross-entropy, or with log-probabilities, a chunk of
+ * rows at a time: z = x W^T into the workspace | per row loss, z becomes dz | dW += dz^T x | dx =
+ * dz W Threads share out the tiles of products and the rows between, and wait for each other at
+ * each bar. dx may lie in x's place, because its rows are written after dW is done with those of x.
  * Logits are floats whatever x and W are stored in; dz is rounded to bf16 if products are best in
  * that type (product/gemm.h); then each row is in the first half of its logits. After the chunk the
  * workspace has the row results, which are added up in the order of rows (cross_entropy.h), and
  * each thread's scratch for products. */
 #include "backend/cpu/loss/cross_entropy.h"
+#include "backend/cpu/loss/head.h"
 #include "backend/cpu/product/layer.h"
 #include "backend/cpu/shared/convert.h"
 #include "core/align.h"
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_log_probability.h"
 
 typedef struct problem {
   const ac_linear_cross_entropy_attributes *attributes;
@@ -23,6 +24,7 @@ typedef struct problem {
   void *x, *weight, *dx; /* dx and dweight are NULL if not wanted */
   float *dweight, *z;
   bool gradient, in_out, add_dx, add_dweight;
+  bool rows_out; /* results are of rows, not sums of them */
   row_result *results;
   const ac_run_state *run;
   float loss_scale;
@@ -31,7 +33,9 @@ typedef struct problem {
 static problem problem_of(const ac_cpu_context *context, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *attributes = args->attributes;
   const ac_operand *x = &args->in[0];
-  bool gradient = args->op == AC_OP_linear_cross_entropy_gradient;
+  const bool rows_out = ac_head_has_rows(args);
+  bool gradient =
+      args->op == AC_OP_linear_cross_entropy_gradient || ac_head_has_row_gradients(args);
   problem p = {.attributes = attributes,
                .loss = {&attributes->loss, args->in[2].data, ac_cpu_data(&args->in[3]),
                         ac_cross_entropy_smoothing(&attributes->loss, args->run)},
@@ -49,11 +53,13 @@ static problem problem_of(const ac_cpu_context *context, const ac_op_args *args)
                .dweight = gradient ? ac_cpu_data(&args->out[1]) : NULL,
                .z = args->workspace,
                .gradient = gradient,
+               .rows_out = rows_out,
                .in_out = attributes->layout == AC_IN_OUT,
                .add_dx = args->add[0],
                .add_dweight = args->add[1],
                .run = args->run,
-               .loss_scale = ac_loss_scale(args)};
+               /* The gradient of a row's log-probability comes in place of its weight. */
+               .loss_scale = rows_out ? -1 : ac_loss_scale(args)};
   p.results = ac_element(p.z, AC_F32, p.chunk * p.classes);
   return p;
 }
@@ -132,13 +138,16 @@ static void run_share(const ac_cpu_context *context, const problem *p, const ac_
 
 static void run_rows(const problem *p, int64_t first, int64_t count, int thread, int team) {
   int64_t begin, end;
+  const float cap = (float)p->attributes->soft_cap;
   ac_cpu_share(count, 1, thread, team, &begin, &end);
   for (int64_t i = begin; i < end; i++) {
     float *z = p->z + i * p->classes;
     int64_t row = first + i;
+    if (cap > 0.0f) cap_row(z, p->classes, cap);
     row_extent extent = row_loss(&p->loss, row, z, p->classes, &p->results[row]);
     if (!p->gradient) continue;
-    row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, z);
+    if (cap > 0.0f) capped_row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, cap);
+    else row_gradient(&p->loss, row, z, p->classes, extent, p->loss_scale, z);
     if (p->factors != AC_F32) ac_cpu_narrow_in_place(p->factors, false, z, p->classes);
   }
 }
@@ -165,19 +174,34 @@ static void run_part(const ac_cpu_context *context, const ac_op_args *args, int 
   }
 }
 
-static void run(const ac_cpu_context *context, const ac_op_args *args) {
+/* y = weight log p - less. */
+static void store_log_probabilities(const problem *p, const ac_op_args *args) {
+  const float *less = ac_cpu_data(&args->in[4]);
+  float *y = args->out[0].data;
+  for (int64_t i = 0; i < p->rows; i++)
+    y[i] = -row_weight(&p->loss, i) * p->results[i].loss - (less ? less[i] : 0);
+}
+
+void ac_cpu_head_run(const ac_cpu_context *context, const ac_op_args *args) {
   problem p = problem_of(context, args);
   int sums = p.gradient ? 2 : 0;
   ac_cpu_parallel(context, args, run_part);
+  if (p.rows_out && !p.gradient) store_log_probabilities(&p, args);
+  if (p.rows_out) return;
   sum_rows(&p.loss, p.rows, p.results, args->out[sums].data, args->add[sums]);
 }
 
-static uint64_t workspace(const ac_cpu_context *context, const ac_op_args *args) {
+uint64_t ac_cpu_head_workspace(const ac_cpu_context *context, const ac_op_args *args) {
   problem p = problem_of(context, args);
   return scratch_offset(&p) + (uint64_t)context->threads * scratch_bytes(context, &p);
 }
 
-const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {
-    .run = run, .workspace = workspace, .rounds = 1u << 1, .decodes = 1u << 1};
+const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy) = {.run = ac_cpu_head_run,
+                                                           .workspace = ac_cpu_head_workspace,
+                                                           .rounds = 1u << 1,
+                                                           .decodes = 1u << 1};
 const ac_cpu_kernel AC_CPU_KERNEL(linear_cross_entropy_gradient) = {
-    .run = run, .workspace = workspace, .rounds = 1u << 1, .decodes = 1u << 1};
+    .run = ac_cpu_head_run,
+    .workspace = ac_cpu_head_workspace,
+    .rounds = 1u << 1,
+    .decodes = 1u << 1};

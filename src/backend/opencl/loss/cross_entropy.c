@@ -6,11 +6,13 @@
 #include "backend/opencl/loss/losses.h"
 #include "core/error.h"
 
-enum { OPTIONS = 48 };
+enum { OPTIONS = 96 };
 static void options_of(const ac_opencl *cl, const ac_cl_loss_rows *rows, char options[OPTIONS]) {
   const bool differ = rows->float_logits && cl->storage != AC_F32;
-  snprintf(options, OPTIONS, "%s%s", ac_cl_row_options(cl, rows->width),
-           differ ? " -DLOGITS_F32" : "");
+  char cap[32] = "";
+  if (rows->soft_cap > 0) snprintf(cap, sizeof cap, " -DSOFT_CAP=%.9ef", rows->soft_cap);
+  snprintf(options, OPTIONS, "%s%s%s", ac_cl_row_options(cl, rows->width),
+           differ ? " -DLOGITS_F32" : "", cap);
 }
 
 ac_status ac_cl_row_losses(ac_opencl *cl, const ac_cl_loss_rows *rows, void *results) {

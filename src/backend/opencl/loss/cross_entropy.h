@@ -16,6 +16,7 @@ typedef struct ac_cl_loss_rows {
   int64_t count, width, pitch, first, first_logit, first_extent;
   float smoothing;
   bool float_logits;
+  double soft_cap; /* 0: none */
 } ac_cl_loss_rows;
 
 /* Fills in extents, and (loss, weight, weight if right) of each row in `results`. */

@@ -7,14 +7,17 @@
  *   | (loss, weight, weight if right) and (largest, log of the sum) of each row, or a product's
  *     temporary | z, dz |
  *
+ * Log-probabilities of rows are made in the same way; their gradients come in place of weights.
+ *
  * No product runs between the rows' losses and dz. z is float whatever the storage, and so is dz
  * unless storage is bf16 and the device's matrix unit takes all three products: then dz is rounded
  * to bf16, once, each row in the first half of its logits. Its rows begin at multiples of 16 bytes,
  * because the unit reads these faster. With f16 dz stays float: its largest values are the loss
  * scale, which may be too large for f16, and most values are far smaller. */
-#include "ops/loss/linear_cross_entropy.h"
+#include "ops/loss/linear_log_probability.h"
 
 #include "backend/opencl/loss/cross_entropy.h"
+#include "backend/opencl/loss/head.h"
 #include "backend/opencl/loss/losses.h"
 #include "backend/opencl/product/layer.h"
 #include "core/error.h"
@@ -100,7 +103,16 @@ static ac_cl_product input_product(const chunk *c) {
 }
 
 static bool is_gradient(const ac_op_args *args) {
-  return args->op == AC_OP_linear_cross_entropy_gradient;
+  return args->op == AC_OP_linear_cross_entropy_gradient || ac_head_has_row_gradients(args);
+}
+
+/* y = weight log p - less of the chunk's rows. */
+static ac_status store_log_probabilities(ac_opencl *cl, const chunk *c) {
+  const ac_op_args *args = c->args;
+  return AC_CL_LAUNCH(cl, ((ac_cl_kernel){"linear_log_probability", "store_rows", NULL}),
+                      ac_cl_elements(cl, c->count), AC_CL_BUFFER(args->workspace),
+                      AC_CL_OPERAND(args->in[4]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(c->count),
+                      AC_CL_LONG(c->first));
 }
 
 /* All, whichever gradient is wanted, so that dz does not depend on it. */
@@ -129,22 +141,26 @@ static ac_status run_chunk(ac_opencl *cl, const chunk *c) {
                                 .first = c->first,
                                 .first_logit = c->first_logit,
                                 .first_extent = RESULTS * c->count,
-                                .float_logits = true};
+                                .float_logits = true,
+                                .soft_cap = attributes->soft_cap};
   const ac_cl_product logits = logits_product(c);
   AC_TRY(ac_cl_gemm(cl, &logits, args->workspace));
   AC_TRY(ac_cl_row_losses(cl, &rows, args->workspace));
-  AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
-                          args->add[sums] || c->first > 0));
+  if (!ac_head_has_rows(args))
+    AC_TRY(ac_cl_sum_losses(cl, args->workspace, c->count, &args->out[sums],
+                            args->add[sums] || c->first > 0));
+  else if (!is_gradient(args)) AC_TRY(store_log_probabilities(cl, c));
   if (!is_gradient(args)) return AC_OK;
-  AC_TRY(c->narrow ? ac_cl_narrowed_row_gradients(cl, &rows, ac_loss_scale(args))
-                   : ac_cl_row_gradients(cl, &rows, args->workspace, ac_loss_scale(args)));
+  const float scale = ac_head_has_rows(args) ? -1 : ac_loss_scale(args);
+  AC_TRY(c->narrow ? ac_cl_narrowed_row_gradients(cl, &rows, scale)
+                   : ac_cl_row_gradients(cl, &rows, args->workspace, scale));
   const ac_cl_product weight = weight_product(c), input = input_product(c);
   if (args->out[1].count) AC_TRY(ac_cl_gemm(cl, &weight, args->workspace));
   return args->out[0].count ? ac_cl_gemm(cl, &input, args->workspace) : AC_OK;
 }
 
 /* The last chunk may be shorter and need other kernels, so it is also prepared. */
-static ac_status run(ac_opencl *cl, const ac_op_args *args) {
+ac_status ac_cl_head_run(ac_opencl *cl, const ac_op_args *args) {
   const int64_t rows = ac_rows(&args->in[0]), most = ac_linear_cross_entropy_chunk(args);
   bool narrow;
   AC_TRY(choose_narrow(cl, args, &narrow));
@@ -157,7 +173,7 @@ static ac_status run(ac_opencl *cl, const ac_op_args *args) {
 
 /* The workspace of the first chunk, as if it began within x and dx like the later ones. It does not
  * depend on how dz is stored: CLBlast takes no product with 16-bit storage. */
-static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
+uint64_t ac_cl_head_workspace(ac_opencl *cl, const ac_op_args *args) {
   chunk c = chunk_of(args, false, 0);
   c.first = c.first_logit = ALIGNMENT;
   const ac_cl_product logits = logits_product(&c), weight = weight_product(&c),
@@ -171,5 +187,7 @@ static uint64_t workspace(ac_opencl *cl, const ac_op_args *args) {
   return bytes + sizeof(float) * (uint64_t)(c.count * largest_pitch(c.classes) + ALIGNMENT);
 }
 
-const ac_cl_op ac_cl_op_linear_cross_entropy = {.run = run, .workspace = workspace};
-const ac_cl_op ac_cl_op_linear_cross_entropy_gradient = {.run = run, .workspace = workspace};
+const ac_cl_op ac_cl_op_linear_cross_entropy = {.run = ac_cl_head_run,
+                                                .workspace = ac_cl_head_workspace};
+const ac_cl_op ac_cl_op_linear_cross_entropy_gradient = {.run = ac_cl_head_run,
+                                                         .workspace = ac_cl_head_workspace};
