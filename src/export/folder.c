@@ -63,10 +63,9 @@ ac_status ac_export_read_json(json_t **json, const char *folder, const char *nam
   if (status == AC_OK && text) {
     /* model_max_length may be 10^30. */
     const bool settings = !strcmp(name, "tokenizer_config.json");
-    *json = json_loadb(text, bytes,
-                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL |
-                           (settings ? JSON_DECODE_INT_AS_REAL : 0),
-                       &error);
+    *json = json_loadb(
+        text, bytes,
+        JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | (settings ? JSON_DECODE_INT_AS_REAL : 0), &error);
     if (!*json)
       status =
           ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, ac_quote(error.text).text);
