@@ -9,8 +9,8 @@
  * tensor. Parameters, their gradients and loss sums stay f32, unless the caller asks for weights,
  * or also gradients, in 16 bits.
  *
- * A parameter in blocks has a copy in blocks (AC_ROLE_WORKING), and no other values. There is a cast
- * node, which decodes it, before each node that reads it and does not decode it itself. */
+ * A parameter in blocks has a copy in blocks (AC_ROLE_WORKING), and no other values. There is a
+ * cast node, which decodes it, before each node that reads it and does not decode it itself. */
 #ifndef AC_GRAPH_PRECISION_H
 #define AC_GRAPH_PRECISION_H
 

@@ -77,7 +77,7 @@ static void words(ac_words *words, const ac_op_args *args) {
 }
 
 static const ac_linear_cross_entropy_attributes sampled = {
-    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK};
+    AC_OUT_IN, {.ignore = false}, AC_LINEAR_CROSS_ENTROPY_CHUNK, 0};
 
 const ac_op_desc ac_op_desc_linear_log_probability = {
     .bound = AC_BOUND_BY_ARITHMETIC,
