@@ -1,6 +1,6 @@
 /* Several adapters of one base in one process: a small network is trained, then frozen, and two
- * adapters learn two other tasks beside the same weights. One is saved in the form of PEFT, opened
- * again for a session that shares the weights too, and merged into them. */
+ * adapters learn two other tasks next to the same weights. One is saved in the form of PEFT, opened
+ * again for a session that also shares the weights, and merged into them. */
 #include <accrue/accrue.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
-/* A network is trained in floats. Then its matrices are frozen in blocks, and small matrices beside
- * them learn another task (LoRA). What the blocks take, how far they are from the floats, and what
- * is learned beside them.
+/* A network is trained in floats. Then its matrices are frozen in blocks, and small matrices next
+ * to them learn another task (LoRA). What the blocks take, how far they are from the floats, and
+ * what is learned next to them.
  *
  *   frozen_blocks [MODEL.gguf]     with a GGUF file: also which of its tensors are in such blocks
  */
@@ -29,7 +29,7 @@ static void make_points(int task) {
   }
 }
 
-/* x W, and beside it (x A) B where it is frozen. */
+/* x W, and next to it (x A) B where it is frozen. */
 static ac_tensor *layer(ac_graph *graph, ac_tensor *input, const char *name, int64_t in,
                         int64_t out, const ac_blocks *blocks) {
   char a[32], b[32];
@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
   make_points(0);
   if (status == AC_OK) status = train(device, NULL, NULL, path, &floats);
   make_points(2);
-  bool near = true; /* what is learned beside blocks is as good as beside floats */
+  bool near = true; /* what is learned with blocks is as good as with floats */
   for (size_t i = 0; i < sizeof formats / sizeof *formats && status == AC_OK; i++) {
     status = train(device, &formats[i], path, NULL, i ? &loss : &floats);
     if (i) near &= fabs(loss - floats) < 0.1;

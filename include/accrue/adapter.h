@@ -1,5 +1,5 @@
 /** @file
- * Adapters: fine-tuning by small matrices beside frozen ones (LoRA, arXiv 2106.09685), which are
+ * Adapters: fine-tuning by small matrices next to frozen ones (LoRA, arXiv 2106.09685), which are
  * saved by themselves, in the form of PEFT.
  *
  *     y = x W + bias + scale * dropout(x) A^T B^T
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/** A layer whose adapter differs from the others'. */
+/** A layer with an adapter that differs from the others'. */
 typedef struct ac_lora_module {
   const char *name; /**< Of the layer: the name of its weight without ".weight". */
   int64_t rank;     /**< 0: as in the description. */

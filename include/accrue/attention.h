@@ -132,7 +132,7 @@ AC_API ac_tensor *ac_rope(ac_tensor *x, ac_tensor *positions, const ac_rope_desc
  *
  * The cache belongs to the session. It is stored in the precision of the plan, counts as
  * ac_plan_bytes.caches, and is found by its name, which no other cache of the graph has:
- * ac_session_create_beside. Only plans for AC_PREDICT can have one, and a run has at most a
+ * ac_session_create_with. Only plans for AC_PREDICT can have one, and a run has at most a
  * micro-batch of samples. */
 AC_API ac_tensor *ac_cache(ac_tensor *rows, const char *name, ac_tensor *ends, int64_t positions);
 

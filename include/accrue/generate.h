@@ -72,7 +72,7 @@ AC_API ac_status ac_generator_create(ac_generator **generator, ac_device *device
                                      const ac_generator_desc *desc, ac_generator_graph build,
                                      void *user);
 /** Makes a generator for a model, with the model's weights. `graph` (may be NULL) says what is not
- * as in the model's files: adapters, whose own parameters begin as ac_lora_linear has them, until
+ * as in the model's files: adapters. Their own parameters begin as ac_lora_linear has them, until
  * the caller loads others into ac_generator_session. Its `context` and `cache` do not matter.
  * `desc->context` 0: as many positions as the configuration names. The model may be freed
  * afterwards. Fails like ac_generator_create and ac_model_load. */

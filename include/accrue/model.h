@@ -110,7 +110,7 @@ typedef struct ac_model_graph_desc {
   ac_blocks base;
   /** In place of `base`: keep each matrix as it is in the file. Those in Q8_0, Q4_0 and Q4_1 are
    * copied. Those in blocks that parameters cannot have (Q5_0, Q4_K, Q6_K and others) are rounded
-   * to Q8_0, whose error is far below that of theirs; all others are as with AC_BLOCKS_NONE. */
+   * to Q8_0, which adds an error far below theirs; all others are as with AC_BLOCKS_NONE. */
   bool base_as_in_file;
   /** Adapters on linear layers of blocks. With them the model's own parameters are mostly
    * `frozen`. NULL: none. */

@@ -113,7 +113,7 @@ typedef struct ac_plan_desc {
   void *AC_UNSTABLE(offers_context); /**< Passed to `offers`. */
   /** Shell patterns with commas between, as in `frozen`: parameters and caches (ac_cache) with such
    * names are those of another trainer or session, which a trainer or a session for this plan is
-   * given (ac_trainer_desc.share, ac_session_create_shared, ac_session_create_beside). They take no
+   * given (ac_trainer_desc.share, ac_session_create_shared, ac_session_create_with). They take no
    * bytes here. NULL: none. AC_ERROR_ARGUMENT if a pattern matches neither. */
   const char *AC_UNSTABLE(shared);
 } ac_plan_desc;

@@ -81,8 +81,8 @@ AC_API ac_status ac_session_get_parameter(ac_session *session, const char *name,
  * another session, such as one that reads a prompt in parts and one that continues it token by
  * token. `other` must outlive the session. Of parameters, only those of `other` can be loaded or
  * set. */
-AC_API ac_status ac_session_create_beside(ac_session **session, const ac_plan *plan, uint64_t seed,
-                                          const ac_session *other);
+AC_API ac_status ac_session_create_with(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                        const ac_session *other);
 
 #endif /* AC_STABLE_ONLY */
 

@@ -1,4 +1,4 @@
-/* PEFT's adapter_config.json. Keys that say how an adapter began, or who made it, are left alone;
+/* PEFT's adapter_config.json. Keys that say how an adapter began, or what made it, are left alone;
  * one that changes what the adapter computes and is not null, false or empty is refused by its
  * name, as is any key that is not known.
  *
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of which the value does not matter here. */
+/* The value of these does not matter here. */
 static const char *const ignored[] = {"auto_mapping",
                                       "base_model_name_or_path",
                                       "exclude_modules",

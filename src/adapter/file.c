@@ -1,5 +1,5 @@
 /* Adapters in files, as PEFT has them: a folder with adapter_config.json and
- * adapter_model.safetensors, whose tensors are "base_model.model." and the names of the
+ * adapter_model.safetensors. Its tensors are "base_model.model." and the names of the
  * parameters. Only magnitudes differ: the file has them whole, a trainer their changes. */
 #include "adapter/config.h"
 
@@ -72,7 +72,7 @@ static ac_status add_module(ac_adapter *a, const char *name) {
   return AC_OK;
 }
 
-/* Which part of which layer a tensor is. */
+/* A tensor as a part of a layer. */
 static ac_status take_tensor(ac_adapter *a, int index) {
   const ac_model_tensor *tensor = ac_model_file_tensor(a->file, index);
   char layer[AC_MAX_NAME + 1];
@@ -335,7 +335,7 @@ typedef struct saved {
   char (*names)[AC_MAX_NAME + 64];
   bool *finite;
   int count;
-  /* Norms of the layer whose magnitudes were asked for last. */
+  /* Norms of the layer that was last asked for its magnitudes. */
   int held; /* tensor; -1: none */
   double *norms;
 } saved;

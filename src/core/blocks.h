@@ -1,7 +1,7 @@
 /* Weights in blocks: some numbers of few bits with common scales. A row of a matrix is a whole
  * number of blocks, so the blocks of a matrix are those of its elements in their order.
  *
- * Q8_0, Q4_0 and Q4_1 are laid out as in GGUF files, whose numbers have their low byte first, and
+ * Q8_0, Q4_0 and Q4_1 are laid out as in GGUF files, with the low byte of numbers first, and
  * encoded and decoded as ggml's reference does, to the bit. NF4 (Dettmers et al., arXiv 2305.14314)
  * takes bitsandbytes' sixteen values and thresholds, with an f32 scale for each 64 elements; the
  * layout is our own:
@@ -27,7 +27,7 @@ typedef struct ac_block_format {
   void (*encode)(const float *elements, unsigned char *block); /* NULL: is only read */
 } ac_block_format;
 
-/* NULL for AC_BLOCKS_NONE and for what is no format. */
+/* NULL for AC_BLOCKS_NONE and for what is not a format. */
 const ac_block_format *ac_blocks_format(ac_blocks blocks);
 
 /* The values of NF4's sixteen codes. */

@@ -82,7 +82,7 @@ static ac_status make_pass(const maker *m, int64_t tokens, const pass *beside, p
   made->ids = calloc((size_t)tokens, sizeof *made->ids);
   made->positions = calloc((size_t)tokens, sizeof *made->positions);
   if (!made->ids || !made->positions) return ac_fail(AC_ERROR_MEMORY, "generator: no memory");
-  return beside ? ac_session_create_beside(&made->session, made->plan, 0, beside->session)
+  return beside ? ac_session_create_with(&made->session, made->plan, 0, beside->session)
                 : ac_session_create(&made->session, made->plan, 0);
 }
 

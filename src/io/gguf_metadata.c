@@ -1,5 +1,5 @@
 /* The metadata of a GGUF file with their types, arrays included (the format: gguf.c). The elements
- * of a value are one allocation; the texts of an array are one after the other behind the pointers
+ * of a value are one allocation; the texts of an array are one after the other, after the pointers
  * to them. */
 #include <accrue/gguf.h>
 

@@ -88,7 +88,7 @@ static ac_status add_tensor(ac_model_file *file, const json_t *opened, const cha
   return AC_OK;
 }
 
-/* Which of two files the index means could be an error of whoever has written it. */
+/* Which of two files the index means could be an error of the program that wrote it. */
 static ac_status check_twice(const ac_model_file *file, const json_t *opened, const json_t *map) {
   for (int i = 0; i < file->shard_count; i++)
     for (int t = 0; t < ac_model_file_tensor_count(file->shards[i]); t++) {

@@ -3,7 +3,7 @@
  *     x = x + after_attention(attention(attention_norm(x)))
  *     x = x + after_mlp(mlp(mlp_norm(x)))
  *
- * of which each norm is there if the family has its part. All linear layers of blocks are made by
+ * and each norm is there if the family has its part. All linear layers of blocks are made by
  * `linear`, and all attention by `attend`. */
 #include "model/model.h"
 

@@ -1,6 +1,6 @@
 /* The metadata of a GGUF file as a configuration, and its tensors under Hugging Face's names. Keys
  * are those of llama.cpp: ARCHITECTURE.block_count and so on. What llama.cpp does not write down,
- * since it knows it by the architecture, stands here as well: attention's factor of Gemma, and its
+ * since it knows it by the architecture, is here as well: attention's factor of Gemma, and its
  * pattern of layers. */
 #include "model/model.h"
 

@@ -48,8 +48,8 @@ ac_status ac_session_create_from(ac_session **session, const ac_plan *plan, uint
   return AC_OK;
 }
 
-ac_status ac_session_create_beside(ac_session **session, const ac_plan *plan, uint64_t seed,
-                                   const ac_session *other) {
+ac_status ac_session_create_with(ac_session **session, const ac_plan *plan, uint64_t seed,
+                                 const ac_session *other) {
   AC_CREATES(session);
   AC_REQUIRE(plan, other);
   return ac_session_create_from(session, plan, seed, &other->instance);

@@ -85,7 +85,7 @@ const ac_instance *ac_shared_owner(const ac_instance *instance, int *index) {
 ac_status ac_shared_write_copy(const ac_instance *instance, const ac_cell *cell, int64_t first,
                                int64_t count, const void *data) {
   enum { PIECE = 1024 };
-  if (cell->dtype == AC_U8) /* in blocks, of which there is one copy */
+  if (cell->dtype == AC_U8) /* in blocks, with a single copy */
     return ac_instance_write_cell(instance, cell, (uint64_t)first, data, (uint64_t)count);
   uint16_t there[PIECE];
   float values[PIECE];

@@ -452,7 +452,7 @@ static ac_status merge_long(bpe *b) {
 
 /* ---- encode ---------------------------------------------------------------------------------- */
 
-/* Bytes that are no token: the model's bytes, or unknown, together with unknown ones before. */
+/* Bytes without a token: the model's bytes, or unknown, together with unknown ones before. */
 static ac_status add_unknown(const bpe *b, ac_token_list *tokens, size_t first, const symbol *s) {
   const ac_text_model *model = b->model;
   ac_token *last = tokens->count > first ? &tokens->list[tokens->count - 1] : NULL;

@@ -1,4 +1,4 @@
-/* Questions with several answers, one of which is right: `accrue eval` says how often the model
+/* Questions with several answers and one right one: `accrue eval` says how often the model
  * finds the right one the likeliest. */
 #ifndef TOOLS_PROGRAM_LLM_CHOICES_H
 #define TOOLS_PROGRAM_LLM_CHOICES_H

@@ -115,7 +115,7 @@ static int encode(const chat *c, ac_encoding *tokens) {
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
-/* The tokens of the conversation with room for an answer behind them. While there is none, the
+/* The tokens of the conversation with room for an answer after them. While there is none, the
  * oldest question and its answer are forgotten. */
 static int encode_what_fits(chat *c, ac_encoding *tokens) {
   size_t forgotten = 0;

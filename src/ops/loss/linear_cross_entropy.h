@@ -3,9 +3,9 @@
 
 #include "ops/loss/cross_entropy.h"
 
-/* Bytes of logits that exist at once, and with weights in blocks: who has these is short of memory,
- * and decoding the weights once more for each chunk takes a small part of the time. The chunks of
- * rows change no bits of losses and gradients of x. */
+/* Bytes of logits that exist at once, and with weights in blocks: a model with these is short of
+ * memory, and decoding the weights once more for each chunk takes a small part of the time. The
+ * chunks of rows change no bits of losses and gradients of x. */
 enum {
   AC_LINEAR_CROSS_ENTROPY_CHUNK = 64 << 20,
   AC_LINEAR_CROSS_ENTROPY_CHUNK_OF_BLOCKS = 12 << 20

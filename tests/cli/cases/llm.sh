@@ -193,7 +193,7 @@ case_llm_refused() {
   refuse 1 'unheard' plan llm --model unheard.json --device dry
   sed 's/"silu"/"sine"/' base/config.json >sine.json
   refuse 1 'hidden_act' plan llm --model sine.json --device dry
-  # An adapter whose base is gone, and one that is to be trained on.
+  # An adapter without its base, and one that is to be trained on.
   run train "${llm[@]}" --steps 1 --out tuned >/dev/null
   refuse 2 'tuned is an adapter of' train llm --model tuned --data chats.jsonl
   mv base moved

@@ -139,7 +139,7 @@ static void end_predictor(predictor *p) {
   ac_plan_free(p->plan);
 }
 
-/* `stride` numbers a row, of which the first CONTEXT are tokens. */
+/* `stride` numbers a row: the first CONTEXT are tokens. */
 static void tokens_of(const float *rows, int stride, int32_t tokens[BATCH * CONTEXT]) {
   for (int b = 0; b < BATCH; b++)
     for (int t = 0; t < CONTEXT; t++) tokens[b * CONTEXT + t] = (int32_t)rows[b * stride + t];
@@ -449,8 +449,8 @@ static void dropout_is_of_what_the_adapter_sees(void **state) {
     for (int i = 0; i < ROWS; i++) mean += (double)result[i] / ROWS;
     for (int i = 0; i < ROWS; i++)
       square += ((double)result[i] - mean) * ((double)result[i] - mean) / ROWS;
-    /* x W is 128 and never dropped; of DoRA, whose norm of W + B A, 3 * 8, is 1.5 times that of W,
-     * what is dropped is 2/3 (2 + 1) - 2 = 0 of each element. */
+    /* x W is 128 and never dropped; of DoRA, where the norm of W + B A, 3 * 8, is 1.5 times that of
+     * W, what is dropped is 2/3 (2 + 1) - 2 = 0 of each element. */
     const double plain = dora ? 128 : 128 + IN, deviation = dora ? 0 : sqrt(IN * p / (1 - p));
     assert_float_equal(mean, plain, 5 * deviation / sqrt(ROWS) + 1e-3);
     assert_float_equal(sqrt(square), deviation, 0.05 * deviation + 1e-3);

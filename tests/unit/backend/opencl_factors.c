@@ -253,7 +253,7 @@ static const int class_counts[] = {40, 302, MOST_CLASSES};
 static void find_dz(ac_device *device, ac_dtype storage, ac_layout layout, int classes,
                     float dz[ROWS * MOST_CLASSES]) {
   const ac_linear_cross_entropy_attributes attributes = {
-      layout, {.ignore = false}, 2 * classes * (int)sizeof(float)};
+      layout, {.ignore = false}, 2 * classes * (int)sizeof(float), 0};
   const bool out_in = layout == AC_OUT_IN;
   static uint16_t x[ROWS * ROWS], w[ROWS * MOST_CLASSES], dx[ROWS * ROWS];
   int32_t targets[ROWS];

@@ -1052,12 +1052,11 @@ static void sessions(void) {
   NOTHING(ac_session_free, session, ac_session_free(NULL));
   REFUSED(ac_session_load, session, ac_session_load(NULL, "there/is/none", NULL));
   REFUSED(ac_session_load, path, ac_session_load(session, NULL, NULL));
-  REFUSED(ac_session_create_beside, session,
-          ac_session_create_beside(NULL, predicting, 0, session));
-  NOT_MADE(ac_session_create_beside, plan, ac_session, e,
-           ac_session_create_beside(&e, NULL, 0, session));
-  NOT_MADE(ac_session_create_beside, other, ac_session, e,
-           ac_session_create_beside(&e, predicting, 0, NULL));
+  REFUSED(ac_session_create_with, session, ac_session_create_with(NULL, predicting, 0, session));
+  NOT_MADE(ac_session_create_with, plan, ac_session, e,
+           ac_session_create_with(&e, NULL, 0, session));
+  NOT_MADE(ac_session_create_with, other, ac_session, e,
+           ac_session_create_with(&e, predicting, 0, NULL));
   HARMLESS(ac_session_load, optional_prefix,
            ac_session_load(session, "there/is/none", NULL) == AC_ERROR_IO);
   REFUSED(ac_session_load_part, session, ac_session_load_part(NULL, "there/is/none", "*", NULL));

@@ -94,7 +94,7 @@ static void blocks_that_are_not_finite_decode_to_nan(void **state) {
     }
 }
 
-/* Scales that are no normal floats, and the largest ones. */
+/* Scales that are not normal floats, and the largest ones. */
 static void the_smallest_and_the_largest_are_rounded(void **state) {
   (void)state;
   const float extremes[] = {0x1p-149f, 0x1p-126f, 0x1p127f, 3e38f};

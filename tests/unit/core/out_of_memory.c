@@ -178,7 +178,7 @@ typedef struct creation {
   X(ac_trainer_create, 0, &m->trainer, training, NULL)                                         \
   X(ac_session_create, 0, &m->session, predicting, 0)                                          \
   X(ac_session_create_shared, 0, &m->session, sharing, 0, owner)                               \
-  X(ac_session_create_beside, 0, &m->session, predicting, 0, beside)                           \
+  X(ac_session_create_with, 0, &m->session, predicting, 0, beside)                             \
   X(ac_generator_create, 0, &m->generator, device, &of_text, build_generator, NULL)            \
   X(ac_generator_create_model, 0, &m->generator, language_model, device, &of_text, NULL)       \
   X(ac_learner_create, 0, &m->learner, graph,                                                  \

@@ -92,7 +92,7 @@ static runner start(ac_device *device, const model *m, int n, int positions, con
                              .shared = beside ? "*" : NULL};
   assert_ok(ac_plan_create(&r.plan, g, device, &desc));
   ac_graph_free(g);
-  if (beside) assert_ok(ac_session_create_beside(&r.session, r.plan, 3, beside->session));
+  if (beside) assert_ok(ac_session_create_with(&r.session, r.plan, 3, beside->session));
   else assert_ok(ac_session_create(&r.session, r.plan, 3));
   return r;
 }
@@ -244,12 +244,12 @@ static void mistakes_are_refused(void **unused) {
   assert_ok(ac_plan_create(&plan, g, device, &desc));
   assert_refused(ac_session_create(&session, plan, 0), AC_ERROR_ARGUMENT,
                  "the plan shares parameters or caches");
-  assert_refused(ac_session_create_beside(&session, plan, 0, one.session), AC_ERROR_ARGUMENT,
+  assert_refused(ac_session_create_with(&session, plan, 0, one.session), AC_ERROR_ARGUMENT,
                  "cache \"0.attention.key\" is to be shared, but is another one");
   ac_plan_free(plan);
   desc.batch = 2;
   assert_ok(ac_plan_create(&plan, longer, device, &desc));
-  assert_refused(ac_session_create_beside(&session, plan, 0, one.session), AC_ERROR_ARGUMENT,
+  assert_refused(ac_session_create_with(&session, plan, 0, one.session), AC_ERROR_ARGUMENT,
                  "give both plans the same precision, positions and micro-batch");
   ac_plan_free(plan);
   desc.shared = "*.other";
@@ -266,7 +266,7 @@ static void mistakes_are_refused(void **unused) {
   runner whole = start(device, &m, 8, 0, NULL);
   desc.shared = "*.key";
   assert_ok(ac_plan_create(&plan, g, device, &desc));
-  assert_refused(ac_session_create_beside(&session, plan, 0, whole.session), AC_ERROR_ARGUMENT,
+  assert_refused(ac_session_create_with(&session, plan, 0, whole.session), AC_ERROR_ARGUMENT,
                  "but the other session has none");
   ac_plan_free(plan);
   end(&whole);

@@ -263,7 +263,7 @@ static void blocks_of_files_are_copied(void **state) {
 }
 
 /* A run that goes on from a state has the bits of one that never stopped; a state of other blocks
- * is refused, of NF4 and Q4_0 too, which take as many bytes. */
+ * is refused, also of NF4 and Q4_0, which take as many bytes. */
 static void states_hold_blocks(const char *device) {
   for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
     run a = run_with(device, all[k], (ac_plan_desc){0}),

@@ -1,7 +1,7 @@
-/* Norms of the rows of W and of V = W + s B A, whose elements are made a piece of a row at a time.
- * A and B are first brought to floats, A with the columns of W as rows where W is [in, out], so
- * that what an element needs of them is contiguous. Each row has one owner and is summed in pieces
- * in a fixed order, so the bits do not depend on the threads. */
+/* Norms of the rows of W and of V = W + s B A, with elements that are made a piece of a row at a
+ * time. A and B are first brought to floats, A with the columns of W as rows where W is [in, out],
+ * so that what an element needs of them is contiguous. Each row has one owner and is summed in
+ * pieces in a fixed order, so the bits do not depend on the threads. */
 #include "backend/cpu/shared/convert.h"
 #include "backend/cpu/shared/reduce.h"
 #include "ops/linear/row_norms.h"

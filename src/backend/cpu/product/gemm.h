@@ -9,7 +9,7 @@
  * without reading it. Each operand has a float type of its own, f32 unless said; C is stored with
  * marks (ac_run_state.mark_flushed) if `mark`. With `round_b`, B is f32 and A bf16, which the
  * context's ac_dot_class multiplies, and B is rounded to bf16 for that. With `b_blocks`, B is in
- * blocks, of which `b` is the first; element `b_first` of these is its first one, and it is decoded
+ * blocks, and `b` is the first one; element `b_first` of these is its first one, and it is decoded
  * as it is packed, to floats or, where an ac_dot_class multiplies, to bf16. */
 typedef struct ac_gemm {
   bool transpose_a, transpose_b, mark, round_b;

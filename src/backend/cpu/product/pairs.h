@@ -29,7 +29,7 @@ typedef struct operand {
   int64_t distance; /* of rows as stored */
   bool along;       /* k lies along those rows */
   int64_t lines, depth;
-  ac_blocks blocks; /* it is in blocks, of which data is the first */
+  ac_blocks blocks; /* it is in blocks, and data is the first one */
   int64_t first;    /* its first element of these */
 } operand;
 
