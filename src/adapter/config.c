@@ -10,6 +10,7 @@
 #include "core/platform/files.h"
 #include "core/platform/numbers.h"
 #include "core/quote.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <pcre2.h>
@@ -342,8 +343,9 @@ ac_status ac_lora_config_write(char **text, const ac_lora_desc *desc, const char
   json_t *json = json_object();
   int failed = 0;
   failed |= json_object_set_new(json, "peft_type", json_string("LORA"));
-  failed |= json_object_set_new(json, "base_model_name_or_path",
-                                base && *base ? json_string(base) : json_null());
+  failed |=
+      json_object_set_new(json, "base_model_name_or_path",
+                          base && *base && ac_is_utf8(base) ? json_string(base) : json_null());
   failed |= json_object_set_new(json, "task_type", json_string("CAUSAL_LM"));
   failed |= json_object_set_new(json, "inference_mode", json_true());
   failed |= json_object_set_new(json, "r", json_integer(rank));
