@@ -102,7 +102,8 @@ static void *operand_data(const tape *t, int tensor, char kind, int64_t sample) 
   if (leaf < 0)
     return kind == 's' && t->leaf_s[x->storage] ? t->leaf_s[x->storage] : t->data[x->storage];
   const random_values *v = &t->g->values[leaf];
-  if (v->integers) return v->integers + sample * v->count;
+  const bool batched = t->g->draw.leaves[leaf].tensor->shape.batched;
+  if (v->integers) return v->integers + (batched ? sample * v->count : 0);
   return kind == 's' ? t->leaf_s[x->storage] : t->data[x->storage];
 }
 
