@@ -319,6 +319,17 @@ static void repetition_costs(void **unused) {
   ac_sampling_penalise(&(ac_sampling){0}, logits, text, 4, marks);
   assert_memory_equal(logits, ((float[]){1, 0.5f, -6, 4, 0, 6, 7}), sizeof logits);
   for (int i = 0; i < TOKENS; i++) assert_false(marks[i]);
+  /* However large a penalty is, a token can be drawn. */
+  static const double extreme[] = {1e-37, 1e37};
+  for (int k = 0; k < 2; k++) {
+    const ac_sampling s = {
+        .temperature = 1, .top_p = 0.5, .min_p = 0.1, .repetition_penalty = extreme[k]};
+    const uint32_t all[TOKENS] = {0, 1, 2, 3, 4, 5, 6};
+    ac_candidate room[TOKENS];
+    for (int i = 0; i < TOKENS; i++) logits[i] = k ? -100 - (float)i : 100 + (float)i;
+    ac_sampling_penalise(&s, logits, all, TOKENS, marks);
+    assert_in_range(ac_sampling_choose(&s, logits, TOKENS, 0.5, room), 0, TOKENS - 1);
+  }
 }
 
 int main(void) {
