@@ -48,9 +48,9 @@ static ac_tensor *log_ratio(ac_graph *graph, const parameters *p, const char *an
             *targets = ac_input(graph, name[1], AC_I32, AC_SHAPE(AC_BATCH, T)),
             *weights = ac_input(graph, name[2], AC_F32, AC_SHAPE(AC_BATCH, T));
   ac_tensor *reference = ac_linear_log_probability(body(graph, p, tokens, NULL), p->head, AC_OUT_IN,
-                                                   targets, weights, NULL);
+                                                   targets, weights, NULL, 0);
   ac_tensor *ratio = ac_linear_log_probability(body(graph, p, tokens, lora), p->head, AC_OUT_IN,
-                                               targets, weights, reference);
+                                               targets, weights, reference, 0);
   return ac_sum(ratio, AC_AXES(1), false);
 }
 

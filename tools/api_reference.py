@@ -31,7 +31,6 @@ TITLES = {
     "base.h": "Errors, types, hooks", "batches.h": "Schedules of batches", "bench.h": "Benchmarks",
     "clipping.h": "Clipping", "convolution.h": "Convolutions and pools", "dataset.h": "Datasets", "device.h": "Devices",
     "evaluation.h": "Evaluation", "export.h": "Models for other programs", "fit.h": "The fit loop", "format.h": "Formats of files",
-    "evaluation.h": "Evaluation", "fit.h": "The fit loop", "format.h": "Formats of files",
     "generate.h": "Text from a model",
     "gguf.h": "GGUF files",
     "graph.h": "Models", "image.h": "Images of another size", "layers.h": "Layers", "learner.h": "Learners",

@@ -194,16 +194,16 @@ typedef struct AC_UNSTABLE(ac_loss_mean) {
 /** weights * log softmax(ac_linear(x, weight, NULL, layout))[target] - less, for each row: the
  * logarithm of the probability, in nats, that a head gives to the target. x is f32 [..., C], weight
  * [V, C] or [C, V], targets i32 [...] in [0, V), weights f32 [...] or NULL for ones, less f32 [...]
- * or NULL for zeros. The result is [...], and may be used like any other; it is f32 in every
- * precision.
+ * or NULL for zeros. A soft_cap that is not 0 bounds the logits as that of ac_cross_entropy_desc
+ * does. The result is [...], and may be used like any other; it is f32 in every precision.
  *
  * The logits are computed a few rows at a time, in at most 64 MiB (or one row), and never stored as
  * a whole; the backward pass computes them again. `less` is for the same number of another model,
  * such as the reference of ac_dpo_loss: the difference is taken before anything is rounded to 16
  * bits. Targets, weights and `less` must not depend on trained parameters (ac_stop_gradient). */
 AC_API ac_tensor *ac_linear_log_probability(ac_tensor *x, ac_tensor *weight, ac_layout layout,
-                                            ac_tensor *targets, ac_tensor *weights,
-                                            ac_tensor *less);
+                                            ac_tensor *targets, ac_tensor *weights, ac_tensor *less,
+                                            float soft_cap);
 
 /** Settings of ac_dpo_loss. */
 typedef struct ac_dpo_desc {

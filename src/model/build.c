@@ -301,15 +301,16 @@ static ac_tensor *input_of(const builder *b, const char *answer, const char *fie
 static ac_tensor *log_ratio(builder *b, const char *answer) {
   ac_model_graph_desc without = *b->desc;
   builder reference = *b;
+  const float cap = (float)b->config->logit_cap;
   without.lora = NULL;
   reference.desc = &without;
   ac_tensor *tokens = input_of(b, answer, "tokens", AC_I32),
             *targets = input_of(b, answer, "targets", AC_I32),
             *weights = input_of(b, answer, "weights", AC_F32), *head;
   ac_tensor *x = body(&reference, tokens, &head);
-  ac_tensor *less = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, NULL);
+  ac_tensor *less = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, NULL, cap);
   x = body(b, tokens, &head);
-  x = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, less);
+  x = ac_linear_log_probability(x, head, AC_OUT_IN, targets, weights, less, cap);
   x = ac_sum(x, AC_AXES(1), false);
   ac_graph_set_output(b->graph, answer, x);
   return x;
@@ -321,9 +322,6 @@ static ac_tensor *prefer(builder *b) {
     return ac_graph_fail(b->graph, AC_ERROR_ARGUMENT,
                          "ac_model_build: preferences need adapters of a frozen model, which is "
                          "the reference, and none of packed, weighted, logits and cache");
-  if (b->config->logit_cap > 0)
-    return ac_graph_fail(b->graph, AC_ERROR_UNSUPPORTED,
-                         "ac_model_build: preferences of a model that bounds its logits");
   ac_tensor *chosen = log_ratio(b, "chosen"), *rejected = log_ratio(b, "rejected");
   ac_tensor *loss = ac_dpo_loss(chosen, rejected, NULL, NULL, NULL, b->desc->dpo);
   ac_graph_scope(b->graph, NULL);

@@ -12,6 +12,10 @@
 
 #include <string.h>
 
+bool ac_loss_cap_fits(const ac_builder *builder, ac_tensor *const *operands, float cap) {
+  return cap == 0 || ac_loss_number(builder, operands, "soft_cap", cap, 1e-6f, 1e6f);
+}
+
 bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                                ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes) {
@@ -25,12 +29,7 @@ bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                     (double)described.smoothing);
     return false;
   }
-  if (described.soft_cap != 0 && !(described.soft_cap >= 1e-6f && described.soft_cap <= 1e6f)) {
-    ac_builder_fail(graph, builder, operands, "soft_cap is %g, not in [1e-6, 1e6]",
-                    (double)described.soft_cap);
-    return false;
-  }
-  return true;
+  return ac_loss_cap_fits(builder, operands, described.soft_cap);
 }
 
 /* Dimensions [first, last) as one. The batch's stays the first. */

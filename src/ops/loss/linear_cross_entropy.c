@@ -15,6 +15,12 @@
 #include "ops/loss/loss.h"
 #include "ops/words.h"
 
+int64_t ac_loss_chunk_bytes(const ac_tensor *weight) {
+  return ac_tensor_at(weight->graph, weight->storage)->desc.blocks
+             ? AC_LINEAR_CROSS_ENTROPY_CHUNK_OF_BLOCKS
+             : AC_LINEAR_CROSS_ENTROPY_CHUNK;
+}
+
 ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout layout,
                                    ac_tensor *targets, ac_tensor *weights,
                                    const ac_cross_entropy_desc *desc) {
@@ -38,11 +44,8 @@ ac_tensor *ac_linear_cross_entropy(ac_tensor *x, ac_tensor *weight, ac_layout la
       targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
       !ac_loss_weights_match(weights, &rows))
     return ac_builder_fail(graph, &builder, operands, NULL);
-  const bool blocks = ac_tensor_at(graph, weight->storage)->desc.blocks != AC_BLOCKS_NONE;
-  ac_linear_cross_entropy_attributes attributes = {
-      .layout = layout,
-      .chunk_bytes =
-          blocks ? AC_LINEAR_CROSS_ENTROPY_CHUNK_OF_BLOCKS : AC_LINEAR_CROSS_ENTROPY_CHUNK};
+  ac_linear_cross_entropy_attributes attributes = {.layout = layout,
+                                                   .chunk_bytes = ac_loss_chunk_bytes(weight)};
   ac_tensor_at(graph, weight->storage)->matrix =
       layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   if (!ac_cross_entropy_describe(graph, &builder, operands, desc, &attributes.loss)) return NULL;

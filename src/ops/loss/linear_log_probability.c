@@ -1,10 +1,13 @@
 /* The logarithm of the probability that the output projection gives to each row's target, so that
  * the logits of a micro-batch are never stored whole. For each row x[in] with target t, weight w
- * and a number l that is taken off: z = W x,  y = w (z[t] - log sum exp(z)) - l dz[j] = dy w ([j =
- * t] - exp(z[j] - log sum exp(z))),  dx = W^T dz,  dW += dz x^T It is linear_cross_entropy without
- * the sum, and with any gradient of a row; backward computes the logits of a chunk again. `l` is
- * the same of another model: a difference of two such numbers is far smaller than they are, so it
- * is made here, in float, whatever the storage. */
+ * and a number l that is taken off:
+ *   z = W x,  y = w (z[t] - log sum exp(z)) - l
+ *   dz[j] = dy w ([j = t] - exp(z[j] - log sum exp(z))),  dx = W^T dz,  dW += dz x^T
+ *
+ * It is linear_cross_entropy without the sum, and with any gradient of a row; a soft cap is as
+ * there. Backward computes the logits of a chunk again. `l` is the same of another model: a
+ * difference of two such numbers is far smaller than they are, so it is made here, in float,
+ * whatever the storage. */
 #include "ops/loss/linear_log_probability.h"
 
 #include "ops/loss/loss.h"
@@ -13,7 +16,8 @@
 #include <accrue/pointwise.h>
 
 ac_tensor *ac_linear_log_probability(ac_tensor *x, ac_tensor *weight, ac_layout layout,
-                                     ac_tensor *targets, ac_tensor *weights, ac_tensor *less) {
+                                     ac_tensor *targets, ac_tensor *weights, ac_tensor *less,
+                                     float soft_cap) {
   const ac_builder builder = {
       "linear_log_probability",
       5,
@@ -33,8 +37,9 @@ ac_tensor *ac_linear_log_probability(ac_tensor *x, ac_tensor *weight, ac_layout 
       targets->dtype != AC_I32 || !ac_shape_equal(&targets->shape, &rows) ||
       !ac_loss_weights_match(weights, &rows) || !ac_loss_weights_match(less, &rows))
     return ac_builder_fail(graph, &builder, operands, NULL);
+  if (!ac_loss_cap_fits(&builder, operands, soft_cap)) return NULL;
   const ac_linear_cross_entropy_attributes attributes = {
-      .layout = layout, .chunk_bytes = AC_LINEAR_CROSS_ENTROPY_CHUNK};
+      .layout = layout, .chunk_bytes = ac_loss_chunk_bytes(weight), .soft_cap = (double)soft_cap};
   ac_tensor_at(graph, weight->storage)->matrix =
       layout == AC_OUT_IN ? AC_MATRIX_OUT_IN : AC_MATRIX_IN_OUT;
   return ac_graph_emit(graph, AC_OP_linear_log_probability, &attributes, sizeof attributes, 5,
@@ -74,6 +79,7 @@ static double gradient_flops(const ac_op_args *args) {
 static void words(ac_words *words, const ac_op_args *args) {
   const ac_linear_cross_entropy_attributes *a = args->attributes;
   ac_words_put_layout(words, a->layout, &args->in[1]);
+  if (a->soft_cap > 0) ac_words_put(words, ", capped");
 }
 
 static const ac_linear_cross_entropy_attributes sampled = {

@@ -48,10 +48,17 @@ ac_tensor *ac_loss_formula(ac_graph *graph, const char *formula, ac_tensor *cons
 ac_tensor *ac_loss_of_elements(const char *formula, ac_tensor *const *operands, int count,
                                const float *numbers);
 
-/* What `desc`, which may be NULL, asks for; a smoothing outside [0, 1) fails the graph. */
+/* What `desc`, which may be NULL, asks for; a smoothing outside [0, 1), and a cap that
+ * ac_loss_cap_fits refuses, fail the graph. */
 bool ac_cross_entropy_describe(ac_graph *graph, const ac_builder *builder,
                                ac_tensor *const *operands, const ac_cross_entropy_desc *desc,
                                ac_cross_entropy_attributes *attributes);
+
+/* Whether it is 0 or bounds logits; else the graph fails. */
+bool ac_loss_cap_fits(const ac_builder *builder, ac_tensor *const *operands, float cap);
+
+/* Bytes of logits that ops of an output projection have at once, by how its weight is kept. */
+int64_t ac_loss_chunk_bytes(const ac_tensor *weight);
 
 /* Fails if an operand from index `first` on depends on trainable parameters: losses with kernels of
  * their own differentiate with respect to their prediction alone. The sentence ends with what to do

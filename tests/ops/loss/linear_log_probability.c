@@ -21,18 +21,30 @@ static int64_t at(const ac_op_args *args, int64_t v, int64_t i) {
   return a->layout == AC_OUT_IN ? v * s.C + i : i * s.V + v;
 }
 
-/* The row's logits less the logarithm of the sum of their exponentials. */
-static void log_softmax(const ac_op_args *args, int64_t n, double *z) {
+static double cap_of(const ac_op_args *args) {
+  return ((const ac_linear_cross_entropy_attributes *)args->attributes)->soft_cap;
+}
+
+/* The row's logits less the logarithm of the sum of their exponentials, which is returned. */
+static double log_softmax(const ac_op_args *args, int64_t n, double *z) {
   shape s = shape_of(args);
   const double *x = op_reals(&args->in[0]) + n * s.C, *w = op_reals(&args->in[1]);
   double max = -INFINITY, sum = 0;
   for (int64_t v = 0; v < s.V; v++) {
     z[v] = 0;
     for (int64_t i = 0; i < s.C; i++) z[v] += x[i] * w[at(args, v, i)];
+    if (cap_of(args) > 0) z[v] = cap_of(args) * tanh(z[v] / cap_of(args));
     max = fmax(max, z[v]);
   }
   for (int64_t v = 0; v < s.V; v++) sum += exp(z[v] - max);
   for (int64_t v = 0; v < s.V; v++) z[v] -= max + log(sum);
+  return max + log(sum);
+}
+
+/* By how much a bounded logit grows when the logit does. */
+static double slope(const ac_op_args *args, double bounded) {
+  const double part = cap_of(args) > 0 ? bounded / cap_of(args) : 0;
+  return 1 - part * part;
 }
 
 /* y = weight log p - less */
@@ -72,7 +84,7 @@ static op_tolerance linear_log_probability_error(const ac_op_args *args, int out
 const op_reference op_reference_linear_log_probability = {
     linear_log_probability, linear_log_probability_error, true, false};
 
-/* dz[n,v] = dy ([v = target] - exp(log softmax(z)));  dx = dz W,  dW = dz^T x */
+/* dz[n,v] = dy ([v = target] - exp(log softmax(z))), times the slope;  dx = dz W,  dW = dz^T x */
 static void linear_log_probability_gradient(const ac_op_args *args) {
   shape s = shape_of(args);
   const double *x = op_reals(&args->in[0]), *w = op_reals(&args->in[1]);
@@ -82,9 +94,10 @@ static void linear_log_probability_gradient(const ac_op_args *args) {
   for (int64_t i = 0; i < args->out[1].count; i++) dw[i] = 0;
   for (int64_t n = 0; n < s.rows; n++) {
     const double dy = op_reals(&args->in[3])[n];
-    log_softmax(args, n, z);
+    const double log_sum = log_softmax(args, n, z);
     for (int64_t v = 0; v < s.V; v++) {
-      const double dz = dy * ((v == op_integers(&args->in[2])[n]) - exp(z[v]));
+      const double dz =
+          dy * ((v == op_integers(&args->in[2])[n]) - exp(z[v])) * slope(args, z[v] + log_sum);
       for (int64_t i = 0; i < s.C; i++) {
         if (args->out[0].count) dx[n * s.C + i] += dz * w[at(args, v, i)];
         if (args->out[1].count) dw[at(args, v, i)] += dz * x[n * s.C + i];
@@ -118,14 +131,16 @@ static const op_gradient gradients[] = {
 
 /* Chunks of so many rows of V logits. */
 #define ROWS(rows, V) ((rows) * (V)*4)
-#define ATTRIBUTES(layout_, chunk)    \
-  .op = AC_OP_linear_log_probability, \
-  .attributes.linear_cross_entropy = {layout_, {.ignore = false}, chunk}
-#define HEAD(name_, layout_, chunk, batch_, ...)                                     \
-  {                                                                                  \
-    .name = name_, ATTRIBUTES(layout_, chunk), .batch = batch_, .in = {__VA_ARGS__}, \
-    .out = {OP_F32(AC_BATCH)}, .gradients = gradients, .gradient_count = 1           \
+#define ATTRIBUTES(layout_, chunk, cap) \
+  .op = AC_OP_linear_log_probability,   \
+  .attributes.linear_cross_entropy = {layout_, {.ignore = false}, chunk, cap}
+#define CAPPED(name_, layout_, chunk, cap, batch_, ...)                                   \
+  {                                                                                       \
+    .name = name_, ATTRIBUTES(layout_, chunk, cap), .batch = batch_, .in = {__VA_ARGS__}, \
+    .out = {OP_F32(AC_BATCH)}, .gradients = gradients, .gradient_count = 1                \
   }
+#define HEAD(name_, layout_, chunk, batch_, ...) \
+  CAPPED(name_, layout_, chunk, 0, batch_, __VA_ARGS__)
 
 static const op_case cases[] = {
     HEAD("out_in 7x5 of 9, chunks of 3", AC_OUT_IN, ROWS(3, 9), 7, OP_F32(AC_BATCH, 5),
@@ -136,8 +151,12 @@ static const op_case cases[] = {
          OP_F32(256, 128), OP_IDS(256, AC_BATCH)),
     HEAD("out_in wide, 5x9 of 5000, chunks of 2", AC_OUT_IN, ROWS(2, 5000), 5, OP_F32(AC_BATCH, 9),
          OP_F32(5000, 9), OP_IDS(5000, AC_BATCH)),
+    CAPPED("out_in capped at 2, 65x17 of 33", AC_OUT_IN, ROWS(32, 33), 2, 65, OP_F32(AC_BATCH, 17),
+           OP_F32(33, 17), OP_IDS(33, AC_BATCH)),
+    CAPPED("in_out capped at 0.5, 5x7 of 300", AC_IN_OUT, ROWS(3, 300), 0.5, 5, OP_F32(AC_BATCH, 7),
+           OP_F32(7, 300), OP_IDS(300, AC_BATCH)),
     {.name = "out_in rank 3, 3x65x33 of 129, chunks of 32",
-     ATTRIBUTES(AC_OUT_IN, ROWS(40, 129)),
+     ATTRIBUTES(AC_OUT_IN, ROWS(40, 129), 0),
      .batch = 3,
      .in = {OP_F32(AC_BATCH, 65, 33), OP_F32(129, 33), OP_IDS(129, AC_BATCH, 65)},
      .out = {OP_F32(AC_BATCH, 65)},
@@ -145,7 +164,7 @@ static const op_case cases[] = {
      .gradient_count = 1},
     /* The graph multiplies the gradient by weights. */
     {.name = "in_out 33x17 of 65, weights and less, chunks of 10",
-     ATTRIBUTES(AC_IN_OUT, ROWS(10, 65)),
+     ATTRIBUTES(AC_IN_OUT, ROWS(10, 65), 0),
      .batch = 33,
      .in = {OP_F32(AC_BATCH, 17),
             OP_F32(17, 65),
@@ -174,8 +193,9 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   rows.rank--;
   op_drawn_leaf *targets = op_draw_input(d, AC_I32, &rows, 0, (double)V);
   if (!targets) return NULL;
-  ac_tensor *y = ac_linear_log_probability(x, op_draw_weight(d, in, 2, dim), layout,
-                                           targets->tensor, NULL, NULL);
+  ac_tensor *y =
+      ac_linear_log_probability(x, op_draw_weight(d, in, 2, dim), layout, targets->tensor, NULL,
+                                NULL, op_draw_one_in(d, 3) ? 1.5f : 0);
   if (!y || op_draw_one_in(d, 2)) return y;
   ac_linear_cross_entropy_attributes *a = (void *)ac_node_at(d->graph, y->producer)->attributes;
   a->chunk_bytes = (1 + op_draw_below(d, 4)) * V * (int64_t)sizeof(float);

@@ -1564,15 +1564,15 @@ static void losses(void) {
   BUILDS(ac_class_iou, desc, ac_class_iou(x, labels, 1, NULL));
   BUILDS(ac_cross_entropy, desc, ac_cross_entropy(x, labels, NULL, NULL));
   STICKS(ac_linear_log_probability, x, "x is missing",
-         ac_linear_log_probability(NULL, w, AC_OUT_IN, labels, NULL, NULL));
+         ac_linear_log_probability(NULL, w, AC_OUT_IN, labels, NULL, NULL, 0));
   STICKS(ac_linear_log_probability, weight, "weight is missing",
-         ac_linear_log_probability(x, NULL, AC_OUT_IN, labels, NULL, NULL));
+         ac_linear_log_probability(x, NULL, AC_OUT_IN, labels, NULL, NULL, 0));
   STICKS(ac_linear_log_probability, targets, "targets is missing",
-         ac_linear_log_probability(x, w, AC_OUT_IN, NULL, NULL, NULL));
+         ac_linear_log_probability(x, w, AC_OUT_IN, NULL, NULL, NULL, 0));
   BUILDS(ac_linear_log_probability, weights,
-         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL));
+         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL, 0));
   BUILDS(ac_linear_log_probability, less,
-         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL));
+         ac_linear_log_probability(x, w, AC_OUT_IN, labels, NULL, NULL, 0));
   STICKS(ac_dpo_loss, policy_chosen, "policy_chosen is missing",
          ac_dpo_loss(NULL, x, x, x, NULL, NULL));
   STICKS(ac_dpo_loss, policy_rejected, "policy_rejected is missing",

@@ -719,16 +719,18 @@ static void wrong_losses_are_named(void **state) {
   MISBUILT("linear_cross_entropy", "weight f32 [in, classes]", IDS("weights"),
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, ids, NULL));
   MISBUILT("linear_log_probability", "weight f32 [in, classes]", IDS("less"),
-           ac_linear_log_probability(x, w, AC_IN_OUT, ids, NULL, ids));
+           ac_linear_log_probability(x, w, AC_IN_OUT, ids, NULL, ids, 0));
+  MISBUILT("linear_log_probability", "soft_cap is -1, but must be in [1e-06, 1e+06]", X,
+           ac_linear_log_probability(x, w, AC_OUT_IN, ids, NULL, NULL, -1));
   MISBUILT("linear_log_probability", "unknown weight layout 7", X,
-           ac_linear_log_probability(x, w, (ac_layout)7, ids, NULL, NULL));
+           ac_linear_log_probability(x, w, (ac_layout)7, ids, NULL, NULL, 0));
   MISBUILT("dpo_loss", "one reference without the other",
            "reference_chosen is input \"x\" f32 [B, 6, 4]", ac_dpo_loss(x, x, x, NULL, NULL, NULL));
   MISBUILT("dpo_loss", "beta is -1", "policy_chosen is input \"x\" f32 [B, 6, 4]",
            ac_dpo_loss(x, x, NULL, NULL, NULL, &(ac_dpo_desc){.beta = -1}));
   MISBUILT("linear_cross_entropy", "unknown weight layout 7", X,
            ac_linear_cross_entropy(x, w, (ac_layout)7, ids, NULL, NULL));
-  MISBUILT("linear_cross_entropy", "soft_cap is -2, not in [1e-6, 1e6]", X,
+  MISBUILT("linear_cross_entropy", "soft_cap is -2, but must be in [1e-06, 1e+06]", X,
            ac_linear_cross_entropy(x, w, AC_IN_OUT, ids, NULL,
                                    &(ac_cross_entropy_desc){.soft_cap = -2}));
   MISBUILT("cross_entropy", "soft_cap is for linear_cross_entropy; cap the logits by tanh",
