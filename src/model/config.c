@@ -141,7 +141,7 @@ ac_status ac_config_finish(ac_model_config *c) {
                      c->source, c->heads, c->width);
     c->head_size = c->width / c->heads;
   }
-  if (!c->hidden && c->family->norm == AC_NORM_LAYER) c->hidden = 4 * c->width;
+  if (!c->hidden && c->family->norm == AC_MODEL_NORM_LAYER) c->hidden = 4 * c->width;
   AC_TRY(check_sizes(c));
   AC_TRY(check_numbers(c));
   AC_TRY(finish_rope(c));

@@ -243,7 +243,7 @@ static ac_status follow(reader *r) {
   if (r->rotated && c->head_size) c->rotated = (double)r->rotated / (double)c->head_size;
   if (c->rope.scaling == AC_ROPE_UNSCALED) c->rope.factor = 0;
   /* llama.cpp does so for the largest Gemma 2 and 3. */
-  if (c->family->norm == AC_NORM_RMS_PLUS_ONE && c->heads > 0 &&
+  if (c->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && c->heads > 0 &&
       ((c->layers == 46 && c->width == 4608) || (c->layers == 62 && c->width == 5376)))
     c->scale_of = (double)(c->width / c->heads);
   return take_frequencies(r);
@@ -337,7 +337,7 @@ static void arrange(const ac_model_config *c, ac_tensor_entry *entry, ac_model_p
   ac_model_tensor *t = &entry->tensor;
   if (c->family->permuted && (part == AC_PART_Q || part == AC_PART_K))
     entry->arranged.head_rows = c->head_size;
-  if (c->family->norm == AC_NORM_RMS_PLUS_ONE && is_norm(part) && weight)
+  if (c->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && is_norm(part) && weight)
     entry->arranged.less_one = true;
   if (c->family->in_out && is_matrix(part) && weight && t->rank == 2) {
     const int64_t rows = t->shape[1];
