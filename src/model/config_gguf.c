@@ -68,6 +68,7 @@ typedef struct reader {
   ac_model_file *file;
   const char *source, *key;
   int64_t value_size, rotated;
+  bool scaling_named;
 } reader;
 
 static ac_status wrong(const reader *r, const char *text) {
@@ -84,6 +85,7 @@ static ac_status take_count(const reader *r, const char *text, int64_t *count) {
 }
 
 static ac_status take_scaling(reader *r, const char *text) {
+  r->scaling_named = true;
   if (!strcmp(text, "none")) r->config->rope.scaling = AC_ROPE_UNSCALED;
   else if (!strcmp(text, "linear")) r->config->rope.scaling = AC_ROPE_LINEAR;
   else
@@ -194,13 +196,12 @@ static ac_status take_frequencies(reader *r) {
   const int64_t count = c->head_size / 2;
   if (index < 0) return AC_OK;
   const ac_model_tensor *t = ac_model_file_tensor(r->file, index);
-  float *divisors = malloc((size_t)(count + 1) * sizeof *divisors);
+  if (t->rank != 1 || t->shape[0] != count || count < 1)
+    return ac_fail(AC_ERROR_FORMAT, "%s: rope_freqs.weight is not of shape [%" PRId64 "]",
+                   r->source, count);
+  float *divisors = malloc((size_t)count * sizeof *divisors);
   if (!divisors) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for frequencies", r->source);
-  ac_status status =
-      t->rank == 1 && t->shape[0] == count && count > 0
-          ? ac_model_file_read(r->file, index, 0, count, divisors)
-          : ac_fail(AC_ERROR_FORMAT, "%s: rope_freqs.weight is not of shape [%" PRId64 "]",
-                    r->source, count);
+  ac_status status = ac_model_file_read(r->file, index, 0, count, divisors);
   double factor = 1;
   for (int64_t i = 0; status == AC_OK && i < count; i++) factor = fmax(factor, divisors[i]);
   for (int64_t i = 0; status == AC_OK && i < count; i++) {
@@ -241,6 +242,7 @@ static ac_status follow(reader *r) {
                    "have",
                    r->source);
   if (r->rotated && c->head_size) c->rotated = (double)r->rotated / (double)c->head_size;
+  if (!r->scaling_named && c->rope.factor > 1) c->rope.scaling = AC_ROPE_LINEAR; /* as llama.cpp */
   if (c->rope.scaling == AC_ROPE_UNSCALED) c->rope.factor = 0;
   /* llama.cpp does so for the largest Gemma 2 and 3. */
   if (c->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && c->heads > 0 &&
@@ -266,6 +268,7 @@ ac_status ac_config_read_gguf(ac_model_config *config, ac_model_file *file, cons
                    source, ac_quote(shards).text);
   ac_config_begin(config, family, source);
   config->head_size = 0;
+  config->scale_of = 0;
   reader r = {.config = config, .file = file, .source = source};
   AC_TRY(take_pairs(&r, architecture));
   AC_TRY(take_tokens(&r));

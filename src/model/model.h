@@ -65,8 +65,9 @@ typedef struct ac_family {
   int64_t head_size; /* 0: width / heads */
   double epsilon, rope_base;
   double local_base; /* of layers with a window; 0: the same */
+  double scale_of, score_cap, logit_cap;
   ac_window_rule window_rule;
-  int64_t pattern;
+  int64_t window, pattern, window_from, unrotated_each;
   bool permuted; /* in GGUF files, rows of q and k are in llama.cpp's order */
 } ac_family;
 

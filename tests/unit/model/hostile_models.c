@@ -110,6 +110,8 @@ static const struct {
      "\"longrope\""},
     {"phi3_partial", "partial_rotary_factor", "1.5", AC_ERROR_FORMAT, "an even number"},
     {"gpt2", "n_embd", "18", AC_ERROR_FORMAT, "4 heads do not divide the width of 18"},
+    {"gpt2", "n_embd", "9223372036854775804", AC_ERROR_FORMAT, "the width is"},
+    {"qwen2", "use_mrope", "true", AC_ERROR_UNSUPPORTED, "\"use_mrope\""},
     {"gpt2", "scale_attn_weights", "2", AC_ERROR_FORMAT, "\"scale_attn_weights\""},
     {"gpt2", "add_cross_attention", "true", AC_ERROR_UNSUPPORTED, "\"add_cross_attention\""},
     {"gpt2", "hidden_size", "16", AC_ERROR_UNSUPPORTED, "\"hidden_size\" of a gpt2 model"},
@@ -137,6 +139,13 @@ static void what_does_not_matter_is_taken(void **state) {
   assert_ok(open_changed("llama", "rope_interleaved", "false"));
   assert_ok(open_changed("llama", "rope_scaling", "null"));
   assert_ok(open_changed("llama", "head_dim", NULL));
+  assert_ok(open_changed("llama", "max_sequence_length", "2048"));
+  assert_ok(open_changed("qwen2", "use_mrope", "false"));
+  assert_ok(open_changed("gemma2", "sliding_window_size", "4096"));
+  assert_ok(open_changed("gemma2", "sliding_window", NULL));
+  assert_ok(open_changed("gpt2", "n_special", "0"));
+  assert_ok(open_changed("gpt2", "predict_special_tokens", "true"));
+  assert_ok(open_changed("gpt2", "_num_labels", "1"));
   assert_ok(open_changed("llama", "num_key_value_heads", NULL));
   assert_ok(open_changed("gemma", "hidden_act", "\"gelu\""));
   assert_ok(open_changed("gpt2", "n_inner", "20"));
