@@ -121,7 +121,7 @@ static ac_status take_pair(reader *r, ac_gguf_metadata *metadata) {
   char *key;
   size_t length = 0;
   bool whole = true;
-  AC_TRY(take_text(r, &key, &length, MOST_NAME));
+  AC_TRY(take_name(r, &key, &length));
   value.key = key;
   ac_status status = take_value(r, &value, &whole);
   if (strlen(key) != length) whole = false;

@@ -70,14 +70,8 @@ static inline ac_status pass(reader *r, uint64_t bytes) {
   return AC_OK;
 }
 
-/* free() frees it. */
-static inline ac_status take_text(reader *r, char **text, size_t *length, uint64_t most) {
-  uint64_t bytes;
-  *text = NULL;
-  AC_TRY(take_number(r, 8, &bytes));
-  if (bytes > (uint64_t)r->left) return truncated(r);
-  if (bytes > most)
-    return ac_fail(AC_ERROR_FORMAT, "%s: a name has %" PRIu64 " bytes", r->file->path, bytes);
+/* The `bytes` of a text, which are left. free() frees it. */
+static inline ac_status take_bytes(reader *r, char **text, uint64_t bytes) {
   char *made = malloc((size_t)bytes + 1);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", r->file->path);
   const ac_status status = take(r, made, bytes);
@@ -87,8 +81,19 @@ static inline ac_status take_text(reader *r, char **text, size_t *length, uint64
   }
   made[bytes] = 0;
   *text = made;
-  *length = (size_t)bytes;
   return AC_OK;
+}
+
+/* free() frees it. */
+static inline ac_status take_name(reader *r, char **text, size_t *length) {
+  uint64_t bytes;
+  *text = NULL;
+  AC_TRY(take_number(r, 8, &bytes));
+  if (bytes > (uint64_t)r->left) return truncated(r);
+  if (bytes > MOST_NAME)
+    return ac_fail(AC_ERROR_FORMAT, "%s: a name has %" PRIu64 " bytes", r->file->path, bytes);
+  *length = (size_t)bytes;
+  return take_bytes(r, text, bytes);
 }
 
 #endif

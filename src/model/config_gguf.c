@@ -366,7 +366,7 @@ ac_status ac_gguf_rename(const ac_model_config *config, ac_model_file *file, cha
     arrange(config, entry, part, !strcmp(suffix, ".weight"));
     entry->tensor.name = next;
   }
-  return AC_OK;
+  return ac_sort_names(file);
 }
 
 const char *ac_gguf_part_name(ac_model_part part) {

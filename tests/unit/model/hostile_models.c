@@ -342,6 +342,24 @@ static void an_index_is_one_file(void **state) {
   unlink(path.text);
 }
 
+/* A file of an index that is an index again, or a folder with one, would be opened without end. */
+static void an_index_in_an_index_is_refused(void **state) {
+  (void)state;
+  static const char index[] = "{\"weight_map\": {\"w\": \"again.safetensors\"}}";
+  const test_path first = in_folder("model.safetensors.index.json"),
+                  again = in_folder("again.safetensors");
+  ac_model_file *file;
+  write_file(first.text, index, strlen(index));
+  write_file(again.text, index, strlen(index));
+  assert_refused(ac_model_file_open(&file, test_folder), AC_ERROR_FORMAT, "is JSON");
+  unlink(again.text);
+  assert_int_equal(symlink(test_folder, again.text), 0);
+  assert_int_equal(ac_model_file_open(&file, test_folder), AC_ERROR_IO);
+  assert_null(file);
+  unlink(again.text);
+  unlink(first.text);
+}
+
 /* The first shard is also the second; the index lists one of its tensors there. */
 static void a_tensor_in_two_shards_is_refused(void **state) {
   (void)state;
@@ -481,6 +499,8 @@ static void metadata_of_gguf_files_are_checked(void **state) {
       {"llama.gguf", TEXT("llama.rope.scaling.type", "none"), AC_OK, ""},
       {"llama.gguf", TEXT("general.architecture", "mamba"), AC_ERROR_UNSUPPORTED, "\"mamba\""},
       {"llama.gguf", TEXT("general.type", "adapter"), AC_ERROR_UNSUPPORTED, "\"adapter\""},
+      {"llama.gguf", RENAMED("blk.0.attn_v.weight", "blk.00.attn_k.weight"), AC_ERROR_FORMAT,
+       "two of its tensors are \"model.layers.0.self_attn.k_proj.weight\""},
       {"llama.gguf", NUMBER("split.count", 3), AC_ERROR_UNSUPPORTED, "join them first"},
       {"llama.gguf", NUMBER("llama.expert_count", 8), AC_ERROR_UNSUPPORTED, "expert_count"},
       {"llama.gguf", NUMBER("llama.attention.novel", 1), AC_ERROR_UNSUPPORTED,
@@ -526,6 +546,7 @@ int main(void) {
       cmocka_unit_test(shards_are_checked),
       cmocka_unit_test(an_index_is_one_file),
       cmocka_unit_test(a_tensor_in_two_shards_is_refused),
+      cmocka_unit_test(an_index_in_an_index_is_refused),
       cmocka_unit_test(tensors_of_another_model_are_refused),
       cmocka_unit_test(metadata_of_gguf_files_are_checked),
   };
