@@ -19,8 +19,7 @@ enum {
   MOST_DIMENSIONS = 4,
   MOST_TENSORS = 1 << 20,
   MOST_TEXT = 16 << 20, /* bytes of a text that is kept */
-  LEAST_ENTRY = 24,
-  LEAST_PAIR = 13
+  LEAST_ENTRY = 24
 };
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
@@ -244,8 +243,8 @@ static ac_status take_counts(reader *r, uint64_t *tensors, uint64_t *pairs) {
                    r->file->path, version);
   AC_TRY(take_number(r, 8, tensors));
   AC_TRY(take_number(r, 8, pairs));
-  if (*tensors > (uint64_t)r->left / LEAST_ENTRY || *pairs > (uint64_t)r->left / LEAST_PAIR)
-    return truncated(r);
+  if (*tensors > (uint64_t)r->left / LEAST_ENTRY) return truncated(r);
+  AC_TRY(check_pairs(r, *pairs));
   if (*tensors > MOST_TENSORS)
     return ac_fail(AC_ERROR_UNSUPPORTED, "%s: it has %" PRIu64 " tensors, more than %d",
                    r->file->path, *tensors, MOST_TENSORS);

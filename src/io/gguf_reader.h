@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NAME = 65535 };
+enum { MOST_NAME = 65535, MOST_PAIRS = 1 << 16, LEAST_PAIR = 13 };
 
 typedef enum value_type {
   U8,
@@ -68,6 +68,14 @@ static inline ac_status pass(reader *r, uint64_t bytes) {
     bytes -= piece;
   }
   return AC_OK;
+}
+
+/* Each pair is asked for by its key, so there may not be any number of them. */
+static inline ac_status check_pairs(const reader *r, uint64_t pairs) {
+  if (pairs > (uint64_t)r->left / LEAST_PAIR) return truncated(r);
+  if (pairs <= MOST_PAIRS) return AC_OK;
+  return ac_fail(AC_ERROR_UNSUPPORTED, "%s: it has %" PRIu64 " metadata, more than %d",
+                 r->file->path, pairs, MOST_PAIRS);
 }
 
 /* The `bytes` of a text, which are left. free() frees it. */
