@@ -60,6 +60,7 @@ static void write_number(char *text, size_t size, uint32_t type, uint64_t bits) 
 
 static ac_status pass_array(reader *r, const char *key) {
   uint64_t type, count;
+  json_object_set_new(r->file->arrays, key, json_true());
   AC_TRY(take_number(r, 4, &type));
   AC_TRY(take_number(r, 8, &count));
   if (type >= TYPES || type == ARRAY)
@@ -278,8 +279,9 @@ ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes) {
   AC_TRY(take_counts(&r, &tensors, &pairs));
   json_t *metadata = json_object();
   file->root = json_object();
+  file->arrays = json_object();
   file->entries = calloc((size_t)tensors + 1, sizeof *file->entries);
-  if (!metadata || !file->root || !file->entries ||
+  if (!metadata || !file->root || !file->arrays || !file->entries ||
       json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata) != 0)
     return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
   for (uint64_t i = 0; i < pairs; i++) AC_TRY(take_pair(&r, metadata));

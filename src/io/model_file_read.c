@@ -363,6 +363,7 @@ void ac_model_file_close(ac_model_file *file) {
   free(file->shards);
   if (file->stream) fclose(file->stream);
   json_decref(file->root);
+  json_decref(file->arrays);
   free(file->by_name);
   free(file->entries);
   free(file->path);

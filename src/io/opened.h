@@ -47,6 +47,7 @@ struct ac_model_file {
   char *path;
   /* {"__metadata__": {KEY: TEXT}, NAME: {"dtype": TEXT}}: names and metadata stay in it. */
   json_t *root;
+  json_t *arrays; /* {KEY: true}: of a GGUF file's metadata that are arrays, which are not kept */
   ac_tensor_entry *entries; /* the listed ones, in the order of their data */
   int count;
   ac_entry_name *by_name; /* [count], sorted */

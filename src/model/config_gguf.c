@@ -27,6 +27,7 @@ typedef enum value_kind {
   ROTATED,
   SCALING,
   NONE_ONLY,
+  TRUE_ONLY,
   HEAD_SIZE_TOO
 } value_kind;
 
@@ -58,7 +59,8 @@ static const struct {
     {"rope.scaling.original_context_length", IGNORED, 0},
     {"rope.scaling.finetuned", IGNORED, 0},
     {"vocab_size", IGNORED, 0},
-    {"attention.causal", IGNORED, 0},
+    {"tensor_data_layout", IGNORED, 0},
+    {"attention.causal", TRUE_ONLY, 0},
     {"expert_count", NONE_ONLY, 0},
     {"expert_used_count", NONE_ONLY, 0},
 };
@@ -120,6 +122,10 @@ static ac_status take_value(reader *r, value_kind kind, size_t member, const cha
     if (!count) return AC_OK;
     return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library has no models with experts, as %s asks",
                    r->source, ac_quote(r->key).text);
+  case TRUE_ONLY:
+    if (!strcmp(text, "true")) return AC_OK;
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not have the %s %s", r->source,
+                   ac_quote(r->key).text, ac_quote(text).text);
   default:
     return AC_OK;
   }
@@ -130,6 +136,19 @@ static ac_status take_pair(reader *r, const char *rest, const char *text) {
     if (!strcmp(rest, keys[i].key)) return take_value(r, keys[i].kind, keys[i].member, text);
   return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not know the metadata %s", r->source,
                  ac_quote(r->key).text);
+}
+
+/* Of a number for each layer, none may be left out. */
+static ac_status refuse_arrays(const reader *r, const char *architecture) {
+  const size_t length = strlen(architecture);
+  const char *key;
+  json_t *value;
+  json_object_foreach(r->file->arrays, key, value) {
+    if (!strncmp(key, architecture, length) && key[length] == '.')
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not know metadata %s as an array",
+                     r->source, ac_quote(key).text);
+  }
+  return AC_OK;
 }
 
 static ac_status take_each_pair(reader *r, const char *architecture) {
@@ -241,6 +260,9 @@ static ac_status follow(reader *r) {
                    "%s: values have heads of another size than keys, which this library does not "
                    "have",
                    r->source);
+  if (c->window && c->family->whole_qk_norm) /* OLMo-3 goes by OLMo-2's name */
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library has no %s with a sliding window",
+                   r->source, c->family->gguf);
   if (r->rotated && c->head_size) c->rotated = (double)r->rotated / (double)c->head_size;
   if (!r->scaling_named && c->rope.factor > 1) c->rope.scaling = AC_ROPE_LINEAR; /* as llama.cpp */
   if (c->rope.scaling == AC_ROPE_UNSCALED) c->rope.factor = 0;
@@ -270,6 +292,7 @@ ac_status ac_config_read_gguf(ac_model_config *config, ac_model_file *file, cons
   config->head_size = 0;
   config->scale_of = 0;
   reader r = {.config = config, .file = file, .source = source};
+  AC_TRY(refuse_arrays(&r, architecture));
   AC_TRY(take_pairs(&r, architecture));
   AC_TRY(take_tokens(&r));
   AC_TRY(follow(&r));

@@ -478,6 +478,8 @@ static ac_status open_gguf(const char *name, const gguf_change *change) {
 
 #define NUMBER(key, n) \
   { {key, AC_GGUF_U32, false, 1, &(const uint32_t){n}}, NULL, NULL }
+#define NUMBERS(key, ...) \
+  { {key, AC_GGUF_U32, true, 2, (const uint32_t[]){__VA_ARGS__}}, NULL, NULL }
 #define REAL(key, x) \
   { {key, AC_GGUF_F32, false, 1, &(const float){x}}, NULL, NULL }
 #define TEXT(key, text) \
@@ -501,6 +503,11 @@ static void metadata_of_gguf_files_are_checked(void **state) {
       {"llama.gguf", TEXT("general.type", "adapter"), AC_ERROR_UNSUPPORTED, "\"adapter\""},
       {"llama.gguf", RENAMED("blk.0.attn_v.weight", "blk.00.attn_k.weight"), AC_ERROR_FORMAT,
        "two of its tensors are \"model.layers.0.self_attn.k_proj.weight\""},
+      {"llama.gguf", TEXT("llama.tensor_data_layout", "Meta AI original pth"), AC_OK, ""},
+      {"llama.gguf", NUMBERS("llama.attention.head_count_kv", 2, 1), AC_ERROR_UNSUPPORTED,
+       "\"llama.attention.head_count_kv\" as an array"},
+      {"olmo2.gguf", NUMBER("olmo2.attention.sliding_window", 8), AC_ERROR_UNSUPPORTED,
+       "no olmo2 with a sliding window"},
       {"llama.gguf", NUMBER("split.count", 3), AC_ERROR_UNSUPPORTED, "join them first"},
       {"llama.gguf", NUMBER("llama.expert_count", 8), AC_ERROR_UNSUPPORTED, "expert_count"},
       {"llama.gguf", NUMBER("llama.attention.novel", 1), AC_ERROR_UNSUPPORTED,
