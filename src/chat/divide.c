@@ -38,7 +38,9 @@ static ac_status cut(ac_chat *chat, piece_list *pieces, int64_t document) {
     return AC_OK;
   }
   if (length < 1 || !has_learned(chat, entry->begin, (int32_t)length)) {
-    chat->info.unlearned++;
+    /* Perhaps what would be learned is cut off. */
+    const bool too_long = whole > length && has_learned(chat, entry->begin, (int32_t)whole);
+    *(too_long ? &chat->info.dropped : &chat->info.unlearned) += 1;
     return AC_OK;
   }
   chat->info.cut += whole > length;
