@@ -1,6 +1,5 @@
 /* The metadata of a GGUF file with their types, arrays included (the format: gguf.c). The elements
- * of a value are one allocation; the texts of an array are one after the other behind the pointers
- * to them. */
+ * of a value are one allocation; the texts of an array follow the pointers to them. */
 #include <accrue/gguf.h>
 
 #include "io/gguf_reader.h"
