@@ -228,7 +228,8 @@ typedef struct ac_chat_info {
   int64_t files_skipped; /**< Files of a folder that were left out because of their names. */
   int64_t documents;     /**< All that were read. */
   int64_t unlearned;     /**< Those left out because none of their tokens is learned. */
-  int64_t dropped;       /**< Those left out because they are too long. */
+  int64_t dropped;       /**< Those left out because they are too long: with AC_LONG_DROP, or as the
+                            context cuts off all that is learned. */
   int64_t cut;           /**< Those that were cut. */
   int64_t cut_tokens;    /**< Tokens that were cut off. */
   int64_t divided;       /**< Texts that were divided. */

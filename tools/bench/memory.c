@@ -1,12 +1,10 @@
 #include "bench/memory.h"
 
+#include "common/freed_memory.h"
 #include "common/message.h"
 #include "common/text.h"
 
 #include <inttypes.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -60,13 +58,6 @@ static void print_memory(const bench_model *model, const ac_plan_info *info, uin
          (double)(peak - idle) / (double)(planned + info->library_bytes));
 }
 
-/* Freed memory would otherwise stay with the process, and be used again unseen. */
-static void return_what_is_freed(void) {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 18); /* which grows by itself otherwise */
-#endif
-}
-
 typedef struct training {
   bench_planned planned;
   bench_stepper stepper;
@@ -92,7 +83,7 @@ int bench_memory(const ac_device_desc *desc, const bench_model *model, const ben
   ac_device *device = NULL;
   training t = {0};
   int count;
-  return_what_is_freed();
+  freed_memory_return();
   if (ac_device_list(list, 16, &count) != AC_OK) return fail_library();
   reset_high_water();
   uint64_t idle = process_bytes("VmRSS");

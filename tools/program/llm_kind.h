@@ -28,9 +28,6 @@ typedef struct llm_model {
   char fingerprint[17];
   ac_lora_desc lora;
   ac_adapter *saved; /* an adapter to be evaluated; NULL: none */
-  /* The same for `accrue export`: its file, and its description's targets. */
-  ac_model_file *adapter;
-  char *adapter_targets;
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
   bool evaluates;      /* nothing is trained */
@@ -43,10 +40,6 @@ ac_status llm_save(const void *self, ac_trainer *trainer, const char *path,
                    const ac_metadata *metadata, int metadata_count);
 char *llm_config_json(const void *self, const ac_trainer *trainer);
 void llm_carry(const void *self, const struct run_folder *folder, bool replace);
-
-/* llm_adapter.c: of a saved adapter its description, and its weights for a session. */
-int llm_adapter_open(llm_model *model);
-int llm_adapter_load(const llm_model *model, ac_session *session);
 
 /* llm_data.c: opens what is learned. A status of message.h. */
 int llm_open_data(llm_model *model, train_data *data);

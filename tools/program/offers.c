@@ -200,8 +200,9 @@ static bool any_fits(const ac_plan_offer *list, int count, uint64_t memory) {
 /* Advice that is not an offer, as it trains something else. */
 static void print_ways_out(const setup *s, const ac_plan_desc *asked, bool offered) {
   const bool other = asked->optimizer.kind != AC_ADAFACTOR && !s->flags.resume;
-  say("%sWhat else needs less: %s%sa smaller model.", offered ? "None of these fits. " : "",
+  say("%sWhat else needs less: %s%s%sa smaller model.", offered ? "None of these fits. " : "",
       asked->batch > 1 ? "a smaller --batch, " : "",
+      s->trainer.states_without_frozen ? "--base q4_0, a smaller --context or --lora, " : "",
       other ? "--optimizer adafactor (with --precision bf16 --weights bf16 least of all), " : "");
 }
 

@@ -27,14 +27,18 @@ put(page *p, const char *format, ...) {
 
 /* In 16 bits each class says how it is stored: not all of them shrink. */
 static void put_memory(page *p, const ac_plan_info *plan) {
-  char parameters[80];
-  if (plan->weights == AC_WEIGHTS_BF16)
-    snprintf(parameters, sizeof parameters, ", weights in bf16, the rest in f32");
+  char parameters[160], blocks[64] = "";
+  if (plan->blocks_bytes)
+    snprintf(blocks, sizeof blocks, ", %s in blocks", text_bytes(plan->blocks_bytes).text);
+  if (plan->precision == AC_PRECISION_F32) snprintf(parameters, sizeof parameters, "%s", blocks);
+  else if (plan->weights == AC_WEIGHTS_BF16)
+    snprintf(parameters, sizeof parameters, "%s, weights in bf16, the rest in f32", blocks);
   else if (plan->rounds_anew)
-    snprintf(parameters, sizeof parameters, ", f32; rounded to %s for each op that reads them",
-             ac_precision_name(plan->precision));
+    snprintf(parameters, sizeof parameters, "%s, %sf32; rounded to %s for each op that reads them",
+             blocks, *blocks ? "the rest " : "", ac_precision_name(plan->precision));
   else
-    snprintf(parameters, sizeof parameters, ", f32; of these %s working copies in %s",
+    snprintf(parameters, sizeof parameters, "%s, %sf32; %s%s working copies in %s", blocks,
+             *blocks ? "the rest " : "", *blocks ? "" : "of these ",
              text_bytes(plan->working_bytes).text, ac_precision_name(plan->precision));
   const ac_plan_bytes *bytes = &plan->bytes;
   const struct {
@@ -56,7 +60,7 @@ static void put_memory(page *p, const ac_plan_info *plan) {
     put(p, "%-12s %-18s %12s%s%s%s\n", i ? "" : "memory", classes[i].name,
         text_bytes(classes[i].bytes).text, i == 6 && plan->budget_bytes ? " of " : "",
         i == 6 && plan->budget_bytes ? text_bytes(plan->budget_bytes).text : "",
-        plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
+        i && plan->precision == AC_PRECISION_F32 ? "" : storage[i]);
   if (plan->host_bytes)
     put(p, "%-12s %-18s %12s, on the host, of optimizer state\n", "", "besides",
         text_bytes(plan->host_bytes).text);

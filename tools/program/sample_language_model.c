@@ -3,6 +3,7 @@
 #include "program/sample.h"
 #include "program/language_model.h"
 #include "common/device_choice.h"
+#include "common/freed_memory.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "common/waiting.h"
@@ -75,6 +76,7 @@ int sample_open_generator(sample_model *m, int64_t context) {
                                                .seed = (uint64_t)f->seed}};
   ac_model_graph_desc graph = {.frozen = true, .lora = ac_adapter_desc(m->lora)};
   set_base(f->base, &graph);
+  freed_memory_return();
   if (ac_generator_create_model(&m->generator, m->model, m->device, &desc, &graph) != AC_OK)
     return fail_library();
   if (m->lora && ac_adapter_load_session(m->lora, ac_generator_session(m->generator)) != AC_OK)

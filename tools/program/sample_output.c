@@ -90,6 +90,7 @@ static size_t begins_stop(const sample_output *o) {
 /* Writes the first bytes of what is held, if they are whole characters; `all`: even if not. */
 static int write_held(sample_output *o, size_t bytes, bool all) {
   size_t written = bytes;
+  if (!bytes) return STATUS_CONTINUE;
   if (!o->terminal) fwrite(o->held, 1, bytes, stdout);
   else {
     written = message_put_some(stdout, o->held, bytes, true);

@@ -2,6 +2,7 @@
 
 #include "common/device_choice.h"
 #include "common/flag_rules.h"
+#include "common/freed_memory.h"
 #include "common/json_file.h"
 #include "common/message.h"
 #include "common/waiting.h"
@@ -231,6 +232,7 @@ int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
     status = make_plan(m, purpose, given ? given : trained, pass);
     if (status == AC_ERROR_BUDGET && trained) status = make_plan(m, purpose, 0, pass);
   }
+  freed_memory_return();
   if (status == AC_OK) status = ac_session_create(&pass->session, pass->plan, 0);
   if (status == AC_OK && !s->kind->load_session)
     status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);

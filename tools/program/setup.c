@@ -1,6 +1,7 @@
 #include "program/train_flags.h"
 
 #include "common/device_choice.h"
+#include "common/freed_memory.h"
 #include "common/message.h"
 #include "common/json_text.h"
 #include "common/option_record.h"
@@ -498,6 +499,7 @@ int setup_open(setup *s, const setup_words *words, plan_cache *cache,
   if (status == STATUS_CONTINUE) status = check_counting(s);
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
+  freed_memory_return();
   return status;
 }
 
