@@ -167,7 +167,8 @@ class Check:
         base = os.path.join(self.work, "smollm2")
         self.run("export", "--model", gguf, "--to", "folder", "--quantise", "f32", "--out", base)
         ids, expected = logits(base)
-        self.against_llama_cpp("smollm2 -> folder, llama.cpp opens the original", ids, expected, gguf, most=0.2)
+        # Where weights are in blocks, llama.cpp rounds what they are multiplied with to 8 bits.
+        self.against_llama_cpp("smollm2 -> folder, llama.cpp opens the original", ids, expected, gguf, most=0.5)
         self.trained("smollm2", base)
 
 

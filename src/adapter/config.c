@@ -10,11 +10,14 @@
 #include "core/platform/files.h"
 #include "core/platform/numbers.h"
 #include "core/quote.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { MOST_FILE = 16 << 20, MOST_PATTERNS = 4096 };
 
 /* The value of these does not matter here. */
 static const char *const ignored[] = {"auto_mapping",
@@ -121,6 +124,9 @@ static ac_status read_targets(ac_lora_config *c) {
   }
   if (!json_is_array(targets))
     return ac_fail(AC_ERROR_FORMAT, "\"target_modules\" is neither a list nor a pattern");
+  if (json_array_size(targets) > MOST_PATTERNS)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "\"target_modules\" has more than %d names",
+                   MOST_PATTERNS);
   json_array_foreach(targets, i, one) if (!json_is_string(one)) return ac_fail(
       AC_ERROR_FORMAT, "\"target_modules\" has an element that is not a name");
   c->targets = targets;
@@ -149,6 +155,9 @@ static ac_status read_all(ac_lora_config *c) {
   AC_TRY(read_flag(c->json, "use_dora", &c->dora));
   AC_TRY(read_patterns(c->json, "rank_pattern", &c->ranks));
   AC_TRY(read_patterns(c->json, "alpha_pattern", &c->alphas));
+  if (json_object_size(c->ranks) > MOST_PATTERNS || json_object_size(c->alphas) > MOST_PATTERNS)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "\"rank_pattern\" or \"alpha_pattern\" has more than %d",
+                   MOST_PATTERNS);
   const char *base = json_string_value(json_object_get(c->json, "base_model_name_or_path"));
   c->base = base ? base : "";
   return read_targets(c);
@@ -159,6 +168,10 @@ ac_status ac_lora_config_read(ac_lora_config *config, const char *path) {
   json_error_t error;
   *config = (ac_lora_config){.json = NULL};
   AC_TRY(ac_file_open(&stream, path, false));
+  if (ac_file_bytes(stream) > MOST_FILE) {
+    fclose(stream);
+    return ac_fail(AC_ERROR_FORMAT, "%s has more than %d bytes", path, MOST_FILE);
+  }
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
   config->json = json_loadf(stream, JSON_REJECT_DUPLICATES, &error);
   ac_plain_numbers_end(&numbers);
@@ -342,8 +355,9 @@ ac_status ac_lora_config_write(char **text, const ac_lora_desc *desc, const char
   json_t *json = json_object();
   int failed = 0;
   failed |= json_object_set_new(json, "peft_type", json_string("LORA"));
-  failed |= json_object_set_new(json, "base_model_name_or_path",
-                                base && *base ? json_string(base) : json_null());
+  failed |=
+      json_object_set_new(json, "base_model_name_or_path",
+                          base && *base && ac_is_utf8(base) ? json_string(base) : json_null());
   failed |= json_object_set_new(json, "task_type", json_string("CAUSAL_LM"));
   failed |= json_object_set_new(json, "inference_mode", json_true());
   failed |= json_object_set_new(json, "r", json_integer(rank));

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH = 4096, PIECE = 1 << 14 };
+enum { PATH = 4096, PIECE = 1 << 14, MOST_LAYERS = 8192 };
 static const char prefix[] = "base_model.model.";
 static const char magnitude_in_file[] = "lora_magnitude_vector";
 
@@ -64,6 +64,8 @@ static module *find_module(const ac_adapter *a, const char *name) {
 }
 
 static ac_status add_module(ac_adapter *a, const char *name) {
+  if (a->count == MOST_LAYERS)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "it has more than %d layers", MOST_LAYERS);
   module *more = realloc(a->modules, ((size_t)a->count + 1) * sizeof *more);
   char *copy = more ? strdup(name) : NULL;
   if (more) a->modules = more;

@@ -157,7 +157,8 @@ static ac_status read_text(source *s, const char *path) {
   if (s->chat->desc.preferences)
     return ac_fail(AC_ERROR_FORMAT, "%s is text, which has no preferences", path);
   AC_TRY(ac_byte_file_open(&opened, path, AC_UNZIP));
-  ac_status status = ac_byte_file_append(opened, &bytes, PTRDIFF_MAX);
+  /* One byte more than a tokenizer takes, which says so. */
+  ac_status status = ac_byte_file_append(opened, &bytes, (uint64_t)INT32_MAX + 1);
   ac_byte_file_close(opened);
   if (status == AC_OK) status = check_text(path, &bytes);
   if (status == AC_OK && bytes.count) {

@@ -103,8 +103,8 @@ static double place_of(uint64_t hash) {
   return (double)((hash ^ hash >> 31) >> 11) * 0x1p-53;
 }
 
-/* Documents that are used, by their places. */
-static void choose_documents(ac_chat *chat, size_t used) {
+/* Documents that are used, by their places. False if all are equal, which are as one document. */
+static bool choose_documents(ac_chat *chat, size_t used) {
   ac_chat_entry *least = NULL, *most = NULL;
   size_t chosen = 0;
   for (size_t i = 0; i < chat->entry_count; i++) {
@@ -115,28 +115,32 @@ static void choose_documents(ac_chat *chat, size_t used) {
     if (!least || place_of(entry->hash) < place_of(least->hash)) least = entry;
     if (!most || place_of(entry->hash) > place_of(most->hash)) most = entry;
   }
+  if (least->hash == most->hash) {
+    for (size_t i = 0; i < chat->entry_count; i++) chat->entries[i].validates = false;
+    return false;
+  }
   /* And what is equal to it: the other one of a pair. */
   for (size_t i = 0; i < chat->entry_count; i++) {
     ac_chat_entry *entry = &chat->entries[i];
     if (!chosen && entry->used && entry->hash == least->hash) entry->validates = true;
     if (chosen == used && entry->hash == most->hash) entry->validates = false;
   }
+  return true;
 }
 
 static ac_status choose(ac_chat *chat, piece_list *pieces) {
   size_t used = 0;
   for (size_t i = 0; i < chat->entry_count; i++) used += chat->entries[i].used;
   if (!(chat->desc.validation > 0)) return AC_OK;
-  if (used > (chat->desc.preferences ? 2 : 1)) {
-    choose_documents(chat, used);
+  if (used > (chat->desc.preferences ? 2 : 1) && choose_documents(chat, used)) {
     for (size_t i = 0; i < pieces->count; i++)
       pieces->list[i].validates = chat->entries[pieces->list[i].document].validates;
     return AC_OK;
   }
   if (pieces->count < 2 || chat->desc.preferences)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "a share is to validate, but there is only one document, or pair, which fits in "
-                   "one sample of %lld tokens",
+                   "a share is to validate, but there is only one document, or pair, or all are "
+                   "equal, and it fits in one sample of %lld tokens",
                    (long long)chat->desc.context);
   int64_t end = (int64_t)ceil((double)pieces->count * chat->desc.validation);
   end = ac_smaller(end, (int64_t)pieces->count - 1);

@@ -100,7 +100,7 @@ static void add_rope(const target *t) {
 
 static void add_attention(const target *t) {
   const ac_model_config *c = t->config;
-  const bool layer_norm = c->family->norm == AC_NORM_LAYER;
+  const bool layer_norm = c->family->norm == AC_MODEL_NORM_LAYER;
   add_count(t, "attention.head_count", c->heads);
   add_count(t, "attention.head_count_kv", c->key_heads);
   add_real(t, layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",

@@ -336,6 +336,19 @@ static ac_status make_files(const ac_model *model, const char *folder, ac_dtype 
   return status;
 }
 
+/* An index of shards would be read in the place of what is written. */
+static ac_status check_folder(const char *folder) {
+  char *path;
+  AC_TRY(ac_export_path(&path, folder, "model.safetensors.index.json"));
+  const bool there = ac_is_there(path);
+  free(path);
+  if (!there) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "%s has a model.safetensors.index.json, so weights written there would not be "
+                 "read; write to another folder",
+                 folder);
+}
+
 ac_status ac_model_export_folder(ac_model *model, const char *path, const ac_export_desc *desc) {
   AC_REQUIRE(model, path);
   const ac_export_desc d = AC_DESCRIBED(ac_export_desc, desc);
@@ -343,6 +356,7 @@ ac_status ac_model_export_folder(ac_model *model, const char *path, const ac_exp
     return ac_fail(AC_ERROR_ARGUMENT,
                    "ac_model_export_folder: a folder is not written in storage %d", (int)d.storage);
   AC_TRY(ac_folder_make(path));
+  AC_TRY(check_folder(path));
   writing w = {.model = model, .desc = &d};
   ac_dtype dtype = AC_F32;
   ac_status status = write_weights(&w, path, &dtype);

@@ -151,7 +151,7 @@ static ac_status give(void *user, int index, int64_t first, int64_t count, void 
   AC_TRY(ac_export_is_permuted(w->model, t)
              ? read_permuted(w, t, first, count, data)
              : ac_export_read(w->model, w->desc, t, first, count, data));
-  const bool plus_one = w->model->config.family->norm == AC_NORM_RMS_PLUS_ONE && t->weight &&
+  const bool plus_one = w->model->config.family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && t->weight &&
                         t->part < AC_PARTS && ac_part_is_norm(t->part);
   for (int64_t i = 0; plus_one && i < count; i++) ((float *)data)[i] += 1;
   return AC_OK;

@@ -50,7 +50,7 @@ static int find_in_file(const ac_model *model, const char *name) {
 static bool take(const ac_model *model, const ac_tensor_info *info, ac_export_tensor *t) {
   *t = (ac_export_tensor){.index = find_in_file(model, info->name), .rank = info->rank};
   snprintf(t->name, sizeof t->name, "%s", info->name);
-  memcpy(t->shape, info->shape, sizeof t->shape);
+  memcpy(t->shape, info->shape, sizeof info->shape);
   return parse_name(model->config.family, info->name, t);
 }
 

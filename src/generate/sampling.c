@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/integers.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,6 +24,11 @@ ac_status ac_sampling_check(const ac_sampling *s) {
   return wrong ? ac_fail(AC_ERROR_ARGUMENT, "generator: %s", wrong) : AC_OK;
 }
 
+/* What is not beyond floats, so that one logit at least has a probability. */
+static float within_floats(float x) {
+  return x > FLT_MAX ? FLT_MAX : x < -FLT_MAX ? -FLT_MAX : x;
+}
+
 void ac_sampling_penalise(const ac_sampling *s, float *logits, const uint32_t *text, int64_t count,
                           bool *marks) {
   const float penalty = (float)s->repetition_penalty;
@@ -30,7 +36,7 @@ void ac_sampling_penalise(const ac_sampling *s, float *logits, const uint32_t *t
   if (penalty == 0 || penalty == 1) return;
   for (int64_t i = count - span; i < count; i++) {
     float *logit = &logits[text[i]];
-    if (!marks[text[i]]) *logit = *logit > 0 ? *logit / penalty : *logit * penalty;
+    if (!marks[text[i]]) *logit = within_floats(*logit > 0 ? *logit / penalty : *logit * penalty);
     marks[text[i]] = true;
   }
   for (int64_t i = count - span; i < count; i++) marks[text[i]] = false;

@@ -15,7 +15,12 @@
 
 #include "core/platform/numbers.h"
 
-enum { MOST_DIMENSIONS = 4, LEAST_ENTRY = 24, LEAST_PAIR = 13 };
+enum {
+  MOST_DIMENSIONS = 4,
+  MOST_TENSORS = 1 << 20,
+  MOST_TEXT = 16 << 20, /* bytes of a text that is kept */
+  LEAST_ENTRY = 24
+};
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
@@ -55,6 +60,7 @@ static void write_number(char *text, size_t size, uint32_t type, uint64_t bits) 
 
 static ac_status pass_array(reader *r, const char *key) {
   uint64_t type, count;
+  json_object_set_new(r->file->arrays, key, json_true());
   AC_TRY(take_number(r, 4, &type));
   AC_TRY(take_number(r, 8, &count));
   if (type >= TYPES || type == ARRAY)
@@ -72,26 +78,33 @@ static ac_status pass_array(reader *r, const char *key) {
   return AC_OK;
 }
 
-/* Texts that are not UTF-8, or hold a 0, are left out. */
+/* Texts that are not UTF-8, hold a 0, or are longer than any that is asked for are left out. */
+static ac_status keep_text(reader *r, const char *key, json_t *metadata) {
+  uint64_t bytes;
+  char *text = NULL;
+  AC_TRY(take_number(r, 8, &bytes));
+  if (bytes > (uint64_t)r->left) return truncated(r);
+  if (bytes > MOST_TEXT) return pass(r, bytes);
+  AC_TRY(take_bytes(r, &text, bytes));
+  if (!memchr(text, 0, (size_t)bytes))
+    json_object_set_new(metadata, key, json_stringn(text, (size_t)bytes));
+  free(text);
+  return AC_OK;
+}
+
 static ac_status take_value(reader *r, const char *key, uint32_t type, json_t *metadata) {
-  char number[32], *text = number;
-  size_t length = 0;
+  char number[32];
   uint64_t bits;
   if (type == ARRAY) return pass_array(r, key);
+  if (type == TEXT) return keep_text(r, key, metadata);
   if (type >= TYPES)
     return ac_fail(AC_ERROR_FORMAT, "%s: metadata %s is of an unknown type, %" PRIu32,
                    r->file->path, ac_quote(key).text, type);
-  if (type == TEXT) {
-    AC_TRY(take_text(r, &text, &length, UINT64_MAX));
-  } else {
-    AC_TRY(take_number(r, value_bytes[type], &bits));
-    const ac_plain_numbers plain = ac_plain_numbers_begin();
-    write_number(number, sizeof number, type, bits);
-    ac_plain_numbers_end(&plain);
-    length = strlen(number);
-  }
-  if (strlen(text) == length) json_object_set_new(metadata, key, json_stringn(text, length));
-  if (type == TEXT) free(text);
+  AC_TRY(take_number(r, value_bytes[type], &bits));
+  const ac_plain_numbers plain = ac_plain_numbers_begin();
+  write_number(number, sizeof number, type, bits);
+  ac_plain_numbers_end(&plain);
+  json_object_set_new(metadata, key, json_string(number));
   return AC_OK;
 }
 
@@ -99,7 +112,7 @@ static ac_status take_pair(reader *r, json_t *metadata) {
   char *key;
   size_t length = 0;
   uint64_t type;
-  AC_TRY(take_text(r, &key, &length, MOST_NAME));
+  AC_TRY(take_name(r, &key, &length));
   ac_status status = take_number(r, 4, &type);
   if (status == AC_OK && json_object_get(metadata, key))
     status =
@@ -202,7 +215,7 @@ static ac_status take_tensor(reader *r, ac_tensor_entry *entry) {
   char *name;
   size_t length = 0;
   const char *dtype = "";
-  AC_TRY(take_text(r, &name, &length, MOST_NAME));
+  AC_TRY(take_name(r, &name, &length));
   entry->tensor.name = name;
   ac_status status = take_entry(r, entry, &dtype);
   if (status == AC_OK && json_object_get(r->file->root, name))
@@ -231,8 +244,11 @@ static ac_status take_counts(reader *r, uint64_t *tensors, uint64_t *pairs) {
                    r->file->path, version);
   AC_TRY(take_number(r, 8, tensors));
   AC_TRY(take_number(r, 8, pairs));
-  if (*tensors > (uint64_t)r->left / LEAST_ENTRY || *pairs > (uint64_t)r->left / LEAST_PAIR)
-    return truncated(r);
+  if (*tensors > (uint64_t)r->left / LEAST_ENTRY) return truncated(r);
+  AC_TRY(check_pairs(r, *pairs));
+  if (*tensors > MOST_TENSORS)
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: it has %" PRIu64 " tensors, more than %d",
+                   r->file->path, *tensors, MOST_TENSORS);
   return AC_OK;
 }
 
@@ -240,7 +256,8 @@ static ac_status find_data(reader *r, int64_t file_bytes, const json_t *metadata
   const char *text = json_string_value(json_object_get(metadata, "general.alignment"));
   const long long alignment = text ? strtoll(text, NULL, 10) : 32;
   if (alignment < 1 || alignment > 1 << 20 || (alignment & (alignment - 1)))
-    return ac_fail(AC_ERROR_FORMAT, "%s: general.alignment is %s", r->file->path, text);
+    return ac_fail(AC_ERROR_FORMAT, "%s: general.alignment is %s", r->file->path,
+                   ac_quote(text).text);
   const int64_t header = file_bytes - r->left;
   r->file->data_begin = (header + alignment - 1) / alignment * alignment;
   return AC_OK;
@@ -262,8 +279,9 @@ ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes) {
   AC_TRY(take_counts(&r, &tensors, &pairs));
   json_t *metadata = json_object();
   file->root = json_object();
+  file->arrays = json_object();
   file->entries = calloc((size_t)tensors + 1, sizeof *file->entries);
-  if (!metadata || !file->root || !file->entries ||
+  if (!metadata || !file->root || !file->arrays || !file->entries ||
       json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata) != 0)
     return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
   for (uint64_t i = 0; i < pairs; i++) AC_TRY(take_pair(&r, metadata));

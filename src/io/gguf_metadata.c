@@ -8,8 +8,6 @@
 #include "core/platform/files.h"
 #include "core/quote.h"
 
-enum { LEAST_PAIR = 13 };
-
 struct ac_gguf_metadata {
   ac_gguf_value *values;
   int count;
@@ -121,7 +119,7 @@ static ac_status take_pair(reader *r, ac_gguf_metadata *metadata) {
   char *key;
   size_t length = 0;
   bool whole = true;
-  AC_TRY(take_text(r, &key, &length, MOST_NAME));
+  AC_TRY(take_name(r, &key, &length));
   value.key = key;
   ac_status status = take_value(r, &value, &whole);
   if (strlen(key) != length) whole = false;
@@ -152,7 +150,7 @@ static ac_status take_all(reader *r, ac_gguf_metadata *metadata) {
                    r->file->path, version);
   AC_TRY(take_number(r, 8, &tensors));
   AC_TRY(take_number(r, 8, &pairs));
-  if (pairs > (uint64_t)r->left / LEAST_PAIR || pairs >= INT32_MAX) return truncated(r);
+  AC_TRY(check_pairs(r, pairs));
   metadata->values = calloc((size_t)pairs + 1, sizeof *metadata->values);
   metadata->places = json_object();
   if (!metadata->values || !metadata->places) return refuse_memory(r);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NAME = 65535 };
+enum { MOST_NAME = 65535, MOST_PAIRS = 1 << 16, LEAST_PAIR = 13 };
 
 typedef enum value_type {
   U8,
@@ -70,14 +70,16 @@ static inline ac_status pass(reader *r, uint64_t bytes) {
   return AC_OK;
 }
 
-/* free() frees it. */
-static inline ac_status take_text(reader *r, char **text, size_t *length, uint64_t most) {
-  uint64_t bytes;
-  *text = NULL;
-  AC_TRY(take_number(r, 8, &bytes));
-  if (bytes > (uint64_t)r->left) return truncated(r);
-  if (bytes > most)
-    return ac_fail(AC_ERROR_FORMAT, "%s: a name has %" PRIu64 " bytes", r->file->path, bytes);
+/* Each pair is asked for by its key, so there may not be any number of them. */
+static inline ac_status check_pairs(const reader *r, uint64_t pairs) {
+  if (pairs > (uint64_t)r->left / LEAST_PAIR) return truncated(r);
+  if (pairs <= MOST_PAIRS) return AC_OK;
+  return ac_fail(AC_ERROR_UNSUPPORTED, "%s: it has %" PRIu64 " metadata, more than %d",
+                 r->file->path, pairs, MOST_PAIRS);
+}
+
+/* The `bytes` of a text, which are left. free() frees it. */
+static inline ac_status take_bytes(reader *r, char **text, uint64_t bytes) {
   char *made = malloc((size_t)bytes + 1);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its header", r->file->path);
   const ac_status status = take(r, made, bytes);
@@ -87,8 +89,19 @@ static inline ac_status take_text(reader *r, char **text, size_t *length, uint64
   }
   made[bytes] = 0;
   *text = made;
-  *length = (size_t)bytes;
   return AC_OK;
+}
+
+/* free() frees it. */
+static inline ac_status take_name(reader *r, char **text, size_t *length) {
+  uint64_t bytes;
+  *text = NULL;
+  AC_TRY(take_number(r, 8, &bytes));
+  if (bytes > (uint64_t)r->left) return truncated(r);
+  if (bytes > MOST_NAME)
+    return ac_fail(AC_ERROR_FORMAT, "%s: a name has %" PRIu64 " bytes", r->file->path, bytes);
+  *length = (size_t)bytes;
+  return take_bytes(r, text, bytes);
 }
 
 #endif

@@ -309,8 +309,7 @@ static int64_t round_plain(ac_ggml_type type, const float *from, int64_t count, 
   return bad;
 }
 
-/* If the scale or minimum of a block is not finite, it has an element that is not, or is too large.
- */
+/* If the scale or the minimum of a block is not finite, an element is not, or is too large. */
 static bool is_finite_half(const unsigned char *at) {
   return (at[1] & 0x7c) != 0x7c;
 }

@@ -168,6 +168,25 @@ void ac_list_entries(ac_model_file *file, int count) {
     else if (!file->unlisted) file->unlisted = file->entries[i].tensor.name;
 }
 
+static int compare_names(const void *a, const void *b) {
+  const ac_entry_name *x = a, *y = b;
+  return strcmp(x->name, y->name);
+}
+
+ac_status ac_sort_names(ac_model_file *file) {
+  const size_t count = (size_t)file->count;
+  ac_entry_name *names = realloc(file->by_name, (count + 1) * sizeof *names);
+  if (!names) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
+  file->by_name = names;
+  for (int i = 0; i < file->count; i++) names[i] = (ac_entry_name){file->entries[i].tensor.name, i};
+  if (count) qsort(names, count, sizeof *names, compare_names);
+  for (size_t i = 1; i < count; i++)
+    if (!compare_names(&names[i - 1], &names[i]))
+      return ac_fail(AC_ERROR_FORMAT, "%s: two of its tensors are %s", file->path,
+                     ac_quote(names[i].name).text);
+  return AC_OK;
+}
+
 /* `entries` are sorted, and do not overlap. */
 static ac_status check_holes(const char *path, const ac_tensor_entry *entries, int count,
                              int64_t data_bytes) {
@@ -296,15 +315,17 @@ static ac_status check_format(ac_model_file *file, bool *is_gguf, bool *is_index
   return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, name);
 }
 
-static ac_status open_file(ac_model_file *file, const char *path) {
+static ac_status open_any(ac_model_file *file, const char *path, bool shard) {
   file->path = malloc(strlen(path) + 1);
   if (!file->path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
   strcpy(file->path, path);
-  if (ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
+  if (!shard && ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
   path = file->path;
   AC_TRY(ac_file_open(&file->stream, path, false));
   bool is_gguf, is_index;
   AC_TRY(check_format(file, &is_gguf, &is_index));
+  if (is_index && shard)
+    return ac_fail(AC_ERROR_FORMAT, "%s is JSON, not a safetensors file", path);
   if (is_index) return ac_shards_open(file);
   if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
@@ -316,15 +337,24 @@ static ac_status open_file(ac_model_file *file, const char *path) {
   return check_header(file, file_bytes - file->data_begin);
 }
 
-ac_status ac_model_file_open(ac_model_file **file, const char *path) {
-  AC_CREATES(file);
-  AC_REQUIRE(path);
+static ac_status open_file(ac_model_file **file, const char *path, bool shard) {
   ac_model_file *made = calloc(1, sizeof *made);
   if (!made) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", path);
-  ac_status status = open_file(made, path);
+  ac_status status = open_any(made, path, shard);
+  if (status == AC_OK) status = ac_sort_names(made);
   if (status == AC_OK) *file = made;
   else ac_model_file_close(made);
   return status;
+}
+
+ac_status ac_model_file_open(ac_model_file **file, const char *path) {
+  AC_CREATES(file);
+  AC_REQUIRE(path);
+  return open_file(file, path, false);
+}
+
+ac_status ac_shard_open(ac_model_file **file, const char *path) {
+  return open_file(file, path, true);
 }
 
 void ac_model_file_close(ac_model_file *file) {
@@ -333,6 +363,8 @@ void ac_model_file_close(ac_model_file *file) {
   free(file->shards);
   if (file->stream) fclose(file->stream);
   json_decref(file->root);
+  json_decref(file->arrays);
+  free(file->by_name);
   free(file->entries);
   free(file->path);
   free(file);
@@ -350,9 +382,10 @@ const ac_model_tensor *ac_model_file_tensor(const ac_model_file *file, int index
 }
 
 int ac_model_file_find(const ac_model_file *file, const char *name) {
-  for (int i = 0; name && i < ac_model_file_tensor_count(file); i++)
-    if (!strcmp(file->entries[i].tensor.name, name)) return i;
-  return -1;
+  const ac_entry_name wanted = {.name = name}, *found = NULL;
+  if (name && ac_model_file_tensor_count(file))
+    found = bsearch(&wanted, file->by_name, (size_t)file->count, sizeof wanted, compare_names);
+  return found ? found->index : -1;
 }
 
 const char *ac_model_file_dtype(const ac_model_file *file, const char *name) {

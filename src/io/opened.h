@@ -36,13 +36,21 @@ typedef struct ac_tensor_entry {
   } arranged;
 } ac_tensor_entry;
 
+/* Where the entry of a name is. */
+typedef struct ac_entry_name {
+  const char *name;
+  int index;
+} ac_entry_name;
+
 struct ac_model_file {
   FILE *stream;
   char *path;
   /* {"__metadata__": {KEY: TEXT}, NAME: {"dtype": TEXT}}: names and metadata stay in it. */
   json_t *root;
+  json_t *arrays; /* {KEY: true}: of a GGUF file's metadata that are arrays, which are not kept */
   ac_tensor_entry *entries; /* the listed ones, in the order of their data */
   int count;
+  ac_entry_name *by_name; /* [count], sorted */
   const char *unlisted;   /* the first tensor that is not; NULL: all are listed */
   int64_t data_begin;     /* in the file */
   ac_model_file **shards; /* that make up this file; it then has no stream */
@@ -57,6 +65,12 @@ bool ac_entry_is_in_blocks(const ac_tensor_entry *entry);
 ac_status ac_sort_entries(ac_model_file *file, int count);
 /* Keeps those that are listed, and remembers the first that is not. */
 void ac_list_entries(ac_model_file *file, int count);
+
+/* Sorts the names of the entries, so that one is found without asking all; again where they have
+ * changed. Refuses two of the same name. */
+ac_status ac_sort_names(ac_model_file *file);
+/* Opens one of the files of an index, which is neither an index nor a folder. */
+ac_status ac_shard_open(ac_model_file **file, const char *path);
 
 /* `path` is a folder: it becomes that of the index in it, or of model.safetensors. */
 ac_status ac_model_file_in_folder(ac_model_file *file);

@@ -66,7 +66,7 @@ static ac_status open_shard(ac_model_file *file, json_t *opened, size_t folder, 
       realloc(file->shards, ((size_t)file->shard_count + 1) * sizeof *file->shards);
   if (!grown) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its files", file->path);
   file->shards = grown;
-  AC_TRY(ac_model_file_open(&file->shards[file->shard_count], path));
+  AC_TRY(ac_shard_open(&file->shards[file->shard_count], path));
   if (json_object_set_new(opened, name, json_integer(file->shard_count++)) != 0)
     return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its files", file->path);
   return AC_OK;

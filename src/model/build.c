@@ -88,14 +88,14 @@ static ac_tensor *norm(const builder *b, ac_model_part part, ac_tensor *x, int64
   ac_parameter_desc desc = {.frozen = b->desc->frozen};
   char full[AC_PART_NAME + 16];
   snprintf(full, sizeof full, "%s.weight", name);
-  if (b->family->norm != AC_NORM_RMS_PLUS_ONE)
+  if (b->family->norm != AC_MODEL_NORM_RMS_PLUS_ONE)
     desc.init = (ac_init){.kind = AC_INIT_CONSTANT, .value = 1};
   ac_tensor *gamma = existing(b, AC_ROLE_PARAMETER, full);
   if (!gamma) gamma = ac_parameter(b->graph, full, AC_SHAPE(size), &desc);
   const float epsilon = (float)b->config->epsilon;
-  if (b->family->norm == AC_NORM_LAYER)
+  if (b->family->norm == AC_MODEL_NORM_LAYER)
     return ac_layer_norm(x, gamma, parameter(b, name, "bias", AC_SHAPE(size)), epsilon);
-  if (b->family->norm == AC_NORM_RMS_PLUS_ONE) gamma = ac_add_scalar(gamma, 1);
+  if (b->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE) gamma = ac_add_scalar(gamma, 1);
   return ac_rms_norm(x, gamma, epsilon);
 }
 

@@ -19,7 +19,13 @@ void ac_config_begin(ac_model_config *config, const ac_family *family, const cha
                               .activation = family->activation,
                               .head_size = family->head_size,
                               .rotated = 1,
+                              .window = family->window,
                               .pattern = family->pattern,
+                              .window_from = family->window_from,
+                              .unrotated_each = family->unrotated_each,
+                              .scale_of = family->scale_of,
+                              .score_cap = family->score_cap,
+                              .logit_cap = family->logit_cap,
                               .rope = {.base = family->rope_base},
                               .local_rope = {.base = family->local_base},
                               .has_local_rope = family->local_base > 0,
@@ -141,7 +147,8 @@ ac_status ac_config_finish(ac_model_config *c) {
                      c->source, c->heads, c->width);
     c->head_size = c->width / c->heads;
   }
-  if (!c->hidden && c->family->norm == AC_NORM_LAYER) c->hidden = 4 * c->width;
+  if (!c->hidden && c->family->norm == AC_MODEL_NORM_LAYER && c->width <= MOST_SIZE)
+    c->hidden = 4 * c->width;
   AC_TRY(check_sizes(c));
   AC_TRY(check_numbers(c));
   AC_TRY(finish_rope(c));

@@ -27,6 +27,7 @@ typedef enum value_kind {
   ROTATED,
   SCALING,
   NONE_ONLY,
+  TRUE_ONLY,
   HEAD_SIZE_TOO
 } value_kind;
 
@@ -58,7 +59,8 @@ static const struct {
     {"rope.scaling.original_context_length", IGNORED, 0},
     {"rope.scaling.finetuned", IGNORED, 0},
     {"vocab_size", IGNORED, 0},
-    {"attention.causal", IGNORED, 0},
+    {"tensor_data_layout", IGNORED, 0},
+    {"attention.causal", TRUE_ONLY, 0},
     {"expert_count", NONE_ONLY, 0},
     {"expert_used_count", NONE_ONLY, 0},
 };
@@ -68,6 +70,7 @@ typedef struct reader {
   ac_model_file *file;
   const char *source, *key;
   int64_t value_size, rotated;
+  bool scaling_named;
 } reader;
 
 static ac_status wrong(const reader *r, const char *text) {
@@ -84,6 +87,7 @@ static ac_status take_count(const reader *r, const char *text, int64_t *count) {
 }
 
 static ac_status take_scaling(reader *r, const char *text) {
+  r->scaling_named = true;
   if (!strcmp(text, "none")) r->config->rope.scaling = AC_ROPE_UNSCALED;
   else if (!strcmp(text, "linear")) r->config->rope.scaling = AC_ROPE_LINEAR;
   else
@@ -118,6 +122,10 @@ static ac_status take_value(reader *r, value_kind kind, size_t member, const cha
     if (!count) return AC_OK;
     return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library has no models with experts, as %s asks",
                    r->source, ac_quote(r->key).text);
+  case TRUE_ONLY:
+    if (!strcmp(text, "true")) return AC_OK;
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not have the %s %s", r->source,
+                   ac_quote(r->key).text, ac_quote(text).text);
   default:
     return AC_OK;
   }
@@ -128,6 +136,19 @@ static ac_status take_pair(reader *r, const char *rest, const char *text) {
     if (!strcmp(rest, keys[i].key)) return take_value(r, keys[i].kind, keys[i].member, text);
   return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not know the metadata %s", r->source,
                  ac_quote(r->key).text);
+}
+
+/* Of a number for each layer, none may be left out. */
+static ac_status refuse_arrays(const reader *r, const char *architecture) {
+  const size_t length = strlen(architecture);
+  const char *key;
+  json_t *value;
+  json_object_foreach(r->file->arrays, key, value) {
+    if (!strncmp(key, architecture, length) && key[length] == '.')
+      return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library does not know metadata %s as an array",
+                     r->source, ac_quote(key).text);
+  }
+  return AC_OK;
 }
 
 static ac_status take_each_pair(reader *r, const char *architecture) {
@@ -194,13 +215,12 @@ static ac_status take_frequencies(reader *r) {
   const int64_t count = c->head_size / 2;
   if (index < 0) return AC_OK;
   const ac_model_tensor *t = ac_model_file_tensor(r->file, index);
-  float *divisors = malloc((size_t)(count + 1) * sizeof *divisors);
+  if (t->rank != 1 || t->shape[0] != count || count < 1)
+    return ac_fail(AC_ERROR_FORMAT, "%s: rope_freqs.weight is not of shape [%" PRId64 "]",
+                   r->source, count);
+  float *divisors = malloc((size_t)count * sizeof *divisors);
   if (!divisors) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for frequencies", r->source);
-  ac_status status =
-      t->rank == 1 && t->shape[0] == count && count > 0
-          ? ac_model_file_read(r->file, index, 0, count, divisors)
-          : ac_fail(AC_ERROR_FORMAT, "%s: rope_freqs.weight is not of shape [%" PRId64 "]",
-                    r->source, count);
+  ac_status status = ac_model_file_read(r->file, index, 0, count, divisors);
   double factor = 1;
   for (int64_t i = 0; status == AC_OK && i < count; i++) factor = fmax(factor, divisors[i]);
   for (int64_t i = 0; status == AC_OK && i < count; i++) {
@@ -240,10 +260,14 @@ static ac_status follow(reader *r) {
                    "%s: values have heads of another size than keys, which this library does not "
                    "have",
                    r->source);
+  if (c->window && c->family->whole_qk_norm) /* OLMo-3 goes by OLMo-2's name */
+    return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library has no %s with a sliding window",
+                   r->source, c->family->gguf);
   if (r->rotated && c->head_size) c->rotated = (double)r->rotated / (double)c->head_size;
+  if (!r->scaling_named && c->rope.factor > 1) c->rope.scaling = AC_ROPE_LINEAR; /* as llama.cpp */
   if (c->rope.scaling == AC_ROPE_UNSCALED) c->rope.factor = 0;
   /* llama.cpp does so for the largest Gemma 2 and 3. */
-  if (c->family->norm == AC_NORM_RMS_PLUS_ONE && c->heads > 0 &&
+  if (c->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && c->heads > 0 &&
       ((c->layers == 46 && c->width == 4608) || (c->layers == 62 && c->width == 5376)))
     c->scale_of = (double)(c->width / c->heads);
   return take_frequencies(r);
@@ -266,7 +290,9 @@ ac_status ac_config_read_gguf(ac_model_config *config, ac_model_file *file, cons
                    source, ac_quote(shards).text);
   ac_config_begin(config, family, source);
   config->head_size = 0;
+  config->scale_of = 0;
   reader r = {.config = config, .file = file, .source = source};
+  AC_TRY(refuse_arrays(&r, architecture));
   AC_TRY(take_pairs(&r, architecture));
   AC_TRY(take_tokens(&r));
   AC_TRY(follow(&r));
@@ -337,7 +363,7 @@ static void arrange(const ac_model_config *c, ac_tensor_entry *entry, ac_model_p
   ac_model_tensor *t = &entry->tensor;
   if (c->family->permuted && (part == AC_PART_Q || part == AC_PART_K))
     entry->arranged.head_rows = c->head_size;
-  if (c->family->norm == AC_NORM_RMS_PLUS_ONE && is_norm(part) && weight)
+  if (c->family->norm == AC_MODEL_NORM_RMS_PLUS_ONE && is_norm(part) && weight)
     entry->arranged.less_one = true;
   if (c->family->in_out && is_matrix(part) && weight && t->rank == 2) {
     const int64_t rows = t->shape[1];
@@ -363,7 +389,7 @@ ac_status ac_gguf_rename(const ac_model_config *config, ac_model_file *file, cha
     arrange(config, entry, part, !strcmp(suffix, ".weight"));
     entry->tensor.name = next;
   }
-  return AC_OK;
+  return ac_sort_names(file);
 }
 
 const char *ac_gguf_part_name(ac_model_part part) {

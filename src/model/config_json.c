@@ -53,6 +53,17 @@ static ac_status read_real(reader *r, const json_t *value, size_t member) {
   return AC_OK;
 }
 
+/* Of these two null means none, whatever the family has where nothing is said. */
+static ac_status read_cap(reader *r, const json_t *value, size_t member) {
+  *(double *)at(r, member) = 0;
+  return read_real(r, value, member);
+}
+
+static ac_status read_window(reader *r, const json_t *value, size_t member) {
+  *(int64_t *)at(r, member) = 0;
+  return read_count(r, value, member);
+}
+
 static ac_status read_bool(reader *r, const json_t *value, size_t member) {
   if (json_is_null(value)) return AC_OK;
   if (!json_is_boolean(value)) return wrong(r, "true or false");
@@ -323,10 +334,11 @@ static const struct {
     {"rope_local_base_freq", read_local_base, 0, " gemma3_text "},
     {"partial_rotary_factor", read_real, MEMBER(rotated), " phi3 "},
     {"rope_interleaved", read_false, 0, " llama smollm3 "},
+    {"use_mrope", read_false, 0, " qwen2 "},
     {"attention_bias", read_attention_bias, 0,
      " llama smollm3 qwen3 gemma gemma2 gemma3_text olmo2 phi3 mistral "},
     {"mlp_bias", read_bool, MEMBER(mlp_bias), " llama smollm3 "},
-    {"sliding_window", read_count, MEMBER(window),
+    {"sliding_window", read_window, MEMBER(window),
      " mistral qwen2 qwen3 phi3 gemma2 gemma3_text smollm3 "},
     {"use_sliding_window", read_bool, MEMBER(window_in_use), " qwen2 qwen3 smollm3 "},
     {"max_window_layers", read_count, MEMBER(window_from), " qwen2 qwen3 smollm3 "},
@@ -337,10 +349,12 @@ static const struct {
     {"no_rope_layers", read_unrotated, 0, " smollm3 "},
     {"no_rope_layer_interval", read_count, MEMBER(unrotated_each), " smollm3 "},
     {"query_pre_attn_scalar", read_real, MEMBER(scale_of), " gemma2 gemma3_text "},
-    {"attn_logit_softcapping", read_real, MEMBER(score_cap), " gemma2 gemma3_text "},
-    {"final_logit_softcapping", read_real, MEMBER(logit_cap), " gemma2 gemma3_text "},
+    {"attn_logit_softcapping", read_cap, MEMBER(score_cap), " gemma2 gemma3_text "},
+    {"final_logit_softcapping", read_cap, MEMBER(logit_cap), " gemma2 gemma3_text "},
     {"use_bidirectional_attention", read_false, 0, " gemma gemma2 gemma3_text "},
     {"original_max_position_embeddings", read_nothing, 0, " phi3 llama "},
+    {"max_sequence_length", read_nothing, 0, " llama "},
+    {"sliding_window_size", read_nothing, 0, " gemma2 "},
     {"bos_token_id", read_begin, 0, every},
     {"eos_token_id", read_ends, 0, every},
     /* GPT-2's */
@@ -350,6 +364,11 @@ static const struct {
     {"n_inner", read_count, MEMBER(hidden), " gpt2 "},
     {"n_positions", read_count, MEMBER(positions), " gpt2 "},
     {"n_ctx", read_nothing, 0, " gpt2 "},
+    {"n_special", read_nothing, 0, " gpt2 "},
+    {"predict_special_tokens", read_nothing, 0, " gpt2 "},
+    {"output_past", read_nothing, 0, " gpt2 "},
+    {"_num_labels", read_nothing, 0, " gpt2 "},
+    {"num_labels", read_nothing, 0, " gpt2 "},
     {"layer_norm_epsilon", read_real, MEMBER(epsilon), " gpt2 "},
     {"activation_function", read_activation, MEMBER(activation), " gpt2 "},
     {"scale_attn_weights", read_true_scale, 0, " gpt2 "},

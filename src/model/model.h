@@ -33,11 +33,11 @@ typedef enum ac_model_part {
   AC_PARTS
 } ac_model_part;
 
-typedef enum ac_norm_kind {
-  AC_NORM_RMS,
-  AC_NORM_RMS_PLUS_ONE, /* the weight is the factor less 1 */
-  AC_NORM_LAYER         /* with a bias */
-} ac_norm_kind;
+typedef enum ac_model_norm {
+  AC_MODEL_NORM_RMS,
+  AC_MODEL_NORM_RMS_PLUS_ONE, /* the weight is the factor less 1 */
+  AC_MODEL_NORM_LAYER         /* with a bias */
+} ac_model_norm;
 
 typedef enum ac_activation { AC_SILU, AC_GELU_OF_TANH, AC_GELU_OF_ERF, AC_RELU_OF } ac_activation;
 
@@ -56,7 +56,7 @@ typedef struct ac_family {
   const char *const *parts;
   const char *block;           /* "model.layers." */
   const char *optional_prefix; /* that names in a file may lack; NULL: none */
-  ac_norm_kind norm;
+  ac_model_norm norm;
   bool whole_qk_norm; /* q_norm and k_norm are over all heads together */
   bool in_out;        /* matrices are [in, out] */
   bool scaled;        /* embeddings are multiplied by the square root of the width */
@@ -65,8 +65,9 @@ typedef struct ac_family {
   int64_t head_size; /* 0: width / heads */
   double epsilon, rope_base;
   double local_base; /* of layers with a window; 0: the same */
+  double scale_of, score_cap, logit_cap;
   ac_window_rule window_rule;
-  int64_t pattern;
+  int64_t window, pattern, window_from, unrotated_each;
   bool permuted; /* in GGUF files, rows of q and k are in llama.cpp's order */
 } ac_family;
 

@@ -118,10 +118,15 @@ static ac_status read_template(ac_model *model) {
 
 /* The tokens that end what is generated, which are more than those of a text. */
 static ac_status read_generation(ac_model *model) {
+  static const char name[] = "generation_config.json";
   json_t *json;
-  AC_TRY(read_optional(&json, model->folder, "generation_config.json"));
-  ac_status status = AC_OK;
-  if (json) status = ac_config_read_ends(&model->config, json, model->source);
+  AC_TRY(read_optional(&json, model->folder, name));
+  if (!json) return AC_OK;
+  char *path = path_in(model->folder, name);
+  const ac_status status =
+      path ? ac_config_read_ends(&model->config, json, path)
+           : ac_fail(AC_ERROR_MEMORY, "%s: no memory for a path", model->folder);
+  free(path);
   json_decref(json);
   return status;
 }

@@ -2,6 +2,9 @@
 
 #include "text/room.h"
 
+/* Bytes of a string of the table and of what it becomes; those that there are have some ten. */
+enum { MOST_OF_STRING = 1024 };
+
 static int digit_of(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -36,6 +39,15 @@ static uint32_t little_endian(const unsigned char *at) {
   return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
+static bool has_long_text(const char *texts, size_t bytes) {
+  for (size_t at = 0; at < bytes;) {
+    const size_t length = strlen(texts + at); /* a 0 is behind the last one */
+    if (length > MOST_OF_STRING) return true;
+    at += length + 1;
+  }
+  return false;
+}
+
 static ac_status take_apart(ac_charsmap *map, const unsigned char *bytes, int64_t count) {
   const ac_status wrong =
       ac_fail(AC_ERROR_FORMAT, "precompiled_charsmap is not a table of characters");
@@ -51,7 +63,9 @@ static ac_status take_apart(ac_charsmap *map, const unsigned char *bytes, int64_
   for (size_t i = 0; i < map->unit_count; i++) map->units[i] = little_endian(bytes + 4 + 4 * i);
   memcpy(map->texts, bytes + 4 + table, map->text_bytes);
   map->texts[map->text_bytes] = 0;
-  return AC_OK;
+  if (!has_long_text(map->texts, map->text_bytes)) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "precompiled_charsmap has a text of more than %d bytes",
+                 MOST_OF_STRING);
 }
 
 ac_status ac_charsmap_read(ac_charsmap *map, const char *base64) {
@@ -102,6 +116,7 @@ static const char *replacement(const ac_charsmap *map, size_t at, uint32_t unit)
 const char *ac_charsmap_find(const ac_charsmap *map, const char *text, size_t count) {
   size_t at = children_of(map->units[0]);
   uint32_t unit;
+  if (count > MOST_OF_STRING) count = MOST_OF_STRING;
   for (size_t i = 0; i < count && go_down(map, &at, (unsigned char)text[i], &unit); i++)
     if (unit >> 8 & 1) return replacement(map, at, unit);
   return NULL;
@@ -112,6 +127,7 @@ const char *ac_charsmap_longest(const ac_charsmap *map, const char *text, size_t
   size_t at = children_of(map->units[0]);
   const char *found = NULL;
   uint32_t unit;
+  if (count > MOST_OF_STRING) count = MOST_OF_STRING; /* units may be a circle */
   for (size_t i = 0; i < count && go_down(map, &at, (unsigned char)text[i], &unit); i++) {
     const char *by = replacement(map, at, unit);
     if (!by) continue;

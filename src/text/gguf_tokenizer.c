@@ -1,7 +1,7 @@
 /* A GGUF file has a vocabulary as arrays: tokens, their kinds, merges or scores. Of the model
  * "gpt2" the tokens are of bytes, shown as characters, with merges, and `pre` names the pattern. Of
- * the model "llama" they are pieces of SentencePiece's BPE: it joins the two neighbours that have a
- * joint piece with the best score. Written as merges: for each piece, all ways to make it of two
+ * the model "llama" they are pieces of SentencePiece's BPE: it joins the two neighbours that make
+ * the piece with the best score. Written as merges: for each piece, all ways to make it of two
  * pieces, in the order of the scores. */
 #include "text/gguf_tokenizer.h"
 

@@ -15,12 +15,14 @@ typedef struct file_bytes {
   size_t count, capacity;
 } file_bytes;
 
-enum { MOST_OF_PATH = 4096 };
+enum { MOST_OF_PATH = 4096, MOST_OF_FILE = 256 << 20 };
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static ac_status read_all(file_bytes *to, FILE *stream, const char *path) {
   for (size_t got = 1; got; to->count += got) {
+    if (to->count > MOST_OF_FILE || ac_file_bytes(stream) > MOST_OF_FILE)
+      return ac_fail(AC_ERROR_FORMAT, "%s has more than 256 MiB, which no tokenizer has", path);
     if (to->count == to->capacity) {
       const uint64_t known = ac_file_bytes(stream);
       const size_t more = to->capacity ? 2 * to->capacity : known < 4095 ? 4096 : (size_t)known + 1;
@@ -42,9 +44,10 @@ static ac_status read_path(file_bytes *to, const char *path) {
   return status;
 }
 
-static ac_status parse(json_t **json, const file_bytes *file, const char *path) {
+static ac_status parse(json_t **json, const file_bytes *file, const char *path, size_t flags) {
   json_error_t error;
-  *json = json_loadb(file->data, file->count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  *json =
+      json_loadb(file->data, file->count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &error);
   if (*json) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT, "%s: line %d: %s", path, error.line, ac_quote(error.text).text);
 }
@@ -56,12 +59,13 @@ static ac_status read_neighbour(json_t **json, const char *path, const char *nam
   char next[MOST_OF_PATH + 64];
   const char *slash = strrchr(path, '/');
   const int folder = slash ? (int)(slash + 1 - path) : 0;
+  const bool settings = !strcmp(name, "tokenizer_config.json"); /* model_max_length may be 10^30 */
   snprintf(next, sizeof next, "%.*s%s", folder, path, name);
   *json = NULL;
   if (!ac_is_there(next)) return AC_OK;
   file_bytes file = {0};
   ac_status status = read_path(&file, next);
-  if (status == AC_OK) status = parse(json, &file, next);
+  if (status == AC_OK) status = parse(json, &file, next, settings ? JSON_DECODE_INT_AS_REAL : 0);
   if (status == AC_OK && !json_is_object(*json))
     status = ac_fail(AC_ERROR_FORMAT, "%s: this is not an object", next);
   free(file.data);
@@ -86,7 +90,7 @@ static ac_status read_model(ac_tokenizer *t, const file_bytes *file, const char 
 
 static ac_status read_json(ac_tokenizer *t, const file_bytes *file, const char *path) {
   json_t *json;
-  AC_TRY(parse(&json, file, path));
+  AC_TRY(parse(&json, file, path, 0));
   const ac_status status = json_is_object(json)
                                ? ac_tokenizer_read_json(t, json)
                                : ac_fail(AC_ERROR_FORMAT, "this is not a tokenizer");

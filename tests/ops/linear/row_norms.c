@@ -86,16 +86,21 @@ static bool takes(const ac_shape *x) {
   return x->rank >= 2;
 }
 
-/* Around a product, far from rows that are zero. */
+static ac_tensor *frozen(op_draw *d, double low, double high, int64_t rows, int64_t columns) {
+  const ac_shape shape = {.rank = 2, .dim = {rows, columns}};
+  return op_draw_view(op_draw_frozen(d, low, high, rows * columns), &shape);
+}
+
+/* Around a product, far from rows that are zero. The norms count as constants, so they are those of
+ * frozen parameters: along others the loss would grow by more than the gradient says. */
 static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   const int64_t in = ac_shape_last(&x->shape), out = op_draw_size(d, 9), rank = op_draw_size(d, 3);
   const ac_layout layout = op_draw_one_in(d, 2) ? AC_OUT_IN : AC_IN_OUT;
   const int64_t dim[] = {layout == AC_OUT_IN ? out : in, layout == AC_OUT_IN ? in : out};
   ac_tensor *weight = op_draw_parameter(d, 0.5, 1, 2, dim),
-            *down = op_draw_parameter(d, -0.25, 0.25, 2, (const int64_t[]){rank, in}),
-            *up = op_draw_parameter(d, -0.25, 0.25, 2, (const int64_t[]){out, rank}), *inverse;
-  ac_tensor *ratio =
-      ac_row_norms(weight, ac_stop_gradient(down), ac_stop_gradient(up), layout, 0.5f, &inverse);
+            *normed = frozen(d, 0.5, 1, dim[0], dim[1]), *down = frozen(d, -0.25, 0.25, rank, in),
+            *up = frozen(d, -0.25, 0.25, out, rank), *inverse;
+  ac_tensor *ratio = ac_row_norms(normed, down, up, layout, 0.5f, &inverse);
   ac_tensor *y = ac_linear(x, weight, NULL, layout);
   return op_draw_one_in(d, 2) ? ac_multiply(y, inverse) : ac_multiply(y, ac_add(ratio, inverse));
 }

@@ -506,6 +506,14 @@ static void a_share_validates_and_stays(void **state) {
     assert_int_equal(info_of(two).validation.documents, 1);
     ac_chat_free(two);
   }
+  for (int k = 0; k < 2; k++) { /* also of documents that are equal */
+    ac_chat_desc equal = described(CONTEXT);
+    equal.validation = k ? 0.999 : 1e-9;
+    ac_chat *same =
+        open_data("{\"text\":\"a b\"}\n{\"text\":\"a b\"}\n{\"text\":\"a b\"}\n", &equal);
+    assert_true(info_of(same).train.samples > 0 && info_of(same).validation.samples > 0);
+    ac_chat_free(same);
+  }
   ac_chat_desc desc = described(64);
   desc.validation = 0.1;
   ac_chat *chat;

@@ -163,6 +163,12 @@ static void a_source_that_fails_leaves_nothing(void **state) {
   const ac_export_desc blocks = {.storage = AC_EXPORT_Q8_0};
   assert_refused(ac_model_export_folder(tiny, folder.text, &blocks), AC_ERROR_ARGUMENT,
                  "a folder is not written in storage 4");
+  /* What would hide the weights. */
+  test_path index = in_folder("failed/model.safetensors.index.json");
+  write_file(index.text, "{}", 2);
+  assert_refused(ac_model_export_folder(tiny, folder.text, NULL), AC_ERROR_STATE,
+                 "model.safetensors.index.json");
+  unlink(index.text);
   ac_model_free(tiny);
 }
 

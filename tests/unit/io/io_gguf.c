@@ -141,7 +141,7 @@ static void malformed_files_are_named(void **state) {
   for (int i = 0; i < 2; i++) put_text("key"), put(0, 4), put(1, 1);
   end(64), refused(AC_ERROR_FORMAT, "metadata \"key\" twice");
   begin(3, 0, 1), put_text("general.alignment"), put(4, 4), put(3, 4), end(64);
-  refused(AC_ERROR_FORMAT, "general.alignment is 3");
+  refused(AC_ERROR_FORMAT, "general.alignment is \"3\"");
 
   begin(3, 1, 0), put_tensor("a", 9, 1, 0, 0), end(64);
   refused(AC_ERROR_FORMAT, "tensor \"a\" has 9 dimensions");

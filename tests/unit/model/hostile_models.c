@@ -110,6 +110,8 @@ static const struct {
      "\"longrope\""},
     {"phi3_partial", "partial_rotary_factor", "1.5", AC_ERROR_FORMAT, "an even number"},
     {"gpt2", "n_embd", "18", AC_ERROR_FORMAT, "4 heads do not divide the width of 18"},
+    {"gpt2", "n_embd", "9223372036854775804", AC_ERROR_FORMAT, "the width is"},
+    {"qwen2", "use_mrope", "true", AC_ERROR_UNSUPPORTED, "\"use_mrope\""},
     {"gpt2", "scale_attn_weights", "2", AC_ERROR_FORMAT, "\"scale_attn_weights\""},
     {"gpt2", "add_cross_attention", "true", AC_ERROR_UNSUPPORTED, "\"add_cross_attention\""},
     {"gpt2", "hidden_size", "16", AC_ERROR_UNSUPPORTED, "\"hidden_size\" of a gpt2 model"},
@@ -137,6 +139,13 @@ static void what_does_not_matter_is_taken(void **state) {
   assert_ok(open_changed("llama", "rope_interleaved", "false"));
   assert_ok(open_changed("llama", "rope_scaling", "null"));
   assert_ok(open_changed("llama", "head_dim", NULL));
+  assert_ok(open_changed("llama", "max_sequence_length", "2048"));
+  assert_ok(open_changed("qwen2", "use_mrope", "false"));
+  assert_ok(open_changed("gemma2", "sliding_window_size", "4096"));
+  assert_ok(open_changed("gemma2", "sliding_window", NULL));
+  assert_ok(open_changed("gpt2", "n_special", "0"));
+  assert_ok(open_changed("gpt2", "predict_special_tokens", "true"));
+  assert_ok(open_changed("gpt2", "_num_labels", "1"));
   assert_ok(open_changed("llama", "num_key_value_heads", NULL));
   assert_ok(open_changed("gemma", "hidden_act", "\"gelu\""));
   assert_ok(open_changed("gpt2", "n_inner", "20"));
@@ -333,6 +342,24 @@ static void an_index_is_one_file(void **state) {
   unlink(path.text);
 }
 
+/* A file of an index that is an index again, or a folder with one, would be opened without end. */
+static void an_index_in_an_index_is_refused(void **state) {
+  (void)state;
+  static const char index[] = "{\"weight_map\": {\"w\": \"again.safetensors\"}}";
+  const test_path first = in_folder("model.safetensors.index.json"),
+                  again = in_folder("again.safetensors");
+  ac_model_file *file;
+  write_file(first.text, index, strlen(index));
+  write_file(again.text, index, strlen(index));
+  assert_refused(ac_model_file_open(&file, test_folder), AC_ERROR_FORMAT, "is JSON");
+  unlink(again.text);
+  assert_int_equal(symlink(test_folder, again.text), 0);
+  assert_int_equal(ac_model_file_open(&file, test_folder), AC_ERROR_IO);
+  assert_null(file);
+  unlink(again.text);
+  unlink(first.text);
+}
+
 /* The first shard is also the second; the index lists one of its tensors there. */
 static void a_tensor_in_two_shards_is_refused(void **state) {
   (void)state;
@@ -451,6 +478,8 @@ static ac_status open_gguf(const char *name, const gguf_change *change) {
 
 #define NUMBER(key, n) \
   { {key, AC_GGUF_U32, false, 1, &(const uint32_t){n}}, NULL, NULL }
+#define NUMBERS(key, ...) \
+  { {key, AC_GGUF_U32, true, 2, (const uint32_t[]){__VA_ARGS__}}, NULL, NULL }
 #define REAL(key, x) \
   { {key, AC_GGUF_F32, false, 1, &(const float){x}}, NULL, NULL }
 #define TEXT(key, text) \
@@ -472,6 +501,13 @@ static void metadata_of_gguf_files_are_checked(void **state) {
       {"llama.gguf", TEXT("llama.rope.scaling.type", "none"), AC_OK, ""},
       {"llama.gguf", TEXT("general.architecture", "mamba"), AC_ERROR_UNSUPPORTED, "\"mamba\""},
       {"llama.gguf", TEXT("general.type", "adapter"), AC_ERROR_UNSUPPORTED, "\"adapter\""},
+      {"llama.gguf", RENAMED("blk.0.attn_v.weight", "blk.00.attn_k.weight"), AC_ERROR_FORMAT,
+       "two of its tensors are \"model.layers.0.self_attn.k_proj.weight\""},
+      {"llama.gguf", TEXT("llama.tensor_data_layout", "Meta AI original pth"), AC_OK, ""},
+      {"llama.gguf", NUMBERS("llama.attention.head_count_kv", 2, 1), AC_ERROR_UNSUPPORTED,
+       "\"llama.attention.head_count_kv\" as an array"},
+      {"olmo2.gguf", NUMBER("olmo2.attention.sliding_window", 8), AC_ERROR_UNSUPPORTED,
+       "no olmo2 with a sliding window"},
       {"llama.gguf", NUMBER("split.count", 3), AC_ERROR_UNSUPPORTED, "join them first"},
       {"llama.gguf", NUMBER("llama.expert_count", 8), AC_ERROR_UNSUPPORTED, "expert_count"},
       {"llama.gguf", NUMBER("llama.attention.novel", 1), AC_ERROR_UNSUPPORTED,
@@ -517,6 +553,7 @@ int main(void) {
       cmocka_unit_test(shards_are_checked),
       cmocka_unit_test(an_index_is_one_file),
       cmocka_unit_test(a_tensor_in_two_shards_is_refused),
+      cmocka_unit_test(an_index_in_an_index_is_refused),
       cmocka_unit_test(tensors_of_another_model_are_refused),
       cmocka_unit_test(metadata_of_gguf_files_are_checked),
   };

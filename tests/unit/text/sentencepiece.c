@@ -213,7 +213,8 @@ static void files_next_to_a_model_say_what_is_around_a_text(void **state) {
   copy_model("bpe_bytes");
   check_around(1, 0);
   write_next("tokenizer_config.json",
-             "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_eos_token\":true}");
+             "{\"tokenizer_class\":\"LlamaTokenizer\",\"add_eos_token\":true,"
+             "\"model_max_length\":1000000000000000019884624838656}");
   check_around(1, 2);
   write_next("tokenizer_config.json", "{\"add_bos_token\":false}");
   check_around(0, 0);
