@@ -89,6 +89,7 @@ static int open_model(exporter *e) {
   if (!e->info.weights) return fail("%s has a configuration and no weights", e->found.base);
   if (!*e->found.adapter) return STATUS_CONTINUE;
   if (ac_adapter_open(&e->adapter, e->found.adapter) != AC_OK) return fail_library();
+  language_model_compare_base(e->found.adapter, e->found.base);
   e->lora = *ac_adapter_desc(e->adapter);
   e->lora.dropout = 0;
   return STATUS_CONTINUE;

@@ -175,3 +175,15 @@ int language_model_fingerprint(const char *base, char text[17]) {
   snprintf(text, 17, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(&state));
   return status;
 }
+
+void language_model_compare_base(const char *adapter, const char *base) {
+  char path[MODEL_PATH_BYTES + 32], text[17];
+  ac_model_file *file;
+  snprintf(path, sizeof path, "%s/adapter_model.safetensors", adapter);
+  if (ac_model_file_open(&file, path) != AC_OK) return;
+  const char *trained = ac_model_file_metadata(file, "accrue.base");
+  if (trained && language_model_fingerprint(base, text) == STATUS_CONTINUE &&
+      strcmp(trained, text) != 0)
+    say("%s was trained on other weights than those of %s", adapter, base);
+  ac_model_file_close(file);
+}

@@ -24,4 +24,8 @@ int language_model_find(const char *flag, const char *path, language_model_path 
  * configuration and weights. 16 hexadecimal digits. A status of message.h. */
 int language_model_fingerprint(const char *base, char text[17]);
 
+/* Says so if an adapter that Accrue has written was trained on other weights than the base's: in
+ * another form they are still of use, but those of another model give other texts. */
+void language_model_compare_base(const char *adapter, const char *base);
+
 #endif

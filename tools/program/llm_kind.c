@@ -107,6 +107,7 @@ static int check_context(llm_model *model) {
 /* An adapter says itself what it is like. */
 static int open_adapter(llm_model *model) {
   if (ac_adapter_open(&model->saved, model->found.adapter) != AC_OK) return fail_library();
+  language_model_compare_base(model->found.adapter, model->found.base);
   model->lora = *ac_adapter_desc(model->saved);
   model->rank = 1; /* or another: each layer has its own */
   return STATUS_CONTINUE;

@@ -27,7 +27,7 @@ typedef struct llm_model {
   ac_model_info info;
   char fingerprint[17];
   ac_lora_desc lora;
-  ac_adapter *saved; /* an adapter to be evaluated; NULL: none */
+  ac_adapter *saved;   /* an adapter to be evaluated; NULL: none */
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
   bool evaluates;      /* nothing is trained */

@@ -41,6 +41,7 @@ static int open_model(sample_model *m) {
   if (!m->info.weights) return fail("%s has no weights", m->base);
   if (ac_model_tokenizer(m->model, &m->tokenizer) != AC_OK) return fail_library();
   if (*m->adapter && ac_adapter_open(&m->lora, m->adapter) != AC_OK) return fail_library();
+  if (*m->adapter) language_model_compare_base(m->adapter, m->base);
   if (m->flags->context > m->info.positions)
     return fail_usage("--context %" PRId64 " is more than the %" PRId64 " positions of %s",
                       m->flags->context, m->info.positions, m->base);

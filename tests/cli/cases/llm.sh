@@ -54,6 +54,10 @@ case_llm() {
   cp base/* other/
   "$FIXTURE" llm other 2
   refuse_resume 'what --model names has changed' train llm --resume --model other --epochs 5 --out whole
+  run sample --model other --adapter whole --device cpu --prompt a --tokens 1 >/dev/null
+  grep -q '^whole was trained on other weights than those of .*/other$' run.err || die "another base is not noticed: $(cat run.err)"
+  run sample --model base --adapter whole --device cpu --prompt a --tokens 1 >/dev/null
+  ! grep -q 'other weights' run.err || die "its own base is taken for another: $(cat run.err)"
 }
 
 # refuse_resume TEXT ARGUMENT...: as refuse, where a sentence about each state comes first.
