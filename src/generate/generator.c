@@ -279,8 +279,8 @@ static ac_status read_text(ac_generator *generator) {
   }
   for (int64_t i = 0; i < generator->vocabulary; i++)
     if (!isfinite(generator->logits[i]))
-      return ac_fail(AC_ERROR_NOT_FINITE, "generator: the logit of token %lld is %g",
-                     (long long)i, (double)generator->logits[i]);
+      return ac_fail(AC_ERROR_NOT_FINITE, "generator: the logit of token %lld is %g", (long long)i,
+                     (double)generator->logits[i]);
   generator->ready = true;
   return AC_OK;
 }

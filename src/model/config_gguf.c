@@ -260,7 +260,7 @@ static ac_status follow(reader *r) {
                    "%s: values have heads of another size than keys, which this library does not "
                    "have",
                    r->source);
-  if (c->window && c->family->whole_qk_norm) /* OLMo-3 goes by OLMo-2's name */
+  if (c->window && c->family->whole_qk_norm) /* OLMo-3 has OLMo-2's name */
     return ac_fail(AC_ERROR_UNSUPPORTED, "%s: this library has no %s with a sliding window",
                    r->source, c->family->gguf);
   if (r->rotated && c->head_size) c->rotated = (double)r->rotated / (double)c->head_size;

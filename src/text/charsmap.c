@@ -2,7 +2,7 @@
 
 #include "text/room.h"
 
-/* Bytes of a string of the table and of what it becomes; those that there are have some ten. */
+/* Bytes of a string of the table and of what it becomes; known ones have about ten. */
 enum { MOST_OF_STRING = 1024 };
 
 static int digit_of(char c) {
@@ -41,7 +41,7 @@ static uint32_t little_endian(const unsigned char *at) {
 
 static bool has_long_text(const char *texts, size_t bytes) {
   for (size_t at = 0; at < bytes;) {
-    const size_t length = strlen(texts + at); /* a 0 is behind the last one */
+    const size_t length = strlen(texts + at); /* a 0 follows the last one */
     if (length > MOST_OF_STRING) return true;
     at += length + 1;
   }
