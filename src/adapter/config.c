@@ -15,6 +15,7 @@
 #include <math.h>
 #include <pcre2.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_FILE = 16 << 20, MOST_PATTERNS = 4096 };
@@ -373,7 +374,9 @@ ac_status ac_lora_config_write(char **text, const ac_lora_desc *desc, const char
   failed |= json_object_set_new(json, "alpha_pattern", exceptions(layers, rank, alpha, false));
   failed |= json_object_set_new(json, "modules_to_save", json_null());
   const ac_plain_numbers numbers = ac_plain_numbers_begin();
-  *text = failed ? NULL : json_dumps(json, JSON_INDENT(2));
+  const size_t size = failed ? 0 : json_dumpb(json, NULL, 0, JSON_INDENT(2));
+  if (size && (*text = malloc(size + 1)))
+    (*text)[json_dumpb(json, *text, size, JSON_INDENT(2))] = 0;
   ac_plain_numbers_end(&numbers);
   json_decref(json);
   return *text ? AC_OK : ac_fail(AC_ERROR_MEMORY, "adapter: no memory for its description");

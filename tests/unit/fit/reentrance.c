@@ -129,6 +129,12 @@ static ac_status call_load(ac_trainer *t) {
 static ac_status call_save_part(ac_trainer *t) {
   return ac_trainer_save_part(t, scratch_path, "enc*", NULL, 0);
 }
+static ac_status call_adapter_save(ac_trainer *t) {
+  return ac_adapter_save(t, scratch_path, &(ac_lora_desc){.rank = 2}, NULL);
+}
+static ac_status call_adapter_save_weights(ac_trainer *t) {
+  return ac_adapter_save_weights(t, scratch_path, NULL, 0);
+}
 static ac_status call_load_part(ac_trainer *t) {
   return ac_trainer_load_part(t, state_path, "enc*", NULL);
 }
@@ -240,6 +246,8 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(predict),
                                  ACTION(watch_tensor),
                                  CHANGE(copy_weights),
+                                 {"ac_adapter_save", call_adapter_save, false},
+                                 {"ac_adapter_save_weights", call_adapter_save_weights, false},
                                  {"ac_fit", call_fit, false}};
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
