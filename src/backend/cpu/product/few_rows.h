@@ -9,8 +9,9 @@
 
 enum { AC_CPU_FEW_ROWS = 8 };
 
-/* Whether a team computes a product so: C has few rows, and what of B is read at a time is not too
- * short. Its threads share the columns. It needs no scratch. */
+/* Whether a team computes a product so, unless it is one in pairs (gemm_pairs.h): C has few rows,
+ * and what of B is read at a time is not too short. Its threads share the columns. It needs no
+ * scratch. */
 static inline bool ac_cpu_has_few_rows(const ac_gemm *g) {
   const bool fits = !g->transpose_a && g->alpha == 1 && g->k > 0;
   return g->m <= AC_CPU_FEW_ROWS && fits && (g->transpose_b || g->n >= AC_CPU_LINE);

@@ -186,7 +186,8 @@ void ac_cpu_gemm_stored(const ac_cpu_context *context, const ac_gemm *gemm, cons
 
 void ac_cpu_gemm_share(const ac_cpu_context *context, const ac_gemm *gemm, const float *bias,
                        void *scratch, uint64_t scratch_bytes, int thread, int team) {
-  const bool few = ac_cpu_has_few_rows(gemm);
+  /* Sums in pairs have another order, which their class defines. */
+  const bool few = ac_cpu_has_few_rows(gemm) && !ac_cpu_gemm_in_pairs(context, gemm);
   ac_gemm_tile tile = {0, gemm->m, 0, 0};
   if (few) ac_cpu_share(gemm->n, AC_CPU_LINE, thread, team, &tile.n0, &tile.n1);
   else tile = ac_gemm_split(gemm->m, gemm->n, thread, team);
