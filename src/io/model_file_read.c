@@ -300,19 +300,20 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
 }
 
 /* Another format's file is called by its name. One that has JSON where a header begins may be a
- * damaged file of this format. */
-static ac_status check_format(ac_model_file *file, bool *is_gguf, bool *is_index) {
+ * damaged file of this format. `name` gets the format of what may be an index. */
+static ac_status check_format(ac_model_file *file, bool *is_gguf, bool *is_index,
+                              const char **name) {
   uint8_t start[4096];
-  const char *name = NULL;
+  *name = NULL;
   const size_t count = fread(start, 1, sizeof start, file->stream);
   if (ferror(file->stream))
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
   *is_gguf = count >= 4 && !memcmp(start, "GGUF", 4);
   /* Text; a header has zeros among the bytes of its length. */
   *is_index = count && start[0] == '{' && !memchr(start, 0, count < 8 ? count : 8);
-  if (*is_gguf || *is_index || count < 9 || start[8] == '{') return AC_OK;
-  if (!ac_format_of(start, count, ac_file_bytes(file->stream), &name)) return AC_OK;
-  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, name);
+  if (*is_gguf || (!*is_index && (count < 9 || start[8] == '{'))) return AC_OK;
+  if (!ac_format_of(start, count, ac_file_bytes(file->stream), name) || *is_index) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, *name);
 }
 
 static ac_status open_any(ac_model_file *file, const char *path, bool shard) {
@@ -323,10 +324,11 @@ static ac_status open_any(ac_model_file *file, const char *path, bool shard) {
   path = file->path;
   AC_TRY(ac_file_open(&file->stream, path, false));
   bool is_gguf, is_index;
-  AC_TRY(check_format(file, &is_gguf, &is_index));
+  const char *format;
+  AC_TRY(check_format(file, &is_gguf, &is_index, &format));
   if (is_index && shard)
     return ac_fail(AC_ERROR_FORMAT, "%s is JSON, not a safetensors file", path);
-  if (is_index) return ac_shards_open(file);
+  if (is_index) return ac_shards_open(file, format);
   if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   int64_t file_bytes = ac_tell(file->stream);

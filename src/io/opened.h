@@ -72,10 +72,12 @@ ac_status ac_sort_names(ac_model_file *file);
 /* Opens one of the files of an index, which is neither an index nor a folder. */
 ac_status ac_shard_open(ac_model_file **file, const char *path);
 
-/* `path` is a folder: it becomes that of the index in it, or of model.safetensors. */
+/* `path` is a folder: it becomes that of the index in it, or of model.safetensors. One that has
+ * neither is refused. */
 ac_status ac_model_file_in_folder(ac_model_file *file);
-/* Opens an index and all of its files: shards.c. */
-ac_status ac_shards_open(ac_model_file *file);
+/* Opens an index and all of its files: shards.c. A file that is none, and does not have the name of
+ * one, is called by `format` if it is not NULL. */
+ac_status ac_shards_open(ac_model_file *file, const char *format);
 
 /* Whether an entry is arranged, and reading its elements like ac_model_file_read: arranged.c. */
 bool ac_is_arranged(const ac_tensor_entry *entry);

@@ -115,15 +115,23 @@ static ac_status open_map(ac_model_file *file, json_t *opened, const json_t *map
   return check_twice(file, opened, map);
 }
 
-ac_status ac_shards_open(ac_model_file *file) {
+/* No index, whatever else was the matter with it. */
+static ac_status refuse(const ac_model_file *file, const char *format, ac_status status) {
+  if (status != AC_ERROR_FORMAT || !format || ends_with(file->path, ".index.json")) return status;
+  return ac_fail(status, "%s is %s, not a safetensors or GGUF file", file->path, format);
+}
+
+ac_status ac_shards_open(ac_model_file *file, const char *format) {
   json_t *json;
-  AC_TRY(read_json(&json, file->path));
+  ac_status status = read_json(&json, file->path);
+  if (status != AC_OK) return refuse(file, format, status);
   const json_t *map = json_object_get(json, "weight_map");
   json_t *opened = json_object();
-  ac_status status = AC_OK;
   if (!json_is_object(map) || !json_object_size(map))
-    status = ac_fail(AC_ERROR_FORMAT, "%s: it has no weight_map, so it is not an index of shards",
-                     file->path);
+    status =
+        refuse(file, format,
+               ac_fail(AC_ERROR_FORMAT, "%s: it has no weight_map, so it is not an index of shards",
+                       file->path));
   file->root = json_object();
   file->entries = calloc(json_object_size(map) + 1, sizeof *file->entries);
   if (status == AC_OK && (!opened || !file->root || !file->entries))
@@ -140,10 +148,15 @@ ac_status ac_model_file_in_folder(ac_model_file *file) {
   const size_t length = strlen(folder), room = length + strlen(names[0]) + 2;
   char *path = malloc(room);
   if (!path) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for a description", folder);
-  for (int i = 0; i < 2; i++) {
+  bool found = false;
+  for (int i = 0; i < 2 && !found; i++) {
     snprintf(path, room, "%s%s%s", folder, length && folder[length - 1] == '/' ? "" : "/",
              names[i]);
-    if (ac_is_there(path)) break;
+    found = ac_is_there(path);
+  }
+  if (!found) {
+    free(path);
+    return ac_fail(AC_ERROR_IO, "%s is a folder without %s or %s", folder, names[1], names[0]);
   }
   free(file->path);
   file->path = path;

@@ -357,6 +357,8 @@ static void an_index_in_an_index_is_refused(void **state) {
   assert_int_equal(ac_model_file_open(&file, test_folder), AC_ERROR_IO);
   assert_null(file);
   unlink(again.text);
+  write_file(first.text, "{}", 2);
+  assert_refused(ac_model_file_open(&file, test_folder), AC_ERROR_FORMAT, "it has no weight_map");
   unlink(first.text);
 }
 
