@@ -267,7 +267,7 @@ def check_flags(program, line):
     """Whether the program knows the flags of a command line: with --help after them it does nothing but refuse them."""
     if not re.match(r"^([A-Z_]+=\S+ )*accrue [a-z]", line):
         return []
-    words = shlex.split(re.split(r" [|>&] |\s[|>]", line)[0], comments=True)
+    words = shlex.split(re.split(r" [|>&] |\s\d?[|>]", line)[0], comments=True)
     while "=" in words[0]:
         words.pop(0)
     if "..." in line or any(word.isupper() for word in words):
