@@ -57,6 +57,9 @@ case_readme() {
     cp mnist/t10k-images-idx3-ubyte digits-idx3-ubyte
     seq 1 3000 >book.txt
     head -c 100000 /dev/zero >tokens.bin # of two bytes each
+    mkdir SmolLM2-135M-Instruct
+    "$FIXTURE" llm SmolLM2-135M-Instruct 1
+    "$FIXTURE" chats 120 >chats.jsonl
     run_page "$page"
   done
   ((count >= 20)) || die "only $count commands were found"
