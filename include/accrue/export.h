@@ -66,7 +66,7 @@ typedef struct ac_export_adapter {
   const float *b;   /**< [out, rank]. */
 } ac_export_adapter;
 
-/** Writes a LoRA as a GGUF file that llama.cpp applies to the model (`--lora`): in f32, scaled by
+/** Writes a LoRA as a GGUF file that llama.cpp applies to the model: in f32, scaled by
  * `alpha` over each adapter's rank. */
 AC_API ac_status ac_adapter_export_gguf(const ac_model *model, const char *path, double alpha,
                                         const ac_export_adapter *adapters, int count);
