@@ -58,11 +58,24 @@ static bool is_of_another_kind(const char *folder) {
   return other;
 }
 
+/* A GPT-2 without a tokenizer is a model of bytes or of a file of tokens: the kind `gpt`. */
+static bool is_gpt(const char *folder) {
+  if (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")) return false;
+  char path[MODEL_PATH_BYTES + 32];
+  json_error_t error;
+  snprintf(path, sizeof path, "%s/config.json", folder);
+  json_t *config = json_file_load(path, 0, &error);
+  const char *type = json_string_value(json_object_get(config, "model_type"));
+  const bool is = !config || (type && !strcmp(type, "gpt2")); /* the kind says what is damaged */
+  json_decref(config);
+  return is;
+}
+
 bool language_model_is(const char *path) {
   struct stat info;
   if (is_folder(path))
     return has_file(path, "adapter_config.json") ||
-           (has_file(path, "config.json") && !is_of_another_kind(path));
+           (has_file(path, "config.json") && !is_of_another_kind(path) && !is_gpt(path));
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
   return ends_with(path, ".json") || is_gguf(path);
 }

@@ -1,9 +1,5 @@
 # What `accrue export` writes of language models, and that it keeps nothing that it cannot prove.
 
-# A field of a JSON object on several lines.
-field() { # NAME FILE
-  sed -n "s/^ *\"$1\": \(.*[^,]\),*$/\1/p" "$2"
-}
 at_most() { # NUMBER NUMBER
   awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 <= b + 0) }'
 }
@@ -24,7 +20,7 @@ case_export() {
   run export --model tiny --to gguf --out tiny.gguf --device cpu >out
   grep -q '^tiny.gguf: [0-9.]* KiB of gguf$' out || die "$(cat out)"
   run export --model tiny.gguf --to folder --out back --device cpu --json >out.json
-  [[ $(field largest_difference out.json) == 0.0 ]] || die "other logits: $(cat out.json)"
+  [[ $(field out.json largest_difference) == 0.0 ]] || die "other logits: $(cat out.json)"
   tail -c 262144 tiny/model.safetensors >weights
   [[ $(stat -c %s back/model.safetensors) -ge 262144 ]] || die "too small"
   run export --model back --to gguf --out again.gguf --device cpu >/dev/null
@@ -34,10 +30,10 @@ case_export() {
   run export --model tiny --to gguf --quantise q8_0 --out q8.gguf --device cpu --json >q8.json
   run export --model tiny --to gguf --quantise q4_0 --out q4.gguf --device cpu --json >q4.json
   local eight four
-  eight=$(field largest_difference q8.json) four=$(field largest_difference q4.json)
+  eight=$(field q8.json largest_difference) four=$(field q4.json largest_difference)
   at_most "$eight" "$four" && ! at_most "$eight" 0 || die "differences of $eight and $four"
   for name in q8 q4; do
-    at_most "$(field beyond_storage $name.json)" "$(field allowed $name.json)" || die "$(cat $name.json)"
+    at_most "$(field $name.json beyond_storage)" "$(field $name.json allowed)" || die "$(cat $name.json)"
   done
   (($(stat -c %s q4.gguf) < $(stat -c %s q8.gguf) && $(stat -c %s q8.gguf) < $(stat -c %s tiny.gguf))) || die "sizes"
   # bf16 is said in config.json, and in nothing else of it.
@@ -47,7 +43,7 @@ case_export() {
   # Texts of one's own.
   seq 1 500 >numbers
   run export --model tiny --to gguf --data numbers --overwrite --out tiny.gguf --device cpu --json >out.json
-  [[ $(field positions out.json) == 128 ]] || die "$(cat out.json)"
+  [[ $(field out.json positions) == 128 ]] || die "$(cat out.json)"
   [[ ! $(find . -name '*partial*') ]] || die "files that remain"
 }
 
@@ -57,16 +53,16 @@ case_export_adapter() {
   local form
   for form in adapter gguf-adapter; do
     run export --model run --to $form --out $form --device cpu --json >$form.json
-    [[ $(field largest_difference $form.json) == 0.0 ]] || die "$form is another: $(cat $form.json)"
+    [[ $(field $form.json largest_difference) == 0.0 ]] || die "$form is another: $(cat $form.json)"
   done
   grep -q '"q_proj"' adapter/adapter_config.json || die "no targets"
   run export --model adapter --to folder --merge --out merged --device cpu --json >merged.json
-  at_most "$(field largest_difference merged.json)" 1e-4 || die "$(cat merged.json)"
-  [[ $(field merged merged.json) == true ]] || die "$(cat merged.json)"
+  at_most "$(field merged.json largest_difference)" 1e-4 || die "$(cat merged.json)"
+  [[ $(field merged.json merged) == true ]] || die "$(cat merged.json)"
   ! cmp -s merged/model.safetensors tiny/model.safetensors || die "nothing was merged"
   run export --model run --to gguf --merge --quantise q8_0 --out merged.gguf --device cpu --json >q8.json
-  at_most "$(field beyond_storage q8.json)" "$(field allowed q8.json)" || die "$(cat q8.json)"
-  ! at_most "$(field merging q8.json)" 0 || die "the adapter was not merged"
+  at_most "$(field q8.json beyond_storage)" "$(field q8.json allowed)" || die "$(cat q8.json)"
+  ! at_most "$(field q8.json merging)" 0 || die "the adapter was not merged"
   # What was merged learned what was trained.
   local before after
   before=$(run eval --model tiny --data chats.jsonl --context 64 --device cpu | sed -n 's/^loss  *\([0-9.]*\).*/\1/p')
@@ -78,10 +74,10 @@ case_export_adapter() {
 case_export_dora() {
   tiny_run --dora
   run export --model run --to gguf --merge --out merged.gguf --device cpu --json >merged.json
-  at_most "$(field merging merged.json)" "$(field allowed merged.json)" && ! at_most "$(field merging merged.json)" 0 ||
+  at_most "$(field merged.json merging)" "$(field merged.json allowed)" && ! at_most "$(field merged.json merging)" 0 ||
     die "$(cat merged.json)"
   run export --model run --to adapter --out adapter --device cpu --json >adapter.json
-  at_most "$(field largest_difference adapter.json)" "$(field allowed adapter.json)" || die "$(cat adapter.json)"
+  at_most "$(field adapter.json largest_difference)" "$(field adapter.json allowed)" || die "$(cat adapter.json)"
   refuse 1 'magnitudes (DoRA), which llama.cpp does not have' export --model run --to gguf-adapter --out a.gguf --device cpu
 }
 
