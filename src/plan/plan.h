@@ -39,6 +39,8 @@
 
 #define AC_NO_ADDRESS UINT64_MAX
 
+enum { AC_MAX_RANKS = 1024 };
+
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 typedef enum ac_space {
@@ -146,6 +148,13 @@ typedef struct ac_nodes {
   int *list, count;
 } ac_nodes;
 
+/* Sums of a window in the stream that ranks add up (shards.c): all elements of a tensor, which are
+ * those from `begin` on of the stream. */
+typedef struct ac_streamed {
+  int tensor;
+  int64_t begin, count;
+} ac_streamed;
+
 /* Sets ops[op] for those of the nodes. */
 static inline void ac_nodes_mark_ops(const ac_nodes *nodes, const ac_graph *graph,
                                      bool ops[AC_OP_COUNT]) {
@@ -157,7 +166,8 @@ typedef struct ac_problem {
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
   ac_plan_desc asked;                /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc;                 /* with what follows from the graph filled in */
+  ac_plan_desc desc; /* with what follows from the graph filled in; its batch is what this rank
+                        takes of a window at most */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
   ac_fused fused;                    /* what fusing spared */
@@ -181,6 +191,11 @@ typedef struct ac_problem {
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   int64_t least; /* samples of a micro-batch, in training */
+  /* With several ranks: what they add up, and which stretch each of them owns: rank r those from
+   * bounds[r] on. */
+  ac_streamed *streamed;
+  int streamed_count;
+  int64_t *bounds;
 } ac_problem;
 
 /* Whether a parameter, and its copy in 16 bits, are another trainer's or session's; the same of a
@@ -282,6 +297,15 @@ uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ah
 
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);
+
+/* ---- shards.c -------------------------------------------------------------------------------- */
+
+/* Finds what ranks add up. One rank adds up nothing. */
+ac_status ac_shards_find(ac_problem *problem);
+/* Elements of the stream that go from one rank to another at once. */
+int64_t ac_shards_chunk(const ac_problem *problem);
+/* Host memory for that. */
+uint64_t ac_shards_bytes(const ac_problem *problem);
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 

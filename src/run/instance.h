@@ -397,6 +397,12 @@ static inline bool ac_stop_asked(ac_stop *stop) {
   return stop->stopped;
 }
 
+/* Samples of an evaluation: `limit`, if it is above 0, or all; an error if there are none. */
+ac_status ac_instance_count_evaluated(ac_dataset *dataset, int64_t limit, int64_t *samples);
+/* The sums over samples [begin, end) of a dataset, with the given sequence, forward only; those of
+ * none are 0. */
+ac_status ac_instance_sum_up(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                             int64_t begin, int64_t end, ac_stop *stop, ac_all_sums *sums);
 /* Evaluates a dataset with the given sequence, forward only. If it is stopped, there is no
  * result. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,

@@ -52,11 +52,15 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of metadata", path);
   AC_TRY(ac_trainer_check_whole(trainer));
   const bool window = trainer->run.samples > 0;
+  if (window && !ac_exchange_is_alone(&trainer->exchange))
+    return ac_fail(AC_ERROR_STATE,
+                   "%s: a window in progress cannot be saved where ranks share it out", path);
   if (window) AC_TRY(ac_trainer_check_deciding(trainer)); /* an evaluation has its loss sums */
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   ac_state_contents c;
   AC_TRY(ac_state_list(&c, trainer, window, path));
-  ac_status status = write_contents(&c, path, metadata, metadata_count);
+  ac_status status = AC_OK;
+  if (!trainer->exchange.rank) status = write_contents(&c, path, metadata, metadata_count);
   ac_state_contents_free(&c);
-  return status;
+  return ac_exchange_sum(&trainer->exchange, AC_MEET_STATE, status, NULL, 0);
 }

@@ -37,6 +37,7 @@ static ac_status measure_all(ac_trainer *trainer) {
 }
 
 static ac_status reduce(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_gradients(trainer));
   AC_TRY(measure_all(trainer));
   return ac_numerics_collect(&trainer->instance);
 }
@@ -157,6 +158,8 @@ static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   if (trainer->desc.decide) trainer->desc.decide(trainer->desc.user, trainer, decision);
   if (trainer->busy.fit_decide) trainer->busy.fit_decide(trainer->busy.fit_user, trainer, decision);
   trainer->busy.deciding = false;
+  if (trainer->desc.decide || trainer->busy.fit_decide)
+    AC_TRY(ac_exchange_decision(&trainer->exchange, decision));
   if (trainer->window.broken)
     return ac_fail(AC_ERROR_STATE, "trainer: a gradient was written in part only; nothing was "
                                    "changed but gradients");
@@ -320,6 +323,7 @@ static void end_window(ac_trainer *trainer, ac_update *update) {
   ac_trainer_set_loss_scale(trainer);
   ac_run_leave_window(run);
   ac_watchers_leave(run);
+  ac_exchange_leave(&trainer->exchange);
 }
 
 static void give_up(ac_trainer *trainer) {
@@ -435,6 +439,7 @@ double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_usable(trainer));
+  AC_TRY(ac_exchange_window(trainer));
   if (trainer->run.samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   if (trainer->has_stepped) return update_parameters(trainer, result);
