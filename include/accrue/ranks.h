@@ -92,6 +92,9 @@ typedef struct ac_ranks_fact {
  * a sentence that names it, both values and a rank that has each. */
 AC_API ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int count);
 
+/** Makes bytes of rank 0 those of all ranks; all must call it, with the same size. */
+AC_API ac_status ac_ranks_tell(ac_ranks *ranks, void *bytes, uint64_t size);
+
 /** Waits until all ranks have called it. AC_ERROR_IO if one does not come within the timeout; the
  * sentence names it. */
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);

@@ -76,7 +76,12 @@ static void add_run(train_flags *f, options *o) {
       FLAG("quiet", OPTION_SWITCH, &f->quiet),
       FLAG("histograms", OPTION_INTEGER, &f->histograms),
   };
+  const option of_ranks[] = {
+      FLAG("rank-timeout", OPTION_REAL, &f->rank_timeout),
+      FLAG("ranks", OPTION_INTEGER, &f->ranks),
+  };
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, of_ranks);
   OPTIONS_ADD_FILED(o, init);
 }
 
