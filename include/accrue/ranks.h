@@ -20,7 +20,8 @@ typedef struct ac_ranks_desc {
   /** "alone": one rank, whatever started this process. "openmpi" or "mpich": this library of MPI.
    * NULL: what the launcher of this process needs, or "alone" without a launcher. */
   const char *engine;
-  /** Receives warnings, such as that the launcher has bound this rank to one processor. May be NULL.
+  /** Receives warnings, such as that the launcher has bound this rank to one processor. May be
+   * NULL.
    */
   ac_log_callback log;
   void *log_user; /**< Passed to `log`. */
@@ -39,8 +40,8 @@ typedef struct ac_ranks_threads_desc {
   /** As in ac_ranks_desc. */
   double timeout;
   /** Not 0: messages take a simulated time, drawn by this seed. Time in waits is then simulated as
-   * well: it passes only while all ranks wait, so a timeout takes no time. The same seed repeats the
-   * same run. */
+   * well: it passes only while all ranks wait, so a timeout takes no time. The same seed repeats
+   * the same run. */
   uint64_t seed;
   /** Simulated seconds that a message is on its way, on average; it varies at random, and messages
    * between different pairs or with different tags overtake each other. 0: 1e-4. Needs `seed`. */
@@ -62,8 +63,8 @@ typedef struct ac_ranks_threads_desc {
   int64_t lost_at; /**< See `lost_rank`. */
 } ac_ranks_threads_desc;
 
-/** Makes `count` ranks of this process, for several devices of one machine and for tests: list[r] is
- * rank r. Each must be used by a thread of its own. Close each one. */
+/** Makes `count` ranks of this process, for several devices of one machine and for tests: list[r]
+ * is rank r. Each must be used by a thread of its own. Close each one. */
 AC_API ac_status ac_ranks_create_threads(ac_ranks **list, int count,
                                          const ac_ranks_threads_desc *desc);
 
@@ -75,7 +76,8 @@ AC_API int ac_ranks_size(const ac_ranks *ranks);
 AC_API int ac_ranks_local_rank(const ac_ranks *ranks);
 /** How many of the ranks are on this machine. */
 AC_API int ac_ranks_local_size(const ac_ranks *ranks);
-/** How the ranks are connected: "alone", "threads", or the library of MPI, such as "Open MPI 4.1.4".
+/** How the ranks are connected: "alone", "threads", or the library of MPI, such as "Open
+ * MPI 4.1.4".
  */
 AC_API const char *ac_ranks_engine(const ac_ranks *ranks);
 /** How many threads this rank should compute with so that the ranks of this machine share its
@@ -88,8 +90,8 @@ typedef struct ac_ranks_fact {
   const char *value; /**< Any text. */
 } ac_ranks_fact;
 
-/** Compares facts of all ranks; all must call it. AC_ERROR_STATE on all ranks if a fact differs, with
- * a sentence that names it, both values and a rank that has each. */
+/** Compares facts of all ranks; all must call it. AC_ERROR_STATE on all ranks if a fact differs,
+ * with a sentence that names it, both values and a rank that has each. */
 AC_API ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int count);
 
 /** Makes bytes of rank 0 those of all ranks; all must call it, with the same size. */
@@ -100,8 +102,8 @@ AC_API ac_status ac_ranks_tell(ac_ranks *ranks, void *bytes, uint64_t size);
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);
 
 /** Ends the run for all ranks because this one cannot go on. `why` is one sentence. With MPI the
- * processes of all ranks end with status 1 and this call does not return. Calls of ranks of the same
- * process fail with `why`. */
+ * processes of all ranks end with status 1 and this call does not return. Calls of ranks of the
+ * same process fail with `why`. */
 AC_API void ac_ranks_abort(ac_ranks *ranks, const char *why);
 
 /** Closes a rank that has finished in order. With MPI it waits until all ranks do. A rank that

@@ -1,7 +1,7 @@
 /* Messages between ranks: point to point, in order for each pair and tag, of any size.
  *
- * A transport belongs to one rank. One thread at a time calls it, not always the same one. Ranks are
- * numbered from 0 to size - 1.
+ * A transport belongs to one rank. One thread at a time calls it, not always the same one. Ranks
+ * are numbered from 0 to size - 1.
  *
  *   begin_send, begin_receive   start a transfer, and never wait for it
  *   test, wait                  let all that has begun go on, and say whether a list of it is done
@@ -21,8 +21,8 @@
 
 typedef struct ac_transport ac_transport;
 
-/* Tags of callers are in [0, AC_TRANSPORT_TAGS); the transport has others of its own. */
-enum { AC_TRANSPORT_TAGS = 1 << 19 };
+/* Tags are in [0, AC_TRANSPORT_TAGS). The last one is that of ac_ranks_agree. */
+enum { AC_TRANSPORT_TAGS = 1 << 19, AC_TAG_OF_FACTS = AC_TRANSPORT_TAGS - 1 };
 
 /* Pieces of a large message that are under way at once. */
 enum { AC_TRANSFER_PIECES = 4 };
@@ -31,26 +31,28 @@ enum { AC_TRANSFER_PIECES = 4 };
  * test or wait says that it is done, or the transport is closed. One of zeros counts as done. After
  * that it may be begun again. The members are the transport's. */
 typedef struct ac_transfer {
-  struct ac_transfer *next; /* the next one that has begun and is not done */
-  struct ac_transfer *follower; /* a later receive of the same pair and tag, which waits for this one */
+  struct ac_transfer *next;     /* the next one that has begun and is not done */
+  struct ac_transfer *follower; /* the one that is behind this one */
   void *bytes;
   uint64_t size;
   uint64_t begun, done; /* bytes that are with the engine, and those that it is done with */
+  double since;         /* when it last got on, by the engine's clock */
+  double time;          /* the engine's own */
   int peer;
   uint32_t tag;
   uint8_t sends;   /* or receives */
   uint8_t pending; /* in the list of those that are not done */
-  uint8_t behind;  /* an earlier receive of the same pair and tag has not found its message yet */
-  uint8_t engine;  /* what else the engine remembers */
-  double since;    /* when it began, by the engine's clock */
+  uint8_t
+      behind; /* an earlier one of the same pair, tag and direction is not all with the engine */
+  uint8_t engine; /* what else the engine remembers */
   void *pieces[AC_TRANSFER_PIECES];
 } ac_transfer;
 
 int ac_transport_rank(const ac_transport *transport);
 int ac_transport_size(const ac_transport *transport);
 
-/* `size` bytes to rank `to`, which may be this one. They must not change until the transfer is done.
- * `size` may be 0, also beyond 2^31. AC_ERROR_ARGUMENT: no such rank or tag. */
+/* `size` bytes to rank `to`, which may be this one. They must not change until the transfer is
+ * done. `size` may be 0, also beyond 2^31. AC_ERROR_ARGUMENT: no such rank or tag. */
 ac_status ac_transport_begin_send(ac_transport *transport, int to, uint32_t tag, const void *bytes,
                                   uint64_t size, ac_transfer *transfer);
 /* Exactly `size` bytes from rank `from`. A message of another size makes test and wait fail with
@@ -58,10 +60,13 @@ ac_status ac_transport_begin_send(ac_transport *transport, int to, uint32_t tag,
 ac_status ac_transport_begin_receive(ac_transport *transport, int from, uint32_t tag, void *bytes,
                                      uint64_t size, ac_transfer *transfer);
 
-/* Whether all of the list are done; does not wait. */
+/* Whether all of the list are done; does not wait. A rank that computes for longer than half of the
+ * timeout has to call this once in a while, if only with a count of 0: it tells those who wait for
+ * it that it has not died. */
 ac_status ac_transport_test(ac_transport *transport, ac_transfer *list, int count, bool *done);
-/* Until all of the list are done. AC_ERROR_IO after the timeout without any progress of the list: the
- * sentence names the rank that is silent, which may be one that the awaited rank itself waits for. */
+/* Until all of the list are done. AC_ERROR_IO if none of it gets on for the length of the timeout:
+ * the sentence names the rank that is silent, which may be one that the awaited rank itself waits
+ * for. */
 ac_status ac_transport_wait(ac_transport *transport, ac_transfer *list, int count);
 
 /* Both at once; may be the same rank. */
@@ -78,11 +83,16 @@ typedef struct ac_transport_counts {
 } ac_transport_counts;
 ac_transport_counts ac_transport_count(const ac_transport *transport);
 
-/* Ends the run for all ranks. `why` is one sentence, which the others see. With MPI this process and
- * all others end with status 1, after `why` was written as an error; else it returns. */
+/* This rank computes for so long. Only a simulation takes note: its clock goes on. */
+ac_status ac_transport_work(ac_transport *transport, double seconds);
+
+/* Ends the run for all ranks. With MPI the processes of all ranks end and this does not return, so
+ * the caller first tells the user `why`. Else calls of the other ranks fail with `why`, one
+ * sentence. */
 void ac_transport_abort(ac_transport *transport, const char *why);
 
-/* NULL: nothing. A rank that closes while others wait for it makes their calls fail. */
+/* For a rank that has finished in order, after a barrier of all; else the engine ends the run for
+ * all. NULL: nothing. */
 void ac_transport_close(ac_transport *transport);
 
 #endif
