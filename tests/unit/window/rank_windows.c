@@ -126,14 +126,188 @@ static void muon_is_that_of_one_rank(void **state) {
   check_optimizer(AC_MUON, 1e-5);
 }
 
+static void lion_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_LION, 1e-3); /* a sign near zero may turn */
+}
+
+static void fused_losses_and_clipping_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.graph = gpt_fused;
+  c.plan.optimizer.clip = 0.5;
+  c.plan.read_ahead = 1;
+  check_case(&c, 1e-5);
+}
+
+static void windows_at_the_ends_of_epochs_are_those_of_one_rank(void **state) {
+  (void)state;
+  const ac_last_window policies[] = {AC_LAST_UPDATE, AC_LAST_CARRY, AC_LAST_DROP};
+  for (int i = 0; i < 3; i++) {
+    ranked_case c = gpt_case(AC_ADAMW);
+    c.data.count = 17; /* 8, 8, 1: with several ranks all but one have no sample of the last */
+    c.fit.last_window = policies[i];
+    c.plan.read_ahead = i; /* none, and loaders */
+    check_case(&c, 1e-5);
+  }
+}
+
+static void states_in_8_bits_are_near_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.optimizer.state = AC_STATE_8BIT;
+  check_case(&c, 1e-3);
+}
+
+static void gradients_in_bf16_are_near_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.precision = AC_PRECISION_BF16;
+  c.plan.gradient_storage = AC_GRADIENT_BF16;
+  c.plan.weights = AC_WEIGHTS_BF16;
+  check_case(&c, 0.05);
+}
+
+static void averages_groups_and_schedules_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.average = true;
+  c.trainer.schedule = (ac_schedule){
+      .kind = AC_SCHEDULE_COSINE, .lr = 0.01, .warmup = 4, .total = UPDATES};
+  c.trainer.groups[0] = (ac_parameter_group){.patterns = "wte*", .settings = {.rate = 0.5}};
+  c.trainer.group_count = 1;
+  c.trainer.spikes.policy = AC_SPIKE_SKIP;
+  check_case(&c, 1e-5);
+}
+
+/* ---- images: what batch norms pool, and overflows -------------------------------------------- */
+
+enum { FEATURES = 6, CLASSES = 3, BAD = 9 };
+
+static ac_graph *norms(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CLASSES));
+  x = ac_linear(x, test_matrix(g, "a", "w", 24, FEATURES), NULL, AC_OUT_IN);
+  const ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, .value = 1}},
+                          still = {.frozen = true, .init = {AC_INIT_CONSTANT, .value = 1}};
+  x = ac_batch_norm(x, ac_parameter(g, "n.gamma", SHAPE(24), &one),
+                    ac_parameter(g, "n.beta", SHAPE(24), NULL),
+                    ac_parameter(g, "n.mean", SHAPE(24), &still),
+                    ac_parameter(g, "n.variance", SHAPE(24), &still), NULL);
+  x = ac_linear(ac_relu(x), test_matrix(g, "b", "w", CLASSES, 24), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ac_graph *plain(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CLASSES));
+  x = ac_linear(x, test_matrix(g, "a", "w", 96, FEATURES), NULL, AC_OUT_IN);
+  x = ac_linear(ac_relu(x), test_matrix(g, "b", "w", 96, 96), NULL, AC_OUT_IN);
+  x = ac_linear(ac_relu(x), test_matrix(g, "c", "w", CLASSES, 96), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ac_status read_features(void *user, const ac_sample_key *key, void *const *fields) {
+  float *x = fields[0], *t = fields[1];
+  const bool bad = user && key->index == *(const int *)user;
+  for (int i = 0; i < FEATURES; i++)
+    x[i] = bad ? 3e4f : (float)((key->index * 5 + i * 3) % 11) / 11 - 0.5f;
+  for (int i = 0; i < CLASSES; i++) t[i] = (float)((key->index + i) % 3) - 1;
+  return AC_OK;
+}
+
+static ranked_case feature_case(ac_graph *(*graph)(void)) {
+  return (ranked_case){.graph = graph,
+                       .plan = {.batch = 12, .micro_batch = 2, .micro_batch_norm = true},
+                       .trainer = {.seed = 3, .schedule = {.lr = 0.003}},
+                       .fit = {.steps = UPDATES, .seed = 2},
+                       .validation = 7,
+                       .data = {.count = 48,
+                                .field_count = 2,
+                                .fields = {{"x", AC_F32, FEATURES}, {"t", AC_F32, CLASSES}},
+                                .read = read_features}};
+}
+
+/* Micro-batches of two are the same samples with 1, 2 and 3 ranks; with 4 ranks of three samples
+ * they are not, and so are their statistics. */
+static void pooled_statistics_are_those_of_one_rank(void **state) {
+  (void)state;
+  const ranked_case c = feature_case(norms);
+  ranked one, many[3];
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  for (int ranks = 2; ranks <= 3; ranks++) {
+    ranked_run(&c, ranks, many);
+    ranked_check_same(many, ranks);
+    check_near(&one, many, 1e-5);
+    ranked_free(many, ranks);
+  }
+  ranked_free(&one, 1);
+}
+
+/* The sample is read by one rank alone. */
+static void an_overflow_on_one_rank_skips_the_window_everywhere(void **state) {
+  static int bad = BAD;
+  (void)state;
+  ranked_case c = feature_case(plain);
+  c.plan.precision = AC_PRECISION_F16;
+  c.data.user = &bad;
+  ranked one;
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  assert_true(one.result.skipped > 0 && one.result.skipped < UPDATES);
+  assert_true(one.update[UPDATES - 1].loss_scale < one.update[0].loss_scale);
+  ranked_free(&one, 1);
+  check_case(&c, 1e-3);
+  c.fit.replay = false;
+  bad = -1;
+  check_case(&c, 1e-3);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static ac_status fail_to_read(void *user, const ac_sample_key *key, void *const *fields) {
+  if (ranked_rank() == 1 && key->index == 20) return AC_ERROR_IO;
+  return read_features(user, key, fields);
+}
+
+static void a_rank_that_cannot_read_ends_all(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[3];
+  c.data.read = fail_to_read;
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK);
+    if (r != 1) assert_contains(all[r].sentence, "rank 1: ");
+  }
+  ranked_free(all, 3);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adamw_is_that_of_one_rank),
       cmocka_unit_test(sgd_is_that_of_one_rank),
+      cmocka_unit_test(lion_is_that_of_one_rank),
       cmocka_unit_test(adafactor_is_that_of_one_rank),
       cmocka_unit_test(adam_mini_is_that_of_one_rank),
       cmocka_unit_test(muon_is_that_of_one_rank),
+      cmocka_unit_test(fused_losses_and_clipping_are_those_of_one_rank),
+      cmocka_unit_test(windows_at_the_ends_of_epochs_are_those_of_one_rank),
+      cmocka_unit_test(states_in_8_bits_are_near_those_of_one_rank),
+      cmocka_unit_test(gradients_in_bf16_are_near_those_of_one_rank),
+      cmocka_unit_test(averages_groups_and_schedules_are_those_of_one_rank),
+      cmocka_unit_test(pooled_statistics_are_those_of_one_rank),
+      cmocka_unit_test(an_overflow_on_one_rank_skips_the_window_everywhere),
+      cmocka_unit_test(a_rank_that_cannot_read_ends_all),
   };
-  (void)gpt_fused;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
