@@ -85,6 +85,9 @@ static ac_status check_ranks(const ac_plan_desc *desc) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: weights of losses that are given window by window cannot be shared out "
                    "among ranks; take AC_LOSS_MEANS_PER_SAMPLE");
+  if (desc->state_space == AC_STATE_ON_HOST)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: optimizer state that ranks share out stays on the "
+                                      "device; leave out AC_STATE_ON_HOST");
   if (ac_optimizer_row_of(desc->optimizer.kind)->hands_over)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a caller's own optimizer runs on one rank only");
   return AC_OK;

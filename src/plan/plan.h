@@ -59,12 +59,14 @@ typedef struct ac_cell {
   ac_space space;
   ac_dtype dtype;
   ac_shape shape;
-  int64_t first, count; /* the range of the owner's elements that it holds: all of them */
+  int64_t first, count; /* the range of its elements that it holds: all, or this rank's */
   uint64_t bytes;       /* of that range */
   uint64_t address;     /* on the device; AC_NO_ADDRESS: none */
 } ac_cell;
 
 /* ---- sequences ------------------------------------------------------------------------------- */
+
+typedef struct ac_problem ac_problem;
 
 /* Lifetimes are counted in points: each step of the micro-batch is one, and all that follows it is
  * one more, since the host may look at what is alive between the phases; but where optimizer state
@@ -111,6 +113,7 @@ typedef struct ac_sequence {
   bool training;
   bool whole_window; /* gradients are values, alive as long as steps read them */
   bool host_state;   /* optimizer state that may move does */
+  const ac_problem *shards; /* whose rank steps its part of parameters alone; NULL: all */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -142,6 +145,7 @@ typedef struct ac_parameter_tensors {
   int tensor, gradient;              /* no gradient: not trained */
   int working;                       /* the copy in 16 bits or in blocks that ops read */
   const ac_optimizer_row *optimizer; /* that steps it, if it is trained */
+  int64_t streamed; /* with several ranks: where its gradient begins in what they add up */
 } ac_parameter_tensors;
 
 typedef struct ac_nodes {
@@ -161,7 +165,7 @@ static inline void ac_nodes_mark_ops(const ac_nodes *nodes, const ac_graph *grap
   for (int i = 0; i < nodes->count; i++) ops[ac_node_at(graph, nodes->list[i])->op] = true;
 }
 
-typedef struct ac_problem {
+struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
@@ -195,8 +199,8 @@ typedef struct ac_problem {
    * bounds[r] on. */
   ac_streamed *streamed;
   int streamed_count;
-  int64_t *bounds;
-} ac_problem;
+  int64_t *bounds, gradient_elements; /* those of gradients come first */
+};
 
 /* Whether a parameter, and its copy in 16 bits, are another trainer's or session's; the same of a
  * cache. */
@@ -302,7 +306,13 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc);
 
 /* Finds what ranks add up. One rank adds up nothing. */
 ac_status ac_shards_find(ac_problem *problem);
-/* Elements of the stream that go from one rank to another at once. */
+/* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on, *count
+ * elements. One rank has all, others perhaps none. */
+void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count);
+/* Whether this rank runs a node; *part receives the part of a parameter that it steps. */
+bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part);
+/* Elements of the stream that go from one rank to another at once, at most: a multiple of 3, because
+ * what batch norms pool are three numbers of each channel. */
 int64_t ac_shards_chunk(const ac_problem *problem);
 /* Host memory for that. */
 uint64_t ac_shards_bytes(const ac_problem *problem);
@@ -320,6 +330,7 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
  * is a whole window. */
 typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
+  const ac_problem *shards;      /* likewise */
   bool one_output;               /* an output is read as soon as it is made, one in each run */
 } ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,

@@ -243,7 +243,7 @@ static void count_read_ahead(ac_problem *problem) {
 
 bool ac_problem_may_transfer(const ac_problem *problem) {
   const ac_plan_desc *desc = &problem->desc;
-  if (!problem->way->moves_state) return false;
+  if (!problem->way->moves_state || desc->ranks > 1) return false;
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
   if (desc->state_space == AC_STATE_ON_HOST && !desc->host_memory) return true;
   return problem->host_bytes && problem->host_bytes <= desc->host_memory;
@@ -292,8 +292,11 @@ static void find_parameters(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->parameter_count; i++)
     problem->parameters[i] = (ac_parameter_tensors){
-        graph->parameters[i], -1, -1,
-        ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).row};
+        .tensor = graph->parameters[i],
+        .gradient = -1,
+        .working = -1,
+        .optimizer =
+            ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).row};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;

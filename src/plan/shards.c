@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 /* Smaller parameters are not cut. */
-enum { LEAST = 4096 };
+enum { LEAST = 2 * AC_EIGHT_BIT_BLOCK };
 
 static void add(ac_problem *problem, int tensor, int64_t *end) {
   const int64_t count = ac_shape_count(&ac_tensor_at(problem->graph, tensor)->shape);
@@ -57,15 +57,43 @@ ac_status ac_shards_find(ac_problem *problem) {
   if (!problem->streamed || !problem->bounds)
     return ac_fail(AC_ERROR_MEMORY, "no memory for the shares of ranks");
   int64_t end = 0;
-  for (int i = 0; i < graph->parameter_count; i++)
+  for (int i = 0; i < graph->parameter_count; i++) {
+    problem->parameters[i].streamed = end;
     if (problem->parameters[i].gradient >= 0) add(problem, problem->parameters[i].gradient, &end);
+  }
   const int gradients = problem->streamed_count;
-  const int64_t elements = end;
+  const int64_t elements = problem->gradient_elements = end;
   for (int i = 0; i < graph->tensor_count; i++)
     if (ac_tensor_at(graph, i)->role == AC_ROLE_POOLED && ac_tensor_at(graph, i)->storage == i)
       add(problem, i, &end);
   find_bounds(problem, gradients, elements, end);
   return AC_OK;
+}
+
+void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count) {
+  const ac_graph *graph = problem->graph;
+  const int64_t all = ac_shape_count(&ac_tensor_at(graph, graph->parameters[parameter])->shape),
+                begin = problem->parameters[parameter].streamed;
+  *first = 0;
+  *count = all;
+  if (problem->desc.ranks < 2) return;
+  const int64_t *bounds = &problem->bounds[problem->desc.rank];
+  *first = ac_smaller(ac_larger(bounds[0] - begin, 0), all);
+  *count = ac_smaller(ac_larger(bounds[1] - begin, 0), all) - *first;
+}
+
+bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part) {
+  const ac_graph *graph = problem->graph;
+  *part = (ac_part){0, 0};
+  if (problem->desc.ranks < 2 || node->phase != AC_PHASE_UPDATE || node->in[0] < 0 ||
+      node->out[0] < 0)
+    return true;
+  const ac_tensor *from = ac_tensor_at(graph, node->in[0]), *to = ac_tensor_at(graph, node->out[0]);
+  if (from->role != AC_ROLE_GRADIENT || to->role != AC_ROLE_PARAMETER) return true;
+  ac_shards_own(problem, to->parameter, &part->first, &part->count);
+  const bool runs = part->count > 0;
+  if (part->count == ac_shape_count(&to->shape)) *part = (ac_part){0, 0};
+  return runs;
 }
 
 int64_t ac_shards_chunk(const ac_problem *problem) {
@@ -75,7 +103,7 @@ int64_t ac_shards_chunk(const ac_problem *problem) {
   for (int r = 0; r < ranks; r++)
     most = ac_larger(most, problem->bounds[r + 1] - problem->bounds[r]);
   const int64_t bytes = ac_smaller(ac_larger(ALL_BYTES / ranks, LEAST_BYTES), MOST_BYTES);
-  return ac_smaller(bytes / (int64_t)sizeof(float), most);
+  return ac_larger(ac_smaller(bytes / (int64_t)sizeof(float), most) / 3, 1) * 3;
 }
 
 /* What a rank receives from each other one and sends to it, and its own part. */

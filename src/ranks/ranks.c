@@ -94,7 +94,7 @@ ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
   AC_TRY(check_timeout(d.timeout));
   ac_engine *engine;
   AC_TRY(open_engine(&engine, d.engine));
-  ac_ranks *made;
+  ac_ranks *made = NULL;
   AC_TRY(make(&made, engine, d.timeout));
   made->log = d.log;
   made->log_user = d.log_user;

@@ -43,7 +43,7 @@ static ac_status read_contents(const ac_state_contents *c, ac_model_file *file, 
     const int64_t most = PIECE_BYTES / (int64_t)ac_dtype_bytes(cell->dtype);
     for (int64_t first = 0; first < cell->count; first += most) {
       const int64_t count = cell->count - first < most ? cell->count - first : most;
-      AC_TRY(ac_model_file_read_stored(file, found, first, count, piece));
+      AC_TRY(ac_model_file_read_stored(file, found, cell->first + first, count, piece));
       AC_TRY(ac_instance_write_elements(&c->trainer->instance, cell, first, count, piece));
     }
   }

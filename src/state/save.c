@@ -7,8 +7,7 @@
 
 static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
   const ac_state_contents *c = user;
-  return ac_instance_read_elements(&c->trainer->instance, c->tensors[index].cell, first, count,
-                                   data);
+  return ac_exchange_read(c->trainer, c->tensors[index].cell, first, count, data);
 }
 
 /* Sums of a window in progress may have any value, because it is judged when it is whole, and what
@@ -60,7 +59,14 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   ac_state_contents c;
   AC_TRY(ac_state_list(&c, trainer, window, path));
   ac_status status = AC_OK;
-  if (!trainer->exchange.rank) status = write_contents(&c, path, metadata, metadata_count);
+  if (trainer->exchange.rank) status = ac_exchange_answer(trainer);
+  else {
+    status = write_contents(&c, path, metadata, metadata_count);
+    const ac_kept_error error = ac_error_keep();
+    const ac_status ended = ac_exchange_end_answers(trainer);
+    if (status == AC_OK) status = ended;
+    else ac_error_restore(&error);
+  }
   ac_state_contents_free(&c);
   return ac_exchange_sum(&trainer->exchange, AC_MEET_STATE, status, NULL, 0);
 }

@@ -14,7 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TAG_POINT = 1, TAG_RESULT, TAG_PART, TAG_SUM };
+enum {
+  TAG_POINT = 1,
+  TAG_RESULT,
+  TAG_PART,
+  TAG_SUM,
+  TAG_WEIGHTS,
+  TAG_QUESTION,
+  TAG_ANSWER
+};
 
 /* What goes before the numbers of a message. */
 typedef struct head {
@@ -47,7 +55,7 @@ static void judge(head *result, const head *theirs, int rank) {
   if (theirs->status != AC_OK) {
     result->status = theirs->status;
     snprintf(result->sentence, sizeof result->sentence, "rank %d: %.*s", rank,
-             (int)sizeof theirs->sentence - 16, theirs->sentence);
+             (int)sizeof theirs->sentence - 32, theirs->sentence);
     return;
   }
   if (theirs->met == result->met && theirs->meeting == result->meeting &&
@@ -332,26 +340,30 @@ ac_status ac_exchange_evaluation(ac_exchange *e, ac_status status, ac_all_sums *
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
+/* The tensor with an element of the stream. */
+static const ac_streamed *find_streamed(const ac_problem *problem, int64_t at) {
+  int low = 0, high = problem->streamed_count - 1;
+  while (low < high) {
+    const int middle = low + (high - low + 1) / 2;
+    if (problem->streamed[middle].begin <= at) low = middle;
+    else high = middle - 1;
+  }
+  return &problem->streamed[low];
+}
+
 /* Elements [begin, end) of the stream, to or from `data`. */
 static ac_status move(ac_instance *instance, int64_t begin, int64_t end, float *data, bool writes) {
   const ac_problem *problem = &instance->plan->problem;
-  int low = 0, high = problem->streamed_count - 1; /* the last tensor that begins before `begin` */
-  while (low < high) {
-    const int middle = low + (high - low + 1) / 2;
-    if (problem->streamed[middle].begin <= begin) low = middle;
-    else high = middle - 1;
-  }
-  for (int64_t at = begin; at < end; low++) {
-    const ac_streamed *s = &problem->streamed[low];
+  for (int64_t at = begin; at < end;) {
+    const ac_streamed *s = find_streamed(problem, at);
     const int64_t first = at - s->begin, count = ac_smaller(s->count - first, end - at);
     float *part = data + (at - begin);
-    if (count > 0 && writes)
-      AC_TRY(ac_instance_write_floats(instance, s->tensor, first, count, part));
-    else if (count > 0)
+    if (writes) AC_TRY(ac_instance_write_floats(instance, s->tensor, first, count, part));
+    else
       AC_TRY(ac_instance_read_floats(instance, instance->persistent[s->tensor],
                                      ac_tensor_at(problem->graph, s->tensor)->dtype, first, count,
                                      part));
-    at += ac_larger(count, 0);
+    at += count;
   }
   return AC_OK;
 }
@@ -361,10 +373,24 @@ typedef struct chunk {
   int64_t begin, end; /* the same: there is none */
 } chunk;
 
+/* Where the gradients of a rank's stretch end, and what is pooled begins. */
+static int64_t end_of_gradients(const ac_problem *problem, int rank) {
+  return ac_smaller(problem->bounds[rank + 1], problem->gradient_elements);
+}
+
+static int64_t gradient_chunks(const ac_exchange *e, const ac_problem *problem, int rank) {
+  const int64_t begin = ac_smaller(problem->bounds[rank], problem->gradient_elements);
+  return ac_ceil_div(end_of_gradients(problem, rank) - begin, e->chunk);
+}
+
+/* No chunk has some of both. */
 static chunk chunk_of(const ac_exchange *e, const ac_problem *problem, int rank, int64_t n) {
-  const int64_t last = problem->bounds[rank + 1],
-                begin = ac_smaller(problem->bounds[rank] + n * e->chunk, last);
-  return (chunk){begin, ac_smaller(begin + e->chunk, last)};
+  const int64_t gradients = gradient_chunks(e, problem, rank), pools = end_of_gradients(problem, rank);
+  const int64_t from = n < gradients ? problem->bounds[rank] + n * e->chunk
+                                     : pools + (n - gradients) * e->chunk,
+                to = n < gradients ? pools : problem->bounds[rank + 1];
+  const int64_t begin = ac_smaller(from, to);
+  return (chunk){begin, ac_smaller(begin + e->chunk, to)};
 }
 
 static uint64_t bytes_of(chunk c) {
@@ -405,6 +431,25 @@ static void add_parts(const ac_exchange *e, int64_t count) {
   }
 }
 
+/* Of a channel: number, mean, sum of squared differences from it (ops/norm/batch_norm.h). */
+static void pool(float *sum, const float *part) {
+  const double n = (double)part[0], before = (double)sum[0], total = before + n;
+  if (!(n > 0)) return;
+  const double apart = (double)part[1] - (double)sum[1];
+  sum[2] = (float)((double)sum[2] + (double)part[2] + apart * apart * before * n / total);
+  sum[1] = before > 0 ? (float)((double)sum[1] + apart * n / total) : part[1];
+  sum[0] = (float)total;
+}
+
+static void pool_parts(const ac_exchange *e, int64_t count) {
+  float *own = of_own(e);
+  for (int64_t i = 0; i < count; i += 3) {
+    float sum[3] = {0};
+    for (int r = 0; r < e->ranks; r++) pool(sum, (r == e->rank ? own : coming(e, r)) + i);
+    memcpy(own + i, sum, sizeof sum);
+  }
+}
+
 /* The n-th chunk of each rank: parts go to its owner, and the sum to everybody. */
 static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   ac_exchange *e = &trainer->exchange;
@@ -425,7 +470,8 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   }
   AC_TRY(read_own(trainer, own, of_own(e)));
   AC_TRY(wait_all(e, count));
-  add_parts(e, own.end - own.begin);
+  if (own.begin < problem->gradient_elements) add_parts(e, own.end - own.begin);
+  else pool_parts(e, own.end - own.begin);
   count = 0;
   for (int r = 0; r < e->ranks; r++) {
     const chunk theirs = chunk_of(e, problem, r, n);
@@ -446,14 +492,79 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   return AC_OK;
 }
 
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Of a chunk: what is of gradients. */
+static chunk weights_of(const ac_exchange *e, const ac_problem *problem, int rank, int64_t n) {
+  const chunk c = chunk_of(e, problem, rank, n);
+  return (chunk){ac_smaller(c.begin, problem->gradient_elements),
+                 ac_smaller(c.end, problem->gradient_elements)};
+}
+
+/* Weights in the place of their gradients. */
+static ac_status move_weights(ac_instance *instance, chunk c, float *data, bool writes) {
+  const ac_problem *problem = &instance->plan->problem;
+  for (int64_t at = c.begin; at < c.end;) {
+    const ac_streamed *s = find_streamed(problem, at);
+    const int parameter = ac_tensor_at(problem->graph, s->tensor)->parameter;
+    const int64_t first = at - s->begin, count = ac_smaller(s->count - first, c.end - at);
+    float *part = data + (at - c.begin);
+    if (writes) AC_TRY(ac_instance_write_parameter(instance, parameter, first, count, part));
+    else AC_TRY(ac_instance_read_parameter(instance, parameter, first, count, part));
+    at += count;
+  }
+  return AC_OK;
+}
+
+static ac_status exchange_weights(ac_trainer *trainer, int64_t n) {
+  ac_exchange *e = &trainer->exchange;
+  ac_instance *instance = &trainer->instance;
+  const ac_problem *problem = &instance->plan->problem;
+  const chunk own = weights_of(e, problem, e->rank, n);
+  int count = 0;
+  AC_TRY(move_weights(instance, own, of_own(e), false));
+  for (int r = 0; r < e->ranks; r++) {
+    const chunk theirs = weights_of(e, problem, r, n);
+    if (r == e->rank) continue;
+    if (bytes_of(theirs))
+      AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_WEIGHTS, coming(e, r),
+                                        bytes_of(theirs), &e->transfers[count++]));
+    if (bytes_of(own))
+      AC_TRY(ac_transport_begin_send(e->transport, r, TAG_WEIGHTS, of_own(e), bytes_of(own),
+                                     &e->transfers[count++]));
+  }
+  AC_TRY(wait_all(e, count));
+  for (int r = 0; r < e->ranks; r++)
+    if (r != e->rank)
+      AC_TRY(move_weights(instance, weights_of(e, problem, r, n), coming(e, r), true));
+  return AC_OK;
+}
+
 static int64_t chunks_of(const ac_exchange *e, const ac_problem *problem) {
   int64_t most = 0;
-  for (int r = 0; r < e->ranks && e->chunk; r++)
-    most = ac_larger(most, ac_ceil_div(problem->bounds[r + 1] - problem->bounds[r], e->chunk));
+  for (int r = 0; r < e->ranks; r++) {
+    const int64_t pools = problem->bounds[r + 1] - end_of_gradients(problem, r);
+    most = ac_larger(most, gradient_chunks(e, problem, r) + ac_ceil_div(pools, e->chunk));
+  }
   return most;
 }
 
 /* A rank that fails half way cannot tell so at a point, because the others wait for its parts. */
+static ac_status end_transfers(ac_exchange *e, ac_status status) {
+  if (status == AC_OK) return AC_OK;
+  e->told = true;
+  ac_transport_abort(e->transport, ac_last_error());
+  return status;
+}
+
+ac_status ac_exchange_weights(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  const int64_t chunks = chunks_of(e, &trainer->instance.plan->problem);
+  ac_status status = AC_OK;
+  for (int64_t n = 0; n < chunks && status == AC_OK; n++) status = exchange_weights(trainer, n);
+  return end_transfers(e, status);
+}
+
 ac_status ac_exchange_gradients(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->summed) return AC_OK;
@@ -461,7 +572,80 @@ ac_status ac_exchange_gradients(ac_trainer *trainer) {
   ac_status status = AC_OK;
   for (int64_t n = 0; n < chunks && status == AC_OK; n++) status = exchange_chunks(trainer, n);
   e->summed = status == AC_OK;
-  e->told = status != AC_OK;
-  if (status != AC_OK) ac_transport_abort(e->transport, ac_last_error());
-  return status;
+  return end_transfers(e, status);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* What rank 0 asks of all others: elements of a cell; count 0: nothing more. */
+typedef struct question {
+  int64_t cell, first, count;
+} question;
+
+static ac_status ask(ac_exchange *e, question q) {
+  for (int r = 1; r < e->ranks; r++)
+    AC_TRY(ac_transport_send(e->transport, r, TAG_QUESTION, &q, sizeof q));
+  return AC_OK;
+}
+
+/* The part of [first, first + count) that a cell has here: elements of its tensor. */
+static ac_part held(const ac_cell *cell, int64_t first, int64_t count) {
+  const int64_t begin = ac_larger(first, cell->first),
+                end = ac_smaller(first + count, cell->first + cell->count);
+  return (ac_part){begin, ac_larger(end - begin, 0)};
+}
+
+/* Each rank answers with what it has: how much, and the bytes. */
+ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t first, int64_t count,
+                           void *data) {
+  ac_exchange *e = &trainer->exchange;
+  const ac_plan *plan = trainer->instance.plan;
+  const uint64_t size = ac_dtype_bytes(cell->dtype);
+  const ac_part own = held(cell, first, count);
+  if (own.count)
+    AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
+                                     (char *)data + (uint64_t)(own.first - first) * size));
+  if (ac_exchange_is_alone(e) || cell->role != AC_ROLE_STATE || !count) return AC_OK;
+  AC_TRY(ask(e, (question){cell - plan->cells, first, count}));
+  for (int r = 1; r < e->ranks; r++) {
+    ac_part theirs;
+    AC_TRY(ac_transport_receive(e->transport, r, TAG_ANSWER, &theirs, sizeof theirs));
+    if (theirs.count)
+      AC_TRY(ac_transport_receive(e->transport, r, TAG_ANSWER,
+                                  (char *)data + (uint64_t)(theirs.first - first) * size,
+                                  (uint64_t)theirs.count * size));
+  }
+  return AC_OK;
+}
+
+static ac_status answer(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  const ac_plan *plan = trainer->instance.plan;
+  const uint64_t room = (uint64_t)e->chunk * sizeof(float);
+  for (;;) {
+    question q;
+    AC_TRY(ac_transport_receive(e->transport, 0, TAG_QUESTION, &q, sizeof q));
+    if (!q.count) return AC_OK;
+    const ac_cell *cell = &plan->cells[q.cell];
+    const ac_part own = held(cell, q.first, q.count);
+    const uint64_t bytes = (uint64_t)own.count * ac_dtype_bytes(cell->dtype);
+    void *data = bytes > room ? malloc(bytes) : e->memory;
+    if (!data) return ac_fail(AC_ERROR_MEMORY, "no memory to send a part of a state");
+    ac_status status = ac_transport_send(e->transport, 0, TAG_ANSWER, &own, sizeof own);
+    if (status == AC_OK && bytes)
+      status = ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first,
+                                         own.count, data);
+    if (status == AC_OK && bytes)
+      status = ac_transport_send(e->transport, 0, TAG_ANSWER, data, bytes);
+    if (data != e->memory) free(data);
+    AC_TRY(status);
+  }
+}
+
+ac_status ac_exchange_answer(ac_trainer *trainer) {
+  return end_transfers(&trainer->exchange, answer(trainer));
+}
+
+ac_status ac_exchange_end_answers(ac_trainer *trainer) {
+  return ask(&trainer->exchange, (question){0, 0, 0});
 }

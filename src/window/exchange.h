@@ -63,6 +63,14 @@ void ac_exchange_leave(ac_exchange *exchange);
  * ranks; and then gradients and what batch norms pool. A window that was summed stays as it is. */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
 ac_status ac_exchange_gradients(struct ac_trainer *trainer);
+/* After an update: each rank's part of the parameters goes to all others. */
+ac_status ac_exchange_weights(struct ac_trainer *trainer);
+/* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer it
+ * until rank 0 is done. */
+ac_status ac_exchange_read(struct ac_trainer *trainer, const ac_cell *cell, int64_t first,
+                           int64_t count, void *data);
+ac_status ac_exchange_answer(struct ac_trainer *trainer);
+ac_status ac_exchange_end_answers(struct ac_trainer *trainer);
 /* Makes rank 0's decision everybody's. */
 ac_status ac_exchange_decision(ac_exchange *exchange, ac_decision *decision);
 /* Adds up an evaluation, and whether some rank was asked to stop it. */

@@ -81,8 +81,15 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   return report;
 }
 
-/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
-static ac_status run_update(ac_instance *instance) {
+/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. Of several
+ * ranks each steps its part of the parameters, and gets the rest from the others. */
+static ac_status run_update(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  if (!ac_exchange_is_alone(&trainer->exchange)) {
+    AC_TRY(ac_instance_run_steps_of_update(instance));
+    AC_TRY(ac_exchange_weights(trainer));
+    return ac_instance_run_averages(instance);
+  }
   if (instance->plan->way->passes > 1) return ac_instance_run(instance, &instance->stepping, true);
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
 }
@@ -105,7 +112,7 @@ static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MA
       ac_trainer_set_step(
           trainer, i, factors[ac_groups_clipping(&trainer->run.groups, i)] * clip_each(trainer, i),
           rate);
-  AC_TRY(run_update(instance));
+  AC_TRY(run_update(trainer));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
   return AC_OK;

@@ -87,6 +87,7 @@ static void run_rank(void *user) {
     ac_ranks_abort(j->ranks, j->out->sentence);
   }
   if (j->plan) j->out->planned = ac_plan_get_info(j->plan)->bytes.total;
+  if (j->plan) j->out->optimizer_bytes = ac_plan_get_info(j->plan)->bytes.optimizer;
   if (j->device) j->out->peak = ac_device_peak_bytes(j->device);
   ac_dataset_free(j->train);
   ac_dataset_free(j->validation);
@@ -116,10 +117,7 @@ void ranked_run(const ranked_case *c, int ranks, ranked *all) {
 }
 
 void ranked_free(ranked *all, int ranks) {
-  for (int r = 0; r < ranks; r++) {
-    free(all[r].parameters);
-    free(all[r].states);
-  }
+  for (int r = 0; r < ranks; r++) free(all[r].parameters);
 }
 
 void ranked_check_same(const ranked *all, int ranks) {

@@ -26,9 +26,9 @@ typedef struct ranked {
   int windows;
   ac_update update[RANKED_WINDOWS];
   int64_t samples[RANKED_WINDOWS];
-  float *parameters, *states; /* of the trainer, one after another */
-  size_t parameter_count, state_count;
-  uint64_t planned, peak;
+  float *parameters; /* one after another */
+  size_t parameter_count;
+  uint64_t planned, peak, optimizer_bytes;
   ac_noise_scale noise;
 } ranked;
 
