@@ -54,15 +54,15 @@ ac_status ac_mpi_open(ac_engine **engine, const char *library) {
     return ac_fail(AC_ERROR_UNSUPPORTED, "cannot open the plugin for %s; is %s installed? %s",
                    title(library), title(library), why);
   void *symbol = ac_library_symbol(plugin, AC_MPI_PLUGIN_SYMBOL);
-  ac_mpi_plugin_open_function open;
+  ac_mpi_plugin_open_function begin;
   if (!symbol) return ac_fail(AC_ERROR_UNSUPPORTED, "%s is not a plugin of Accrue", path);
-  memcpy(&open, &symbol, sizeof open);
+  memcpy(&begin, &symbol, sizeof begin);
   ac_mpi_host host = {.version = AC_MPI_PLUGIN_VERSION,
                       .clock = ac_clock,
                       .sleep = ac_sleep,
                       .allocate = allocate,
                       .release = free};
   if (!ac_processors(host.processors, AC_PROCESSOR_WORDS)) host.processors[0] = 1;
-  ac_status status = open(engine, &host, why);
+  ac_status status = begin(engine, &host, why);
   return status == AC_OK ? AC_OK : ac_fail(status, "%s", why);
 }
