@@ -98,9 +98,9 @@ AC_API ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int
  * sentence names it. */
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);
 
-/** Ends the run for all ranks because this one cannot go on. `why` is one sentence. With MPI the
- * processes of all ranks end with status 1 and this call does not return. Calls of ranks of the
- * same process fail with `why`. */
+/** Ends the run for all ranks because this one cannot go on. `why` is one sentence, or NULL. With
+ * MPI the processes of all ranks end with status 1 and this call does not return. Calls of ranks of
+ * the same process fail with `why`. */
 AC_API void ac_ranks_abort(ac_ranks *ranks, const char *why);
 
 /** Closes a rank that has finished in order. With MPI it waits until all ranks do. A rank that

@@ -32,7 +32,7 @@ static ac_status check_timeout(double timeout) {
 
 /* Also frees the engine if it fails. */
 static ac_status make(ac_ranks **ranks, ac_engine *engine, double timeout) {
-  ac_transport *transport;
+  ac_transport *transport = NULL;
   AC_TRY(ac_transport_create(&transport, engine, timeout > 0 ? timeout : TIMEOUT));
   ac_ranks *made = calloc(1, sizeof *made);
   if (!made) {
@@ -94,7 +94,7 @@ ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
   AC_TRY(check_timeout(d.timeout));
   ac_engine *engine;
   AC_TRY(open_engine(&engine, d.engine));
-  ac_ranks *made;
+  ac_ranks *made = NULL;
   AC_TRY(make(&made, engine, d.timeout));
   made->log = d.log;
   made->log_user = d.log_user;
@@ -183,7 +183,7 @@ ac_status ac_ranks_barrier(ac_ranks *ranks) {
 }
 
 void ac_ranks_abort(ac_ranks *ranks, const char *why) {
-  if (ranks) ac_transport_abort(ranks->transport, why ? why : "it cannot go on");
+  if (ranks) ac_transport_abort(ranks->transport, why && *why ? why : "it cannot go on");
 }
 
 void ac_ranks_close(ac_ranks *ranks) {

@@ -250,8 +250,8 @@ ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
   return AC_OK;
 }
 
-/* As in a wait, but a rank that tests is not waiting: it answers that it is busy. Time in which it did
- * not test counts for none. */
+/* As in a wait, but a rank that tests is not waiting: it answers that it is busy. Time in which it
+ * did not test counts for none. */
 static ac_status watch_tests(ac_transport *t, const ac_transfer *awaited) {
   tests *tested = &t->tested;
   const double now = t->engine->functions->clock(t->engine);
