@@ -28,7 +28,9 @@ typedef struct ac_ranks_desc {
 } ac_ranks_desc;
 
 /** Opens the rank of this process. Under the launchers mpirun, mpiexec and srun it waits until all
- * ranks have called it. A process can do this once if a launcher started it.
+ * ranks have called it. A process can do this once if a launcher started it. If the ranks have not
+ * all come within the timeout, the process ends with status 1 and a sentence, because a library of
+ * MPI gives no other way out. So open ranks before anything that may fail on one machine only.
  *
  * AC_ERROR_UNSUPPORTED: the launcher needs a library of MPI that is missing, or not the one given.
  * AC_ERROR_STATE: the launcher started more ranks than the library of MPI sees, or this process had

@@ -4,8 +4,8 @@
 
 #include <accrue/ranks.h>
 
-/* Runs body(ranks, r, user) for each of `count` ranks at once, and waits for all. The body closes its
- * ranks. It must not assert: cmocka's assertions are for the thread of the test. */
+/* Runs body(ranks, r, user) for each of `count` ranks at once, and waits for all. The body closes
+ * its ranks. It must not assert: cmocka's assertions are for the thread of the test. */
 void run_rank_threads(ac_ranks *const *list, int count,
                       void (*body)(ac_ranks *ranks, int rank, void *user), void *user);
 

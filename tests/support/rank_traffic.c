@@ -12,8 +12,8 @@ enum { MOST_RANKS = 64, MOST_MESSAGES = 6, MOST_CHUNK = 40 };
 /* A number below `limit` that all ranks know. */
 static uint32_t known(const traffic *what, int round, int from, int to, uint32_t which,
                       uint32_t limit) {
-  const ac_philox_block bits = ac_philox(what->seed, (uint32_t)round,
-                                         (uint32_t)(from + 1) * 1024 + (uint32_t)(to + 1), which, 7);
+  const ac_philox_block bits = ac_philox(
+      what->seed, (uint32_t)round, (uint32_t)(from + 1) * 1024 + (uint32_t)(to + 1), which, 7);
   return (uint32_t)(((uint64_t)bits.v[0] * limit) >> 32);
 }
 
@@ -38,8 +38,9 @@ static unsigned char content(const message *m, const traffic *what, int round, u
 static bool lay(message *m, const traffic *what, int round, int from, int to, int number) {
   *m = (message){.from = from, .to = to, .number = number};
   const uint32_t kind = known(what, round, from, to, (uint32_t)number * 4 + 1, 8);
-  m->size = kind == 0 ? 0 : 1 + known(what, round, from, to, (uint32_t)number * 4 + 2,
-                                      kind < 6 ? 64 : (uint32_t)what->most_bytes);
+  m->size = kind == 0 ? 0
+                      : 1 + known(what, round, from, to, (uint32_t)number * 4 + 2,
+                                  kind < 6 ? 64 : (uint32_t)what->most_bytes);
   m->tag = known(what, round, from, to, (uint32_t)number * 4 + 3, 3) * 1000 + 1;
   m->bytes = malloc(m->size + 1);
   return m->bytes != NULL;
@@ -84,9 +85,8 @@ static ac_status move_messages(ac_transport *t, const traffic *what, int round,
     for (int i = 0; i < (receives ? all->received_count : all->sent_count); i++) {
       message *m = &list[i];
       ac_status status =
-          receives
-              ? ac_transport_begin_receive(t, m->from, m->tag, m->bytes, m->size, m->transfer)
-              : ac_transport_begin_send(t, m->to, m->tag, m->bytes, m->size, m->transfer);
+          receives ? ac_transport_begin_receive(t, m->from, m->tag, m->bytes, m->size, m->transfer)
+                   : ac_transport_begin_send(t, m->to, m->tag, m->bytes, m->size, m->transfer);
       if (status != AC_OK) return status;
     }
   }

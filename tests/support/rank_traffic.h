@@ -1,6 +1,6 @@
 /* Traffic between ranks that a seed decides, and of which every rank knows what it must get: as a
- * window of training has it, with chunks that each rank sums for all in the order of ranks, small sums,
- * and messages of any size under several tags. */
+ * window of training has it, with chunks that each rank sums for all in the order of ranks, small
+ * sums, and messages of any size under several tags. */
 #ifndef AC_TESTS_RANK_TRAFFIC_H
 #define AC_TESTS_RANK_TRAFFIC_H
 

@@ -1,7 +1,7 @@
-/* Ranks within one process under a simulated network, drawn by seeds: delays, messages that overtake
- * each other, a rank that dies at any of its messages, one that stalls, a message that never comes.
- * Never a wrong result, never a wait beyond the limit, and who is silent is named. The same seed
- * repeats the same run.
+/* Ranks within one process under a simulated network, drawn by seeds: delays, messages that
+ * overtake each other, a rank that dies at any of its messages, one that stalls, a message that
+ * never comes. Never a wrong result, never a wait beyond the limit, and who is silent is named. The
+ * same seed repeats the same run.
  *
  *   test_rank_simulation            100 seeds of each kind
  *   test_rank_simulation FIRST COUNT    others, by hand */
@@ -160,9 +160,9 @@ static void a_rank_that_stalls_is_waited_for_or_named(void **state) {
   for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
     run r;
     const double seconds = drawn(seed, 7, 2) ? 0.5 * TIMEOUT : 3 * TIMEOUT;
-    simulate(&r, seed,
-             (ac_ranks_threads_desc){.stalled_at = 1 + drawn(seed, 6, 30),
-                                     .stalled_seconds = seconds});
+    simulate(
+        &r, seed,
+        (ac_ranks_threads_desc){.stalled_at = 1 + drawn(seed, 6, 30), .stalled_seconds = seconds});
     if (seconds < TIMEOUT) {
       if (!all_finished(&r)) fail_for(seed, &r, "a short stall ended the run");
       waited++;
@@ -175,7 +175,8 @@ static void a_rank_that_stalls_is_waited_for_or_named(void **state) {
   assert_true(waited > (int)seeds / 4 && named > (int)seeds / 8);
 }
 
-/* Which of the two ends is to blame none can know. A rank that has got all that it needs has finished. */
+/* Which of the two ends is to blame none can know. A rank that has got all that it needs has
+ * finished. */
 static void a_message_that_never_comes_ends_the_run(void **state) {
   (void)state;
   int ended = 0;
