@@ -28,7 +28,9 @@ typedef struct ac_ranks_desc {
 } ac_ranks_desc;
 
 /** Opens the rank of this process. Under the launchers mpirun, mpiexec and srun it waits until all
- * ranks have called it. A process can do this once if a launcher started it.
+ * ranks have called it. A process can do this once if a launcher started it. If the ranks have not
+ * all come within the timeout, the process ends with status 1 and a sentence, because a library of
+ * MPI gives no other way out. So open ranks before anything that may fail on one machine only.
  *
  * AC_ERROR_UNSUPPORTED: the launcher needs a library of MPI that is missing, or not the one given.
  * AC_ERROR_STATE: the launcher started more ranks than the library of MPI sees, or this process had
@@ -101,9 +103,9 @@ AC_API ac_status ac_ranks_tell(ac_ranks *ranks, void *bytes, uint64_t size);
  * sentence names it. */
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);
 
-/** Ends the run for all ranks because this one cannot go on. `why` is one sentence. With MPI the
- * processes of all ranks end with status 1 and this call does not return. Calls of ranks of the
- * same process fail with `why`. */
+/** Ends the run for all ranks because this one cannot go on. `why` is one sentence, or NULL. With
+ * MPI the processes of all ranks end with status 1 and this call does not return. Calls of ranks of
+ * the same process fail with `why`. */
 AC_API void ac_ranks_abort(ac_ranks *ranks, const char *why);
 
 /** Closes a rank that has finished in order. With MPI it waits until all ranks do. A rank that

@@ -80,14 +80,14 @@ typedef struct ac_trainer_desc {
    * Their initial values are those of the other trainer; loading changes them in both. NULL: the
    * plan shares none. */
   ac_trainer *AC_UNSTABLE(share);
-  /** This rank, one of those that share out each window. It must outlive the trainer. The plan is for
-   * so many ranks (ac_plan_desc.ranks), and so is that of each other rank, for the same graph.
+  /** This rank, one of those that share out each window. It must outlive the trainer. The plan is
+   * for so many ranks (ac_plan_desc.ranks), and so is that of each other rank, for the same graph.
    *
    * All ranks then make the same calls of ac_trainer_create, ac_trainer_update, ac_trainer_evaluate
-   * and ac_fit, in the same order: these wait for each other. The samples of a window are shared out:
-   * rank r of R takes those after the ones of rank r - 1, and the first ranks one more where they do
-   * not come out even. ac_fit does so. A caller of ac_trainer_accumulate gives each trainer its own
-   * samples, possibly none, and dropout takes them for those of a whole window, unless
+   * and ac_fit, in the same order: these wait for each other. The samples of a window are shared
+   * out: rank r of R takes those after the ones of rank r - 1, and the first ranks one more where
+   * they do not come out even. ac_fit does so. A caller of ac_trainer_accumulate gives each trainer
+   * its own samples, possibly none, and dropout takes them for those of a whole window, unless
    * ac_trainer_begin_share has said which they are.
    *
    * An update adds up the sums of all ranks, in the order of ranks, and divides once: all trainers
@@ -127,9 +127,9 @@ AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss)
  * window. */
 AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
 
-/** Before a window, with ranks: says that the first sample which this rank accumulates is this one of
- * the window, counted from 0, so that dropout draws what it would draw for it with one rank. Without
- * this call it is the first one of the rank's share of a whole window. */
+/** Before a window, with ranks: says that the first sample which this rank accumulates is this one
+ * of the window, counted from 0, so that dropout draws what it would draw for it with one rank.
+ * Without this call it is the first one of the rank's share of a whole window. */
 AC_API ac_status ac_trainer_begin_share(ac_trainer *trainer, int64_t first);
 
 /** The effective batch of the next window: as set, or by the schedule of ac_fit. 0 for NULL. */

@@ -1,5 +1,5 @@
-/* What is shared out among ranks: parts that follow one another in the order of ranks, the first ones
- * larger by one where they do not come out even. One rank, or 0, has all. */
+/* What is shared out among ranks: parts that follow one another in the order of ranks, the first
+ * ones larger by one where they do not come out even. One rank, or 0, has all. */
 #ifndef AC_CORE_SHARE_H
 #define AC_CORE_SHARE_H
 

@@ -53,12 +53,13 @@ static ac_status take_window(fit *f) {
   return AC_OK;
 }
 
-/* Reads samples of the window that are this rank's, from number `first` of them on, into the staging buffers. */
+/* Reads samples of the window that are this rank's, from number `first` of them on, into the
+ * staging buffers. */
 static ac_status read_samples(fit *f, int64_t first, int64_t count) {
   const double start = ac_clock();
   for (int64_t i = 0; i < count; i++) {
-    const ac_sample_key key = ac_windows_key(&f->windows, f->batch.window.begin,
-                                             f->batch.window.first + first + i);
+    const ac_sample_key key =
+        ac_windows_key(&f->windows, f->batch.window.begin, f->batch.window.first + first + i);
     AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
   }
   f->waited += ac_clock() - start;

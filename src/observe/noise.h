@@ -29,8 +29,9 @@ typedef struct ac_noise {
   ac_noise_averages averages;
 } ac_noise;
 
-/* Means over the ranks that have measured one: of squared norms, and how many such a mean stands for,
- * by the same share of each (1 / b is averaged, because the variance of each is tr Sigma / b). */
+/* Means over the ranks that have measured one: of squared norms, and how many such a mean stands
+ * for, by the same share of each (1 / b is averaged, because the variance of each is tr Sigma / b).
+ */
 double ac_noise_first_mean(const ac_noise *noise, double sum);
 /* How much of a window its first micro-batch was, in samples of the window's mean weight. */
 double ac_noise_first(const ac_noise *noise, const ac_window_view *view);

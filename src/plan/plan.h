@@ -111,8 +111,8 @@ typedef struct ac_step {
 
 typedef struct ac_sequence {
   bool training;
-  bool whole_window; /* gradients are values, alive as long as steps read them */
-  bool host_state;   /* optimizer state that may move does */
+  bool whole_window;        /* gradients are values, alive as long as steps read them */
+  bool host_state;          /* optimizer state that may move does */
   const ac_problem *shards; /* whose rank steps its part of parameters alone; NULL: all */
   ac_step *steps;
   int step_count;
@@ -169,9 +169,9 @@ struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;                /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc; /* with what follows from the graph filled in; its batch is what this rank
-                        takes of a window at most */
+  ac_plan_desc asked; /* as the caller gave it, with the batch filled in */
+  ac_plan_desc desc;  /* with what follows from the graph filled in; its batch is what this rank
+                         takes of a window at most */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
   ac_fused fused;                    /* what fusing spared */
@@ -306,13 +306,13 @@ ac_dtype ac_plan_storage(const ac_plan_desc *desc);
 
 /* Finds what ranks add up. One rank adds up nothing. */
 ac_status ac_shards_find(ac_problem *problem);
-/* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on, *count
- * elements. One rank has all, others perhaps none. */
+/* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on,
+ * *count elements. One rank has all, others perhaps none. */
 void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count);
 /* Whether this rank runs a node; *part receives the part of a parameter that it steps. */
 bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part);
-/* Elements of the stream that go from one rank to another at once, at most: a multiple of 3, because
- * what batch norms pool are three numbers of each channel. */
+/* Elements of the stream that go from one rank to another at once, at most: a multiple of 3,
+ * because what batch norms pool are three numbers of each channel. */
 int64_t ac_shards_chunk(const ac_problem *problem);
 /* Host memory for that. */
 uint64_t ac_shards_bytes(const ac_problem *problem);

@@ -276,7 +276,8 @@ static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) 
     const int node = nodes->list[i], parts = parts_of(b->sequence, b->graph, node);
     for (int k = 0; k < parts; k++) {
       ac_part part = ac_transfers_part(b->graph, ac_node_at(b->graph, node), k, parts);
-      if (b->sequence->shards) ac_shards_run(b->sequence->shards, ac_node_at(b->graph, node), &part);
+      if (b->sequence->shards)
+        ac_shards_run(b->sequence->shards, ac_node_at(b->graph, node), &part);
       if (!lay_step(b, index++, node, seen[node], part)) return false;
     }
     seen[node] = true;

@@ -1,10 +1,10 @@
 /* What a window's sums are for ranks: one stream of elements, the gradients of all parameters one
  * after another, and behind them what batch norms pool. Each rank owns a stretch of the stream: it
- * adds up what all ranks have there. Bounds are a matter of the stream and the number of ranks alone,
- * so that sums depend on nothing else.
+ * adds up what all ranks have there. Bounds are a matter of the stream and the number of ranks
+ * alone, so that sums depend on nothing else.
  *
- * A bound lies where a step of the optimizer may be cut: at a whole block of elements, or between two
- * parameters. What is pooled belongs to the last rank. */
+ * A bound lies where a step of the optimizer may be cut: at a whole block of elements, or between
+ * two parameters. What is pooled belongs to the last rank. */
 #include "plan/plan.h"
 
 #include "core/align.h"

@@ -85,7 +85,8 @@ static void compare(const text *own, const text *other, int rank, char *sentence
   }
   const size_t used = strlen(sentence);
   if (differ > 1)
-    snprintf(sentence + used, size - used, " (%d other facts differ as well)", differ - 1);
+    snprintf(sentence + used, size - used, " (%d other fact%s as well)", differ - 1,
+             differ > 2 ? "s differ" : " differs");
 }
 
 static ac_status judge(ac_transport *t, const text *own, char *sentence, size_t size) {

@@ -34,6 +34,9 @@ typedef struct ac_engine_functions {
   bool (*notified)(ac_engine *engine, int *from, ac_notice *notice);
   /* This rank computes for so long: a simulation lets its time pass. May be NULL. */
   ac_status (*work)(ac_engine *engine, double seconds);
+  /* A call has failed: nothing of the list is touched any more, and its memory may go. May be NULL:
+   * then the process is about to end. */
+  void (*cancel)(ac_engine *engine);
   /* Ends the run for all ranks; may not return. */
   void (*end_all)(ac_engine *engine, const char *why);
   /* Frees the engine. `in_order`: nothing has failed, and nothing is under way. */

@@ -4,8 +4,8 @@
  * SLURM_STEP_NUM_TASKS, and SLURM_PROCID is 0 in a batch script. */
 #include "ranks/launcher.h"
 
-#include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,15 +78,28 @@ ac_status ac_launcher_check(const ac_launcher *launcher, const char *engine) {
 ac_status ac_launcher_compare(const ac_launcher *launcher, const char *engine, int rank, int size) {
   const bool size_differs = launcher->size >= 0 && launcher->size != size;
   if (!size_differs && (launcher->rank < 0 || launcher->rank == rank)) return AC_OK;
+  char count[16] = "several";
+  if (launcher->size >= 0) snprintf(count, sizeof count, "%d", launcher->size);
   if (size == 1)
     return ac_fail(
         AC_ERROR_STATE,
-        "%s started %d ranks, but %s sees this one alone: launcher and library are not of "
+        "%s started %s ranks, but %s sees this one alone: launcher and library are not of "
         "the same MPI",
-        ac_launcher_name(launcher), launcher->size, engine);
+        ac_launcher_name(launcher), count, engine);
   return ac_fail(
       AC_ERROR_STATE,
       "%s says that this is rank %d of %d, and %s that it is rank %d of %d: launcher and "
       "library are not of the same MPI",
       ac_launcher_name(launcher), launcher->rank, launcher->size, engine, rank, size);
+}
+
+bool ac_launcher_binds(int all, int own, double share, int local_size, char *line, size_t size) {
+  if (local_size < 2 || own >= all || 2 * share * local_size > all) return false;
+  const int part = all / local_size > 1 ? all / local_size : 1;
+  snprintf(
+      line, size,
+      "the launcher has bound each rank to %d of %d processors; after mpirun --bind-to none each "
+      "of the %d ranks of this machine uses %d",
+      own, all, local_size, part);
+  return true;
 }

@@ -10,7 +10,9 @@
 #include "core/platform/clock.h"
 #include "core/platform/files.h"
 #include "core/platform/libraries.h"
+#include "core/platform/process.h"
 #include "core/platform/processors.h"
+#include "core/platform/threads.h"
 
 #ifndef AC_LIBRARY_FOLDER
 #define AC_LIBRARY_FOLDER "lib" /* within the prefix */
@@ -41,7 +43,51 @@ static bool find_plugin(char path[PATH_BYTES], const char *library) {
   return false;
 }
 
-ac_status ac_mpi_open(ac_engine **engine, const char *library) {
+/* ---- the beginning of MPI
+ * -------------------------------------------------------------------------
+ *
+ * MPI_Init waits for all ranks, without end if one of them has ended before. Nothing but the end of
+ * the process gets out of it. */
+
+typedef struct watchdog {
+  ac_monitor *monitor;
+  double until;
+  bool begun;
+} watchdog;
+
+static void watch(void *user) {
+  watchdog *w = user;
+  ac_monitor_lock(w->monitor);
+  for (double left = w->until - ac_clock(); !w->begun; left = w->until - ac_clock()) {
+    if (left <= 0)
+      ac_process_end(
+          "error: not all ranks have begun within the timeout: one has ended before, or its "
+          "machine cannot be reached\n");
+    ac_monitor_wait_for(w->monitor, left);
+  }
+  ac_monitor_unlock(w->monitor);
+}
+
+static ac_status begin_watched(ac_mpi_plugin_open_function begin, ac_engine **engine,
+                               const ac_mpi_host *host, double timeout, char *why) {
+  watchdog w = {.monitor = ac_monitor_create(), .until = ac_clock() + timeout};
+  ac_thread *thread;
+  if (!w.monitor) return ac_fail(AC_ERROR_MEMORY, "no memory for a lock");
+  ac_status status = ac_thread_start(&thread, watch, &w);
+  if (status == AC_OK) {
+    status = begin(engine, host, why);
+    ac_monitor_lock(w.monitor);
+    w.begun = true;
+    ac_monitor_wake(w.monitor);
+    ac_monitor_unlock(w.monitor);
+    ac_thread_join(thread);
+    if (status != AC_OK) (void)ac_fail(status, "%s", why);
+  }
+  ac_monitor_free(w.monitor);
+  return status;
+}
+
+ac_status ac_mpi_open(ac_engine **engine, const char *library, double timeout) {
   *engine = NULL;
   char path[PATH_BYTES], why[AC_ENGINE_WHY] = "";
   if (!find_plugin(path, library))
@@ -54,15 +100,14 @@ ac_status ac_mpi_open(ac_engine **engine, const char *library) {
     return ac_fail(AC_ERROR_UNSUPPORTED, "cannot open the plugin for %s; is %s installed? %s",
                    title(library), title(library), why);
   void *symbol = ac_library_symbol(plugin, AC_MPI_PLUGIN_SYMBOL);
-  ac_mpi_plugin_open_function open;
+  ac_mpi_plugin_open_function begin;
   if (!symbol) return ac_fail(AC_ERROR_UNSUPPORTED, "%s is not a plugin of Accrue", path);
-  memcpy(&open, &symbol, sizeof open);
+  memcpy(&begin, &symbol, sizeof begin);
   ac_mpi_host host = {.version = AC_MPI_PLUGIN_VERSION,
                       .clock = ac_clock,
                       .sleep = ac_sleep,
                       .allocate = allocate,
                       .release = free};
   if (!ac_processors(host.processors, AC_PROCESSOR_WORDS)) host.processors[0] = 1;
-  ac_status status = open(engine, &host, why);
-  return status == AC_OK ? AC_OK : ac_fail(status, "%s", why);
+  return begin_watched(begin, engine, &host, timeout, why);
 }

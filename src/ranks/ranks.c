@@ -32,7 +32,7 @@ static ac_status check_timeout(double timeout) {
 
 /* Also frees the engine if it fails. */
 static ac_status make(ac_ranks **ranks, ac_engine *engine, double timeout) {
-  ac_transport *transport;
+  ac_transport *transport = NULL;
   AC_TRY(ac_transport_create(&transport, engine, timeout > 0 ? timeout : TIMEOUT));
   ac_ranks *made = calloc(1, sizeof *made);
   if (!made) {
@@ -60,32 +60,26 @@ static ac_status choose_engine(const char **name, const char *given, const ac_la
   return ac_launcher_check(launcher, *name ? *name : "");
 }
 
-static ac_status open_engine(ac_engine **engine, const char *given) {
+static ac_status open_engine(ac_engine **engine, const char *given, double timeout) {
   const ac_launcher launcher = ac_launcher_find(getenv);
   const char *name;
   AC_TRY(choose_engine(&name, given, &launcher));
   if (!strcmp(name, "alone")) return ac_threads_create(engine, 1, &(ac_ranks_threads_desc){0});
-  AC_TRY(ac_mpi_open(engine, name));
+  AC_TRY(ac_mpi_open(engine, name, timeout));
   ac_engine *opened = *engine;
   ac_status status = ac_launcher_compare(&launcher, opened->name, opened->rank, opened->size);
   if (status != AC_OK) opened->functions->close(opened, opened->size == 1);
   return status;
 }
 
-/* Tells the first rank of each machine that its launcher has given it too few processors. */
+/* Told once for each machine. */
 static void warn_of_binding(const ac_ranks *ranks) {
   const ac_engine *engine = ac_transport_engine(ranks->transport);
-  const int all = ac_processors_of_parent(), own = ac_processor_count();
-  if (!ranks->log || engine->local_size < 2 || engine->local_rank > 0 || own >= all ||
-      2 * engine->processors * engine->local_size > all)
-    return;
   char line[256];
-  snprintf(line, sizeof line,
-           "the launcher has bound each rank to %d of %d processors; with mpirun --bind-to none "
-           "each of the %d ranks of this machine has %d",
-           own, all, engine->local_size,
-           all / engine->local_size > 1 ? all / engine->local_size : 1);
-  ranks->log(ranks->log_user, AC_LOG_WARNING, line);
+  if (ranks->log && engine->local_rank == 0 &&
+      ac_launcher_binds(ac_processors_of_parent(), ac_processor_count(), engine->processors,
+                        engine->local_size, line, sizeof line))
+    ranks->log(ranks->log_user, AC_LOG_WARNING, line);
 }
 
 ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
@@ -93,7 +87,7 @@ ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
   const ac_ranks_desc d = AC_DESCRIBED(ac_ranks_desc, desc);
   AC_TRY(check_timeout(d.timeout));
   ac_engine *engine;
-  AC_TRY(open_engine(&engine, d.engine));
+  AC_TRY(open_engine(&engine, d.engine, d.timeout > 0 ? d.timeout : TIMEOUT));
   ac_ranks *made = NULL;
   AC_TRY(make(&made, engine, d.timeout));
   made->log = d.log;
@@ -183,7 +177,7 @@ ac_status ac_ranks_barrier(ac_ranks *ranks) {
 }
 
 void ac_ranks_abort(ac_ranks *ranks, const char *why) {
-  if (ranks) ac_transport_abort(ranks->transport, why ? why : "it cannot go on");
+  if (ranks) ac_transport_abort(ranks->transport, why && *why ? why : "it cannot go on");
 }
 
 void ac_ranks_close(ac_ranks *ranks) {

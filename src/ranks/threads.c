@@ -122,13 +122,14 @@ static void read_message(ac_world_rank *rank, ac_world_message *message, ac_tran
   if (message->size) memcpy(transfer->bytes, message->bytes, message->size);
   ac_monitor_lock(world->lock);
   from->being_read--;
+  const double time = ac_simulation_known(rank); /* drawn whether the sender still waits or not */
   if (message->send) {
     message->send->engine = TAKEN;
-    message->send->time = ac_simulation_known(rank);
+    message->send->time = time;
     if (world->desc.seed) ac_simulation_expect(from, message->send->time);
     else ac_world_ring(from);
   }
-  if (from->gone) ac_monitor_wake(world->lock);
+  if (from->detaching) ac_monitor_wake(world->lock);
   put_back(world, message);
   ac_engine_remove(&rank->engine, transfer);
 }
@@ -271,7 +272,9 @@ static bool notified(ac_engine *engine, int *from, ac_notice *notice) {
 
 void ac_world_detach(ac_world_rank *rank) {
   ac_world *world = rank->world;
+  rank->detaching = true;
   while (rank->being_read) ac_monitor_wait(world->lock);
+  rank->detaching = false;
   for (int r = 0; r < world->size; r++) {
     ac_world_rank *to = &world->ranks[r];
     for (ac_world_message *m = to->first, *next; m; m = next) {
@@ -288,6 +291,14 @@ void ac_world_detach(ac_world_rank *rank) {
   }
 }
 
+static void cancel(ac_engine *engine) {
+  ac_world_rank *rank = rank_of(engine);
+  ac_monitor_lock(rank->world->lock);
+  ac_world_detach(rank);
+  engine->first = engine->last = NULL;
+  ac_monitor_unlock(rank->world->lock);
+}
+
 static void tell_all(ac_world_rank *rank, double time) {
   ac_world *world = rank->world;
   for (int r = 0; r < world->size; r++) {
@@ -302,6 +313,7 @@ static void end_all(ac_engine *engine, const char *why) {
   ac_world *world = rank->world;
   ac_monitor_lock(world->lock);
   const double time = ac_simulation_known(rank);
+  rank->has_ended = true;
   /* Of several the first, and at one time that of the lowest rank. */
   if (!rank->killed &&
       (time < world->ended_at || (time == world->ended_at && engine->rank < world->ended_by))) {
@@ -340,8 +352,10 @@ static void close_rank(ac_engine *engine, bool in_order) {
     rank->gone = true;
     world->present--;
     ac_world_detach(rank);
-    rank->closed_at = ac_simulation_known(rank);
-    tell_all(rank, rank->closed_at);
+    if (!rank->has_ended) {
+      rank->closed_at = ac_simulation_known(rank);
+      tell_all(rank, rank->closed_at);
+    }
     if (world->desc.seed) ac_simulation_step(world);
   }
   const bool last = --world->open == 0;
@@ -360,6 +374,7 @@ static const ac_engine_functions functions = {
     .notify = notify,
     .notified = notified,
     .work = work,
+    .cancel = cancel,
     .end_all = end_all,
     .close = close_rank,
 };

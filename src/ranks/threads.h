@@ -36,8 +36,10 @@ typedef struct ac_world_rank {
   ac_monitor *bell;
   bool rung;
   int being_read; /* messages whose bytes, in this rank's memory, a receiver copies just now */
+  bool detaching; /* it waits until there are none */
   bool gone;      /* closed or killed: none waits for it any more */
   bool killed;
+  bool has_ended;   /* it ended the run for all */
   double closed_at; /* HUGE_VAL: it is not closed, or no one will know */
   /* Of a simulation: */
   bool resting, working;           /* in `rest`; in `work`, which nothing shortens */

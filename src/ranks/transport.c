@@ -16,16 +16,6 @@
 
 enum { BARRIER_TAG = AC_TRANSPORT_TAGS }; /* one for each round; notices are after them */
 enum { QUESTIONS = 4 };                   /* within half of the timeout */
-#define TEST_SECONDS 1e-5                 /* of simulated time that a test without a result takes */
-
-struct ac_transport {
-  ac_engine *engine;
-  double timeout;
-  ac_status failed; /* AC_OK: not yet */
-  char sentence[AC_SENTENCE_BYTES];
-  ac_transport_counts counts;
-  int waits_for; /* -1: for none */
-};
 
 /* Whom a waiting rank suspects. */
 typedef struct suspicion {
@@ -35,6 +25,23 @@ typedef struct suspicion {
   int links;    /* from the awaited rank to the suspect */
   bool circle;  /* they wait for this rank itself */
 } suspicion;
+
+/* Tests of one transfer in a row. */
+typedef struct tests {
+  const ac_transfer *awaited; /* NULL: none */
+  double last;                /* when it was tested last */
+  suspicion suspicion;
+} tests;
+
+struct ac_transport {
+  ac_engine *engine;
+  double timeout;
+  ac_status failed; /* AC_OK: not yet */
+  char sentence[AC_SENTENCE_BYTES];
+  ac_transport_counts counts;
+  int waits_for; /* -1: for none */
+  tests tested;
+};
 
 ac_status ac_transport_create(ac_transport **transport, ac_engine *engine, double timeout) {
   *transport = NULL;
@@ -67,6 +74,7 @@ ac_transport_counts ac_transport_count(const ac_transport *t) {
 static ac_status fail(ac_transport *t, ac_status status) {
   t->failed = status;
   snprintf(t->sentence, sizeof t->sentence, "%s", ac_last_error());
+  if (t->engine->functions->cancel) t->engine->functions->cancel(t->engine);
   return status;
 }
 
@@ -192,7 +200,6 @@ static ac_status watch(ac_transport *t, suspicion *s, const ac_transfer *awaited
   ac_engine *engine = t->engine;
   const double now = engine->functions->clock(engine);
   if (awaited->since > s->last) suspect_first(s, awaited->since, awaited->peer);
-  t->waits_for = awaited->peer;
   read_notices(t, s, awaited->peer);
   const double ends = s->last + t->timeout;
   if (now >= ends) return fail_of_silence(t, s, awaited);
@@ -201,7 +208,11 @@ static ac_status watch(ac_transport *t, suspicion *s, const ac_transfer *awaited
   if (awaited->peer == engine->rank) return AC_OK;
   double next = fmax(s->last + 0.5 * t->timeout, s->asked + pause);
   if (now >= next) {
-    if (s->circle) s->suspect = awaited->peer, s->links = 0;
+    if (s->asked != 0) { /* else it has just learned whom to ask next */
+      s->suspect = awaited->peer;
+      s->links = 0;
+      s->circle = false;
+    }
     engine->functions->notify(engine, s->suspect, &(ac_notice){AC_NOTICE_ASK, engine->rank});
     s->asked = now;
     next = now + pause;
@@ -230,6 +241,7 @@ ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
     if (pending != awaited) suspect_first(&s, engine->functions->clock(engine), pending->peer);
     awaited = pending;
     since = pending->since;
+    t->waits_for = awaited->peer;
     AC_TRY(watch(t, &s, awaited, &until));
     engine->functions->rest(engine, until, idle);
   }
@@ -238,17 +250,35 @@ ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
   return AC_OK;
 }
 
+/* As in a wait, but a rank that tests is not waiting: it answers that it is busy. Time in which it
+ * did not test counts for none. */
+static ac_status watch_tests(ac_transport *t, const ac_transfer *awaited) {
+  tests *tested = &t->tested;
+  const double now = t->engine->functions->clock(t->engine);
+  if (awaited != tested->awaited) suspect_first(&tested->suspicion, now, awaited->peer);
+  else if (now - tested->last > 0.5 * t->timeout / QUESTIONS)
+    tested->suspicion.last += now - tested->last;
+  tested->awaited = awaited;
+  tested->last = now;
+  double until;
+  return watch(t, &tested->suspicion, awaited, &until);
+}
+
 ac_status ac_transport_test(ac_transport *t, ac_transfer *list, int count, bool *done) {
   *done = false;
   if (t->failed != AC_OK) return failed_before(t);
   ac_engine *engine = t->engine;
   AC_TRY(advance(t));
   if (first_pending(list, count) && engine->simulated) {
-    engine->functions->rest(engine, engine->functions->clock(engine) + TEST_SECONDS, 0);
+    const double now = engine->functions->clock(engine);
+    engine->functions->rest(engine, now + t->timeout / 64, 0); /* else no time would pass */
     AC_TRY(advance(t));
   }
+  const ac_transfer *awaited = first_pending(list, count);
+  if (awaited) return watch_tests(t, awaited);
+  t->tested.awaited = NULL;
   read_notices(t, NULL, -1);
-  *done = !first_pending(list, count);
+  *done = true;
   return AC_OK;
 }
 

@@ -28,8 +28,8 @@ enum { AC_TRANSPORT_TAGS = 1 << 19, AC_TAG_OF_FACTS = AC_TRANSPORT_TAGS - 1 };
 enum { AC_TRANSFER_PIECES = 4 };
 
 /* A message on its way. It lives with the caller and must stay where it is, with the bytes, until
- * test or wait says that it is done, or the transport is closed. One of zeros counts as done. After
- * that it may be begun again. The members are the transport's. */
+ * test or wait says that it is done, or a call fails. One of zeros counts as done. After that it
+ * may be begun again. The members are the transport's. */
 typedef struct ac_transfer {
   struct ac_transfer *next;     /* the next one that has begun and is not done */
   struct ac_transfer *follower; /* the one that is behind this one */

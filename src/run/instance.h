@@ -276,8 +276,8 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
 /* Runs another phase of the main sequence than AC_PHASE_MICRO_BATCH. */
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
-/* The two parts of the phase AC_PHASE_UPDATE: steps of parameters, and the averages of what they have
- * become. */
+/* The two parts of the phase AC_PHASE_UPDATE: steps of parameters, and the averages of what they
+ * have become. */
 ac_status ac_instance_run_steps_of_update(ac_instance *instance);
 ac_status ac_instance_run_averages(ac_instance *instance);
 /* One step of a sequence. */

@@ -1,7 +1,7 @@
 /* Points at which ranks meet, and the sums of a window over ranks.
  *
- * At a point every rank tells rank 0 its status and some numbers. Rank 0 adds them up in the order of
- * ranks and tells everybody the result. So all ranks have the same bits, and decide the same. */
+ * At a point every rank tells rank 0 its status and some numbers. Rank 0 adds them up in the order
+ * of ranks and tells everybody the result. So all ranks have the same bits, and decide the same. */
 #include "window/exchange.h"
 
 #include "core/error.h"
@@ -14,15 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-  TAG_POINT = 1,
-  TAG_RESULT,
-  TAG_PART,
-  TAG_SUM,
-  TAG_WEIGHTS,
-  TAG_QUESTION,
-  TAG_ANSWER
-};
+enum { TAG_POINT = 1, TAG_RESULT, TAG_PART, TAG_SUM, TAG_WEIGHTS, TAG_QUESTION, TAG_ANSWER };
 
 /* What goes before the numbers of a message. */
 typedef struct head {
@@ -43,8 +35,11 @@ static char *message_of(const ac_exchange *e, int rank) {
 }
 
 static const char *name_of(int meeting) {
-  static const char *const names[] = {"an unknown point", "the end of a window", "a decision",
-                                      "the time between two windows", "the end of an evaluation",
+  static const char *const names[] = {"an unknown point",
+                                      "the end of a window",
+                                      "a decision",
+                                      "the time between two windows",
+                                      "the end of an evaluation",
                                       "a state"};
   return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_STATE ? names[meeting] : names[0];
 }
@@ -75,8 +70,7 @@ static ac_status wait_all(ac_exchange *e, int count) {
 static ac_status gather_at_0(ac_exchange *e) {
   const size_t bytes = message_bytes(e->most_values);
   int count = 0;
-  if (e->rank)
-    return ac_transport_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes);
+  if (e->rank) return ac_transport_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes);
   for (int r = 1; r < e->ranks; r++)
     AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), bytes,
                                       &e->transfers[count++]));
@@ -385,7 +379,8 @@ static int64_t gradient_chunks(const ac_exchange *e, const ac_problem *problem, 
 
 /* No chunk has some of both. */
 static chunk chunk_of(const ac_exchange *e, const ac_problem *problem, int rank, int64_t n) {
-  const int64_t gradients = gradient_chunks(e, problem, rank), pools = end_of_gradients(problem, rank);
+  const int64_t gradients = gradient_chunks(e, problem, rank),
+                pools = end_of_gradients(problem, rank);
   const int64_t from = n < gradients ? problem->bounds[rank] + n * e->chunk
                                      : pools + (n - gradients) * e->chunk,
                 to = n < gradients ? pools : problem->bounds[rank + 1];

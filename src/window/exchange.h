@@ -1,5 +1,5 @@
-/* What ranks tell each other about a window, an evaluation or the end of a run. All ranks call these
- * functions at the same points, one after another; with one rank they do nothing.
+/* What ranks tell each other about a window, an evaluation or the end of a run. All ranks call
+ * these functions at the same points, one after another; with one rank they do nothing.
  *
  * A rank that fails by itself says so at the next such point, where all fail with its sentence. */
 #ifndef AC_WINDOW_EXCHANGE_H
@@ -44,8 +44,8 @@ static inline bool ac_exchange_is_alone(const ac_exchange *exchange) {
   return !exchange->transport;
 }
 
-/* Adds up numbers of all ranks, in the order of ranks. `status` is this rank's own: if one of them is
- * not AC_OK all fail, this rank with its own sentence if it is the one. */
+/* Adds up numbers of all ranks, in the order of ranks. `status` is this rank's own: if one of them
+ * is not AC_OK all fail, this rank with its own sentence if it is the one. */
 ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status status,
                           double *values, int64_t count);
 /* Takes over what rank 0 has. */
@@ -59,14 +59,15 @@ void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */
 void ac_exchange_leave(ac_exchange *exchange);
 
-/* At the end of a window: makes samples, sums of losses and what watchers have measured those of all
- * ranks; and then gradients and what batch norms pool. A window that was summed stays as it is. */
+/* At the end of a window: makes samples, sums of losses and what watchers have measured those of
+ * all ranks; and then gradients and what batch norms pool. A window that was summed stays as it is.
+ */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
 ac_status ac_exchange_gradients(struct ac_trainer *trainer);
 /* After an update: each rank's part of the parameters goes to all others. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
-/* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer it
- * until rank 0 is done. */
+/* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer
+ * it until rank 0 is done. */
 ac_status ac_exchange_read(struct ac_trainer *trainer, const ac_cell *cell, int64_t first,
                            int64_t count, void *data);
 ac_status ac_exchange_answer(struct ac_trainer *trainer);

@@ -65,7 +65,7 @@ struct ac_trainer {
   ac_open_window window;
   ac_trainer_busy busy;
   ac_exchange exchange; /* between ranks */
-  bool has_stepped; /* an update has run all that updates run */
+  bool has_stepped;     /* an update has run all that updates run */
   /* Memory for an update. */
   struct {
     ac_local_decision *decided; /* by parameter, of the current update */

@@ -81,8 +81,8 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   return report;
 }
 
-/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. Of several
- * ranks each steps its part of the parameters, and gets the rest from the others. */
+/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. Of
+ * several ranks each steps its part of the parameters, and gets the rest from the others. */
 static ac_status run_update(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   if (!ac_exchange_is_alone(&trainer->exchange)) {

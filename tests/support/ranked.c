@@ -42,8 +42,8 @@ static ac_status keep_parameters(job *j) {
     for (int d = 0; d < info.rank; d++) count *= info.shape[d];
     out->parameters = realloc(out->parameters, (out->parameter_count + (size_t)count) * 4);
     if (status == AC_OK)
-      status = ac_trainer_get_parameter(j->trainer, i, 0, count,
-                                        out->parameters + out->parameter_count);
+      status =
+          ac_trainer_get_parameter(j->trainer, i, 0, count, out->parameters + out->parameter_count);
     if (status != AC_OK) return status;
     out->parameter_count += (size_t)count;
   }

@@ -46,8 +46,8 @@ int ranks_open(int argc, char **argv, ac_ranks **ranks) {
   return STATUS_CONTINUE;
 }
 
-/* Rank 0 has written its sentence. Where all fail for one reason, it ends the others while they still
- * wait; one that fails by itself says why. */
+/* Rank 0 has written its sentence. Where all fail for one reason, it ends the others while they
+ * still wait; one that fails by itself says why. */
 int ranks_close(ac_ranks *ranks, int status) {
   enum { WAIT_SECONDS = 2 };
   if (!ranks) return status;
@@ -64,7 +64,8 @@ int ranks_close(ac_ranks *ranks, int status) {
 
 /* A flag of each rank's own. */
 static bool may_differ(const char *name) {
-  static const char names[] = "device threads memory loader-threads read-ahead quiet json rank-timeout";
+  static const char names[] =
+      "device threads memory loader-threads read-ahead quiet json rank-timeout";
   return options_listed(name, names);
 }
 

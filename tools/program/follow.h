@@ -1,6 +1,6 @@
-/* The ranks of `accrue train` under a launcher such as mpirun. Rank 0 leads: it alone writes files and
- * messages. What of it needs all ranks it orders: between two windows of a fit, before the first and
- * after the last. The others follow, and obey until they are told to go on. */
+/* The ranks of `accrue train` under a launcher such as mpirun. Rank 0 leads: it alone writes files
+ * and messages. What of it needs all ranks it orders: between two windows of a fit, before the
+ * first and after the last. The others follow, and obey until they are told to go on. */
 #ifndef TOOLS_PROGRAM_FOLLOW_H
 #define TOOLS_PROGRAM_FOLLOW_H
 
@@ -17,7 +17,8 @@ typedef enum rank_order {
 /* Opens the rank of this process, before its flags are read. Ranks above 0 write nothing from here
  * on. *ranks NULL: nothing started more than one. A status of message.h. */
 int ranks_open(int argc, char **argv, ac_ranks **ranks);
-/* With the status that this process ends with. Returns it, or another if the ranks cannot be closed. */
+/* With the status that this process ends with. Returns it, or another if the ranks cannot be
+ * closed. */
 int ranks_close(ac_ranks *ranks, int status);
 
 static inline bool ranks_lead(const ac_ranks *ranks) {

@@ -460,8 +460,8 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .folder = {.lock = -1}};
   flags.json = false;
   const bool leads = ranks_lead(wish->ranks);
-  const setup_words words = {
-      "train", !wish->cache, argc, argv, wish->cache ? NULL : more_flags, wish->ranks};
+  const setup_words words = {"train",    !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
+                             wish->ranks};
   int status = setup_open(&r.setup, &words, wish->cache, leads ? run_owner_check : NULL);
   status = ranks_meet(&r.setup, status);
   if (!leads) return end_following(&r, status, summary);

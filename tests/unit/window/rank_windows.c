@@ -46,18 +46,19 @@ static ac_status read_tokens(void *user, const ac_sample_key *key, void *const *
 }
 
 static ranked_case gpt_case(ac_optimizer_kind optimizer) {
-  return (ranked_case){.graph = gpt,
-                       .plan = {.batch = 8,
-                                .micro_batch = 3,
-                                .optimizer = {.kind = optimizer},
-                                .frozen = "*qkv.b"}, /* gradients of keys' biases are rounding alone */
-                       .trainer = {.seed = 5, .schedule = {.lr = 0.01}, .noise_every = 3},
-                       .fit = {.steps = UPDATES, .seed = 11, .eval_every = 7},
-                       .validation = 13,
-                       .data = {.count = SAMPLES,
-                                .field_count = 2,
-                                .fields = {{"tokens", AC_I32, CONTEXT}, {"targets", AC_I32, CONTEXT}},
-                                .read = read_tokens}};
+  return (ranked_case){
+      .graph = gpt,
+      .plan = {.batch = 8,
+               .micro_batch = 3,
+               .optimizer = {.kind = optimizer},
+               .frozen = "*qkv.b"}, /* gradients of keys' biases are rounding alone */
+      .trainer = {.seed = 5, .schedule = {.lr = 0.01}, .noise_every = 3},
+      .fit = {.steps = UPDATES, .seed = 11, .eval_every = 7},
+      .validation = 13,
+      .data = {.count = SAMPLES,
+               .field_count = 2,
+               .fields = {{"tokens", AC_I32, CONTEXT}, {"targets", AC_I32, CONTEXT}},
+               .read = read_tokens}};
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
@@ -211,8 +212,8 @@ static void averages_groups_and_schedules_are_those_of_one_rank(void **state) {
   (void)state;
   ranked_case c = gpt_case(AC_ADAMW);
   c.plan.average = true;
-  c.trainer.schedule = (ac_schedule){
-      .kind = AC_SCHEDULE_COSINE, .lr = 0.01, .warmup = 4, .total = UPDATES};
+  c.trainer.schedule =
+      (ac_schedule){.kind = AC_SCHEDULE_COSINE, .lr = 0.01, .warmup = 4, .total = UPDATES};
   c.trainer.groups[0] = (ac_parameter_group){.patterns = "wte*", .settings = {.rate = 0.5}};
   c.trainer.group_count = 1;
   c.trainer.spikes.policy = AC_SPIKE_SKIP;
