@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/share.h"
+#include "ranks/ranks.h"
 #include "window/trainer.h"
 
 #include <math.h>

@@ -5,10 +5,11 @@
 #ifndef AC_WINDOW_EXCHANGE_H
 #define AC_WINDOW_EXCHANGE_H
 
-#include "ranks/ranks.h"
 #include "run/instance.h"
 
 struct ac_trainer;
+struct ac_transport;
+struct ac_transfer;
 
 /* What a point is for, so that ranks that have come to different ones are told so. */
 typedef enum ac_meeting {
@@ -20,7 +21,7 @@ typedef enum ac_meeting {
 } ac_meeting;
 
 typedef struct ac_exchange {
-  ac_transport *transport; /* NULL: one rank */
+  struct ac_transport *transport; /* NULL: one rank */
   int rank, ranks;
   uint64_t met;  /* points so far */
   int64_t first; /* number of this rank's first sample in the window in progress */
@@ -30,7 +31,7 @@ typedef struct ac_exchange {
   bool told;     /* all ranks know of the last failure */
   int64_t chunk; /* elements */
   float *memory; /* of chunks */
-  ac_transfer *transfers;
+  struct ac_transfer *transfers;
   double *values; /* room for what is told at a point, and of all ranks on rank 0 */
   char *messages;
   int64_t most_values;

@@ -50,6 +50,9 @@ static ac_status call_rate(ac_trainer *t) {
 static ac_status call_set_batch(ac_trainer *t) {
   return ac_trainer_set_batch(t, 3);
 }
+static ac_status call_begin_share(ac_trainer *t) {
+  return ac_trainer_begin_share(t, 0);
+}
 static ac_status call_batch(ac_trainer *t) {
   return ac_trainer_batch(t) > 0 ? AC_OK : AC_ERROR_INTERNAL;
 }
@@ -210,6 +213,7 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(observe_validation),
                                  ACTION(rate),
                                  ACTION(set_batch),
+                                 ACTION(begin_share),
                                  ACTION(batch),
                                  ACTION(noise_scale),
                                  ACTION(noise_scale_of),
