@@ -20,9 +20,8 @@ typedef struct ac_ranks_desc {
   /** "alone": one rank, whatever started this process. "openmpi" or "mpich": this library of MPI.
    * NULL: what the launcher of this process needs, or "alone" without a launcher. */
   const char *engine;
-  /** Receives warnings, such as that the launcher has bound this rank to one processor. May be
-   * NULL.
-   */
+  /** Receives warnings, such as that the launcher has bound this rank to one processor. NULL: none
+   * does. */
   ac_log_callback log;
   void *log_user; /**< Passed to `log`. */
 } ac_ranks_desc;
@@ -36,39 +35,6 @@ typedef struct ac_ranks_desc {
  * AC_ERROR_STATE: the launcher started more ranks than the library of MPI sees, or this process had
  * opened its rank before. */
 AC_API ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc);
-
-/** How ranks within one process behave. All zeros: messages arrive at once, nothing fails. */
-typedef struct ac_ranks_threads_desc {
-  /** As in ac_ranks_desc. */
-  double timeout;
-  /** Not 0: messages take a simulated time, drawn by this seed. Time in waits is then simulated as
-   * well: it passes only while all ranks wait, so a timeout takes no time. The same seed repeats
-   * the same run. */
-  uint64_t seed;
-  /** Simulated seconds that a message is on its way, on average; it varies at random, and messages
-   * between different pairs or with different tags overtake each other. 0: 1e-4. Needs `seed`. */
-  double latency;
-  /** Simulated bytes per second that a rank can send, and receive. 0: no limit. Needs `seed`. */
-  double bandwidth;
-  /** Rank `killed_rank` fails when it begins its `killed_at`-th message, counted from 1, and never
-   * answers again. `killed_at` 0: none. Needs `seed`. */
-  int killed_rank;
-  int64_t killed_at; /**< See `killed_rank`. */
-  /** Rank `stalled_rank` sleeps for `stalled_seconds` of simulated time before its `stalled_at`-th
-   * message, counted from 1. `stalled_at` 0: none. Needs `seed`. */
-  int stalled_rank;
-  int64_t stalled_at;     /**< See `stalled_rank`. */
-  double stalled_seconds; /**< See `stalled_rank`. */
-  /** The `lost_at`-th message that rank `lost_rank` sends never arrives, and none that follows it
-   * between the same pair. `lost_at` 0: none. Needs `seed`. */
-  int lost_rank;
-  int64_t lost_at; /**< See `lost_rank`. */
-} ac_ranks_threads_desc;
-
-/** Makes `count` ranks of this process, for several devices of one machine and for tests: list[r]
- * is rank r. Each must be used by a thread of its own. Close each one. */
-AC_API ac_status ac_ranks_create_threads(ac_ranks **list, int count,
-                                         const ac_ranks_threads_desc *desc);
 
 /** Which rank this is, from 0 on. */
 AC_API int ac_ranks_rank(const ac_ranks *ranks);
@@ -111,6 +77,45 @@ AC_API void ac_ranks_abort(ac_ranks *ranks, const char *why);
 /** Closes a rank that has finished in order. With MPI it waits until all ranks do. A rank that
  * failed has to call ac_ranks_abort before. */
 AC_API void ac_ranks_close(ac_ranks *ranks);
+
+/* ---- may still change ------------------------------------------------------------------------ */
+
+#ifndef AC_STABLE_ONLY
+
+/** How ranks within one process behave. All zeros: messages arrive at once, nothing fails. */
+typedef struct ac_ranks_threads_desc {
+  /** As in ac_ranks_desc. */
+  double timeout;
+  /** Not 0: messages take a simulated time, drawn by this seed. Time in waits is then simulated as
+   * well: it passes only while all ranks wait, so a timeout takes no time. The same seed repeats
+   * the same run. */
+  uint64_t seed;
+  /** Simulated seconds that a message is on its way, on average; it varies at random, and messages
+   * between different pairs or with different tags overtake each other. 0: 1e-4. Needs `seed`. */
+  double latency;
+  /** Simulated bytes per second that a rank can send, and receive. 0: no limit. Needs `seed`. */
+  double bandwidth;
+  /** Rank `killed_rank` fails when it begins its `killed_at`-th message, counted from 1, and never
+   * answers again. `killed_at` 0: none. Needs `seed`. */
+  int killed_rank;
+  int64_t killed_at; /**< See `killed_rank`. */
+  /** Rank `stalled_rank` sleeps for `stalled_seconds` of simulated time before its `stalled_at`-th
+   * message, counted from 1. `stalled_at` 0: none. Needs `seed`. */
+  int stalled_rank;
+  int64_t stalled_at;     /**< See `stalled_rank`. */
+  double stalled_seconds; /**< See `stalled_rank`. */
+  /** The `lost_at`-th message that rank `lost_rank` sends never arrives, and none that follows it
+   * between the same pair. `lost_at` 0: none. Needs `seed`. */
+  int lost_rank;
+  int64_t lost_at; /**< See `lost_rank`. */
+} ac_ranks_threads_desc;
+
+/** Makes `count` ranks of this process, for several devices of one machine and for tests: list[r]
+ * is rank r. Each must be used by a thread of its own. Close each one. */
+AC_API ac_status ac_ranks_create_threads(ac_ranks **list, int count,
+                                         const ac_ranks_threads_desc *desc);
+
+#endif
 
 #ifdef __cplusplus
 }

@@ -1156,6 +1156,30 @@ static void benches(void) {
   REFUSED(ac_bench_time, timing, ac_bench_time(bench, 0, NULL));
 }
 
+static void ranks_of_processes(void) {
+  ac_ranks *r, *list[1];
+  const ac_ranks_fact fact = {"a", "b"};
+  REFUSED(ac_ranks_open, ranks, ac_ranks_open(NULL, NULL));
+  HARMLESS(ac_ranks_open, desc, ac_ranks_open(&r, NULL) == AC_OK);
+  REFUSED(ac_ranks_create_threads, list, ac_ranks_create_threads(NULL, 1, NULL));
+  HARMLESS(ac_ranks_create_threads, desc, ac_ranks_create_threads(list, 1, NULL) == AC_OK);
+  ac_ranks_close(list[0]);
+  HARMLESS(ac_ranks_rank, ranks, ac_ranks_rank(NULL) == 0);
+  HARMLESS(ac_ranks_size, ranks, ac_ranks_size(NULL) == 0);
+  HARMLESS(ac_ranks_local_rank, ranks, ac_ranks_local_rank(NULL) == 0);
+  HARMLESS(ac_ranks_local_size, ranks, ac_ranks_local_size(NULL) == 0);
+  HARMLESS(ac_ranks_engine, ranks, !strcmp(ac_ranks_engine(NULL), ""));
+  HARMLESS(ac_ranks_threads, ranks, ac_ranks_threads(NULL) == 0);
+  REFUSED(ac_ranks_agree, ranks, ac_ranks_agree(NULL, &fact, 1));
+  REFUSED(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 1));
+  HARMLESS(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 0) == AC_OK);
+  REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
+  NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
+  NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
+  NOTHING(ac_ranks_close, ranks, ac_ranks_close(NULL));
+  ac_ranks_close(r);
+}
+
 /* ---- builders -------------------------------------------------------------------------------- */
 
 /* Fails the graph, by a sentence that says what is missing. */
@@ -1691,6 +1715,7 @@ static void null_is_a_default_or_refused(void **state) {
   layers();
   learners();
   benches();
+  ranks_of_processes();
   leaves();
   only_operands();
   of_elements();
