@@ -132,6 +132,16 @@ AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
  * Without this call it is the first one of the rank's share of a whole window. */
 AC_API ac_status ac_trainer_begin_share(ac_trainer *trainer, int64_t first);
 
+/** What a rank has done for the others, since its trainer was created and up to the last window. */
+typedef struct ac_rank_report {
+  uint64_t bytes; /**< Bytes that it has sent. */
+  double waited;  /**< Seconds that it has waited for others. */
+} ac_rank_report;
+/** Describes a rank, from 0 on. All ranks know it of all. AC_ERROR_ARGUMENT if there is no such
+ * rank. */
+AC_API ac_status ac_trainer_rank_report(const ac_trainer *trainer, int rank,
+                                        ac_rank_report *result);
+
 /** The effective batch of the next window: as set, or by the schedule of ac_fit. 0 for NULL. */
 AC_API int64_t ac_trainer_batch(const ac_trainer *trainer);
 

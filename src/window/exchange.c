@@ -146,7 +146,8 @@ void ac_exchange_fail(ac_exchange *e, ac_status status) {
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static int64_t window_values(const ac_trainer *trainer) {
-  return 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + ac_watchers_get_sums(&trainer->run, NULL);
+  return 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + 2 * trainer->exchange.ranks +
+         ac_watchers_get_sums(&trainer->run, NULL);
 }
 
 static ac_status make_room(ac_trainer *trainer) {
@@ -158,8 +159,9 @@ static ac_status make_room(ac_trainer *trainer) {
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
+  e->reports = calloc(2 * ranks, sizeof *e->reports);
   e->messages = calloc(e->rank ? 1 : ranks, message_bytes(e->most_values));
-  if (e->memory && e->transfers && e->values && e->messages) return AC_OK;
+  if (e->memory && e->transfers && e->values && e->reports && e->messages) return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
@@ -227,6 +229,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->memory);
   free(e->transfers);
   free(e->values);
+  free(e->reports);
   free(e->messages);
 }
 
@@ -283,7 +286,8 @@ static ac_status sum_window(ac_trainer *trainer) {
   ac_run *run = &trainer->run;
   ac_all_sums sums = {0};
   double *values = e->values, *losses = values + 1, *fed = losses + 3 * AC_MAX_SUMS,
-         *watched = fed + AC_MAX_LOSSES;
+         *reports = fed + AC_MAX_LOSSES, *watched = reports + 2 * e->ranks;
+  const ac_transport_counts counts = ac_transport_count(e->transport);
   ac_status status = AC_OK;
   memset(values, 0, (size_t)e->most_values * sizeof *values);
   if (run->samples > 0) {
@@ -294,12 +298,15 @@ static ac_status sum_window(ac_trainer *trainer) {
   }
   if (!run->samples) ac_trainer_begin(trainer);
   values[0] = (double)run->samples;
+  reports[2 * e->rank] = (double)counts.bytes;
+  reports[2 * e->rank + 1] = counts.waited;
   put_values(losses, &sums);
   AC_TRY(ac_exchange_sum(e, AC_MEET_WINDOW, status, values, e->most_values));
   e->empty = run->samples == 0;
   run->samples = (int64_t)values[0];
   if (!run->samples) return AC_OK;
   take_values(losses, &sums);
+  memcpy(e->reports, reports, 2 * (size_t)e->ranks * sizeof *reports);
   memcpy(run->fed_weight, fed, sizeof run->fed_weight);
   ac_watchers_set_sums(run, watched);
   return put_sums(&trainer->instance, &sums);
@@ -330,6 +337,19 @@ ac_status ac_exchange_evaluation(ac_exchange *e, ac_status status, ac_all_sums *
   AC_TRY(ac_exchange_sum(e, AC_MEET_EVALUATION, status, values, 3 * AC_MAX_SUMS + 1));
   take_values(values, sums);
   *stopped = values[3 * AC_MAX_SUMS] != 0;
+  return AC_OK;
+}
+
+ac_status ac_trainer_rank_report(const ac_trainer *trainer, int rank, ac_rank_report *result) {
+  AC_REQUIRE(trainer, result);
+  const ac_exchange *e = &trainer->exchange;
+  const int ranks = trainer->instance.plan->info.ranks;
+  *result = (ac_rank_report){0};
+  if (rank < 0 || rank >= ranks)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: there is no rank %d of %d", rank, ranks);
+  if (ac_exchange_is_alone(e)) return AC_OK;
+  *result =
+      (ac_rank_report){.bytes = (uint64_t)e->reports[2 * rank], .waited = e->reports[2 * rank + 1]};
   return AC_OK;
 }
 
@@ -545,11 +565,10 @@ static int64_t chunks_of(const ac_exchange *e, const ac_problem *problem) {
   return most;
 }
 
-/* A rank that fails half way cannot tell so at a point, because the others wait for its parts. */
+/* A rank that fails half way cannot tell so at a point, because the others wait for its parts. Its
+ * caller ends them. */
 static ac_status end_transfers(ac_exchange *e, ac_status status) {
-  if (status == AC_OK) return AC_OK;
-  e->told = true;
-  ac_transport_abort(e->transport, ac_last_error());
+  if (status != AC_OK) e->told = true;
   return status;
 }
 

@@ -35,6 +35,7 @@ typedef struct ac_exchange {
   double *values; /* room for what is told at a point, and of all ranks on rank 0 */
   char *messages;
   int64_t most_values;
+  double *reports; /* by rank: bytes sent and seconds waited */
 } ac_exchange;
 
 /* Begins with the ranks of the trainer's description; release it in any case. */

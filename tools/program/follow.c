@@ -53,8 +53,12 @@ int ranks_close(ac_ranks *ranks, int status) {
   if (!ranks) return status;
   if (status != STATUS_DONE) {
     fflush(stdout);
-    if (!ranks_lead(ranks)) sleep(WAIT_SECONDS);
-    ac_ranks_abort(ranks, ranks_lead(ranks) ? "" : message_last());
+    if (!ranks_lead(ranks)) {
+      sleep(WAIT_SECONDS);
+      message_silence(false);
+      fail("rank %d: %s", ac_ranks_rank(ranks), message_last());
+    }
+    ac_ranks_abort(ranks, NULL);
   }
   ac_ranks_close(ranks);
   return status;
@@ -69,16 +73,21 @@ static bool may_differ(const char *name) {
   return options_listed(name, names);
 }
 
-enum { FACT_BYTES = 160 };
+enum { FACT_BYTES = 160, NAME_BYTES = 40 };
 
-/* One fact for each flag, with room for its value. */
-static int list_flags(const setup *s, ac_ranks_fact *facts, char (*texts)[FACT_BYTES]) {
+typedef struct fact_text {
+  char name[NAME_BYTES], value[FACT_BYTES];
+} fact_text;
+
+/* One fact for each flag. */
+static int list_flags(const setup *s, ac_ranks_fact *facts, fact_text *texts) {
   int count = 0;
   for (int i = 0; i < s->options.count; i++) {
     const option *row = &s->options.rows[i];
     if (row->ignored || may_differ(row->name)) continue;
-    options_value_text(row, texts[count], FACT_BYTES);
-    facts[count] = (ac_ranks_fact){row->name, texts[count]};
+    snprintf(texts[count].name, NAME_BYTES, "--%s", row->name);
+    options_value_text(row, texts[count].value, FACT_BYTES);
+    facts[count] = (ac_ranks_fact){texts[count].name, texts[count].value};
     count++;
   }
   return count;
@@ -86,7 +95,7 @@ static int list_flags(const setup *s, ac_ranks_fact *facts, char (*texts)[FACT_B
 
 int ranks_meet(const setup *s, int status) {
   static ac_ranks_fact facts[OPTION_ROWS + 1];
-  static char texts[OPTION_ROWS][FACT_BYTES];
+  static fact_text texts[OPTION_ROWS];
   ac_ranks *ranks = s->words.ranks;
   char data[17] = "";
   if (!ranks) return status;

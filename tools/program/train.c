@@ -157,6 +157,7 @@ static bool is_repeated(const run *r, const ac_fit_event *event) {
 
 static bool on_evaluation(run *r, const ac_fit_event *event) {
   if (is_repeated(r, event)) return true;
+  if (r->wish->ranks) metrics_ranks(&r->metrics, event->step, r->trainer);
   const int64_t samples = r->setup.flags.eval_samples;
   if (r->trained || !samples || samples >= ac_dataset_count(r->setup.data.validation))
     r->checkpoint.evaluated_step = event->step;

@@ -12,6 +12,8 @@ void train_flags_set_defaults(setup *s) {
                            .momentum = 0.9,
                            .adamw_rate = -1,
                            .seed = 1,
+                           .rank_timeout = 60,
+                           .ranks = 1,
                            .device = "auto",
                            .loader_threads = 1,
                            .save_minutes = 10,

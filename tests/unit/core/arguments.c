@@ -892,6 +892,9 @@ static void trainer_rates(void) {
   REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
   REFUSED(ac_trainer_begin_share, trainer, ac_trainer_begin_share(NULL, 0));
+  ac_rank_report report;
+  REFUSED(ac_trainer_rank_report, trainer, ac_trainer_rank_report(NULL, 0, &report));
+  REFUSED(ac_trainer_rank_report, result, ac_trainer_rank_report(trainer, 0, NULL));
   HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
 }
@@ -1173,6 +1176,8 @@ static void ranks_of_processes(void) {
   REFUSED(ac_ranks_agree, ranks, ac_ranks_agree(NULL, &fact, 1));
   REFUSED(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 1));
   HARMLESS(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 0) == AC_OK);
+  REFUSED(ac_ranks_tell, ranks, ac_ranks_tell(NULL, list, 1));
+  REFUSED(ac_ranks_tell, bytes, ac_ranks_tell(r, NULL, 1));
   REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
   NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
   NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));

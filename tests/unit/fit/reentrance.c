@@ -53,6 +53,10 @@ static ac_status call_set_batch(ac_trainer *t) {
 static ac_status call_begin_share(ac_trainer *t) {
   return ac_trainer_begin_share(t, 0);
 }
+static ac_status call_rank_report(ac_trainer *t) {
+  ac_rank_report report;
+  return ac_trainer_rank_report(t, 0, &report);
+}
 static ac_status call_batch(ac_trainer *t) {
   return ac_trainer_batch(t) > 0 ? AC_OK : AC_ERROR_INTERNAL;
 }
@@ -214,6 +218,7 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(rate),
                                  ACTION(set_batch),
                                  ACTION(begin_share),
+                                 ACTION(rank_report),
                                  ACTION(batch),
                                  ACTION(noise_scale),
                                  ACTION(noise_scale_of),
