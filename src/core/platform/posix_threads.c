@@ -109,8 +109,9 @@ void ac_monitor_wait_for(ac_monitor *monitor, double seconds) {
   const double most = 1e6; /* seconds; a wait may end early */
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
-  const double end =
-      1e-9 * (double)until.tv_nsec + (seconds < 0 ? 0 : seconds < most ? seconds : most);
+  const double end = 1e-9 * (double)until.tv_nsec + (seconds < 0      ? 0
+                                                     : seconds < most ? seconds
+                                                                      : most);
   const time_t whole = (time_t)end;
   until.tv_sec += whole;
   until.tv_nsec = (long)((end - (double)whole) * 1e9);

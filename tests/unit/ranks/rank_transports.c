@@ -1,5 +1,5 @@
-/* Ranks within one process, each in a thread, without a simulation: what arrives, who waits for
- * whom, how a run ends, what ranks agree on, and what is refused. */
+/* Ranks within one process, each in a thread, without a simulation: what arrives, which rank waits
+ * for which, how a run ends, what ranks agree on, and what is refused. */
 #include "support/check.h"
 
 #include <stdio.h>
