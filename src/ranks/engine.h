@@ -29,7 +29,7 @@ typedef struct ac_engine_functions {
    * this time of the engine's clock. `idle`: how often in a row nothing had changed. */
   void (*rest)(ac_engine *engine, double until, int idle);
   double (*clock)(ac_engine *engine); /* seconds */
-  /* May lose a notice; whoever asks repeats it. */
+  /* May lose a notice; a question is repeated. */
   void (*notify)(ac_engine *engine, int to, const ac_notice *notice);
   bool (*notified)(ac_engine *engine, int *from, ac_notice *notice);
   /* This rank computes for so long: a simulation lets its time pass. May be NULL. */

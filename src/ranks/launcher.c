@@ -1,6 +1,6 @@
 /* Launchers set variables of their own for each rank. srun sets those of Slurm as well as those of
  * the protocol that it was asked for, and mpirun within a job of Slurm sees Slurm's: so the most
- * special come first. A shell within a job has SLURM_NTASKS too, but only srun sets
+ * special come first. A shell within a job has SLURM_NTASKS as well, but only srun sets
  * SLURM_STEP_NUM_TASKS, and SLURM_PROCID is 0 in a batch script. */
 #include "ranks/launcher.h"
 

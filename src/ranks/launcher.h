@@ -29,8 +29,8 @@ const char *ac_launcher_engine(const ac_launcher *launcher);
  * AC_ERROR_STATE with a sentence. */
 ac_status ac_launcher_compare(const ac_launcher *launcher, const char *engine, int rank, int size);
 /* Whether the launcher, which may use `all` processors, has bound its `local_size` ranks to so few
- * that at most half of these are used; then `line` says so. This rank may use `own`, of which
- * `share` are its part. */
+ * that at most half of these are used; then `line` says so. This rank may use `own`; `share` is
+ * what is left of them if ranks that may use the same ones divide them. */
 bool ac_launcher_binds(int all, int own, double share, int local_size, char *line, size_t size);
 /* Why this engine is not the one that the launcher needs. */
 ac_status ac_launcher_check(const ac_launcher *launcher, const char *engine);

@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/platform/clock.h"
-#include "core/platform/files.h"
 #include "core/platform/libraries.h"
 #include "core/platform/process.h"
 #include "core/platform/processors.h"
@@ -28,6 +27,13 @@ static const char *title(const char *library) {
   return strcmp(library, "mpich") ? "Open MPI" : "MPICH";
 }
 
+/* A part of its path may be a file, not a folder. */
+static bool can_be_read(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (file) fclose(file);
+  return file != NULL;
+}
+
 /* False: there is none. */
 static bool find_plugin(char path[PATH_BYTES], const char *library) {
   static const char *const folders[] = {"accrue", "../" AC_LIBRARY_FOLDER "/accrue", "../accrue"};
@@ -38,7 +44,7 @@ static bool find_plugin(char path[PATH_BYTES], const char *library) {
   for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
     const int length =
         snprintf(path, PATH_BYTES, "%s/%s/libaccrue-mpi-%s.so", folder, folders[i], library);
-    if (length < PATH_BYTES && ac_is_there(path)) return true;
+    if (length < PATH_BYTES && can_be_read(path)) return true;
   }
   return false;
 }

@@ -5,7 +5,7 @@
  * bytes per second. When the first byte of several messages has come, the link takes them in this
  * order.
  *
- * Time stands still while a rank computes. Once all rest, it goes on to the first of: a rank's own
+ * Time does not pass while a rank computes. Once all rest, it goes on to the first of: a rank's own
  * time to wake, or the first byte of a message. So what happens depends on seed and program alone.
  */
 #include <math.h>

@@ -35,7 +35,7 @@ typedef struct ac_world_rank {
   ac_world_message *first, *last; /* sent to it, in the order of sending for each sender */
   ac_monitor *bell;
   bool rung;
-  int being_read; /* messages whose bytes, in this rank's memory, a receiver copies just now */
+  int being_read; /* messages that receivers are copying from this rank's memory */
   bool detaching; /* it waits until there are none */
   bool gone;      /* closed or killed: none waits for it any more */
   bool killed;

@@ -1,4 +1,4 @@
-/* Transports over any engine: what waits, and finds out who is silent.
+/* Transports over any engine: what waits, and finds out which rank is silent.
  *
  * A rank that waits calls the engine's `advance` and `rest` in turn. After half of the timeout
  * without progress it asks the rank that it waits for, and asks again several times: a rank that
@@ -147,7 +147,7 @@ static void suspect_first(suspicion *s, double now, int peer) {
   *s = (suspicion){.last = now, .asked = now, .suspect = peer};
 }
 
-/* Answers who asks, and learns from answers; `s` is NULL if this rank waits for none. */
+/* Answers questions, and learns from answers; `s` is NULL if this rank waits for none. */
 static void read_notices(ac_transport *t, suspicion *s, int awaited) {
   ac_engine *engine = t->engine;
   const ac_engine_functions *f = engine->functions;

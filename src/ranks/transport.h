@@ -32,7 +32,7 @@ enum { AC_TRANSFER_PIECES = 4 };
  * may be begun again. The members are the transport's. */
 typedef struct ac_transfer {
   struct ac_transfer *next;     /* the next one that has begun and is not done */
-  struct ac_transfer *follower; /* the one that is behind this one */
+  struct ac_transfer *follower; /* the one that must not overtake this one */
   void *bytes;
   uint64_t size;
   uint64_t begun, done; /* bytes that are with the engine, and those that it is done with */

@@ -1,4 +1,4 @@
-/* Traffic between ranks that a seed decides, and of which every rank knows what it must get: as a
+/* Traffic between ranks that a seed decides, so every rank knows what it must get: as a
  * window of training has it, with chunks that each rank sums for all in the order of ranks, small
  * sums, and messages of any size under several tags. */
 #ifndef AC_TESTS_RANK_TRAFFIC_H

@@ -258,7 +258,7 @@ static void name_library(char *name, size_t size) {
 #endif
 }
 
-/* Who else is on this machine, and how many of them may use each processor that this rank may. */
+/* The ranks of this machine, and how many of them may use each processor that this rank may. */
 static int share_processors(mpi_engine *mpi) {
   ac_engine *engine = &mpi->engine;
   MPI_Comm local;

@@ -38,7 +38,7 @@ static void each_is_found_by_its_variables(void **state) {
 }
 
 /* mpirun in a job of Slurm is mpirun; a batch script of 8 tasks is one process; so is a step of one
- * task; and numbers that are none are no launcher's. */
+ * task; and what is not a number is of no launcher. */
 static void others_variables_do_not_deceive(void **state) {
   (void)state;
   check_found(

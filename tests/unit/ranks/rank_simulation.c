@@ -1,10 +1,10 @@
 /* Ranks within one process under a simulated network, drawn by seeds: delays, messages that
  * overtake each other, a rank that dies at any of its messages, one that stalls, a message that
- * never comes. Never a wrong result, never a wait beyond the limit, and who is silent is named. The
- * same seed repeats the same run.
+ * never comes. Never a wrong result, never a wait beyond the limit, and the silent rank is named.
+ * The same seed repeats the same run.
  *
- *   test_rank_simulation            100 seeds of each kind
- *   test_rank_simulation FIRST COUNT    others, by hand */
+ *   test_rank_simulation              100 seeds of each kind
+ *   test_rank_simulation FIRST COUNT  others, by hand */
 #include "support/check.h"
 
 #include <math.h>
@@ -120,7 +120,7 @@ static void a_seed_repeats_its_run(void **state) {
   }
 }
 
-/* Ranks that have not finished know who was silent. */
+/* Ranks that have not finished know which one was silent. */
 static void check_named(uint64_t seed, const run *r, const char *whose) {
   char name[40];
   const int faulty = (int)drawn(seed, 5, (uint32_t)r->size);
@@ -144,7 +144,7 @@ static void a_rank_that_dies_is_named(void **state) {
     simulate(&r, seed, (ac_ranks_threads_desc){.killed_at = 1 + drawn(seed, 6, 60)});
     const int faulty = (int)drawn(seed, 5, (uint32_t)r.size);
     if (!r.killed[faulty]) {
-      if (!all_finished(&r)) fail_for(seed, &r, "a run failed whose rank was not killed");
+      if (!all_finished(&r)) fail_for(seed, &r, "a run failed although its rank was not killed");
       continue;
     }
     deaths++;

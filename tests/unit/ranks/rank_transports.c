@@ -1,5 +1,5 @@
-/* Ranks within one process, each in a thread, without a simulation: what arrives, who waits for
- * whom, how a run ends, what ranks agree on, and what is refused. */
+/* Ranks within one process, each in a thread, without a simulation: what arrives, which rank waits
+ * for which, how a run ends, what ranks agree on, and what is refused. */
 #include "support/check.h"
 
 #include <stdio.h>
@@ -112,26 +112,25 @@ static void another_size_is_refused(void **state) {
   assert_contains(o.sentence[0], "rank 1 has ended the run: rank 1 expects 10 bytes");
 }
 
-/* Rank 2 does not answer. Rank 0 waits for rank 1, which waits for rank 2: both name rank 2. */
+/* Rank 2 does not answer. Rank 0 waits for rank 1, which waits for rank 2: each learns of rank 2.
+ */
 static ac_status silent_body(ac_transport *t, int rank, outcome *o) {
   (void)o;
   char byte;
   if (rank < 2) return ac_transport_receive(t, rank + 1, 1, &byte, 1);
-  ac_sleep(1.5);
+  ac_sleep(4);
   return ac_transport_barrier(t);
 }
 
 static void a_silent_rank_is_named_by_all(void **state) {
   (void)state;
-  outcome o = {0};
-  run(&o, 3, 0.5, silent_body);
-  for (int r = 0; r < 2; r++) {
-    assert_int_equal(o.status[r], AC_ERROR_IO);
-    assert_contains(o.sentence[r], "rank 2 is silent for 0.5 s");
-    assert_true(o.seconds[r] >= 0.5 && o.seconds[r] < 1.4);
+  outcome o = {.aborts = true};
+  run(&o, 3, 1, silent_body);
+  for (int r = 0; r < 3; r++) {
+    assert_true(o.status[r] == AC_ERROR_IO || o.status[r] == AC_ERROR_STOPPED);
+    assert_contains(o.sentence[r], "rank 2 is silent for 1 s");
+    if (r < 2) assert_true(o.seconds[r] >= 0.9 && o.seconds[r] < 3.5);
   }
-  assert_int_equal(o.status[2], AC_ERROR_IO); /* the others have ended */
-  assert_contains(o.sentence[2], "has ended");
 }
 
 /* Rank 1 computes for three times the timeout, and shows that it lives. */
