@@ -16,6 +16,7 @@ static void defaults(void *self, train_flags *flags) {
   llm_model *model = self;
   model->rank = 16;
   model->held_out = 0.05;
+  model->beta = 0.1;
   flags->batch = 8;
   flags->epochs = 1;
   flags->precision = AC_PRECISION_BF16;
@@ -35,6 +36,11 @@ static void add_options(void *self, options *o) {
       FLAG("base", OPTION_CHOICE, &model->base),
       FLAG("context", OPTION_INTEGER, &model->context),
   };
+  const option objective[] = {
+      FLAG("objective", OPTION_CHOICE, &model->objective),
+      FLAG("beta", OPTION_REAL, &model->beta),
+      FLAG("label-smoothing", OPTION_REAL, &model->label_smoothing),
+  };
   const option adapter[] = {
       FLAG("lora", OPTION_INTEGER, &model->rank),
       FLAG("lora-alpha", OPTION_REAL, &model->alpha),
@@ -52,6 +58,7 @@ static void add_options(void *self, options *o) {
       FLAG("held-out", OPTION_REAL, &model->held_out),
   };
   OPTIONS_ADD_FILED(o, source);
+  OPTIONS_ADD_FILED(o, objective);
   OPTIONS_ADD_FILED(o, adapter);
   OPTIONS_ADD_FILED(o, data);
 }
@@ -73,6 +80,20 @@ static int check_full(const llm_model *model, const options *o) {
   return STATUS_CONTINUE;
 }
 
+/* Of preferences. */
+static int check_dpo(const llm_model *model, const options *o) {
+  static const char *const of_samples[] = {"no-pack", "learn"};
+  if (!model->rank)
+    return fail_usage("--objective dpo compares the model with its adapter and without, and "
+                      "--lora 0 makes none");
+  for (size_t i = 0; i < sizeof of_samples / sizeof *of_samples; i++)
+    if (options_given_now(o, of_samples[i]))
+      return fail_usage("--%s has no meaning with --objective dpo: a sample is a pair, of which "
+                        "the answers are learned",
+                        of_samples[i]);
+  return STATUS_CONTINUE;
+}
+
 static int check_base(const llm_model *model, const train_flags *flags) {
   const bool bf16 = flags->precision == AC_PRECISION_BF16;
   if (model->base == BASE_F32 && flags->precision != AC_PRECISION_F32)
@@ -83,7 +104,8 @@ static int check_base(const llm_model *model, const train_flags *flags) {
 
 static int check(void *self, const options *o, train_flags *flags) {
   llm_model *model = self;
-  if (!model->rank && !options_given(o, "lr")) flags->rate.lr = 2e-5;
+  const bool small = !model->rank || model->objective == OBJECTIVE_DPO;
+  if (small && !options_given(o, "lr")) flags->rate.lr = 2e-5;
   model->weights_in_16_bits = flags->storage.weights == AC_WEIGHTS_BF16;
   model->lora = (ac_lora_desc){.rank = model->rank,
                                .alpha = model->alpha > 0 ? model->alpha : 2 * (double)model->rank,
@@ -91,7 +113,10 @@ static int check(void *self, const options *o, train_flags *flags) {
                                .rank_stabilised = model->rslora,
                                .dora = model->dora,
                                .targets = model->targets};
-  return model->rank ? check_base(model, flags) : check_full(model, o);
+  int status = model->objective == OBJECTIVE_DPO ? check_dpo(model, o) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE)
+    status = model->rank ? check_base(model, flags) : check_full(model, o);
+  return status;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -150,9 +175,11 @@ static ac_blocks blocks_of(const llm_model *model) {
 
 static void build(const void *self, ac_graph *graph) {
   const llm_model *model = self;
+  const bool dpo = model->objective == OBJECTIVE_DPO;
   const ac_model_graph_desc desc = {.context = model->context,
-                                    .packed = true,
-                                    .weighted = true,
+                                    .packed = !dpo,
+                                    .weighted = !dpo,
+                                    .dpo = dpo ? &model->dpo : NULL,
                                     .frozen = model->rank > 0 || model->evaluates,
                                     .base = blocks_of(model),
                                     .base_as_in_file = is_as_in_file(model),
@@ -194,6 +221,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = open_model(model, o, data->optional);
   if (status != STATUS_CONTINUE) return status;
   choose_share(model, o);
+  if (model->objective == OBJECTIVE_DPO && model->evaluates && !model->saved)
+    return fail_usage("--objective dpo compares a model with its adapter and without, and %s has "
+                      "none",
+                      model->path);
+  model->dpo = (ac_dpo_desc){(float)model->beta, (float)model->label_smoothing};
   status = check_targets(model);
   if (status != STATUS_CONTINUE) return status;
   if (!model->data && !data->optional)
@@ -247,12 +279,17 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.base", "%s", model->fingerprint);
   model_metadata_add(metadata, "accrue.context", "%" PRId64, model->context);
   model_metadata_add(metadata, "accrue.lora", "%" PRId64, model->rank);
+  model_metadata_add(metadata, "accrue.objective", "%s",
+                     model->objective == OBJECTIVE_DPO ? "dpo" : "next-token");
   if (!model->rank) return;
   model_metadata_add(metadata, "accrue.base_storage", "%s", base_name(model));
   model_metadata_add(metadata, "accrue.lora_alpha", "%.17g", model->lora.alpha);
   model_metadata_add(metadata, "accrue.lora_targets", "%s", model->targets ? model->targets : "");
   model_metadata_add(metadata, "accrue.lora_scaling", "%s", model->rslora ? "sqrt" : "rank");
   model_metadata_add(metadata, "accrue.dora", "%d", model->dora);
+  if (model->objective != OBJECTIVE_DPO) return;
+  model_metadata_add(metadata, "accrue.beta", "%.17g", model->beta);
+  model_metadata_add(metadata, "accrue.label_smoothing", "%.17g", model->label_smoothing);
 }
 
 static json_t *record(const void *self) {
@@ -309,9 +346,25 @@ static void say_losses(const ac_chat_info *info, int64_t context) {
         text_count(info->cut_tokens).text, text_count(info->longest).text);
 }
 
+/* A pair is two documents. */
+static void say_pairs(const llm_model *model, const ac_chat_info *info) {
+  const int64_t pairs = (info->train.documents + info->validation.documents) / 2,
+                learned = info->train.learned + info->validation.learned;
+  say("%s: %s pair%s of answers, %s tokens of them learned; %s train and %s validate, with a "
+      "context of %" PRId64 "; the reference is the model without its adapters",
+      model->data, text_count(pairs).text, pairs == 1 ? "" : "s", text_count(learned).text,
+      text_count(info->train.samples).text, text_count(info->validation.samples).text,
+      model->context);
+  say_losses(info, model->context);
+}
+
 static void say_data(const llm_model *model) {
   ac_chat_info info;
   ac_chat_get_info(model->chat, &info);
+  if (model->objective == OBJECTIVE_DPO) {
+    say_pairs(model, &info);
+    return;
+  }
   const int64_t documents = info.train.documents + info.validation.documents,
                 tokens = info.train.tokens + info.validation.tokens,
                 learned = info.train.learned + info.validation.learned;
@@ -335,6 +388,11 @@ static void put_data(const void *self, bool train, bool validation) {
   ac_chat_get_info(model->chat, &info);
   const ac_chat_side none = {0}, *a = train ? &info.train : &none,
                      *b = validation ? &info.validation : &none;
+  if (model->objective == OBJECTIVE_DPO) {
+    printf("data         %s pairs of answers, %s tokens of them predicted\n",
+           text_count(a->samples + b->samples).text, text_count(a->learned + b->learned).text);
+    return;
+  }
   printf("data         %s documents, %s tokens, %s of them predicted\n",
          text_count(a->documents + b->documents).text, text_count(a->tokens + b->tokens).text,
          text_count(a->learned + b->learned).text);

@@ -11,6 +11,7 @@
 #include <accrue/model.h>
 
 typedef enum llm_base { BASE_FILE, BASE_F32, BASE_BF16, BASE_BLOCKS } llm_base;
+typedef enum llm_objective { OBJECTIVE_NEXT_TOKEN, OBJECTIVE_DPO } llm_objective;
 
 typedef struct llm_model {
   /* Flags. */
@@ -21,12 +22,15 @@ typedef struct llm_model {
   double dropout, held_out;
   bool rslora, dora, no_pack, drop_long;
   int base, learn;
+  int objective;
+  double beta, label_smoothing; /* of preferences */
   /* What they come to. */
   language_model_path found;
   ac_model *model;
   ac_model_info info;
   char fingerprint[17];
   ac_lora_desc lora;
+  ac_dpo_desc dpo;
   ac_adapter *saved;   /* an adapter to be evaluated; NULL: none */
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
