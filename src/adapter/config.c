@@ -106,12 +106,10 @@ static ac_status read_patterns(const json_t *json, const char *key, const json_t
   *patterns = NULL;
   if (!all || json_is_null(all)) return AC_OK;
   if (!json_is_object(all)) return ac_fail(AC_ERROR_FORMAT, "\"%s\" is not an object", key);
-  json_object_foreach(all, pattern,
-                      value) if (!json_is_number(value) ||
-                                 !(json_number_value(value) >
-                                   0)) return ac_fail(AC_ERROR_FORMAT,
-                                                      "\"%s\": %s has no positive number", key,
-                                                      ac_quote(pattern).text);
+  json_object_foreach(all, pattern, value)
+    if (!json_is_number(value) || !(json_number_value(value) > 0))
+      return ac_fail(AC_ERROR_FORMAT, "\"%s\": %s has no positive number", key,
+                     ac_quote(pattern).text);
   *patterns = all;
   return AC_OK;
 }
@@ -128,8 +126,9 @@ static ac_status read_targets(ac_lora_config *c) {
   if (json_array_size(targets) > MOST_PATTERNS)
     return ac_fail(AC_ERROR_UNSUPPORTED, "\"target_modules\" has more than %d names",
                    MOST_PATTERNS);
-  json_array_foreach(targets, i, one) if (!json_is_string(one)) return ac_fail(
-      AC_ERROR_FORMAT, "\"target_modules\" has an element that is not a name");
+  json_array_foreach(targets, i, one)
+    if (!json_is_string(one))
+      return ac_fail(AC_ERROR_FORMAT, "\"target_modules\" has an element that is not a name");
   c->targets = targets;
   return AC_OK;
 }
@@ -249,8 +248,8 @@ static ac_status find_target(const ac_lora_config *c, const char *name, bool *ta
     return AC_OK;
   }
   if (pattern) return matches("target_modules", "", pattern, "", name, target);
-  json_array_foreach(c->targets, i, one) *target |=
-      !strcmp(json_string_value(one), name) || is_end(json_string_value(one), name);
+  json_array_foreach(c->targets, i, one)
+    *target |= !strcmp(json_string_value(one), name) || is_end(json_string_value(one), name);
   return AC_OK;
 }
 
@@ -299,7 +298,8 @@ static bool names_all(const ac_lora_written *layers, const char *part) {
 static bool has_text(const json_t *list, const char *text) {
   const json_t *one;
   size_t i;
-  json_array_foreach(list, i, one) if (!strcmp(json_string_value(one), text)) return true;
+  json_array_foreach(list, i, one)
+    if (!strcmp(json_string_value(one), text)) return true;
   return false;
 }
 

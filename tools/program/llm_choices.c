@@ -86,8 +86,8 @@ static int64_t find_right(const json_t *answer, const json_t *texts, const json_
 static bool are_texts(const json_t *list) {
   const json_t *one;
   size_t i;
-  json_array_foreach(list, i,
-                     one) if (!json_is_string(one) || !json_string_length(one)) return false;
+  json_array_foreach(list, i, one)
+    if (!json_is_string(one) || !json_string_length(one)) return false;
   return json_array_size(list) >= 2;
 }
 
