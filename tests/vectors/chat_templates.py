@@ -68,7 +68,7 @@ def text(rng, number, role, name):
 
 
 def conversation(rng, name):
-    roles = ["system"] if rng.random() < 0.4 else []
+    roles = ["system"] if rng.random() < (0.8 if name.startswith("smollm3") else 0.4) else []
     for i in range(rng.randrange(1, 7)):
         roles.append("assistant" if i % 2 else "user")
     if rng.random() < 0.1:
