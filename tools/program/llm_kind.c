@@ -42,6 +42,7 @@ static void add_options(void *self, options *o) {
       FLAG("label-smoothing", OPTION_REAL, &model->label_smoothing),
   };
   const option adapter[] = {
+      FLAG("adapter", OPTION_TEXT, &model->adapter),
       FLAG("lora", OPTION_INTEGER, &model->rank),
       FLAG("lora-alpha", OPTION_REAL, &model->alpha),
       FLAG("lora-dropout", OPTION_REAL, &model->dropout),
@@ -129,12 +130,39 @@ static int check_context(llm_model *model) {
                     model->context, most, model->path);
 }
 
-/* An adapter says itself what it is like. */
-static int open_adapter(llm_model *model) {
+/* What an adapter says itself is not said by flags as well. */
+static int check_adapter(const llm_model *model, const options *o) {
+  static const char *const own[] = {"lora", "lora-alpha", "lora-targets", "rslora", "dora"};
+  for (size_t i = 0; !model->evaluates && i < sizeof own / sizeof *own; i++)
+    if (options_given_now(o, own[i]))
+      return fail_usage("--%s has no meaning with %s, an adapter that says itself what it is like",
+                        own[i], model->found.adapter);
+  return STATUS_CONTINUE;
+}
+
+static int open_adapter(llm_model *model, const options *o) {
+  const double dropout = model->dropout;
+  const int status = check_adapter(model, o);
+  if (status != STATUS_CONTINUE) return status;
   if (ac_adapter_open(&model->saved, model->found.adapter) != AC_OK) return fail_library();
   language_model_compare_base(model->found.adapter, model->found.base);
   model->lora = *ac_adapter_desc(model->saved);
-  model->rank = 1; /* or another: each layer has its own */
+  if (options_given(o, "lora-dropout")) model->lora.dropout = dropout;
+  model->rank = model->lora.rank; /* or another: each layer has its own */
+  model->targets = NULL;
+  return STATUS_CONTINUE;
+}
+
+/* The base, and the adapter that training begins with. */
+static int find_model(llm_model *model) {
+  const int status = language_model_find("model", model->path, &model->found);
+  if (status != STATUS_CONTINUE || !model->adapter) return status;
+  if (*model->found.adapter)
+    return fail_usage("--model %s is an adapter already; leave out --adapter, or give its base",
+                      model->path);
+  if (strlen(model->adapter) >= sizeof model->found.adapter)
+    return fail_usage("--adapter is not a path");
+  strcpy(model->found.adapter, model->adapter);
   return STATUS_CONTINUE;
 }
 
@@ -142,24 +170,15 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   model->evaluates = !options_find(o, "lora");
   if (!model->path)
     return fail_usage("--model is missing: a folder of Hugging Face's form, or a GGUF file");
-  int status = language_model_find("model", model->path, &model->found);
+  int status = find_model(model);
   if (status != STATUS_CONTINUE) return status;
-  if (!model->evaluates && *model->found.adapter)
-    return fail_usage("%s is an adapter of %s; train that one, or merge the two first with accrue "
-                      "export --merge",
-                      model->path, model->found.base);
   if (ac_model_open(&model->model, model->found.base) != AC_OK) return fail_library();
   ac_model_get_info(model->model, &model->info);
   if (!model->info.weights && !optional)
     return fail("%s has a configuration and no weights, which is enough for accrue plan alone",
                 model->path);
-  if (!model->evaluates && !model->rank && model->info.gguf && !optional)
-    return fail_usage(
-        "--lora 0 writes a folder of the form of Hugging Face, and %s is a GGUF file; "
-        "make a folder of it first: accrue export --model %s --to folder --out DIR",
-        model->path, model->path);
   if (!optional) status = language_model_fingerprint(model->found.base, model->fingerprint);
-  if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model);
+  if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model, o);
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
@@ -191,7 +210,7 @@ static void build(const void *self, ac_graph *graph) {
 static int check_targets(const llm_model *model) {
   ac_graph *graph = NULL;
   bool any = false;
-  if (!model->targets || *model->found.adapter) return STATUS_CONTINUE;
+  if (!model->targets) return STATUS_CONTINUE;
   if (ac_graph_create(&graph) != AC_OK) return fail_library();
   build(model, graph);
   for (int i = 0; i < ac_graph_parameter_count(graph) && !any; i++) {
@@ -235,7 +254,9 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
 static int load(void *self, ac_trainer *trainer) {
   llm_model *model = self;
-  return ac_model_load(model->model, trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
+  ac_status status = ac_model_load(model->model, trainer);
+  if (status == AC_OK && model->saved) status = ac_adapter_load(model->saved, trainer);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 static int load_session(void *self, ac_session *session) {
@@ -324,9 +345,10 @@ static void say_model(const llm_model *model, const ac_plan *plan) {
   put_millions(all, model->info.parameters);
   put_millions(part, trained);
   if (model->rank)
-    say("%s: %s, %s weights, frozen; adapters of rank %" PRId64 " with %s more are trained "
+    say("%s: %s, %s weights, frozen; adapters of rank %" PRId64 "%s%s with %s more are trained "
         "(%.2g %%)",
-        model->path, model->info.family, all, model->rank, part,
+        model->saved ? model->found.base : model->path, model->info.family, all, model->rank,
+        model->saved ? " of " : "", model->saved ? model->found.adapter : "", part,
         100 * (double)trained / (double)model->info.parameters);
   else say("%s: %s, %s weights, %s of them trained", model->path, model->info.family, all, part);
 }

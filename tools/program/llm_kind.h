@@ -16,6 +16,7 @@ typedef enum llm_objective { OBJECTIVE_NEXT_TOKEN, OBJECTIVE_DPO } llm_objective
 typedef struct llm_model {
   /* Flags. */
   const char *path, *data, *targets, *chat_template;
+  const char *adapter; /* to begin with; NULL: none, or the model's own */
   int64_t context; /* 0: not given */
   int64_t rank;    /* 0: all weights are trained */
   double alpha;    /* 0: twice the rank */
@@ -31,7 +32,7 @@ typedef struct llm_model {
   char fingerprint[17];
   ac_lora_desc lora;
   ac_dpo_desc dpo;
-  ac_adapter *saved;   /* an adapter to be evaluated; NULL: none */
+  ac_adapter *saved;   /* an adapter to begin with, or to be evaluated; NULL: none */
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
   bool evaluates;      /* nothing is trained */
