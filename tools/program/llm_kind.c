@@ -347,8 +347,8 @@ static void say_model(const llm_model *model, const ac_plan *plan) {
   if (model->rank)
     say("%s: %s, %s weights, frozen; adapters of rank %" PRId64 "%s%s with %s more are trained "
         "(%.2g %%)",
-        model->saved ? model->found.base : model->path, model->info.family, all, model->rank,
-        model->saved ? " of " : "", model->saved ? model->found.adapter : "", part,
+        model->saved && !model->adapter ? model->found.base : model->path, model->info.family, all,
+        model->rank, model->saved ? " of " : "", model->saved ? model->found.adapter : "", part,
         100 * (double)trained / (double)model->info.parameters);
   else say("%s: %s, %s weights, %s of them trained", model->path, model->info.family, all, part);
 }
