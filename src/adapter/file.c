@@ -7,6 +7,7 @@
 #include "core/platform/atomic_file.h"
 #include "core/quote.h"
 #include "io/safetensors.h"
+#include "ops/linear/adapted.h"
 #include "window/trainer.h"
 
 #include <math.h>
@@ -235,24 +236,13 @@ static bool is_in_out(const ac_tensor *weight) {
   return weight->matrix == AC_MATRIX_IN_OUT;
 }
 
-/* The weight of a layer whose B is this tensor, whatever its name; NULL: there is none. */
-static const ac_tensor *weight_next_to(const ac_graph *graph, int up) {
-  for (int i = 0; i < graph->node_count; i++) {
-    const ac_node *node = &graph->nodes[i];
-    if (node->op == AC_OP_linear && node->in[4] >= 0 &&
-        ac_tensor_at(graph, node->in[4])->storage == up)
-      return ac_tensor_at(graph, ac_tensor_at(graph, node->in[1])->storage);
-  }
-  return NULL;
-}
-
 /* |W| of each output, of the weight of a layer; `squares` has room for `out`. */
 static ac_status row_norms(const ac_instance *instance, const char *layer, int64_t out,
                            double *squares) {
   float piece[1024];
   const ac_graph *graph = instance->plan->graph;
   const int up = find_part(instance, layer, PART_B);
-  const ac_tensor *weight = up < 0 ? NULL : weight_next_to(graph, graph->parameters[up]);
+  const ac_tensor *weight = up < 0 ? NULL : ac_linear_adapted_weight(graph, graph->parameters[up]);
   const int index =
       weight && weight->name ? ac_instance_find_parameter(instance, weight->name) : -1;
   if (index < 0 || weight->shape.rank != 2 || weight->shape.dim[is_in_out(weight)] != out)
@@ -472,7 +462,7 @@ static ac_status describe_layer(described *d, const ac_instance *instance, const
                    "adapter: layer \"%s\" is%s one of DoRA, other than the description says", name,
                    desc->dora ? " not" : "");
   const int up = find_part(instance, name, PART_B);
-  const ac_tensor *weight = up < 0 ? NULL : weight_next_to(graph, graph->parameters[up]);
+  const ac_tensor *weight = up < 0 ? NULL : ac_linear_adapted_weight(graph, graph->parameters[up]);
   d->written.in_out |= weight && is_in_out(weight);
   d->written.count++;
   return AC_OK;

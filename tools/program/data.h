@@ -22,7 +22,7 @@ typedef struct train_data {
   ac_dataset *unsharded;          /* what train is a shard of, or NULL */
   ac_dataset *train, *validation; /* validation is NULL if undivided */
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
-  const char *unit;               /* of which speed is counted: "byte", "token", "image" */
+  const char *unit;               /* what speed is counted in: "byte", "token", "image" */
   int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
   const char *loss_unit;          /* what a loss is per; NULL: the unit */
 } train_data;

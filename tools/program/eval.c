@@ -116,7 +116,7 @@ static void print_data(const saved_model *m) {
   else printf(" of the %s split\n", splits[m->split]);
 }
 
-/* Of a language model whose loss is that of its tokens. */
+/* Of a language model with a loss of tokens. */
 static bool has_perplexity(const setup *s) {
   return s->kind->load_session && !s->data.loss_unit;
 }

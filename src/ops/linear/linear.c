@@ -53,6 +53,16 @@ ac_tensor *ac_linear_adapted(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, a
   return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 5, operands, &shape);
 }
 
+const ac_tensor *ac_linear_adapted_weight(const ac_graph *graph, int up) {
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = &graph->nodes[i];
+    if (node->op != AC_OP_linear || node->in[4] < 0) continue;
+    if (ac_tensor_at(graph, node->in[4])->storage == up)
+      return ac_tensor_at(graph, ac_tensor_at(graph, node->in[1])->storage);
+  }
+  return NULL;
+}
+
 /* Of an adapter's part, u B^T. */
 static ac_status adapter_gradient(ac_differentiation *d, const ac_node *node, ac_tensor *dy) {
   static const ac_linear_attributes attributes = {AC_OUT_IN};
