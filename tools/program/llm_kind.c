@@ -89,8 +89,8 @@ static int check_dpo(const llm_model *model, const options *o) {
                       "--lora 0 makes none");
   for (size_t i = 0; i < sizeof of_samples / sizeof *of_samples; i++)
     if (options_given_now(o, of_samples[i]))
-      return fail_usage("--%s has no meaning with --objective dpo: a sample is a pair, of which "
-                        "the answers are learned",
+      return fail_usage("--%s has no meaning with --objective dpo: a sample is a pair, and its "
+                        "answers are learned",
                         of_samples[i]);
   return STATUS_CONTINUE;
 }

@@ -408,7 +408,7 @@ ON_EVERY_DEVICE(a_base_in_blocks_is_read_as_it_is)
 
 /* ---- names of weights ------------------------------------------------------------------------ */
 
-/* A layer whose weight has another name than the layer, next to one without an adapter. */
+/* A layer with a weight of another name, next to a layer without an adapter. */
 static void weights_may_have_any_name(void **state) {
   (void)state;
   enum { IN = 8, OUT = 4, ROWS = 3 };
