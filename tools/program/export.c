@@ -81,22 +81,6 @@ static int check_adapter(const exporter *e) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int open_model(exporter *e) {
-  int status = language_model_find("model", e->path, &e->found);
-  if (status == STATUS_CONTINUE) status = check_adapter(e);
-  if (status != STATUS_CONTINUE) return status;
-  if (ac_model_open(&e->base, e->found.base) != AC_OK) return fail_library();
-  ac_model_get_info(e->base, &e->info);
-  if (!e->info.weights) return fail("%s has a configuration and no weights", e->found.base);
-  if (!*e->found.adapter) return STATUS_CONTINUE;
-  if (ac_adapter_open(&e->adapter, e->found.adapter) != AC_OK) return fail_library();
-  language_model_compare_base(e->found.adapter, e->found.base);
-  e->lora = *ac_adapter_desc(e->adapter);
-  e->lora.dropout = 0;
-  find_blocks(e);
-  return STATUS_CONTINUE;
-}
-
 /* An adapter was trained next to weights as they were in memory. */
 static void find_blocks(exporter *e) {
   static const struct {
@@ -114,6 +98,22 @@ static void find_blocks(exporter *e) {
   for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
     if (!strcmp(all[i].name, name)) e->blocks = all[i].blocks, e->blocks_name = all[i].name;
   ac_model_file_close(file);
+}
+
+static int open_model(exporter *e) {
+  int status = language_model_find("model", e->path, &e->found);
+  if (status == STATUS_CONTINUE) status = check_adapter(e);
+  if (status != STATUS_CONTINUE) return status;
+  if (ac_model_open(&e->base, e->found.base) != AC_OK) return fail_library();
+  ac_model_get_info(e->base, &e->info);
+  if (!e->info.weights) return fail("%s has a configuration and no weights", e->found.base);
+  if (!*e->found.adapter) return STATUS_CONTINUE;
+  if (ac_adapter_open(&e->adapter, e->found.adapter) != AC_OK) return fail_library();
+  language_model_compare_base(e->found.adapter, e->found.base);
+  e->lora = *ac_adapter_desc(e->adapter);
+  e->lora.dropout = 0;
+  find_blocks(e);
+  return STATUS_CONTINUE;
 }
 
 static int open_device(exporter *e) {

@@ -312,8 +312,8 @@ case_llm_choices() {
     # shellcheck disable=SC2059
     printf "{\"question\": \"is it %d?\", \"choices\": $choices, %s}\n" $i $((9 - i)) $(((10 - i) % 8)) "$answer"
   done >questions.jsonl
-  run train llm --model base --data learned.jsonl --held-out 0 --lora 0 --lr 0.01 --warmup 0 --context 64 --batch 1 \
-    --epochs 60 --device cpu --out tuned >/dev/null
+  run train llm --model base --data learned.jsonl --held-out 0 --lora 0 --lr 0.003 --warmup 0 --context 64 --batch 1 \
+    --epochs 200 --precision f32 --device cpu --out tuned >/dev/null
   run eval --model base --data questions.jsonl --device cpu --json >base.json
   run eval --model tuned --data questions.jsonl --device cpu --json >tuned.json
   awk -v a="$(field_of tuned.json accuracy)" -v p="$(field_of tuned.json plain_accuracy)" 'BEGIN { exit !(a == 1 && p == 1) }' ||
