@@ -43,7 +43,7 @@ void ac_chat_put_bytes(ac_chat_writer *writer, ac_chat_piece piece, const char *
 void ac_chat_put_trimmed(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 void ac_chat_put_trimmed_after(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 
-void ac_chat_trim_after(char *text);    /* as str.rstrip() */
+void ac_chat_trim_after(char *text);     /* as str.rstrip() */
 bool ac_chat_is_blank(const char *text); /* nothing is left of it */
 
 static inline bool ac_chat_is(const ac_chat_message *message, const char *role) {

@@ -29,10 +29,10 @@ typedef struct exporter {
   proof_text text;
   bool validation;                    /* these are of the run's validation */
   char compared_on[MODEL_PATH_BYTES]; /* of these data */
-  proof_model trained; /* the base with its adapter */
-  float *logits;       /* of that */
-  float *row;          /* of a weight, while it is merged */
-  int64_t row_room;    /* floats of it */
+  proof_model trained;                /* the base with its adapter */
+  float *logits;                      /* of that */
+  float *row;                         /* of a weight, while it is merged */
+  int64_t row_room;                   /* floats of it */
   /* What comes of it. */
   char temporary[MODEL_PATH_BYTES + 32];
   uint64_t bytes;

@@ -17,9 +17,9 @@ typedef struct llm_model {
   /* Flags. */
   const char *path, *data, *targets, *chat_template;
   const char *adapter; /* to begin with; NULL: none, or the model's own */
-  int64_t context; /* 0: not given */
-  int64_t rank;    /* 0: all weights are trained */
-  double alpha;    /* 0: twice the rank */
+  int64_t context;     /* 0: not given */
+  int64_t rank;        /* 0: all weights are trained */
+  double alpha;        /* 0: twice the rank */
   double dropout, held_out;
   bool rslora, dora, no_pack, drop_long;
   int base, learn;
