@@ -5,7 +5,20 @@
 #include "common/options.h"
 #include "program/left_out.h"
 
-#include <accrue/dataset.h>
+#include <accrue/pictures.h>
+
+/* The flags that say how pictures become samples. */
+typedef struct picture_flags {
+  int64_t size;
+  bool grey, scaled;
+  int bad, filter, normalise; /* ac_bad_pictures, ac_picture_filter, picture_normalise */
+  double crop_share;
+} picture_flags;
+typedef enum picture_normalise {
+  NORMALISE_IMAGENET, /* by the mean and deviation of ImageNet's channels */
+  NORMALISE_HALF,     /* to [-1, 1] */
+  NORMALISE_NONE      /* in [0, 1] */
+} picture_normalise;
 
 typedef struct train_data {
   /* Set beforehand: */
@@ -15,6 +28,13 @@ typedef struct train_data {
                       tokens are opened */
 
   left_out left_out; /* the files that the run writes, which are not part of a folder of text */
+
+  picture_flags pictures; /* how pictures become samples, if they are what is learned */
+  /* Lists of pictures, or NULL: all that --data names but what is in a folder to validate; and what
+   * train and validation are made of. */
+  ac_pictures *all, *training, *validating;
+  ac_dataset *under[8]; /* what datasets of pictures are before they are normalised */
+  int under_count;
 
   ac_tokens *tokens;
   ac_dataset *whole;              /* what train and validation are parts of, or NULL */
@@ -38,15 +58,23 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
- * CIFAR's records. Or --images FILE and --labels FILE are a pair of IDX files. Of a single source
- * the last 10 % validates. */
+ * CIFAR's records; or a folder or list of pictures (data_pictures.c). Or --images FILE and --labels
+ * FILE are a pair of IDX files. Of a single source the last 10 % validates. */
 typedef struct image_data_flags {
   const char *path, *images, *labels;
   bool coarse;
+  picture_flags pictures;
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 bool data_image_flags_given(const options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags);
+
+/* The same of pictures: a folder with a folder for each class, a .csv file, or, unlabelled, any
+ * folder or one picture. Without a folder that validates, a tenth of each class does. */
+bool data_is_pictures(const char *path);
+int data_open_pictures(train_data *data, const image_data_flags *flags);
+/* Fold `fold` of `folds` of all pictures. */
+int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);
 
 /* Refuses labels that are not below `classes`, of images that train or validate. */
 int data_check_labels(const train_data *data, int64_t classes);
