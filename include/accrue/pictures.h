@@ -25,8 +25,9 @@ typedef struct ac_pictures ac_pictures;
 
 /** What to do with a picture that cannot be read. */
 typedef enum ac_bad_pictures {
-  AC_BAD_PICTURES_FAIL = 0, /**< Opening the list, or reading the sample, fails and names the file. */
-  AC_BAD_PICTURES_SKIP      /**< It is left out of the list. Opening decodes every picture once. */
+  AC_BAD_PICTURES_FAIL =
+      0,               /**< Opening the list, or reading the sample, fails and names the file. */
+  AC_BAD_PICTURES_SKIP /**< It is left out of the list. Opening decodes every picture once. */
 } ac_bad_pictures;
 
 /** Called for each picture that is left out: its path, and a sentence that says why. Calls come in
@@ -47,8 +48,8 @@ typedef struct ac_pictures_desc {
  *
  * - A folder with a folder for each class. Classes have the byte order of the folders' names, and
  *   pictures that of their paths, as in torchvision's ImageFolder. If it holds a folder `train`,
- *   that one is meant, and *validation lists the folder `val` (or `valid`, `validation`, `test`, the
- *   first that is there), whose classes must be among those of `train`.
+ *   that one is meant, and *validation lists the folder `val` (or `valid`, `validation`, `test`,
+ * the first that is there), whose classes must be among those of `train`.
  * - A CSV file (its name ends in .csv): a path, a comma and the name of a class on each line. With
  *   several_labels a line may have more classes, each after a comma. Fields may be quoted. Paths
  *   are relative to the file's folder. A first line whose first field does not end like a picture's
@@ -110,11 +111,11 @@ typedef enum ac_picture_fit {
 
 /** How pictures become samples. A zero is the default. */
 typedef struct ac_picture_samples {
-  int64_t height;           /**< Pixels of a sample. 0: 224. */
-  int64_t width;            /**< Pixels of a sample. 0: `height`. */
-  int64_t channels;         /**< 1: grey; 3: red, green and blue. 0: 3. */
-  /** AC_F32: values in [0, 1]. AC_U8: bytes, a quarter of the memory; the graph makes floats of them
-   * on the device: ac_scale(ac_input(graph, "images", AC_U8, ...), 1.0f / 255). */
+  int64_t height;   /**< Pixels of a sample. 0: 224. */
+  int64_t width;    /**< Pixels of a sample. 0: `height`. */
+  int64_t channels; /**< 1: grey; 3: red, green and blue. 0: 3. */
+  /** AC_F32: values in [0, 1]. AC_U8: bytes, a quarter of the memory; the graph makes floats of
+   * them on the device: ac_scale(ac_input(graph, "images", AC_U8, ...), 1.0f / 255). */
   ac_dtype dtype;
   ac_picture_filter filter; /**< Of all resizing. */
   ac_picture_fit fit;       /**< What a sample shows, if it is not cut at random. */
@@ -140,10 +141,10 @@ AC_API ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_picture
                                           const ac_picture_samples *samples);
 
 /** The most bytes that the dataset's buffers take: for each thread one file, its picture before and
- * after it is turned, and what resizing needs. A buffer grows to what its pictures need, so less may
- * be used. Decoders take memory of their own meanwhile: up to 12 bytes for each pixel of a
- * progressive JPEG, 4 for each pixel of a WebP, some hundred KiB otherwise. 0 if it is not a dataset
- * of pictures. */
+ * after it is turned, and what resizing needs. A buffer grows to what its pictures need, so less
+ * may be used. Decoders take memory of their own meanwhile: up to 12 bytes for each pixel of a
+ * progressive JPEG, 4 for each pixel of a WebP, some hundred KiB otherwise. 0 if it is not a
+ * dataset of pictures. */
 AC_API uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset);
 
 #endif /* AC_STABLE_ONLY */

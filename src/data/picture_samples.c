@@ -20,8 +20,8 @@ typedef struct buffers {
 typedef struct source {
   ac_pictures *pictures; /* its own list */
   ac_picture_samples desc;
-  uint64_t bytes;       /* the most that buffers take */
-  int64_t most_pixels;  /* of a picture, as listed */
+  uint64_t bytes;      /* the most that buffers take */
+  int64_t most_pixels; /* of a picture, as listed */
 
   ac_monitor *monitor; /* guards the stack of free buffers */
   buffers all[MAX_BUFFERS];
@@ -228,9 +228,8 @@ static void measure(source *s) {
       if (needed > room) room = needed;
     }
   }
-  s->bytes = (uint64_t)d->threads *
-             (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) + room +
-              (uint64_t)(d->channels * d->height * d->width));
+  s->bytes = (uint64_t)d->threads * (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) +
+                                     room + (uint64_t)(d->channels * d->height * d->width));
 }
 
 static ac_status make_source(source **made, const ac_pictures *pictures,
@@ -246,8 +245,7 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
     return status;
   }
   s->pictures->count = pictures->count;
-  memcpy(s->pictures->index, pictures->index,
-         (size_t)pictures->count * sizeof *pictures->index);
+  memcpy(s->pictures->index, pictures->index, (size_t)pictures->count * sizeof *pictures->index);
   for (; s->free_count < desc->threads; s->free_count++)
     s->free_buffers[s->free_count] = &s->all[s->free_count];
   measure(s);

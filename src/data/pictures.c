@@ -32,8 +32,8 @@ void ac_picture_store_release(ac_picture_store *store) {
 
 ac_status ac_pictures_create(ac_pictures **pictures, ac_picture_store *store, int64_t count) {
   ac_pictures *made = calloc(1, sizeof *made + (size_t)count * sizeof *made->index);
-  if (!made) return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a list of %lld",
-                            (long long)count);
+  if (!made)
+    return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a list of %lld", (long long)count);
   made->store = store;
   ac_picture_store_keep(store);
   *pictures = made;

@@ -11,11 +11,11 @@
 
 typedef struct ac_picture_entry {
   char *path;
-  int32_t label;             /* -1: none, or several */
-  int64_t first, labels;     /* with several labels: of store->labels */
-  uint64_t bytes;            /* of the file */
-  int32_t width, height;     /* as stored */
-  char *bad;                 /* why it cannot be read; NULL: it can */
+  int32_t label;         /* -1: none, or several */
+  int64_t first, labels; /* with several labels: of store->labels */
+  uint64_t bytes;        /* of the file */
+  int32_t width, height; /* as stored */
+  char *bad;             /* why it cannot be read; NULL: it can */
 } ac_picture_entry;
 
 typedef struct ac_picture_store {
@@ -23,9 +23,9 @@ typedef struct ac_picture_store {
   int64_t count, room; /* entries, and how many there is memory for */
   ac_picture_entry *entries;
   int64_t classes;
-  char **names;     /* of classes */
-  bool several;     /* labels for each picture */
-  int32_t *labels;  /* with several labels */
+  char **names;    /* of classes */
+  bool several;    /* labels for each picture */
+  int32_t *labels; /* with several labels */
   int64_t label_count;
 } ac_picture_store;
 
@@ -35,7 +35,7 @@ struct ac_pictures {
   int64_t index[]; /* of entries */
 };
 
-void ac_picture_store_keep(ac_picture_store *store); /* one user more */
+void ac_picture_store_keep(ac_picture_store *store);    /* one user more */
 void ac_picture_store_release(ac_picture_store *store); /* NULL: nothing */
 /* A list with room for `count` pictures and none in it. */
 ac_status ac_pictures_create(ac_pictures **pictures, ac_picture_store *store, int64_t count);

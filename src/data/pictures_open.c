@@ -36,9 +36,9 @@ static bool ends_with(const char *name, const char *const *endings) {
 
 /* Also of formats that no decoder reads, so that such files are not left out without a word. */
 static bool is_picture(const char *path) {
-  static const char *const endings[] = {"jpg", "jpeg", "jpe", "jfif", "png",  "webp", "gif",
-                                        "bmp", "tif",  "tiff", "ppm", "pgm",  "heic", "heif",
-                                        "avif", "jp2", NULL};
+  static const char *const endings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png", "webp",
+                                        "gif",  "bmp",  "tif",  "tiff", "ppm", "pgm",
+                                        "heic", "heif", "avif", "jp2",  NULL};
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   return *name != '.' && ends_with(name, endings);
 }
@@ -454,8 +454,9 @@ static ac_status make_list(opening *o, part which, ac_pictures **list) {
     if (o->desc.report) o->desc.report(o->desc.user, entry->path, entry->bad);
   }
   if (!(*list)->count)
-    return ac_fail(AC_ERROR_FORMAT, (*list)->left_out ? "%s: no picture can be read"
-                                                      : "%s holds no pictures", o->path);
+    return ac_fail(AC_ERROR_FORMAT,
+                   (*list)->left_out ? "%s: no picture can be read" : "%s holds no pictures",
+                   o->path);
   return AC_OK;
 }
 
@@ -482,8 +483,7 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
   else if (o->desc.unlabelled) {
     AC_TRY(add_entry(o, copy_text(o->path, strlen(o->path)), -1));
     o->boundary = 1;
-  } else
-    return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
+  } else return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
   if (!validates) { /* these are not looked at */
     for (int64_t i = o->boundary; i < o->store->count; i++) free(o->store->entries[i].path);
     o->store->count = o->boundary;

@@ -101,8 +101,7 @@ void ac_picture_orient(const uint8_t *from, int64_t width, int64_t height, int c
 
 static uint32_t number(const uint8_t *at, int bytes, bool big) {
   uint32_t value = 0;
-  for (int i = 0; i < bytes; i++)
-    value |= (uint32_t)at[i] << (8 * (big ? bytes - 1 - i : i));
+  for (int i = 0; i < bytes; i++) value |= (uint32_t)at[i] << (8 * (big ? bytes - 1 - i : i));
   return value;
 }
 

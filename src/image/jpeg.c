@@ -139,15 +139,13 @@ static uint8_t product(uint32_t a, uint32_t b) { /* a b / 255, rounded */
 /* Inks to light, as Pillow has it. Files store how much light each ink leaves, as Adobe's do. */
 static void convert_inks(const uint8_t *cmyk, int64_t width, uint8_t *rgb) {
   for (int64_t x = 0; x < width; x++, cmyk += 4, rgb += 3)
-    for (int c = 0; c < 3; c++)
-      rgb[c] = (uint8_t)(cmyk[3] - product(255u - cmyk[c], cmyk[3]));
+    for (int c = 0; c < 3; c++) rgb[c] = (uint8_t)(cmyk[3] - product(255u - cmyk[c], cmyk[3]));
 }
 
 /* Within setjmp. */
 static void read_rows(reader *r, const ac_picture_info *info, int reduction, uint8_t *rgb) {
   struct jpeg_decompress_struct *jpeg = &r->jpeg;
-  const bool inks =
-      jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
+  const bool inks = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
   struct jpeg_progress_mgr progress = {.progress_monitor = watch_scans};
   jpeg->progress = &progress;
   jpeg->out_color_space = inks ? JCS_CMYK : JCS_RGB;
@@ -158,8 +156,8 @@ static void read_rows(reader *r, const ac_picture_info *info, int reduction, uin
                 height = ac_picture_reduced(info->height, reduction);
   if (jpeg->output_width != width || jpeg->output_height != height)
     ERREXIT2(jpeg, JERR_IMAGE_TOO_BIG, jpeg->output_width, jpeg->output_height);
-  JSAMPARRAY row = (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE,
-                                              jpeg->output_width * 4, 1);
+  JSAMPARRAY row =
+      (*jpeg->mem->alloc_sarray)((j_common_ptr)jpeg, JPOOL_IMAGE, jpeg->output_width * 4, 1);
   for (int64_t y = 0; y < height; y++) {
     uint8_t *to = rgb + 3 * y * width;
     if (!inks) *row = to;

@@ -94,8 +94,7 @@ static void read_rows(reader *r, const ac_picture_info *info, uint8_t *rgb) {
       png_get_image_height(png, r->info) != info->height)
     png_error(png, "its rows have another length");
   for (int pass = 0; pass < passes; pass++)
-    for (int64_t y = 0; y < info->height; y++)
-      png_read_row(png, rgb + 3 * y * info->width, NULL);
+    for (int64_t y = 0; y < info->height; y++) png_read_row(png, rgb + 3 * y * info->width, NULL);
 }
 
 ac_status ac_png_decode(const ac_picture_file *file, const ac_picture_info *info, uint8_t *rgb) {

@@ -6,7 +6,8 @@
  * size is left out. These are the definitions of Pillow (Resample.c, since its version 3.4).
  *
  * Only what is asked for is computed: columns of the result's width, from those rows that the
- * result's rows look at. Cost: width x rows x (weights of a pixel), then width x height x weights. */
+ * result's rows look at. Cost: width x rows x (weights of a pixel), then width x height x weights.
+ */
 #include "image/resample.h"
 
 #include <math.h>
@@ -89,7 +90,8 @@ static uint64_t add(parts *p, uint64_t bytes) {
 }
 
 static parts divide(const ac_resampling *r) {
-  parts p = {.across = r->box_width != r->width, .down = r->box_height != r->height,
+  parts p = {.across = r->box_width != r->width,
+             .down = r->box_height != r->height,
              .most = {most_weights(r->filter, r->box_width, r->width),
                       most_weights(r->filter, r->box_height, r->height)}};
   const int64_t counts[2] = {r->result_width, r->result_height};
@@ -161,8 +163,7 @@ void ac_resample(const ac_resampling *r, const uint8_t *from, void *room, uint8_
   const int64_t stride = r->result_width * r->channels, last = down.count - 1;
   const int64_t first_row = down.first[0], end = down.first[last] + down.used[last];
   for (int64_t y = first_row; y < end; y++) {
-    const uint8_t *row =
-        from + ((r->box_top + y) * r->from_width + r->box_left) * r->channels;
+    const uint8_t *row = from + ((r->box_top + y) * r->from_width + r->box_left) * r->channels;
     uint8_t *target = between + (y - first_row) * stride;
     if (p.across) filter_row(&across, row, r->channels, target);
     else memcpy(target, row + r->left * r->channels, (size_t)stride);

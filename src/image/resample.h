@@ -9,11 +9,11 @@
  * lies, which is as large as the last two fields. */
 typedef struct ac_resampling {
   ac_picture_filter filter;
-  int channels;                                      /* 1 or 3 */
-  int64_t from_width, from_height;                   /* the whole picture */
-  int64_t box_left, box_top, box_width, box_height;  /* the rectangle; it is all that is looked at */
-  int64_t width, height;                             /* what it becomes */
-  int64_t left, top, result_width, result_height;    /* what is wanted of that */
+  int channels;                                     /* 1 or 3 */
+  int64_t from_width, from_height;                  /* the whole picture */
+  int64_t box_left, box_top, box_width, box_height; /* the rectangle; it is all that is looked at */
+  int64_t width, height;                            /* what it becomes */
+  int64_t left, top, result_width, result_height;   /* what is wanted of that */
 } ac_resampling;
 
 /* Bytes of `room`. */

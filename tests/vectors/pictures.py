@@ -4,7 +4,7 @@
     python3 pictures.py                       writes pictures/ and pictures.safetensors (Pillow 13, NumPy)
     python3 pictures.py --compare LIBRARY N   N generated pictures through a built libaccrue.so, against Pillow
 
-`NAME/rgb` and `NAME/grey` are i32 [height, width, 3] and [height, width]: the file NAME decoded, turned by its
+`NAME/rgb` and `NAME/grey` are f16 [height, width, 3] and [height, width], of bytes: the file NAME decoded, turned by its
 orientation, converted by Pillow. `resize/FILTER/HEIGHTxWIDTH` are those sizes of resize.png. `sample/FILTER/SIZE/NAME` is
 what torchvision's Resize(floor(SIZE / 0.875)) and CenterCrop(SIZE) make of a file.
 """
@@ -131,8 +131,8 @@ def write_safetensors(path, tensors):
 
     header, blocks, at = {}, [], 0
     for name, array in tensors.items():
-        block = np.ascontiguousarray(array, dtype=np.int32).tobytes()
-        header[name] = {"dtype": "I32", "shape": list(array.shape), "data_offsets": [at, at + len(block)]}
+        block = np.ascontiguousarray(array, dtype=np.float16).tobytes()
+        header[name] = {"dtype": "F16", "shape": list(array.shape), "data_offsets": [at, at + len(block)]}
         blocks.append(block)
         at += len(block)
     text = json.dumps(header, separators=(",", ":")).encode()

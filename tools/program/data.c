@@ -128,11 +128,10 @@ static const char *const ten[] = {"data_batch_1.bin",
                                   "test_batch.bin",
                                   NULL};
 static const char *const hundred[] = {"train.bin", "test.bin", NULL};
-static const char *const mnist[] = {"train-images-idx3-ubyte", "train-images.idx3-ubyte",
-                                    "train-labels-idx1-ubyte", "train-labels.idx1-ubyte",
-                                    "t10k-images-idx3-ubyte",  "t10k-images.idx3-ubyte",
-                                    "t10k-labels-idx1-ubyte",  "t10k-labels.idx1-ubyte",
-                                    NULL};
+static const char *const mnist[] = {
+    "train-images-idx3-ubyte", "train-images.idx3-ubyte", "train-labels-idx1-ubyte",
+    "train-labels.idx1-ubyte", "t10k-images-idx3-ubyte",  "t10k-images.idx3-ubyte",
+    "t10k-labels-idx1-ubyte",  "t10k-labels.idx1-ubyte",  NULL};
 
 /* A folder without the file names of MNIST and CIFAR, or a file that ends like a picture or a list
  * of them. */

@@ -15,9 +15,8 @@ static void say_left_out(void *user, const char *path, const char *sentence) {
 }
 
 static ac_status open_lists(train_data *data, const char *path, bool unlabelled) {
-  const ac_pictures_desc desc = {.bad = (ac_bad_pictures)data->pictures.bad,
-                                 .report = say_left_out,
-                                 .unlabelled = unlabelled};
+  const ac_pictures_desc desc = {
+      .bad = (ac_bad_pictures)data->pictures.bad, .report = say_left_out, .unlabelled = unlabelled};
   return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, &desc);
 }
 
@@ -34,15 +33,15 @@ static int open_list(train_data *data, const char *path) {
   if (status == AC_OK) {
     const int64_t left_out =
         ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);
-    if (left_out)
-      say("%s pictures cannot be read and are left out", text_count(left_out).text);
+    if (left_out) say("%s pictures cannot be read and are left out", text_count(left_out).text);
     return STATUS_CONTINUE;
   }
   if (is_without())
-    return fail("%s has no images that accrue reads: a folder must hold a folder of pictures (JPEG, "
-                "PNG or WebP) for each class, or MNIST's files, such as train-images-idx3-ubyte and "
-                "train-labels-idx1-ubyte, or CIFAR's, such as data_batch_1.bin or train.bin",
-                path);
+    return fail(
+        "%s has no images that accrue reads: a folder must hold a folder of pictures (JPEG, "
+        "PNG or WebP) for each class, or MNIST's files, such as train-images-idx3-ubyte and "
+        "train-labels-idx1-ubyte, or CIFAR's, such as data_batch_1.bin or train.bin",
+        path);
   return fail_library();
 }
 
@@ -75,9 +74,12 @@ static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **
     return STATUS_CONTINUE;
   }
   const bool by_half = p->normalise == NORMALISE_HALF;
-  const ac_augmentation scale = {
-      .mean = by_half ? half : p->grey ? grey_mean : mean,
-      .deviation = by_half ? half : p->grey ? grey_deviation : deviation};
+  const ac_augmentation scale = {.mean = by_half   ? half
+                                         : p->grey ? grey_mean
+                                                   : mean,
+                                 .deviation = by_half   ? half
+                                              : p->grey ? grey_deviation
+                                                        : deviation};
   const int status = keep_under(data, plain);
   if (status != STATUS_CONTINUE) return status;
   return ac_dataset_augmented(dataset, plain, &scale) == AC_OK ? STATUS_CONTINUE : fail_library();
