@@ -109,6 +109,28 @@ typedef enum ac_picture_fit {
   AC_PICTURE_FIT_STRETCH /**< The whole picture; its sides may change by different factors. */
 } ac_picture_fit;
 
+/** How pictures change each time they are read, in this order: crop, mirror, RandAugment or
+ * TrivialAugment, colours. What is zero is off. The changes are drawn by Philox from (seed, epoch,
+ * index of the sample), so they depend neither on threads nor on how batches are split. Each one
+ * has random numbers of its own: to switch one on leaves the others as they were. */
+typedef struct ac_picture_changes {
+  /** A rectangle at a random place becomes the sample, in the place of what `fit` says: Szegedy and
+   * others, "Going deeper with convolutions", CVPR 2015. */
+  bool random_crop;
+  double crop_area[2];   /**< Least and most share of the area. Zeros: 0.08 and 1. */
+  double crop_aspect[2]; /**< Least and most width / height. Zeros: 3/4 and 4/3. */
+  bool flip;             /**< Mirror left to right in half of all cases. */
+  /** RandAugment (arXiv 1909.13719): this many operations, one after the other, each drawn from the
+   * 14 of torchvision. */
+  int rand_augment;
+  double magnitude;     /**< Strength of RandAugment, in [0, 30]. 0: 9. */
+  bool trivial_augment; /**< One operation of any strength: TrivialAugment (arXiv 2103.10158). */
+  double brightness;    /**< A factor in [1 - x, 1 + x], not below 0. */
+  double contrast;      /**< A factor in [1 - x, 1 + x], not below 0. */
+  double saturation;    /**< A factor in [1 - x, 1 + x], not below 0. */
+  double hue;           /**< A part of the circle of hues in [-x, x]; at most 1/2. */
+} ac_picture_changes;
+
 /** How pictures become samples. A zero is the default. */
 typedef struct ac_picture_samples {
   int64_t height;   /**< Pixels of a sample. 0: 224. */
@@ -123,6 +145,7 @@ typedef struct ac_picture_samples {
   /** A JPEG that is at least twice as large as needed is decoded at 1/2, 1/4 or 1/8 of its size,
    * which is faster. Pixels then are not those of Pillow. */
   bool scaled_decoding;
+  const ac_picture_changes *changes; /**< Random changes. NULL: none. Copied. */
   int threads; /**< That read at the same time, each with a buffer. 0: one for each processor, at
                     most 16. */
 } ac_picture_samples;

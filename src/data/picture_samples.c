@@ -2,9 +2,11 @@
  * orientation says, and what resizing needs: a set of buffers, of which there are as many as
  * threads are to read at the same time. A thread that finds none free waits for one. */
 #include "core/error.h"
+#include "core/integers.h"
 #include "core/platform/processors.h"
 #include "data/dataset.h"
 #include "data/pictures.h"
+#include "image/change.h"
 #include "image/resample.h"
 
 #include <math.h>
@@ -20,8 +22,9 @@ typedef struct buffers {
 typedef struct source {
   ac_pictures *pictures; /* its own list */
   ac_picture_samples desc;
-  uint64_t bytes;      /* the most that buffers take */
-  int64_t most_pixels; /* of a picture, as listed */
+  ac_picture_changes changes; /* desc.changes is NULL or leads here */
+  uint64_t bytes;             /* the most that buffers take */
+  int64_t most_pixels;        /* of a picture, as listed */
 
   ac_monitor *monitor; /* guards the stack of free buffers */
   buffers all[MAX_BUFFERS];
@@ -30,10 +33,6 @@ typedef struct source {
 } source;
 
 /* ---- geometry -------------------------------------------------------------------------------- */
-
-static int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
 
 /* Half of an even number, or the even one of the two whole numbers next to it: as Python rounds. */
 static int64_t half(int64_t number) {
@@ -57,10 +56,10 @@ static ac_resampling fit(const ac_picture_samples *d, int64_t width, int64_t hei
                 least_height = (int64_t)((double)d->height / d->crop_share);
   if (width * least_height <= height * least_width) {
     r.width = least_width;
-    r.height = larger(least_width * height / width, d->height);
+    r.height = ac_larger(least_width * height / width, d->height);
   } else {
     r.height = least_height;
-    r.width = larger(least_height * width / height, d->width);
+    r.width = ac_larger(least_height * width / height, d->width);
   }
   r.left = half(r.width - d->width);
   r.top = half(r.height - d->height);
@@ -84,41 +83,62 @@ static void give_back(source *s, buffers *b) {
   ac_monitor_unlock(s->monitor);
 }
 
-/* A picture in memory, as it is to be seen. */
-typedef struct decoded {
-  const uint8_t *pixels;
-  int64_t width, height;
-} decoded;
+/* What becomes of a picture of width x height, as it is to be seen. */
+static ac_resampling arrange(const source *s, const ac_sample_key *key, int64_t width,
+                             int64_t height) {
+  const ac_picture_samples *d = &s->desc;
+  if (!d->changes || !d->changes->random_crop) return fit(d, width, height);
+  const ac_picture_box box = ac_picture_draw_crop(d->changes, key, width, height);
+  return (ac_resampling){.filter = d->filter,
+                         .channels = (int)d->channels,
+                         .from_width = width,
+                         .from_height = height,
+                         .box_left = box.left,
+                         .box_top = box.top,
+                         .box_width = box.width,
+                         .box_height = box.height,
+                         .width = d->width,
+                         .height = d->height,
+                         .result_width = d->width,
+                         .result_height = d->height};
+}
 
-/* By how much a JPEG may be decoded smaller: it stays twice as large as it is needed. */
-static int reduction(const source *s, const ac_picture_info *info) {
+/* By how much a JPEG may be decoded smaller: what is cut out stays twice as large as it has to be.
+ */
+static int reduction(const source *s, const ac_picture_info *info, const ac_resampling *r) {
   if (!s->desc.scaled_decoding) return 1;
-  const ac_resampling whole = info->orientation > 4 ? fit(&s->desc, info->height, info->width)
-                                                    : fit(&s->desc, info->width, info->height);
-  const int64_t width = 2 * whole.width, height = 2 * whole.height;
+  const int64_t width = 2 * r->width * r->from_width / r->box_width,
+                height = 2 * r->height * r->from_height / r->box_height;
   return info->orientation > 4 ? ac_picture_reduction(info, height, width)
                                : ac_picture_reduction(info, width, height);
 }
 
-static ac_status decode(const source *s, const char *path, buffers *b, decoded *picture) {
-  ac_picture_file file = {.path = path};
-  ac_picture_info info;
-  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes));
-  file.data = b->file.data;
-  AC_TRY(ac_picture_inspect(&file, &info));
-  if (info.width * info.height > s->most_pixels)
-    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
-  const int by = reduction(s, &info), channels = (int)s->desc.channels;
-  const int64_t width = ac_picture_reduced(info.width, by),
-                height = ac_picture_reduced(info.height, by);
-  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(3 * width * height), path));
-  AC_TRY(ac_picture_decode(&file, &info, by, channels, b->pixels.data));
-  *picture = (decoded){b->pixels.data, width, height};
-  if (info.orientation == 1) return AC_OK;
-  AC_TRY(ac_picture_buffer_grow(&b->turned, (uint64_t)(channels * width * height), path));
-  ac_picture_orient(b->pixels.data, width, height, channels, info.orientation, b->turned.data);
-  *picture = info.orientation > 4 ? (decoded){b->turned.data, height, width}
-                                  : (decoded){b->turned.data, width, height};
+/* The same of a picture that was decoded smaller. */
+static void reduce(ac_resampling *r, int by) {
+  if (by == 1) return;
+  r->from_width = ac_picture_reduced(r->from_width, by);
+  r->from_height = ac_picture_reduced(r->from_height, by);
+  r->box_left /= by;
+  r->box_top /= by;
+  r->box_width =
+      ac_larger(ac_smaller(ac_picture_reduced(r->box_width, by), r->from_width - r->box_left), 1);
+  r->box_height =
+      ac_larger(ac_smaller(ac_picture_reduced(r->box_height, by), r->from_height - r->box_top), 1);
+}
+
+/* Decodes and turns a picture. */
+static ac_status decode(const source *s, const ac_picture_file *file, const ac_picture_info *info,
+                        int by, buffers *b, const uint8_t **pixels) {
+  const int channels = (int)s->desc.channels;
+  const int64_t width = ac_picture_reduced(info->width, by),
+                height = ac_picture_reduced(info->height, by);
+  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(3 * width * height), file->path));
+  AC_TRY(ac_picture_decode(file, info, by, channels, b->pixels.data));
+  *pixels = b->pixels.data;
+  if (info->orientation == 1) return AC_OK;
+  AC_TRY(ac_picture_buffer_grow(&b->turned, (uint64_t)(channels * width * height), file->path));
+  ac_picture_orient(b->pixels.data, width, height, channels, info->orientation, b->turned.data);
+  *pixels = b->turned.data;
   return AC_OK;
 }
 
@@ -135,14 +155,28 @@ static void write_planes(const ac_picture_samples *d, const uint8_t *pixels, voi
     }
 }
 
-static ac_status read_image(source *s, const char *path, buffers *b, void *to) {
+static ac_status read_image(source *s, const ac_sample_key *key, const char *path, buffers *b,
+                            void *to) {
   const ac_picture_samples *d = &s->desc;
-  decoded picture;
-  AC_TRY(decode(s, path, b, &picture));
-  const ac_resampling r = fit(d, picture.width, picture.height);
-  AC_TRY(ac_picture_buffer_grow(&b->room, ac_resample_room(&r), path));
-  AC_TRY(ac_picture_buffer_grow(&b->sample, (uint64_t)(d->channels * d->width * d->height), path));
-  ac_resample(&r, picture.pixels, b->room.data, b->sample.data);
+  ac_picture_file file = {.path = path};
+  ac_picture_info info;
+  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes));
+  file.data = b->file.data;
+  AC_TRY(ac_picture_inspect(&file, &info));
+  if (info.width * info.height > s->most_pixels)
+    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
+  ac_resampling r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
+                                         : arrange(s, key, info.width, info.height);
+  const int by = reduction(s, &info, &r);
+  const uint8_t *pixels;
+  AC_TRY(decode(s, &file, &info, by, b, &pixels));
+  reduce(&r, by);
+  const uint64_t bytes = (uint64_t)(d->channels * d->width * d->height);
+  AC_TRY(ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), path));
+  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, path));
+  ac_resample(&r, pixels, b->room.data, b->sample.data);
+  const ac_pixels sample = {b->sample.data, d->width, d->height, (int)d->channels};
+  if (d->changes) ac_picture_change(d->changes, key, &sample, b->room.data);
   write_planes(d, b->sample.data, to);
   return AC_OK;
 }
@@ -162,7 +196,7 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
   const ac_picture_store *store = s->pictures->store;
   const ac_picture_entry *entry = &store->entries[s->pictures->index[key->index]];
   buffers *b = borrow(s);
-  const ac_status status = read_image(s, entry->path, b, fields[0]);
+  const ac_status status = read_image(s, key, entry->path, b, fields[0]);
   give_back(s, b);
   if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
   return status;
@@ -223,9 +257,11 @@ static void measure(source *s) {
     for (int turned = 0; turned < 2; turned++) {
       const int64_t w = turned ? entry->height : entry->width,
                     h = turned ? entry->width : entry->height;
-      const ac_resampling r = fit(d, w, h);
-      const uint64_t needed = ac_resample_room(&r);
-      if (needed > room) room = needed;
+      ac_resampling r = fit(d, w, h);
+      room = ac_larger_bytes(room, ac_resample_room(&r));
+      r.width = d->width; /* a crop of all of it */
+      r.height = d->height;
+      room = ac_larger_bytes(room, ac_resample_room(&r));
     }
   }
   s->bytes = (uint64_t)d->threads * (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) +
@@ -237,6 +273,10 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
   source *s = calloc(1, sizeof *s);
   if (!s) return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a dataset");
   s->desc = *desc;
+  if (desc->changes) {
+    s->changes = *desc->changes;
+    s->desc.changes = &s->changes;
+  }
   s->monitor = ac_monitor_create();
   ac_status status = s->monitor ? ac_pictures_create(&s->pictures, pictures->store, pictures->count)
                                 : ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a lock");
@@ -259,7 +299,13 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
   AC_REQUIRE(pictures);
   ac_picture_samples d = AC_DESCRIBED(ac_picture_samples, samples);
   AC_TRY(complete(&d));
-  source *s;
+  ac_picture_changes changes;
+  if (d.changes) {
+    changes = *d.changes;
+    AC_TRY(ac_picture_changes_complete(&changes));
+    d.changes = &changes;
+  }
+  source *s = NULL;
   AC_TRY(make_source(&s, pictures, &d));
   const ac_picture_store *store = pictures->store;
   ac_callback_dataset_desc desc = {
