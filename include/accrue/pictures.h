@@ -170,6 +170,14 @@ AC_API ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_picture
  * dataset of pictures. */
 AC_API uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset);
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/** Writes a PNG file: rows from the top, `channels` (1 or 3) bytes for each pixel. Fails with
+ * AC_ERROR_ARGUMENT if a side is not in [1, 65535], and with AC_ERROR_IO if it cannot be written.
+ */
+AC_API ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, int channels,
+                                      const uint8_t *pixels);
+
 #endif /* AC_STABLE_ONLY */
 
 #ifdef __cplusplus

@@ -2,8 +2,10 @@
  * as two (bilinear: a triangle) or four pixels (bicubic: Keys' kernel with a = -1/2) of the larger
  * of the two pictures, so that a smaller picture sees all pixels of a larger one. Weights are
  * computed in double, divided by their sum, and rounded to 22 bits after the point; sums are whole
- * numbers. Rows first, then columns, with bytes between them; a direction that does not change its
- * size is left out. These are the definitions of Pillow (Resample.c, since its version 3.4).
+ * numbers. Rows first, then columns, with bytes between them. But columns come first if the height
+ * loses more than twice as many pixels as the width. A direction that does not change its size is
+ * left out. This is what Pillow 13 computes. (Versions before it begin with rows, so their pixels
+ * of pictures that become much flatter differ by rounding.)
  *
  * Only what is asked for is computed: columns of the result's width, from those rows that the
  * result's rows look at. Cost: width x rows x (weights of a pixel), then width x height x weights.
@@ -79,6 +81,7 @@ static uint8_t to_byte(int32_t sum) {
 /* What the room is divided into. */
 typedef struct parts {
   bool across, down; /* which directions change */
+  bool down_first;
   int64_t most[2];
   uint64_t exact, bounds[2], weights[2], between, total;
 } parts;
@@ -100,7 +103,10 @@ static parts divide(const ac_resampling *r) {
     p.bounds[d] = add(&p, 2 * (uint64_t)counts[d] * sizeof(int64_t));
     p.weights[d] = add(&p, (uint64_t)(counts[d] * p.most[d]) * sizeof(int32_t));
   }
-  p.between = add(&p, (uint64_t)(r->box_height * r->result_width * r->channels));
+  p.down_first = p.across && p.down && r->height < r->box_height &&
+                 r->box_height - r->height > 2 * (r->box_width - r->width);
+  p.between = add(&p, (uint64_t)(r->channels *
+                                 (p.down_first ? r->box_width : r->box_height * r->result_width)));
   return p;
 }
 
@@ -141,12 +147,13 @@ static void filter_row(const axis *across, const uint8_t *row, int channels, uin
   }
 }
 
-static void filter_column(const int32_t *weights, int64_t used, const uint8_t *rows, int64_t stride,
-                          uint8_t *to) {
+/* `width` bytes of a row of the result, from rows that are `stride` apart. */
+static void filter_column(const int32_t *weights, int64_t used, const uint8_t *rows, int64_t width,
+                          int64_t stride, uint8_t *to) {
   enum { PIECE = 256 };
   int32_t sum[PIECE];
-  for (int64_t begin = 0; begin < stride; begin += PIECE) {
-    const int64_t count = stride - begin < PIECE ? stride - begin : PIECE;
+  for (int64_t begin = 0; begin < width; begin += PIECE) {
+    const int64_t count = width - begin < PIECE ? width - begin : PIECE;
     for (int64_t x = 0; x < count; x++) sum[x] = 1 << (FRACTION_BITS - 1);
     for (int64_t y = 0; y < used; y++) {
       const uint8_t *row = rows + y * stride + begin;
@@ -156,21 +163,46 @@ static void filter_column(const int32_t *weights, int64_t used, const uint8_t *r
   }
 }
 
+static const uint8_t *row_of(const ac_resampling *r, const uint8_t *from, int64_t y) {
+  return from + ((r->box_top + y) * r->from_width + r->box_left) * r->channels;
+}
+
+static void across_first(const ac_resampling *r, const parts *p, const axis *across,
+                         const axis *down, const uint8_t *from, uint8_t *between, uint8_t *to) {
+  const int64_t stride = r->result_width * r->channels, last = down->count - 1;
+  const int64_t first_row = down->first[0], end = down->first[last] + down->used[last];
+  for (int64_t y = first_row; y < end; y++) {
+    const uint8_t *row = row_of(r, from, y);
+    uint8_t *target = between + (y - first_row) * stride;
+    if (p->across) filter_row(across, row, r->channels, target);
+    else memcpy(target, row + r->left * r->channels, (size_t)stride);
+  }
+  for (int64_t i = 0; i < down->count; i++, to += stride) {
+    const uint8_t *rows = between + (down->first[i] - first_row) * stride;
+    if (p->down)
+      filter_column(down->weights + i * down->most, down->used[i], rows, stride, stride, to);
+    else memcpy(to, rows, (size_t)stride);
+  }
+}
+
+/* Both directions change. One row between the two is enough. */
+static void down_first(const ac_resampling *r, const axis *across, const axis *down,
+                       const uint8_t *from, uint8_t *between, uint8_t *to) {
+  const int64_t channels = r->channels, last = across->count - 1;
+  const int64_t first = across->first[0] * channels,
+                count = (across->first[last] + across->used[last]) * channels - first;
+  for (int64_t i = 0; i < down->count; i++, to += r->result_width * channels) {
+    filter_column(down->weights + i * down->most, down->used[i],
+                  row_of(r, from, down->first[i]) + first, count, r->from_width * channels,
+                  between + first);
+    filter_row(across, between, r->channels, to);
+  }
+}
+
 void ac_resample(const ac_resampling *r, const uint8_t *from, void *room, uint8_t *to) {
   const parts p = divide(r);
   const axis across = make_axis(r, &p, 0, room), down = make_axis(r, &p, 1, room);
   uint8_t *between = (uint8_t *)room + p.between;
-  const int64_t stride = r->result_width * r->channels, last = down.count - 1;
-  const int64_t first_row = down.first[0], end = down.first[last] + down.used[last];
-  for (int64_t y = first_row; y < end; y++) {
-    const uint8_t *row = from + ((r->box_top + y) * r->from_width + r->box_left) * r->channels;
-    uint8_t *target = between + (y - first_row) * stride;
-    if (p.across) filter_row(&across, row, r->channels, target);
-    else memcpy(target, row + r->left * r->channels, (size_t)stride);
-  }
-  for (int64_t i = 0; i < down.count; i++, to += stride) {
-    const uint8_t *rows = between + (down.first[i] - first_row) * stride;
-    if (p.down) filter_column(down.weights + i * down.most, down.used[i], rows, stride, to);
-    else memcpy(to, rows, (size_t)stride);
-  }
+  if (p.down_first) down_first(r, &across, &down, from, between, to);
+  else across_first(r, &p, &across, &down, from, between, to);
 }

@@ -157,7 +157,7 @@ def write():
         if name == "resize.png":
             image = Image.open(io.BytesIO(data))
             for which, code in FILTERS.items():
-                for height, width in ((61, 83), (30, 41), (7, 9), (61, 20), (13, 83), (90, 50), (1, 1)):
+                for height, width in ((61, 83), (30, 41), (7, 9), (61, 20), (13, 83), (90, 50), (1, 1), (20, 60), (20, 63), (9, 100)):
                     tensors[f"resize/{which}/{height}x{width}"] = np.asarray(image.resize((width, height), code))
     write_safetensors(os.path.join(HERE, "pictures.safetensors"), tensors)
 
@@ -168,7 +168,7 @@ def write():
 class Samples(ctypes.Structure):
     _fields_ = [("height", ctypes.c_int64), ("width", ctypes.c_int64), ("channels", ctypes.c_int64),
                 ("dtype", ctypes.c_int), ("filter", ctypes.c_int), ("fit", ctypes.c_int), ("crop_share", ctypes.c_double),
-                ("scaled_decoding", ctypes.c_bool), ("threads", ctypes.c_int), ("changes", ctypes.c_void_p)]
+                ("scaled_decoding", ctypes.c_bool), ("changes", ctypes.c_void_p), ("threads", ctypes.c_int)]
 
 
 class Desc(ctypes.Structure):

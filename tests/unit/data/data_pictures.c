@@ -224,8 +224,8 @@ static void check_resized(const char *filter, int64_t height, int64_t width) {
 
 static void sizes_are_those_of_pillow(void **state) {
   (void)state;
-  static const int64_t sizes[][2] = {{61, 83}, {30, 41}, {7, 9}, {61, 20},
-                                     {13, 83}, {90, 50}, {1, 1}};
+  static const int64_t sizes[][2] = {{61, 83}, {30, 41}, {7, 9},   {61, 20}, {13, 83},
+                                     {90, 50}, {1, 1},   {20, 60}, {20, 63}, {9, 100}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     check_resized("bilinear", sizes[i][0], sizes[i][1]);
     check_resized("bicubic", sizes[i][0], sizes[i][1]);
