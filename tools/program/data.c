@@ -171,7 +171,6 @@ void data_add_image_options(image_data_flags *flags, options *o) {
       FLAG("grey", OPTION_SWITCH, &p->grey),
       FLAG("filter", OPTION_CHOICE, &p->filter),
       FLAG("crop-share", OPTION_REAL, &p->crop_share),
-      FLAG("normalise", OPTION_CHOICE, &p->normalise),
       FLAG("scaled-decoding", OPTION_SWITCH, &p->scaled),
       FLAG("bad-images", OPTION_CHOICE, &p->bad),
   };
@@ -215,11 +214,20 @@ static bool changes_anything(const ac_augmentation *a) {
   return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
 }
 
-int data_augment(train_data *data) {
+int data_augment(train_data *data, const options *o) {
+  ac_augmentation *a = &data->augmentation;
+  if (data->all) {
+    const int status = data_change_pictures(data);
+    if (status != STATUS_CONTINUE) return status;
+    if (!options_given(o, "shift")) a->shift = 0;
+    if (!options_given(o, "rotation")) a->rotation = 0;
+    if (!options_given(o, "scaling")) a->scaling = 0;
+  }
   if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
-  data->plain = data->train;
+  ac_dataset **from = data->all ? &data->changed : &data->plain;
+  *from = data->train;
   data->train = NULL;
-  const ac_status status = ac_dataset_augmented(&data->train, data->plain, &data->augmentation);
+  const ac_status status = ac_dataset_augmented(&data->train, *from, &data->augmentation);
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
@@ -282,9 +290,9 @@ void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
   ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->changed);
   ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);
-  for (int i = 0; i < data->under_count; i++) ac_dataset_free(data->under[i]);
   ac_pictures_free(data->all);
   ac_pictures_free(data->training);
   ac_pictures_free(data->validating);

@@ -9,16 +9,17 @@
 
 /* The flags that say how pictures become samples. */
 typedef struct picture_flags {
+  bool used; /* the data are pictures */
   int64_t size;
   bool grey, scaled;
-  int bad, filter, normalise; /* ac_bad_pictures, ac_picture_filter, picture_normalise */
+  int bad, filter; /* ac_bad_pictures, ac_picture_filter */
   double crop_share;
+  /* Of those that train: */
+  ac_picture_changes changes;
+  double crop_area; /* the least; 0: not at random */
+  double jitter;    /* of brightness, contrast and saturation */
+  int64_t rand_augment;
 } picture_flags;
-typedef enum picture_normalise {
-  NORMALISE_IMAGENET, /* by the mean and deviation of ImageNet's channels */
-  NORMALISE_HALF,     /* to [-1, 1] */
-  NORMALISE_NONE      /* in [0, 1] */
-} picture_normalise;
 
 typedef struct train_data {
   /* Set beforehand: */
@@ -33,13 +34,12 @@ typedef struct train_data {
   /* Lists of pictures, or NULL: all that --data names but what is in a folder to validate; and what
    * train and validation are made of. */
   ac_pictures *all, *training, *validating;
-  ac_dataset *under[8]; /* what datasets of pictures are before they are normalised */
-  int under_count;
 
   ac_tokens *tokens;
-  ac_dataset *whole;              /* what train and validation are parts of, or NULL */
-  ac_dataset *plain;              /* what train's images are before they are changed, or NULL */
-  ac_dataset *unsharded;          /* what train is a shard of, or NULL */
+  ac_dataset *whole;     /* what train and validation are parts of, or NULL */
+  ac_dataset *plain;     /* what train's images are before they are changed, or NULL */
+  ac_dataset *changed;   /* pictures with changes of their own, if train changes them more */
+  ac_dataset *unsharded; /* what train is a shard of, or NULL */
   ac_dataset *train, *validation; /* validation is NULL if undivided */
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
   const char *unit;               /* what a loss is per: "byte", "token", "image" */
@@ -75,12 +75,17 @@ bool data_is_pictures(const char *path);
 int data_open_pictures(train_data *data, const image_data_flags *flags);
 /* Fold `fold` of `folds` of all pictures. */
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);
+/* The flags of random changes. */
+void data_add_picture_changes(picture_flags *flags, options *o);
+/* Makes `train` anew, with the changes that flags ask for. */
+int data_change_pictures(train_data *data);
 
 /* Refuses labels that are not below `classes`, of images that train or validate. */
 int data_check_labels(const train_data *data, int64_t classes);
 
-/* Changes training images as `augmentation` says, if it says anything. */
-int data_augment(train_data *data);
+/* Changes training images as `augmentation` says, if it says anything, and pictures as their own
+ * flags say. Defaults of `augmentation` are for small images, so they do not change pictures. */
+int data_augment(train_data *data, const options *o);
 
 /* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
  * folds of text are ranges of it. */

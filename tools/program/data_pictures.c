@@ -47,43 +47,51 @@ static int open_list(train_data *data, const char *path) {
 
 /* ---- datasets -------------------------------------------------------------------------------- */
 
-static int keep_under(train_data *data, ac_dataset *dataset) {
-  if (data->under_count == sizeof data->under / sizeof *data->under) {
-    ac_dataset_free(dataset);
-    return fail("too many datasets of pictures");
-  }
-  data->under[data->under_count++] = dataset;
-  return STATUS_CONTINUE;
-}
-
-/* Pictures as they are learned. */
-static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **dataset) {
-  static const float mean[] = {0.485f, 0.456f, 0.406f}, deviation[] = {0.229f, 0.224f, 0.225f};
-  static const float grey_mean[] = {0.449f}, grey_deviation[] = {0.226f};
-  static const float half[] = {0.5f, 0.5f, 0.5f};
+static int make_changed(train_data *data, const ac_pictures *list,
+                        const ac_picture_changes *changes, ac_dataset **dataset) {
   const picture_flags *p = &data->pictures;
-  const ac_picture_samples samples = {.height = p->size,
+  const ac_picture_samples samples = {.changes = changes,
+                                      .height = p->size,
                                       .channels = p->grey ? 1 : 3,
                                       .filter = (ac_picture_filter)p->filter,
                                       .crop_share = p->crop_share,
                                       .scaled_decoding = p->scaled};
-  ac_dataset *plain;
-  if (ac_dataset_from_pictures(&plain, list, &samples) != AC_OK) return fail_library();
-  if (p->normalise == NORMALISE_NONE) {
-    *dataset = plain;
-    return STATUS_CONTINUE;
-  }
-  const bool by_half = p->normalise == NORMALISE_HALF;
-  const ac_augmentation scale = {.mean = by_half   ? half
-                                         : p->grey ? grey_mean
-                                                   : mean,
-                                 .deviation = by_half   ? half
-                                              : p->grey ? grey_deviation
-                                                        : deviation};
-  const int status = keep_under(data, plain);
-  if (status != STATUS_CONTINUE) return status;
-  return ac_dataset_augmented(dataset, plain, &scale) == AC_OK ? STATUS_CONTINUE : fail_library();
+  return ac_dataset_from_pictures(dataset, list, &samples) == AC_OK ? STATUS_CONTINUE
+                                                                    : fail_library();
 }
+
+static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **dataset) {
+  return make_changed(data, list, NULL, dataset);
+}
+
+int data_change_pictures(train_data *data) {
+  const picture_flags *p = &data->pictures;
+  ac_picture_changes changes = p->changes;
+  changes.random_crop = p->crop_area > 0;
+  changes.crop_area[0] = p->crop_area;
+  changes.crop_area[1] = changes.random_crop;
+  changes.rand_augment = (int)p->rand_augment;
+  changes.brightness = changes.contrast = changes.saturation = p->jitter;
+  data->plain = data->train;
+  data->train = NULL;
+  return make_changed(data, data->training ? data->training : data->all, &changes, &data->train);
+}
+
+void data_add_picture_changes(picture_flags *p, options *o) {
+  const option rows[] = {
+      FLAG("crop-area", OPTION_REAL, &p->crop_area),
+      FLAG("rand-augment", OPTION_INTEGER, &p->rand_augment),
+      FLAG("magnitude", OPTION_REAL, &p->changes.magnitude),
+      FLAG("trivial-augment", OPTION_SWITCH, &p->changes.trivial_augment),
+      FLAG("jitter", OPTION_REAL, &p->jitter),
+      FLAG("hue", OPTION_REAL, &p->changes.hue),
+  };
+  p->crop_area = 0.25;
+  p->changes.magnitude = 9;
+  OPTIONS_ADD(o, rows);
+}
+
+/* ---- lists and folds ------------------------------------------------------------------------- */
 
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds) {
   ac_pictures_free(data->training);
