@@ -47,19 +47,20 @@ typedef struct ac_pictures_desc {
 /** Lists pictures. `path` is one of these:
  *
  * - A folder with a folder for each class. Classes have the byte order of the folders' names, and
- *   pictures that of their paths, as in torchvision's ImageFolder. If it holds a folder `train`,
- *   that one is meant, and *validation lists the folder `val` (or `valid`, `validation`, `test`,
- * the first that is there), whose classes must be among those of `train`.
+ *   pictures that of their paths, as in torchvision's ImageFolder. If there is a folder `train`
+ * that has folders itself, its classes train, and *validation lists the folder `val` (or `valid`,
+ *   `validation`, `test`: the first that is there). The classes of that one must be among those of
+ *   `train`.
  * - A CSV file (its name ends in .csv): a path, a comma and the name of a class on each line. With
  *   several_labels a line may have more classes, each after a comma. Fields may be quoted. Paths
- *   are relative to the file's folder. A first line whose first field does not end like a picture's
- *   name is a heading. If all classes are whole numbers, they are the numbers of the classes.
- *   Otherwise classes have the byte order of their names.
+ *   are relative to the file's folder. The first line is a heading if its first field does not end
+ *   like the name of a picture. If all classes are whole numbers, they are the numbers of the
+ *   classes. Otherwise classes have the byte order of their names.
  *
- * Files whose names end in .jpg, .jpeg, .png or .webp, in any case, are pictures; what a file is,
- * its first bytes say. Names that end in another picture format's letters, such as .gif or .tif,
- * count as pictures that cannot be read. Other files are left out, and so are names that begin with
- * a dot. The header of each file is read.
+ * Files with names that end in .jpg, .jpeg, .png or .webp, in any case, are pictures; what a file
+ * is, its first bytes say. A name that ends like another picture format, such as .gif or .tif, is a
+ * picture that cannot be read. Other files are left out, and so are names that begin with a dot.
+ * Links to folders are not followed. The header of each file is read.
  *
  * *validation is NULL if the path has no pictures that validate. `validation` itself may be NULL;
  * then only those that train are listed. Fails with AC_ERROR_FORMAT, and names the file, if a
@@ -166,7 +167,7 @@ AC_API ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_picture
 /** The most bytes that the dataset's buffers take: for each thread one file, its picture before and
  * after it is turned, and what resizing needs. A buffer grows to what its pictures need, so less
  * may be used. Decoders take memory of their own meanwhile: up to 12 bytes for each pixel of a
- * progressive JPEG, 4 for each pixel of a WebP, some hundred KiB otherwise. 0 if it is not a
+ * progressive JPEG, 4 for each pixel of a WebP, a few hundred KiB otherwise. 0 if it is not a
  * dataset of pictures. */
 AC_API uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset);
 

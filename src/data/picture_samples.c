@@ -1,6 +1,6 @@
 /* Samples of pictures. To read one takes a file in memory, its pixels, the same turned as its
- * orientation says, and what resizing needs: a set of buffers, of which there are as many as
- * threads are to read at the same time. A thread that finds none free waits for one. */
+ * orientation says, and what resizing needs: a set of buffers. There is one for each thread that is
+ * to read at the same time. A thread that finds none free waits for one. */
 #include "core/error.h"
 #include "core/integers.h"
 #include "core/platform/processors.h"

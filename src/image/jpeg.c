@@ -101,6 +101,8 @@ static void read_header(reader *r) {
 }
 
 static ac_status damaged(const reader *r) {
+  if (r->errors.msg_code == JERR_OUT_OF_MEMORY)
+    return ac_fail(AC_ERROR_MEMORY, "%s: no memory to read it", r->file->path);
   if (r->ended || r->lacking)
     return ac_fail(AC_ERROR_FORMAT, "%s is a truncated JPEG picture", r->file->path);
   return ac_fail(AC_ERROR_FORMAT, "%s is a damaged JPEG picture: %s", r->file->path, r->sentence);

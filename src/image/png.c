@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <png.h>
@@ -17,7 +18,8 @@ typedef struct reader {
   png_infop info;
   const ac_picture_file *file;
   size_t at;
-  bool ended; /* more bytes were needed than there are */
+  bool ended;     /* more bytes were needed than there are */
+  bool no_memory; /* it was refused some */
   char sentence[128];
 } reader;
 
@@ -34,6 +36,18 @@ static void say_nothing(png_structp png, png_const_charp text) {
   (void)png, (void)text;
 }
 
+static png_voidp allocate(png_structp png, png_alloc_size_t bytes) {
+  reader *r = png_get_mem_ptr(png);
+  void *memory = malloc(bytes);
+  if (!memory) r->no_memory = true;
+  return memory;
+}
+
+static void release(png_structp png, png_voidp memory) {
+  (void)png;
+  free(memory);
+}
+
 static void take(png_structp png, png_bytep data, size_t bytes) {
   reader *r = png_get_io_ptr(png);
   r->ended = bytes > r->file->bytes - r->at;
@@ -44,7 +58,8 @@ static void take(png_structp png, png_bytep data, size_t bytes) {
 
 static ac_status begin(reader *r, const ac_picture_file *file) {
   *r = (reader){.file = file};
-  r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, leave, say_nothing);
+  r->png =
+      png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, leave, say_nothing, r, allocate, release);
   if (r->png) r->info = png_create_info_struct(r->png);
   if (r->info) return AC_OK;
   png_destroy_read_struct(&r->png, NULL, NULL);
@@ -53,6 +68,7 @@ static ac_status begin(reader *r, const ac_picture_file *file) {
 
 static ac_status damaged(reader *r) {
   png_destroy_read_struct(&r->png, &r->info, NULL);
+  if (r->no_memory) return ac_fail(AC_ERROR_MEMORY, "%s: no memory to read it", r->file->path);
   if (r->ended) return ac_fail(AC_ERROR_FORMAT, "%s is a truncated PNG picture", r->file->path);
   return ac_fail(AC_ERROR_FORMAT, "%s is a damaged PNG picture: %s", r->file->path, r->sentence);
 }

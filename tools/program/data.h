@@ -9,7 +9,7 @@
 
 /* The flags that say how pictures become samples. */
 typedef struct picture_flags {
-  bool used; /* the data are pictures */
+  const ac_pictures *list; /* what is learned; NULL: it is not pictures */
   int64_t size;
   bool grey, scaled;
   int bad, filter; /* ac_bad_pictures, ac_picture_filter */

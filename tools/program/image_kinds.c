@@ -136,7 +136,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
     status = picture_adopt(&model->data.pictures, o, init, init_path);
   if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
-  model->data.pictures.used = data->all != NULL;
+  model->data.pictures.list = data->all;
   int64_t shape[3];
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];

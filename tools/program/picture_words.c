@@ -8,10 +8,30 @@
 
 static const char *const filters[] = {"bilinear", "bicubic"};
 
+static bool is_utf8(const char *text) {
+  json_t *value = json_string(text); /* which takes nothing else */
+  json_decref(value);
+  return value;
+}
+
+/* Each on a line, if they fit in a model's description. */
+static void describe_classes(const ac_pictures *list, model_metadata *metadata) {
+  char text[3000];
+  size_t used = 0;
+  for (int64_t c = 0; c < ac_pictures_classes(list); c++) {
+    const char *name = ac_pictures_class_name(list, c);
+    const size_t length = strlen(name) + (c > 0);
+    if (length >= sizeof text - used || strchr(name, '\n') || !is_utf8(name)) return;
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", c ? "\n" : "", name);
+  }
+  if (used) model_metadata_add(metadata, "accrue.class_names", "%s", text);
+}
+
 void picture_describe(const picture_flags *flags, model_metadata *metadata) {
-  if (flags->used)
-    model_metadata_add(metadata, "accrue.pictures", "%" PRId64 " %s %s %.17g", flags->size,
-                       flags->grey ? "grey" : "rgb", filters[flags->filter], flags->crop_share);
+  if (!flags->list) return;
+  describe_classes(flags->list, metadata);
+  model_metadata_add(metadata, "accrue.pictures", "%" PRId64 " %s %s %.17g", flags->size,
+                     flags->grey ? "grey" : "rgb", filters[flags->filter], flags->crop_share);
 }
 
 int picture_adopt(picture_flags *flags, const options *o, const ac_model_file *file,

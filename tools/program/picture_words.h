@@ -5,7 +5,8 @@
 
 #include "program/model_kind.h"
 
-/* Adds "accrue.pictures", such as "96 rgb bilinear 0.875", if the data are pictures. */
+/* If the data are pictures, adds "accrue.pictures", such as "96 rgb bilinear 0.875", and the names
+ * of classes. */
 void picture_describe(const picture_flags *flags, model_metadata *metadata);
 
 /* Takes from the file what flags do not say. Returns a status of message.h. */

@@ -173,7 +173,7 @@ static void hostile_files_are_named(void **state) {
   assert_bad("a.jpg", "GIF89a12345678", 14, "a.jpg is a GIF picture, not a picture that is JPEG");
   assert_bad("b.png", "hello hello", 11, "b.png is text, not a picture");
   unsigned char *data = read_vector("colour.png", &bytes);
-  data[16] = data[20] = 0x7f; /* width and height beyond what memory holds; the sum is wrong, too */
+  data[16] = data[20] = 0x7f; /* width and height beyond what memory holds, with a wrong checksum */
   assert_bad("c.png", data, bytes, "c.png is a damaged PNG picture");
   free(data);
   data = read_vector("colour.jpg", &bytes);
