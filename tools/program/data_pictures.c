@@ -109,8 +109,9 @@ int data_fold_pictures(train_data *data, int64_t fold, int64_t folds) {
 /* A tenth of each class, if there is no folder that validates. */
 static int divide(train_data *data, const char *path) {
   enum { FOLDS = 10 };
-  if (data->validating || data->unlabelled) return STATUS_CONTINUE;
   const int64_t count = ac_pictures_count(data->all);
+  const bool all = data->unlabelled && (count < 2 || !ac_pictures_classes(data->all));
+  if (data->validating || all) return STATUS_CONTINUE;
   if (count < 2) return fail("%s has 1 picture, too few to train and validate on", path);
   const int64_t folds = count < FOLDS ? count : FOLDS;
   const int status = make_samples(data, data->all, &data->whole);
