@@ -13,7 +13,7 @@ static void name_picture(char *path, size_t bytes, int i) {
   snprintf(path, bytes, "pictures-%03d.png", i);
 }
 
-/* Stripes that lie (class "lying") or stand ("upright"), in any colours, of any size. */
+/* Stripes that run across (class "lying") or down ("upright"), in any colours, of any size. */
 static ac_status write_picture(const char *path, int upright, uint32_t *state) {
   static uint8_t pixels[3 * MOST * MOST];
   uint32_t drawn[8];
