@@ -203,8 +203,9 @@ case_without_effect() {
   "$FIXTURE" pictures shapes 30 1
   cp -r shapes broken
   head -c 20 shapes/cross/0001.png >broken/cross/cut.png
-  mkdir -p jpegs/a
+  mkdir -p jpegs/{a,b}
   cp "$here/../vectors/pictures/"colour*.jpg jpegs/a
+  cp "$here/../vectors/pictures/"turned*.jpg jpegs/b
   train --layers 3 --steps 1 --out other >/dev/null
   local model verb name base just
   for model in gpt resnet; do
