@@ -6,7 +6,8 @@
 
 `NAME/rgb` and `NAME/grey` are f16 [height, width, 3] and [height, width], of bytes: the file NAME decoded, turned by its
 orientation, converted by Pillow. `resize/FILTER/HEIGHTxWIDTH` are those sizes of resize.png. `sample/FILTER/SIZE/NAME` is
-what torchvision's Resize(floor(SIZE / 0.875)) and CenterCrop(SIZE) make of a file.
+what torchvision's Resize(floor(SIZE / 0.875)) and CenterCrop(SIZE) make of a file. `operation/NUMBER/MAGNITUDE` is what an
+operation of src/image/change.h, or 14 for a turn of the hues, makes of colour.png.
 """
 import ctypes
 import io
@@ -15,7 +16,7 @@ import sys
 import tempfile
 
 import numpy as np
-from PIL import Image, ImageOps, features
+from PIL import Image, ImageEnhance, ImageOps, features
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -126,6 +127,33 @@ def sample(data, size, which):
     return np.asarray(image.crop((left, top, left + size, top + size)))
 
 
+def operations(image):
+    """What torchvision's RandAugment and ColorJitter do by Pillow: the number of the operation, its magnitude, the result."""
+    enhance = {6: ImageEnhance.Brightness, 7: ImageEnhance.Color, 8: ImageEnhance.Contrast, 9: ImageEnhance.Sharpness}
+    width, height = image.size
+    for m in (0.25, -0.3):
+        yield 1, m, image.transform(image.size, Image.Transform.AFFINE, (1, m, 0, 0, 1, 0))
+        yield 2, m, image.transform(image.size, Image.Transform.AFFINE, (1, 0, 0, m, 1, 0))
+    for m in (5.7, -9.2):
+        yield 3, m, image.transform(image.size, Image.Transform.AFFINE, (1, 0, -int(m), 0, 1, 0))
+        yield 4, m, image.transform(image.size, Image.Transform.AFFINE, (1, 0, 0, 0, 1, -int(m)))
+    for m in (13.0, -30.0, 101.5):
+        yield 5, m, image.rotate(m)
+    for m in (0.35, -0.6, 0.9):
+        for number, change in enhance.items():
+            yield number, m, change(image).enhance(1 + m)
+    for m in (4, 6):
+        yield 10, m, ImageOps.posterize(image, m)
+    for m in (76.5, 204.0):
+        yield 11, m, ImageOps.solarize(image, m)
+    yield 12, 0, ImageOps.autocontrast(image)
+    yield 13, 0, ImageOps.equalize(image)
+    for m in (0.1, -0.4, 0.5):
+        h, s, v = image.convert("HSV").split()
+        turned = (np.asarray(h).astype(int) + int(m * 255)).astype(np.uint8)
+        yield 14, m, Image.merge("HSV", (Image.fromarray(turned), s, v)).convert("RGB")
+
+
 def write_safetensors(path, tensors):
     import json
 
@@ -154,6 +182,9 @@ def write():
             for which in FILTERS:
                 for size in (14, 56):
                     tensors[f"sample/{which}/{size}/{name}"] = sample(data, size, which)
+        if name == "colour.png":
+            for number, magnitude, image in operations(Image.open(io.BytesIO(data))):
+                tensors[f"operation/{number}/{magnitude}"] = np.asarray(image)
         if name == "resize.png":
             image = Image.open(io.BytesIO(data))
             for which, code in FILTERS.items():

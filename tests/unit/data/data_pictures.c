@@ -2,6 +2,7 @@
  * folders and lists, and refused by name where they are damaged. */
 #include "support/files.h"
 
+#include "image/change.h"
 #include "image/decode.h"
 #include "image/resample.h"
 
@@ -258,6 +259,102 @@ static void a_box_is_a_picture_of_its_own(void **state) {
   assert_memory_equal(to[0], to[1], sizeof to[0]);
   free(room);
   free(whole.values);
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* All operations at all magnitudes that are frozen. */
+static void operations_are_those_of_pillow(void **state) {
+  (void)state;
+  const result whole = find("colour.png/rgb");
+  int met[16] = {0};
+  for (int i = 0; i < ac_model_file_tensor_count(expected); i++) {
+    const char *name = ac_model_file_tensor(expected, i)->name;
+    int number;
+    double magnitude;
+    if (sscanf(name, "operation/%d/%lf", &number, &magnitude) != 2) continue;
+    uint8_t data[3 * 29 * 43], room[3 * 29 * 43];
+    for (int64_t v = 0; v < whole.count; v++) data[v] = (uint8_t)whole.values[v];
+    const ac_pixels pixels = {data, 43, 29, 3};
+    if (number == AC_OPERATIONS) ac_picture_hue(&pixels, magnitude);
+    else ac_picture_operate((ac_picture_operation)number, magnitude, &pixels, room);
+    const result r = find(name);
+    compare(name, &r, data);
+    free(r.values);
+    met[number]++;
+  }
+  for (int number = 1; number <= AC_OPERATIONS; number++) assert_true(met[number] > 0);
+  free(whole.values);
+}
+
+/* Drawn rectangles lie in the picture, and their shapes are those that are allowed. */
+static void crops_are_in_their_ranges(void **state) {
+  (void)state;
+  ac_picture_changes changes = {.random_crop = true, .crop_area = {0.2, 0.7}};
+  assert_ok(ac_picture_changes_complete(&changes));
+  double least = 1, most = 0;
+  for (int64_t i = 0; i < 2000; i++) {
+    const ac_sample_key key = {.index = i, .epoch = 3, .seed = 9};
+    const ac_picture_box box = ac_picture_draw_crop(&changes, &key, 200, 150);
+    assert_true(box.left >= 0 && box.top >= 0 && box.left + box.width <= 200 &&
+                box.top + box.height <= 150);
+    const double area = (double)(box.width * box.height) / (200 * 150),
+                 aspect = (double)box.width / (double)box.height;
+    assert_true(area > 0.19 && area < 0.71 && aspect > 0.73 && aspect < 1.36);
+    if (area < least) least = area;
+    if (area > most) most = area;
+  }
+  assert_true(least < 0.22 && most > 0.65);
+  const ac_picture_box flat = ac_picture_draw_crop(&changes, &(ac_sample_key){0}, 1000, 10);
+  assert_true(flat.width == 13 && flat.height == 10 && flat.left == 493);
+}
+
+/* The same key gives the same sample, another seed, epoch or index another one; and a change that
+ * is switched on leaves the rectangle of the others as it was. */
+static void changes_depend_on_the_key_alone(void **state) {
+  (void)state;
+  const ac_picture_changes changes = {.random_crop = true,
+                                      .flip = true,
+                                      .rand_augment = 2,
+                                      .brightness = 0.4,
+                                      .contrast = 0.4,
+                                      .saturation = 0.4,
+                                      .hue = 0.1};
+  const ac_picture_samples samples = {.height = 16, .dtype = AC_U8, .changes = &changes};
+  ac_pictures *list;
+  ac_dataset *dataset[2];
+  const ac_pictures_desc desc = {.unlabelled = true};
+  assert_ok(ac_pictures_open(&list, NULL, VECTORS "/pictures", &desc));
+  for (int d = 0; d < 2; d++) assert_ok(ac_dataset_from_pictures(&dataset[d], list, &samples));
+  ac_pictures_free(list);
+  const ac_sample_key keys[] = {{3, 0, 7}, {3, 1, 7}, {3, 0, 8}, {4, 0, 7}};
+  uint8_t read[2][4][3 * 16 * 16];
+  for (int k = 0; k < 4; k++) {
+    assert_ok(ac_dataset_read(dataset[0], &keys[k], (void *const[]){read[0][k]}));
+    assert_ok(ac_dataset_read(dataset[1], &keys[3 - k], (void *const[]){read[1][3 - k]}));
+  }
+  assert_memory_equal(read[0], read[1], sizeof read[0]);
+  for (int k = 1; k < 4; k++) assert_memory_not_equal(read[0][0], read[0][k], sizeof read[0][0]);
+  for (int d = 0; d < 2; d++) ac_dataset_free(dataset[d]);
+}
+
+static void changes_out_of_range_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    ac_picture_changes changes;
+    const char *mention;
+  } bad[] = {{{.crop_area = {0.5, 0.4}}, "a crop's area from 0.5 to 0.4"},
+             {{.crop_area = {0.5, 1.1}}, "a crop's area from 0.5 to 1.1"},
+             {{.crop_aspect = {-1, 1}}, "a crop's width / height from -1 to 1"},
+             {{.rand_augment = 17}, "17 operations of RandAugment"},
+             {{.magnitude = 31}, "a magnitude of 31"},
+             {{.rand_augment = 1, .trivial_augment = true}, "exclude each other"},
+             {{.contrast = -1}, "a change of brightness, contrast or saturation by -1"},
+             {{.hue = 0.6}, "a change of hue by 0.6"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    ac_picture_changes changes = bad[i].changes;
+    assert_refused(ac_picture_changes_complete(&changes), AC_ERROR_ARGUMENT, bad[i].mention);
+  }
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -596,6 +693,10 @@ int main(void) {
       cmocka_unit_test(hostile_files_are_named),
       cmocka_unit_test(sizes_are_those_of_pillow),
       cmocka_unit_test(a_box_is_a_picture_of_its_own),
+      cmocka_unit_test(operations_are_those_of_pillow),
+      cmocka_unit_test(crops_are_in_their_ranges),
+      cmocka_unit_test(changes_depend_on_the_key_alone),
+      cmocka_unit_test(changes_out_of_range_are_refused),
       cmocka_unit_test(folders_are_classes),
       cmocka_unit_test(train_and_val_are_apart),
       cmocka_unit_test(lists_name_paths_and_classes),
