@@ -147,6 +147,12 @@ typedef struct ac_picture_samples {
    * which is faster. Pixels then are not those of Pillow. */
   bool scaled_decoding;
   const ac_picture_changes *changes; /**< Random changes. NULL: none. Copied. */
+  /** Each class has the same number of samples in an epoch, or one more or less. An epoch has as
+   * many samples as there are pictures, so pictures of small classes come several times. Over all
+   * epochs each picture of a class comes equally often, or once more or less. Sample i is of class
+   * i mod the number of classes that have pictures; which picture it is depends on the epoch and
+   * the seed. Not with several_labels. */
+  bool balanced;
   int threads; /**< That read at the same time, each with a buffer. 0: one for each processor, at
                     most 16. */
 } ac_picture_samples;
@@ -170,6 +176,46 @@ AC_API ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_picture
  * progressive JPEG, 4 for each pixel of a WebP, a few hundred KiB otherwise. 0 if it is not a
  * dataset of pictures. */
 AC_API uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset);
+
+/** Weights of classes that make up for their sizes: weights[c] = pictures / (classes that have
+ * pictures x pictures of class c); 0 for a class that has none. `weights` has
+ * ac_pictures_classes(pictures) elements. The mean over all pictures is 1. Fails with
+ * AC_ERROR_ARGUMENT if the list has no labels, or several for a picture. */
+AC_API ac_status ac_pictures_class_weights(const ac_pictures *pictures, float *weights);
+
+/* ---- datasets on datasets -------------------------------------------------------------------- */
+
+/** Another dataset, which must outlive this one, with one field more: "weights" (f32 [1]), which is
+ * weights[label] of its i32 field "labels". It feeds the weights of a loss. `count` weights are
+ * copied; they are finite and not negative. Fails with AC_ERROR_ARGUMENT if there is no such field,
+ * if it has a field "weights", or if a weight is out of range; reading fails with AC_ERROR_FORMAT
+ * if a label is not in [0, count). */
+AC_API ac_status ac_dataset_weighted(ac_dataset **dataset, ac_dataset *whole, int64_t count,
+                                     const float *weights);
+
+/** How samples are mixed. A zero is off. */
+typedef struct ac_mixing {
+  double mixup;  /**< alpha of mixup (arXiv 1710.09412): pixels are averaged. 0.2 is usual. */
+  double cutmix; /**< alpha of CutMix (arXiv 1905.04899): a rectangle is replaced. 1 is usual. */
+  double probability; /**< That a sample is mixed at all. 0: 1. */
+  double smoothing;   /**< Share s of the targets that is spread over all classes, in [0, 1). */
+} ac_mixing;
+
+/** Another dataset, which must outlive this one, with samples that are mixed with others, and one
+ * field more: "targets" (f32 [classes]), the shares of the classes, for ac_soft_cross_entropy. The
+ * field "labels" keeps the sample's own class.
+ *
+ * The partner is any sample, as it is read for the same seed and epoch. The share l of the sample
+ * itself is drawn from Beta(alpha, alpha). With mixup pixels are l a + (1 - l) b. With CutMix a
+ * rectangle with the share 1 - l of the area and the image's shape comes from the partner; it may
+ * reach beyond the edge, and l is then what really stays. If both are on, each is chosen for half
+ * of the samples. Targets are (1 - s) (l onehot(a) + (1 - l) onehot(b)) + s / classes. All is drawn
+ * by Philox from (seed, epoch, index of the sample).
+ *
+ * The dataset has the f32 field "images", of a known shape, the i32 field "labels" of one element,
+ * and a known number of classes. Fails with AC_ERROR_ARGUMENT if not, or if a number is out of
+ * range. Reading decodes two samples. */
+AC_API ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const ac_mixing *mixing);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

@@ -26,6 +26,10 @@ typedef struct source {
   uint64_t bytes;             /* the most that buffers take */
   int64_t most_pixels;        /* of a picture, as listed */
 
+  /* If classes are balanced: the classes that have pictures, and the pictures of each. */
+  int64_t present;
+  int64_t *first, *member; /* those of class c begin at member[first[c]] */
+
   ac_monitor *monitor; /* guards the stack of free buffers */
   buffers all[MAX_BUFFERS];
   buffers *free_buffers[MAX_BUFFERS];
@@ -191,10 +195,20 @@ static void write_labels(const ac_picture_store *store, const ac_picture_entry *
   for (int64_t l = 0; l < entry->labels; l++) targets[store->labels[entry->first + l]] = 1;
 }
 
+/* Which picture of the list a sample is. */
+static int64_t picture_of(const source *s, const ac_sample_key *key) {
+  if (!s->desc.balanced) return key->index;
+  const int64_t c = key->index % s->present, own = s->first[c + 1] - s->first[c];
+  const int64_t in_epoch = (s->pictures->count - c + s->present - 1) / s->present;
+  const int64_t turn = key->epoch * in_epoch + key->index / s->present;
+  const uint64_t seed = key->seed ^ ((uint64_t)(c + 1) * UINT64_C(0x9E3779B97F4A7C15));
+  return s->member[s->first[c] + ac_shuffle(seed, turn / own, turn % own, own)];
+}
+
 static ac_status read_picture(void *user, const ac_sample_key *key, void *const *fields) {
   source *s = user;
   const ac_picture_store *store = s->pictures->store;
-  const ac_picture_entry *entry = &store->entries[s->pictures->index[key->index]];
+  const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
   buffers *b = borrow(s);
   const ac_status status = read_image(s, key, entry->path, b, fields[0]);
   give_back(s, b);
@@ -214,6 +228,8 @@ static void close_source(void *user) {
     free(s->all[i].sample.data);
   }
   ac_monitor_free(s->monitor);
+  free(s->first);
+  free(s->member);
   ac_pictures_free(s->pictures);
   free(s);
 }
@@ -268,6 +284,28 @@ static void measure(source *s) {
                                      room + (uint64_t)(d->channels * d->height * d->width));
 }
 
+/* Lists the pictures of each class that has some. */
+static ac_status sort_by_class(source *s) {
+  const int64_t classes = s->pictures->store->classes, count = s->pictures->count;
+  int64_t *next = calloc((size_t)classes, sizeof *next); /* where the next one of a class goes */
+  s->first = calloc((size_t)classes + 1, sizeof *s->first);
+  s->member = malloc((size_t)count * sizeof *s->member);
+  if (!next || !s->first || !s->member) {
+    free(next);
+    return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a dataset");
+  }
+  for (int64_t i = 0; i < count; i++) next[ac_pictures_label(s->pictures, i)]++;
+  for (int64_t c = 0, begin = 0; c < classes; c++) {
+    const int64_t own = next[c];
+    next[c] = begin;
+    begin += own;
+    if (own) s->first[++s->present] = begin;
+  }
+  for (int64_t i = 0; i < count; i++) s->member[next[ac_pictures_label(s->pictures, i)]++] = i;
+  free(next);
+  return AC_OK;
+}
+
 static ac_status make_source(source **made, const ac_pictures *pictures,
                              const ac_picture_samples *desc) {
   source *s = calloc(1, sizeof *s);
@@ -280,12 +318,16 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
   s->monitor = ac_monitor_create();
   ac_status status = s->monitor ? ac_pictures_create(&s->pictures, pictures->store, pictures->count)
                                 : ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a lock");
+  if (status == AC_OK) {
+    const size_t bytes = (size_t)pictures->count * sizeof *pictures->index;
+    s->pictures->count = pictures->count;
+    memcpy(s->pictures->index, pictures->index, bytes);
+    if (desc->balanced) status = sort_by_class(s);
+  }
   if (status != AC_OK) {
     close_source(s);
     return status;
   }
-  s->pictures->count = pictures->count;
-  memcpy(s->pictures->index, pictures->index, (size_t)pictures->count * sizeof *pictures->index);
   for (; s->free_count < desc->threads; s->free_count++)
     s->free_buffers[s->free_count] = &s->all[s->free_count];
   measure(s);
@@ -305,6 +347,9 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
     AC_TRY(ac_picture_changes_complete(&changes));
     d.changes = &changes;
   }
+  if (d.balanced && (!pictures->store->classes || pictures->store->several))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "pictures: classes cannot be balanced unless each picture has one");
   source *s = NULL;
   AC_TRY(make_source(&s, pictures, &d));
   const ac_picture_store *store = pictures->store;

@@ -453,7 +453,16 @@ static void pictures(void) {
          (ac_dataset_free(d), ac_dataset_from_pictures(&d, list, &(ac_picture_samples){0})));
   REFUSED(ac_picture_write_png, path, ac_picture_write_png(NULL, 1, 1, 3, pixel));
   REFUSED(ac_picture_write_png, pixels, ac_picture_write_png("x.png", 1, 1, 3, NULL));
+  REFUSED(ac_pictures_class_weights, pictures, ac_pictures_class_weights(NULL, numbers));
+  REFUSED(ac_pictures_class_weights, weights, ac_pictures_class_weights(list, NULL));
+  REFUSED(ac_dataset_weighted, dataset, ac_dataset_weighted(NULL, dataset, 3, numbers));
+  NOT_MADE(ac_dataset_weighted, whole, ac_dataset, e, ac_dataset_weighted(&e, NULL, 3, numbers));
+  NOT_MADE(ac_dataset_weighted, weights, ac_dataset, e, ac_dataset_weighted(&e, dataset, 3, NULL));
+  REFUSED(ac_dataset_mixed, dataset, ac_dataset_mixed(NULL, dataset, NULL));
+  NOT_MADE(ac_dataset_mixed, whole, ac_dataset, e, ac_dataset_mixed(&e, NULL, NULL));
   ac_dataset_free(d);
+  ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
+         ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
   NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
   HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
   HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
