@@ -19,6 +19,7 @@ typedef struct picture_flags {
   double crop_area; /* the least; 0: not at random */
   double jitter;    /* of brightness, contrast and saturation */
   int64_t rand_augment;
+  bool balanced;
 } picture_flags;
 
 typedef struct train_data {

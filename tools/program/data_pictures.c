@@ -51,6 +51,7 @@ static int make_changed(train_data *data, const ac_pictures *list,
                         const ac_picture_changes *changes, ac_dataset **dataset) {
   const picture_flags *p = &data->pictures;
   const ac_picture_samples samples = {.changes = changes,
+                                      .balanced = changes && p->balanced,
                                       .height = p->size,
                                       .channels = p->grey ? 1 : 3,
                                       .filter = (ac_picture_filter)p->filter,

@@ -65,6 +65,7 @@ static void add_training_options(void *self, options *o) {
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
+      FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),

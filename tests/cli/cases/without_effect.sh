@@ -26,6 +26,7 @@ flag_table() {
 * crop-share 0.5 | --data shapes --size 8 --crop-area 0
 * scaled-decoding | --data jpegs --size 4 --crop-area 0
 * bad-images skip | --data broken --size 8
+* balanced | --data unequal --size 8
 * crop-area 1 | --data shapes --size 8
 * rand-augment 2 | --data shapes --size 8
 * magnitude 30 | --data shapes --size 8 --rand-augment 4
@@ -203,6 +204,8 @@ case_without_effect() {
   "$FIXTURE" pictures shapes 30 1
   cp -r shapes broken
   head -c 20 shapes/cross/0001.png >broken/cross/cut.png
+  cp -r shapes unequal
+  rm unequal/cross/00[12]*.png
   mkdir -p jpegs/{a,b}
   cp "$here/../vectors/pictures/"colour*.jpg jpegs/a
   cp "$here/../vectors/pictures/"turned*.jpg jpegs/b
