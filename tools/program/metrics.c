@@ -232,6 +232,18 @@ void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation) 
   if (anyone_reads(m)) write_evaluation(m, "average", step, evaluation);
 }
 
+void metrics_ranks(metrics *m, int64_t step, const ac_trainer *trainer) {
+  ac_rank_report report;
+  if (!anyone_reads(m)) return;
+  json_t *bytes = json_array(), *waited = json_array();
+  for (int r = 0; ac_trainer_rank_report(trainer, r, &report) == AC_OK; r++) {
+    json_array_append_new(bytes, INTEGER(report.bytes));
+    json_array_append_new(waited, number(report.waited));
+  }
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o}", "event", "ranks", "step", INTEGER(step), "bytes",
+                          bytes, "waited", waited));
+}
+
 /* Adds the norms of groups' gradients to a line. */
 static json_t *with_groups(json_t *line, const ac_update *update) {
   if (!line || !update->group_count) return line;

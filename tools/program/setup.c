@@ -241,7 +241,7 @@ int setup_parse_words(setup *s, const setup_words *words) {
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more};
+  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL};
   return setup_parse_words(s, &words);
 }
 
@@ -302,8 +302,15 @@ static int make_schedule(setup *s) {
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 
+/* Ranks of one machine share its processors. */
+static int threads_of(const setup *s) {
+  if (s->flags.threads || !s->words.ranks) return (int)s->flags.threads;
+  return ac_ranks_threads(s->words.ranks);
+}
+
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
+  s->trainer.ranks = s->words.ranks;
   s->trainer.seed = (uint64_t)f->seed;
   s->trainer.average_decay = f->ema;
   s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
@@ -322,7 +329,7 @@ static int open_device(setup *s) {
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
   ac_device_desc device = {
-      .name = device_choose(f->device), .threads = (int)f->threads, .log = waiting_log};
+      .name = device_choose(f->device), .threads = threads_of(s), .log = waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
@@ -353,6 +360,11 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .recompute = (ac_recompute)f->recompute,
                        .average = f->ema > 0,
                        .frozen = f->freeze};
+  desc.ranks = (int)f->ranks;
+  if (s->words.ranks) {
+    desc.ranks = ac_ranks_size(s->words.ranks);
+    desc.rank = ac_ranks_rank(s->words.ranks);
+  }
   desc.optimizer.sgd_no_momentum = f->momentum <= 0;
   desc.optimizer.clipping = (ac_clipping)f->clip_by;
   storage_describe(&f->storage, &desc);

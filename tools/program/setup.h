@@ -20,6 +20,7 @@ typedef struct setup_words {
   int argc;
   char **argv; /* with the model's kind, unless a record says it */
   void (*more)(options *o);
+  ac_ranks *ranks; /* that train together; NULL: one */
 } setup_words;
 
 typedef struct setup {

@@ -4,6 +4,7 @@
 #include "program/training.h"
 
 #include "common/message.h"
+#include "program/follow.h"
 #include "program/hyperparameters.h"
 #include "program/plan_table.h"
 #include "program/run_owner.h"
@@ -18,6 +19,8 @@
 static int load_init(run *r) {
   const setup *s = &r->setup;
   if (!s->flags.init) return STATUS_CONTINUE;
+  const int ordered = ranks_order(r->wish->ranks, ORDER_INIT, NULL, 0);
+  if (ordered != STATUS_CONTINUE) return ordered;
   ac_status status = ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }

@@ -898,6 +898,10 @@ static void trainer_rates(void) {
   REFUSED(ac_trainer_noise_scale_of, trainer, ac_trainer_noise_scale_of(NULL, 0, &noise));
   REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
+  REFUSED(ac_trainer_begin_share, trainer, ac_trainer_begin_share(NULL, 0));
+  ac_rank_report report;
+  REFUSED(ac_trainer_rank_report, trainer, ac_trainer_rank_report(NULL, 0, &report));
+  REFUSED(ac_trainer_rank_report, result, ac_trainer_rank_report(trainer, 0, NULL));
   HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
 }
@@ -1160,6 +1164,32 @@ static void benches(void) {
   REFUSED(ac_bench_get, op, ac_bench_get(bench, 0, NULL));
   REFUSED(ac_bench_time, bench, ac_bench_time(NULL, 0, &timing));
   REFUSED(ac_bench_time, timing, ac_bench_time(bench, 0, NULL));
+}
+
+static void ranks_of_processes(void) {
+  ac_ranks *r, *list[1];
+  const ac_ranks_fact fact = {"a", "b"};
+  REFUSED(ac_ranks_open, ranks, ac_ranks_open(NULL, NULL));
+  HARMLESS(ac_ranks_open, desc, ac_ranks_open(&r, NULL) == AC_OK);
+  REFUSED(ac_ranks_create_threads, list, ac_ranks_create_threads(NULL, 1, NULL));
+  HARMLESS(ac_ranks_create_threads, desc, ac_ranks_create_threads(list, 1, NULL) == AC_OK);
+  ac_ranks_close(list[0]);
+  HARMLESS(ac_ranks_rank, ranks, ac_ranks_rank(NULL) == 0);
+  HARMLESS(ac_ranks_size, ranks, ac_ranks_size(NULL) == 0);
+  HARMLESS(ac_ranks_local_rank, ranks, ac_ranks_local_rank(NULL) == 0);
+  HARMLESS(ac_ranks_local_size, ranks, ac_ranks_local_size(NULL) == 0);
+  HARMLESS(ac_ranks_engine, ranks, !strcmp(ac_ranks_engine(NULL), ""));
+  HARMLESS(ac_ranks_threads, ranks, ac_ranks_threads(NULL) == 0);
+  REFUSED(ac_ranks_agree, ranks, ac_ranks_agree(NULL, &fact, 1));
+  REFUSED(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 1));
+  HARMLESS(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 0) == AC_OK);
+  REFUSED(ac_ranks_tell, ranks, ac_ranks_tell(NULL, list, 1));
+  REFUSED(ac_ranks_tell, bytes, ac_ranks_tell(r, NULL, 1));
+  REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
+  NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
+  NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
+  NOTHING(ac_ranks_close, ranks, ac_ranks_close(NULL));
+  ac_ranks_close(r);
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */
@@ -1697,6 +1727,7 @@ static void null_is_a_default_or_refused(void **state) {
   layers();
   learners();
   benches();
+  ranks_of_processes();
   leaves();
   only_operands();
   of_elements();

@@ -108,6 +108,7 @@ typedef struct made {
   ac_trainer *trainer;
   ac_session *session;
   ac_generator *generator;
+  ac_ranks *ranks;
   ac_learner *learner;
   ac_bench *bench;
   ac_tokens *tokens;
@@ -127,6 +128,7 @@ static void free_made(made *m) {
   ac_trainer_free(m->trainer);
   ac_session_free(m->session);
   ac_generator_free(m->generator);
+  ac_ranks_close(m->ranks);
   ac_learner_free(m->learner);
   ac_plan_free(m->plan);
   ac_bench_free(m->bench);
@@ -185,6 +187,8 @@ typedef struct creation {
     &(ac_learner_desc){.device = {.name = device_name, .allocator = &allocator},               \
                        .plan = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL}}) \
   X(ac_bench_create, 0, &m->bench, device, NULL)                                               \
+  X(ac_ranks_open, 0, &m->ranks, &(ac_ranks_desc){.engine = "alone"})                          \
+  X(ac_ranks_create_threads, 0, &m->ranks, 1, NULL)                                            \
   X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                       \
   X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
   X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
