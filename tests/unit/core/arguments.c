@@ -489,6 +489,7 @@ static void language_models(void) {
   HARMLESS(ac_model_weights, model, !ac_model_weights(NULL));
   REFUSED(ac_model_tokenizer, model, ac_model_tokenizer(NULL, &t));
   REFUSED(ac_model_tokenizer, tokenizer, ac_model_tokenizer(m, NULL));
+  NOTHING(ac_model_close_tokenizer, model, ac_model_close_tokenizer(NULL));
   HARMLESS(ac_model_chat_template, model, !ac_model_chat_template(NULL));
   assert_ok(ac_graph_create(&g));
   HARMLESS(ac_model_build, model, !ac_model_build(NULL, g, NULL));
