@@ -108,9 +108,11 @@ void plan_ranks_print(const ranks_report *r) {
       printf("%6d %8s %12s\n", row->ranks, "", "does not fit");
       continue;
     }
+    const bool alone = row->ranks == 1;
     printf("%6d %8" PRId64 " %12s %12s %12s %12s %8.0f %%\n", row->ranks, row->share,
-           text_bytes(row->bytes).text, text_duration(row->price.exchange_seconds).text,
-           text_duration(row->price.exposed_seconds).text,
+           text_bytes(row->bytes).text,
+           alone ? "-" : text_duration(row->price.exchange_seconds).text,
+           alone ? "-" : text_duration(row->price.exposed_seconds).text,
            text_duration(row->price.window_seconds).text, 100 * row->efficiency);
   }
   const priced_ranks *fewer = enough(r);
