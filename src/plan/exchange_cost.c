@@ -7,7 +7,7 @@
  *     latency + (ranks - 1) * (bytes of the largest chunk) / bandwidth
  *
  * and the host's memory moves each chunk several times. At a few points of a window all ranks send
- * some numbers to rank 0, which answers. Nothing of this is hidden behind computing yet. */
+ * some numbers to rank 0, which answers. None of this takes place while something is computed. */
 #include "plan/plan.h"
 
 #include "core/error.h"

@@ -136,7 +136,7 @@ static void a_simulated_network_is_measured(void **state) {
     run_rank_threads(list, count, measure_body, found);
     for (int r = 0; r < count; r++) {
       assert_memory_equal(&found[r], &found[0], sizeof found[0]);
-      /* A mean of 100 random latencies, of which some are ten times as long; and bandwidth without
+      /* A mean of 100 random latencies, a few of them ten times as long; and bandwidth without
        * what latency and barriers take. */
       assert_true(found[r].latency > 0.5 * 5e-5 && found[r].latency < 2 * 5e-5);
       assert_true(found[r].bandwidth > 0.7 * 2e8 && found[r].bandwidth <= 2e8);
