@@ -183,7 +183,8 @@ typedef struct ac_plan_info {
   AC_UNSTABLE(ac_gradient_storage) AC_UNSTABLE(gradient_storage);
   /** As in the description. */
   AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(optimizer_state);
-  /** Scalars of the parameters that ac_plan_desc.frozen names. */
+  /** Scalars of frozen parameters: those that ac_plan_desc.frozen names, and those with
+   * ac_parameter_desc.frozen. */
   int64_t AC_UNSTABLE(frozen_count);
   /** Kernels at the end of a window: reduce and update. Fused: this includes the second pass. */
   int64_t AC_UNSTABLE(update_steps);

@@ -231,7 +231,9 @@ static void fill_info(ac_plan *plan) {
     const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
     const int64_t count = ac_shape_count(&parameter->shape);
     if (plan->problem.parameters[i].gradient >= 0) info->parameter_count += count;
-    if (ac_patterns_match(plan->problem.desc.frozen, parameter->name)) info->frozen_count += count;
+    const bool frozen =
+        parameter->desc.frozen || ac_patterns_match(plan->problem.desc.frozen, parameter->name);
+    if (frozen) info->frozen_count += count;
   }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < info->steps; i++) {

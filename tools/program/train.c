@@ -7,6 +7,7 @@
 #include "common/message.h"
 #include "common/replacement.h"
 #include "common/text.h"
+#include "program/accuracy.h"
 #include "program/commands.h"
 #include "program/follow.h"
 #include "program/good_state.h"
@@ -375,7 +376,7 @@ static void print_result(const run *r) {
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
     printf(", validation loss %s nats per %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
-           r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
+           data_loss_unit(&r->setup.data), text_fixed(100 * accuracy_of(&fit->final), 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates)

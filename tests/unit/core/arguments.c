@@ -803,6 +803,9 @@ static void exports(void) {
   const ac_export_adapter adapter = {"layer", 1, a, b};
   const ac_export_desc desc = {.storage = AC_EXPORT_AS_IT_IS};
   ac_model *m;
+  char *json;
+  REFUSED(ac_model_config_json, model, ac_model_config_json(&json, NULL, AC_F32));
+  REFUSED(ac_model_export_files, model, ac_model_export_files(NULL, none));
   REFUSED(ac_model_export_folder, model, ac_model_export_folder(NULL, none, &desc));
   REFUSED(ac_model_export_gguf, model, ac_model_export_gguf(NULL, none, &desc));
   REFUSED(ac_adapter_export_gguf, model, ac_adapter_export_gguf(NULL, none, 1, &adapter, 1));
@@ -810,6 +813,9 @@ static void exports(void) {
   assert_non_null(mkdtemp(folder));
   assert_true(tiny_llm_write(folder, 1, true));
   assert_ok(ac_model_open(&m, folder));
+  REFUSED(ac_model_config_json, json, ac_model_config_json(NULL, m, AC_F32));
+  assert_refused(ac_model_config_json(&json, m, AC_I32), AC_ERROR_ARGUMENT, "not of dtype");
+  REFUSED(ac_model_export_files, path, ac_model_export_files(m, NULL));
   REFUSED(ac_model_export_folder, path, ac_model_export_folder(m, NULL, &desc));
   REFUSED(ac_model_export_gguf, path, ac_model_export_gguf(m, NULL, &desc));
   ZEROED(ac_model_export_gguf, desc, ac_model_export_gguf(m, path, NULL),
