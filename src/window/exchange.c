@@ -41,8 +41,9 @@ static const char *name_of(int meeting) {
                                       "a decision",
                                       "the time between two windows",
                                       "the end of an evaluation",
-                                      "a state"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_STATE ? names[meeting] : names[0];
+                                      "a state",
+                                      "the weights of a window"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_COUNTS ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -165,16 +166,6 @@ static ac_status make_room(ac_trainer *trainer) {
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
-/* What has no meaning for a part of a window, or is not summed. */
-static ac_status check_trainer(const ac_trainer *trainer) {
-  if (trainer->division == AC_DIVIDE_WEIGHTS)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the losses are divided by weights that have to be counted before a "
-                   "window begins, which ranks that share it out do not know; plan for means per "
-                   "sample (AC_LOSS_MEANS_PER_SAMPLE)");
-  return AC_OK;
-}
-
 /* All ranks train one model in the same way. */
 static ac_status agree(const ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
@@ -215,7 +206,6 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
                    "(ac_plan_desc.ranks)",
                    info->rank, info->ranks, rank, size);
   if (size < 2) return AC_OK;
-  AC_TRY(check_trainer(trainer));
   e->rank = rank;
   e->ranks = size;
   AC_TRY(make_room(trainer));
@@ -310,6 +300,19 @@ static ac_status sum_window(ac_trainer *trainer) {
   memcpy(run->fed_weight, fed, sizeof run->fed_weight);
   ac_watchers_set_sums(run, watched);
   return put_sums(&trainer->instance, &sums);
+}
+
+ac_status ac_exchange_counts(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  ac_run *run = &trainer->run;
+  double values[AC_MAX_LOSSES + 1];
+  if (ac_exchange_is_alone(e) || !ac_trainer_knows_weights(trainer)) return AC_OK;
+  values[0] = (double)run->whole_samples;
+  memcpy(values + 1, run->whole_weight, sizeof run->whole_weight);
+  AC_TRY(ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, AC_MAX_LOSSES + 1));
+  run->whole_samples = (int64_t)values[0];
+  memcpy(run->whole_weight, values + 1, sizeof run->whole_weight);
+  return AC_OK;
 }
 
 ac_status ac_exchange_window(ac_trainer *trainer) {
