@@ -469,6 +469,12 @@ static void pool_parts(const ac_exchange *e, int64_t count) {
   }
 }
 
+/* To whom a rank sends its k-th message, from 1 on: if all began with rank 0, its link would have
+ * to take all of them while the others' are idle. */
+static int nth_other(const ac_exchange *e, int k) {
+  return (e->rank + k) % e->ranks;
+}
+
 /* The n-th chunk of each rank: parts go to its owner, and the sum to everybody. */
 static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   ac_exchange *e = &trainer->exchange;
@@ -480,9 +486,10 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
     if (r != e->rank && bytes_of(own))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_PART, coming(e, r), bytes_of(own),
                                         &e->transfers[count++]));
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = chunk_of(e, problem, r, n);
-    if (r == e->rank || !bytes_of(theirs)) continue;
+    if (!bytes_of(theirs)) continue;
     AC_TRY(read_own(trainer, theirs, going(e, r)));
     AC_TRY(ac_transport_begin_send(e->transport, r, TAG_PART, going(e, r), bytes_of(theirs),
                                    &e->transfers[count++]));
@@ -492,9 +499,9 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   if (own.begin < problem->gradient_elements) add_parts(e, own.end - own.begin);
   else pool_parts(e, own.end - own.begin);
   count = 0;
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = chunk_of(e, problem, r, n);
-    if (r == e->rank) continue;
     if (bytes_of(theirs))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_SUM, coming(e, r), bytes_of(theirs),
                                         &e->transfers[count++]));
@@ -542,9 +549,9 @@ static ac_status exchange_weights(ac_trainer *trainer, int64_t n) {
   const chunk own = weights_of(e, problem, e->rank, n);
   int count = 0;
   AC_TRY(move_weights(instance, own, of_own(e), false));
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = weights_of(e, problem, r, n);
-    if (r == e->rank) continue;
     if (bytes_of(theirs))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_WEIGHTS, coming(e, r),
                                         bytes_of(theirs), &e->transfers[count++]));
