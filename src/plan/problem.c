@@ -285,7 +285,7 @@ static ac_status settle_state_space(ac_problem *problem) {
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead) {
   bool shared = problem->device->backend->is_host;
   if (total == UINT64_MAX || !shared) return total;
-  return total + ac_problem_read_ahead(problem, read_ahead);
+  return total + ac_problem_read_ahead(problem, read_ahead) + ac_shards_bytes(problem);
 }
 
 static void find_parameters(ac_problem *problem) {

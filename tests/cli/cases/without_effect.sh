@@ -144,6 +144,8 @@ resnet read-ahead 32 | --memory JUST
 * preset nothing
 * names
 * ranks 2
+* bandwidth 3 | --ranks 2
+* latency 50000 | --ranks 2
 * rank-timeout 100
 * tensorboard events
 * noise-scale on

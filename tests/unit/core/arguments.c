@@ -1228,6 +1228,14 @@ static void ranks_of_processes(void) {
   HARMLESS(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 0) == AC_OK);
   REFUSED(ac_ranks_tell, ranks, ac_ranks_tell(NULL, list, 1));
   REFUSED(ac_ranks_tell, bytes, ac_ranks_tell(r, NULL, 1));
+  ac_network network;
+  ac_rank_price price;
+  REFUSED(ac_ranks_measure, ranks, ac_ranks_measure(NULL, &network));
+  REFUSED(ac_ranks_measure, network, ac_ranks_measure(r, NULL));
+  network = (ac_network){1e9, 1e-5};
+  REFUSED(ac_plan_price_ranks, plan, ac_plan_price_ranks(NULL, &network, &price));
+  REFUSED(ac_plan_price_ranks, network, ac_plan_price_ranks(plan, NULL, &price));
+  REFUSED(ac_plan_price_ranks, price, ac_plan_price_ranks(plan, &network, NULL));
   REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
   NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
   NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
