@@ -65,6 +65,7 @@ case_pictures_refused() {
 # A picture of images and their changes: the same one for the same flags.
 case_show() {
   "$FIXTURE" pictures shapes 12 1
+  mkdir idx
   "$FIXTURE" images idx train 20
   "$FIXTURE" images idx t10k 10
   local changes=(--size 16 --flip --rand-augment 2 --jitter 0.3)
