@@ -157,7 +157,7 @@ static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
   return AC_OK;
 }
 
-/* Of one rank, whose share may be empty. */
+/* Of one rank; its share may be empty. */
 static bool share_allows(const ac_problem *problem, int64_t share, int64_t micro_batch) {
   const int64_t rest = share % micro_batch;
   return rest == 0 || rest >= problem->least;

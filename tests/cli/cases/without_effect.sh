@@ -143,6 +143,8 @@ resnet read-ahead 32 | --memory JUST
 * print-config
 * preset nothing
 * names
+* ranks 2
+* rank-timeout 100
 * tensorboard events
 * noise-scale on
 * noise-layers 1
