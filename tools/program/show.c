@@ -117,8 +117,7 @@ static void tell_row(const show *s, int64_t row) {
   if (path)
     message_put(stdout, "row %-4" PRId64 "%s%s%s\n", row + 1, name ? name : "", name ? "  " : "",
                 path);
-  else printf("row %-4" PRId64 "sample %" PRId64 "\n", row + 1, key.index);
-  return STATUS_CONTINUE;
+  else printf("row %-4" PRId64 "sample %" PRId64 "\n", row + 1, index);
 }
 
 static int put_grid(show *s) {
