@@ -19,6 +19,7 @@ typedef struct show {
   int64_t shape[3]; /* channels, height and width of a sample */
   void *fields[AC_MAX_FIELDS];
   uint8_t *grid;
+  int64_t *shown; /* the image of each row */
 } show;
 
 enum { GAP = 2, MOST_SIDE = 65535 };
@@ -104,14 +105,19 @@ static int put_row(show *s, int64_t row) {
       return fail_library();
     put_image(s, row, column);
   }
+  s->shown[row] = key.index;
+  return STATUS_CONTINUE;
+}
+
+static void tell_row(const show *s, int64_t row) {
   const ac_pictures *list = s->data.training ? s->data.training : s->data.all;
-  const char *path = ac_pictures_path(list, key.index),
-             *name = ac_pictures_class_name(list, ac_pictures_label(list, key.index));
+  const int64_t index = s->shown[row];
+  const char *path = ac_pictures_path(list, index),
+             *name = ac_pictures_class_name(list, ac_pictures_label(list, index));
   if (path)
     message_put(stdout, "row %-4" PRId64 "%s%s%s\n", row + 1, name ? name : "", name ? "  " : "",
                 path);
-  else printf("row %-4" PRId64 "sample %" PRId64 "\n", row + 1, key.index);
-  return STATUS_CONTINUE;
+  else printf("row %-4" PRId64 "sample %" PRId64 "\n", row + 1, index);
 }
 
 static int put_grid(show *s) {
@@ -120,7 +126,9 @@ static int put_grid(show *s) {
                       " pixels are too large for a picture",
                       s->rows, s->columns, s->shape[1], s->shape[2]);
   const size_t bytes = (size_t)(grid_width(s) * grid_height(s) * s->shape[0]);
-  if (!(s->grid = malloc(bytes))) return fail("out of memory");
+  s->grid = malloc(bytes);
+  s->shown = calloc((size_t)s->rows, sizeof *s->shown);
+  if (!s->grid || !s->shown) return fail("out of memory");
   for (size_t i = 0; i < bytes; i++) s->grid[i] = 255;
   int status = STATUS_CONTINUE;
   for (int64_t row = 0; row < s->rows && status == STATUS_CONTINUE; row++) status = put_row(s, row);
@@ -128,6 +136,7 @@ static int put_grid(show *s) {
   if (ac_picture_write_png(s->out, grid_width(s), grid_height(s), (int)s->shape[0], s->grid) !=
       AC_OK)
     return fail_library();
+  for (int64_t row = 0; row < s->rows; row++) tell_row(s, row);
   message_put(stdout, "%s has %" PRId64 " x %" PRId64 " pixels: each image as it is", s->out,
               grid_width(s), grid_height(s));
   if (s->columns > 1) printf(", then as it changes in %" PRId64 " epochs", s->columns - 1);
@@ -144,6 +153,7 @@ int show_main(int argc, char **argv) {
   if (status == STATUS_CONTINUE) status = put_grid(&s);
   for (int f = 0; f < AC_MAX_FIELDS; f++) free(s.fields[f]);
   free(s.grid);
+  free(s.shown);
   data_close(&s.data);
   return status;
 }

@@ -61,3 +61,31 @@ case_pictures_refused() {
   refuse 2 'size' train mlp --data shapes --size 0
   refuse 1 'list.csv: No such file' train mlp --data list.csv --overwrite "${model[@]}"
 }
+
+# A picture of images and their changes: the same one for the same flags.
+case_show() {
+  "$FIXTURE" pictures shapes 12 1
+  mkdir idx
+  "$FIXTURE" images idx train 20
+  "$FIXTURE" images idx t10k 10
+  local changes=(--size 16 --flip --rand-augment 2 --jitter 0.3)
+  run show --data shapes "${changes[@]}" --rows 3 --columns 4 --out a.png >out
+  grep -q '^a.png has 70 x 52 pixels: each image as it is, then as it changes in 3 epochs$' out || die "$(cat out)"
+  (($(grep -cE '^row [1-3] +(circle|cross|square)  shapes/' out) == 3)) || die "rows have no names: $(cat out)"
+  run show --data shapes "${changes[@]}" --rows 3 --columns 4 --out b.png >out
+  cmp a.png b.png || die 'the same flags give another picture'
+  run show --data shapes "${changes[@]}" --rows 3 --columns 4 --seed 2 --out b.png >out
+  ! cmp -s a.png b.png || die 'another seed gives the same picture'
+  # Without changes all of a row are equal: it compresses better.
+  run show --data shapes --size 16 --crop-area 0 --rows 3 --columns 4 --out c.png >out
+  (($(wc -c <c.png) < $(wc -c <a.png))) || die 'pictures change without a flag'
+  run show --data idx --rows 2 --columns 2 --out d.png >out
+  grep -q '^d.png has 14 x 14 pixels' out || die "$(cat out)"
+  # What it has written is a picture.
+  mkdir -p written/a written/b
+  cp a.png written/a && cp b.png written/b
+  run show --data written --size 8 --rows 1 --columns 1 --out e.png >out
+  refuse 2 '--out is missing: the PNG file to write' show --data shapes
+  refuse 1 'cannot write nowhere/a.png' show --data shapes --size 8 --out nowhere/a.png
+  refuse 2 'are too large for a picture' show --data shapes --size 8192 --rows 12 --columns 20 --out f.png
+}

@@ -200,6 +200,8 @@ typedef struct creation {
     &unlabelled)                                                                               \
   X(ac_pictures_fold, 0, &m->pictures, &m->other_pictures, pictures, 1, 2)                     \
   X(ac_dataset_from_pictures, 0, &m->dataset, pictures, NULL)                                  \
+  X(ac_dataset_mixed, 0, &m->dataset, images, NULL)                                            \
+  X(ac_dataset_weighted, 0, &m->dataset, images, 1, mean)                                      \
   X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
   X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                            \
   X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                                           \
