@@ -42,8 +42,9 @@ static const char *name_of(int meeting) {
                                       "the time between two windows",
                                       "the end of an evaluation",
                                       "a state",
-                                      "the weights of a window"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_COUNTS ? names[meeting] : names[0];
+                                      "the weights of a window",
+                                      "the norms of gradients"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_MEASURES ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -139,6 +140,15 @@ ac_status ac_exchange_take(ac_exchange *e, ac_meeting meeting, double *values, i
   return meet_once(e, meeting, AC_OK, values, count, false);
 }
 
+ac_status ac_exchange_answer_questions(ac_exchange *e) {
+  bool done;
+  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
+}
+
+static ac_status answer_between_steps(void *exchange) {
+  return ac_exchange_answer_questions(exchange);
+}
+
 void ac_exchange_fail(ac_exchange *e, ac_status status) {
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
   meet_once(e, AC_MEET_TURN, status, NULL, 0, true);
@@ -151,12 +161,28 @@ static int64_t window_values(const ac_trainer *trainer) {
          ac_watchers_get_sums(&trainer->run, NULL);
 }
 
+/* Bytes of the host's copy of all measures, as numbers of a point; to it or from it. */
+static int64_t move_measures(const ac_instance *instance, double *values, bool back) {
+  const ac_plan *plan = instance->plan;
+  int64_t count = 0;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_STATISTICS) continue;
+    float *copy = instance->control_copy + (cell->address - plan->control) / sizeof(float);
+    if (values && back) memcpy(copy, values + count, (size_t)cell->bytes);
+    else if (values) memcpy(values + count, copy, (size_t)cell->bytes);
+    count += ac_ceil_div((int64_t)cell->bytes, (int64_t)sizeof *values);
+  }
+  return count;
+}
+
 static ac_status make_room(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   const ac_plan *plan = trainer->instance.plan;
   const size_t ranks = (size_t)e->ranks;
   e->chunk = ac_shards_chunk(&plan->problem);
-  e->most_values = window_values(trainer);
+  e->most_values =
+      ac_larger(window_values(trainer), move_measures(&trainer->instance, NULL, false));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
@@ -211,6 +237,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(make_room(trainer));
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
+  trainer->instance.meanwhile = (ac_meanwhile){answer_between_steps, e};
   return AC_OK;
 }
 
@@ -321,6 +348,15 @@ ac_status ac_exchange_window(ac_trainer *trainer) {
   const ac_status status = sum_window(trainer);
   if (status != AC_OK) trainer->window.broken = true;
   return status;
+}
+
+ac_status ac_exchange_measures(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  if (ac_exchange_is_alone(e)) return AC_OK;
+  const int64_t count = move_measures(&trainer->instance, e->values, false);
+  AC_TRY(ac_exchange_take(e, AC_MEET_MEASURES, e->values, count));
+  move_measures(&trainer->instance, e->values, true);
+  return AC_OK;
 }
 
 ac_status ac_exchange_decision(ac_exchange *e, ac_decision *decision) {
@@ -627,6 +663,7 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
+  AC_TRY(ac_exchange_answer_questions(e)); /* what was written before may have taken long */
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));

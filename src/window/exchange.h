@@ -18,7 +18,8 @@ typedef enum ac_meeting {
   AC_MEET_TURN,       /* before the next window of a fit: whether it goes on */
   AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
   AC_MEET_STATE,      /* rank 0 has saved a state */
-  AC_MEET_COUNTS      /* the weights of a window's losses, before it */
+  AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
+  AC_MEET_MEASURES    /* what rank 0 has measured of the gradients */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -54,6 +55,9 @@ ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status s
 /* Takes over what rank 0 has. */
 ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *values,
                            int64_t count);
+/* Tells ranks that ask that this one is busy. A rank that computes, reads or writes for longer than
+ * the timeout calls it meanwhile; else the others take it for dead. */
+ac_status ac_exchange_answer_questions(ac_exchange *exchange);
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(ac_exchange *exchange, ac_status status);
 
@@ -70,6 +74,9 @@ ac_status ac_exchange_counts(struct ac_trainer *trainer);
  */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
 ac_status ac_exchange_gradients(struct ac_trainer *trainer);
+/* Makes what rank 0 has measured of the summed gradients everybody's: other processors may round
+ * norms in another way, and then some ranks would skip an update that others take. */
+ac_status ac_exchange_measures(struct ac_trainer *trainer);
 /* After an update: each rank's part of the parameters goes to all others. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
 /* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer

@@ -71,6 +71,7 @@ static ac_status train(job *j) {
   fit.user = j->out;
   if (status == AC_OK && c->load) status = ac_trainer_load_state(j->trainer, c->load);
   if (status == AC_OK) status = ac_fit(j->trainer, &fit, &j->out->result);
+  if (status == AC_OK && c->after) status = c->after(j->trainer);
   if (status == AC_OK) status = keep_parameters(j);
   if (status == AC_OK && c->save) status = ac_trainer_save_state(j->trainer, c->save, NULL, 0);
   if (status == AC_OK && trainer.noise_every)

@@ -15,6 +15,7 @@ typedef struct ranked_case {
   int64_t validation;            /* samples of a validation with the same function; 0: none */
   const char *load, *save;       /* states before and after the fit; NULL: none */
   ac_ranks_threads_desc ranks;
+  ac_status (*after)(ac_trainer *trainer); /* on each rank, after the fit; NULL: nothing */
 } ranked_case;
 
 /* What has come of it on one rank. */

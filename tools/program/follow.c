@@ -54,9 +54,11 @@ int ranks_close(ac_ranks *ranks, int status) {
   if (status != STATUS_DONE) {
     fflush(stdout);
     if (!ranks_lead(ranks)) {
+      char why[1024];
+      snprintf(why, sizeof why, "%s", message_last());
       sleep(WAIT_SECONDS);
       message_silence(false);
-      fail("rank %d: %s", ac_ranks_rank(ranks), message_last());
+      fail("rank %d: %s", ac_ranks_rank(ranks), why);
     }
     ac_ranks_abort(ranks, NULL);
   }

@@ -5,7 +5,10 @@
 #include "support/ranked.h"
 #include "support/trainers.h"
 
+#include "core/error.h"
+#include "core/platform/clock.h"
 #include "io/safetensors.h"
+#include "window/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -420,6 +423,56 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
+/* Rank 0 has more to do than the timeout takes: it is not dead, and the others wait. */
+static ac_status read_slowly(void *user, const ac_sample_key *key, void *const *fields) {
+  if (ranked_rank() == 0) ac_sleep(0.05);
+  return read_features(user, key, fields);
+}
+
+static void a_rank_that_is_busy_is_not_silent(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[2];
+  c.data.read = read_slowly;
+  c.data.count = 24;
+  c.validation = 16;
+  c.plan.batch = 24;
+  c.fit.steps = 1;
+  c.ranks = (ac_ranks_threads_desc){.timeout = 0.2};
+  ranked_run(&c, 2, all);
+  ranked_check_same(all, 2);
+  ranked_free(all, 2);
+}
+
+/* Devices that round norms in different ways would make ranks decide in different ways. Here each
+ * rank has measured something else. */
+static ac_status measure_otherwise(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  bool same = true;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < plan->cell_count; i++) {
+      const ac_cell *cell = &plan->cells[i];
+      if (cell->role != AC_ROLE_STATISTICS) continue;
+      float *copy = trainer->instance.control_copy + (cell->address - plan->control) / sizeof *copy;
+      if (pass) same &= copy[0] == (float)i && copy[1] == 3;
+      else copy[0] = (float)(i + ranked_rank()), copy[1] = 3 * (float)(ranked_rank() + 1);
+    }
+    if (!pass) AC_TRY(ac_exchange_measures(trainer));
+  }
+  return same ? AC_OK : ac_fail(AC_ERROR_INTERNAL, "measures are not those of rank 0");
+}
+
+static void all_ranks_have_the_measures_of_rank_0(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked all[3];
+  c.fit.steps = 1;
+  c.after = measure_otherwise;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  ranked_free(all, 3);
+}
+
 /* ---- a simulated network --------------------------------------------------------------------- */
 
 enum { SEEDS = 12 };
@@ -532,6 +585,8 @@ int main(void) {
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
+      cmocka_unit_test(a_rank_that_is_busy_is_not_silent),
+      cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
