@@ -27,10 +27,11 @@ typedef struct job {
 
 static bool on_event(void *user, const ac_fit_event *event) {
   ranked *out = user;
+  out->epochs += event->kind == AC_FIT_EPOCH;
   if (event->kind != AC_FIT_STEP || out->windows == RANKED_WINDOWS) return true;
   out->samples[out->windows] = event->samples;
   out->update[out->windows++] = event->update;
-  return true;
+  return out->windows != out->stop_after;
 }
 
 static ac_status keep_parameters(job *j) {
@@ -109,6 +110,7 @@ void ranked_run(const ranked_case *c, int ranks, ranked *all) {
   for (int r = 0; r < ranks; r++) {
     all[r].rank = r;
     all[r].ranks = ranks;
+    all[r].stop_after = r ? 0 : c->stop_after;
     jobs[r] = (job){.c = c, .ranks = list[r], .out = &all[r], .graph = c->graph()};
     assert_ok(ac_thread_start(&threads[r], run_rank, &jobs[r]));
   }

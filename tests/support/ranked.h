@@ -15,6 +15,7 @@ typedef struct ranked_case {
   int64_t validation;            /* samples of a validation with the same function; 0: none */
   const char *load, *save;       /* states before and after the fit; NULL: none */
   ac_ranks_threads_desc ranks;
+  int stop_after; /* windows, after which rank 0 alone says so; 0: it does not */
   ac_status (*after)(ac_trainer *trainer); /* on each rank, after the fit; NULL: nothing */
 } ranked_case;
 
@@ -24,7 +25,8 @@ typedef struct ranked {
   ac_status status;
   char sentence[1024];
   ac_fit_result result;
-  int windows;
+  int windows, epochs;
+  int stop_after; /* of this rank */
   ac_update update[RANKED_WINDOWS];
   int64_t samples[RANKED_WINDOWS];
   float *parameters; /* one after another */

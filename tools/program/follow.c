@@ -56,8 +56,8 @@ int ranks_close(ac_ranks *ranks, int status) {
     if (!ranks_lead(ranks)) {
       char why[1024];
       snprintf(why, sizeof why, "%s", message_last());
-      sleep(WAIT_SECONDS);
-      message_silence(false);
+      /* A launcher that ends it says so with a signal, which ends the sleep. */
+      message_silence(sleep(WAIT_SECONDS) > 0 || stop_signal());
       fail("rank %d: %s", ac_ranks_rank(ranks), why);
     }
     ac_ranks_abort(ranks, NULL);

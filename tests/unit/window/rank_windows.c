@@ -444,6 +444,23 @@ static void a_rank_that_is_busy_is_not_silent(void **state) {
   ranked_free(all, 2);
 }
 
+/* The window after which rank 0 stops is the last of its epoch, which nobody reports then. */
+static void ranks_stop_together(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[3];
+  c.stop_after = 4;
+  c.fit.epochs_end = true;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  for (int r = 0; r < 3; r++) {
+    assert_true(all[r].result.stopped);
+    assert_int_equal(all[r].windows, 4);
+    assert_int_equal(all[r].epochs, 0);
+  }
+  ranked_free(all, 3);
+}
+
 /* Devices that round norms in different ways would make ranks decide in different ways. Here each
  * rank has measured something else. */
 static ac_status measure_otherwise(ac_trainer *trainer) {
@@ -586,6 +603,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
       cmocka_unit_test(a_rank_that_is_busy_is_not_silent),
+      cmocka_unit_test(ranks_stop_together),
       cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
