@@ -38,8 +38,10 @@ int ranks_open(int argc, char **argv, ac_ranks **ranks) {
   *ranks = NULL;
   if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_library();
   if (ac_ranks_size(*ranks) > 1) {
-    if (ac_ranks_rank(*ranks) > 0) message_silence(true);
-    return STATUS_CONTINUE;
+    if (ranks_lead(*ranks)) return STATUS_CONTINUE;
+    message_silence(true);
+    if (freopen("/dev/null", "w", stdout)) return STATUS_CONTINUE;
+    return ranks_close(*ranks, fail("cannot open /dev/null: %s", strerror(errno)));
   }
   ac_ranks_close(*ranks);
   *ranks = NULL;

@@ -55,6 +55,8 @@ case_ranks() {
     near "$(value one/metrics.jsonl end val_loss)" "$(value "go$library/metrics.jsonl" end val_loss)" "resumed"
   done
   library=$(launchers)
+  starts "${library%% *}" 2 "${shared[@]}" --print-config
+  (($(grep -c '"steps": 12' run.out) == 1)) || die "not one configuration: $(cat run.out)"
   starts "${library%% *}" 2 plan gpt --data text "${tiny[@]}"
   grep -q 'rank 0 of 2, which takes at most 3 of 6 samples' run.out || die "the plan is not that of a rank: $(cat run.out)"
   grep -q '^network .* measured$' run.out || die "no network is measured: $(cat run.out)"

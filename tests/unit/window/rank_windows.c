@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/platform/clock.h"
+#include "core/share.h"
 #include "io/safetensors.h"
 #include "window/trainer.h"
 
@@ -109,6 +110,39 @@ static void check_case(const ranked_case *c, double tolerance) {
 static void check_optimizer(ac_optimizer_kind optimizer, double tolerance) {
   const ranked_case c = gpt_case(optimizer);
   check_case(&c, tolerance);
+}
+
+/* ---- a loop of the caller's own -------------------------------------------------------------- */
+
+/* Windows whose shares a rank gives by itself; of the second one some ranks have no sample. */
+static ac_status loop_of_its_own(ac_trainer *trainer) {
+  static const int64_t windows[] = {5, 1, 8, 2};
+  const ac_plan_info *info = &trainer->instance.plan->info;
+  int64_t next = 0;
+  for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+    int32_t tokens[8 * CONTEXT], targets[8 * CONTEXT];
+    const int64_t first = ac_share_begin(windows[w], info->rank, info->ranks),
+                  share = ac_share_of(windows[w], info->rank, info->ranks);
+    for (int64_t i = 0; i < share; i++) {
+      const ac_sample_key key = {.index = next + first + i};
+      void *const fields[] = {tokens + i * CONTEXT, targets + i * CONTEXT};
+      AC_TRY(read_tokens(NULL, &key, fields));
+    }
+    next += windows[w];
+    const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+    AC_TRY(ac_trainer_begin_share(trainer, first));
+    if (share > 0) AC_TRY(ac_trainer_accumulate(trainer, share, feeds, 2));
+    AC_TRY(ac_trainer_update(trainer, NULL));
+  }
+  return AC_OK;
+}
+
+static void loops_of_callers_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.after = loop_of_its_own;
+  c.fit.steps = 1;
+  check_case(&c, 1e-5);
 }
 
 /* ---- state files ----------------------------------------------------------------------------- */
@@ -604,6 +638,7 @@ int main(void) {
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
       cmocka_unit_test(a_rank_that_is_busy_is_not_silent),
       cmocka_unit_test(ranks_stop_together),
+      cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
