@@ -114,7 +114,7 @@ static void check_optimizer(ac_optimizer_kind optimizer, double tolerance) {
 
 /* ---- a loop of the caller's own -------------------------------------------------------------- */
 
-/* Windows whose shares a rank gives by itself; of the second one some ranks have no sample. */
+/* Each rank gives its own share of a window; of the second window some ranks have no sample. */
 static ac_status loop_of_its_own(ac_trainer *trainer) {
   static const int64_t windows[] = {5, 1, 8, 2};
   const ac_plan_info *info = &trainer->instance.plan->info;
