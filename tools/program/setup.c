@@ -19,9 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind;
-const model_kind *const model_kinds[] = {&gpt_kind,    &llm_kind,       &mlp_kind,
-                                         &resnet_kind, &mobilenet_kind, NULL};
+extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind,
+    efficientnet_kind, vit_kind, convnext_kind;
+const model_kind *const model_kinds[] = {
+    &gpt_kind,       &llm_kind,          &mlp_kind, &resnet_kind,
+    &mobilenet_kind, &efficientnet_kind, &vit_kind, &convnext_kind, NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -343,7 +345,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .batch = f->batch,
                        .micro_batch = f->micro_batch,
                        .memory = f->memory,
-                       .micro_batch_norm = f->batch_norm != 0,
+                       .micro_batch_norm = f->batch_norm == BATCH_NORM_MICRO,
                        .whole_windows = f->last_window != AC_LAST_CARRY,
                        .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
                        .read_ahead_if_room =
@@ -510,6 +512,18 @@ model_files setup_files(const setup *s) {
 
 int setup_load(const setup *s, ac_trainer *trainer) {
   return s->kind->load ? s->kind->load(s->model, trainer) : STATUS_CONTINUE;
+}
+
+int setup_load_init(const setup *s, ac_trainer *trainer) {
+  const char *path = s->flags.init, *prefix = s->kind->optional_prefix;
+  if (!path) return STATUS_CONTINUE;
+  const int status =
+      s->kind->check_file ? s->kind->check_file(s->model, trainer, path) : STATUS_CONTINUE;
+  const char *taken = s->kind->taken ? s->kind->taken(s->model) : NULL;
+  if (status != STATUS_CONTINUE) return status;
+  const ac_status loaded = taken ? ac_trainer_load_part(trainer, path, taken, prefix)
+                                 : ac_trainer_load(trainer, path, prefix);
+  return loaded == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void setup_close(setup *s) {

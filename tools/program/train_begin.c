@@ -15,13 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int load_init(run *r) {
-  const setup *s = &r->setup;
-  if (!s->flags.init) return STATUS_CONTINUE;
-  ac_status status = ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
-}
-
 /* Without further windows, a run that is resumed would only forget its length. */
 static int check_length(const run *r, const ac_progress *made) {
   const int64_t steps = r->setup.flags.steps, epochs = r->setup.flags.epochs;
@@ -175,7 +168,8 @@ int training_begin(run *r) {
   if ((status = setup_load(s, r->trainer)) != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
   if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
-  if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
+  if (status == STATUS_CONTINUE && step < 0)
+    status = setup_load_init(s, r->trainer);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0 && (status = take_progress(r)) != STATUS_CONTINUE) return status;
   if (step >= 0) find_best(r);
