@@ -127,6 +127,9 @@ typedef struct ac_parameter_desc {
   /** A model file may have more rows than the parameter. The first ones are loaded. For example, a
    * table of positions, if a model is trained on shorter samples. */
   bool first_rows;
+
+  /* ---- may still change ---- */
+
   /** It is kept in blocks: a frozen matrix [rows, columns] with whole blocks in each row
    * (ac_blocks_elements). What writes it (initial values, files, ac_trainer_set_parameter) rounds
    * it to blocks, and what reads it gets the decoded values. Ops decode it when they read it. So

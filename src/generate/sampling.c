@@ -89,10 +89,11 @@ static int64_t take_largest(const float *logits, int64_t count, int64_t most, ac
 
 /* Logits become e^((logit - largest) / temperature); returns the sum. */
 static double exponentiate(ac_candidate *list, int64_t count, double temperature) {
-  double largest = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < count; i++) largest = fmax(largest, (double)list[i].value);
+  float largest = -INFINITY;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) largest = fmaxf(largest, list[i].value);
   for (int64_t i = 0; i < count; i++)
-    sum += list[i].value = (float)exp(((double)list[i].value - largest) / temperature);
+    sum += list[i].value = (float)exp(((double)list[i].value - (double)largest) / temperature);
   return sum;
 }
 

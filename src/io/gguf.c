@@ -281,8 +281,9 @@ ac_status ac_gguf_read_header(ac_model_file *file, int64_t file_bytes) {
   file->root = json_object();
   file->arrays = json_object();
   file->entries = calloc((size_t)tensors + 1, sizeof *file->entries);
-  if (!metadata || !file->root || !file->arrays || !file->entries ||
-      json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata) != 0)
+  /* This takes the metadata also where it fails. */
+  const int failed = json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata);
+  if (failed || !file->arrays || !file->entries)
     return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
   for (uint64_t i = 0; i < pairs; i++) AC_TRY(take_pair(&r, metadata));
   for (uint64_t i = 0; i < tensors; i++) AC_TRY(take_tensor(&r, &file->entries[i]));

@@ -18,6 +18,15 @@ uint64_t op_draw_hash(uint64_t a, uint64_t b) {
   return mix(mix(a + 0x9E3779B97F4A7C15u) + b);
 }
 
+double op_draw_sign(uint64_t hash) {
+  return (double)(hash >> 11) * 0x1p-52 - 1;
+}
+
+double op_draw_rounded_mean(const ac_op_args *args, int64_t n, double unit, uint64_t key) {
+  const double *statistics = op_reals(&args->out[1]) + 2 * n;
+  return op_draw_sign(op_draw_hash(key, (uint64_t)n)) * unit * statistics[0] * statistics[1];
+}
+
 static uint64_t next(op_draw *d) {
   d->state += 0x9E3779B97F4A7C15u;
   return mix(d->state);

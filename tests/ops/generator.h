@@ -87,6 +87,9 @@ typedef struct op_generator {
   int (*choose)(const ac_op_args *forward, op_gradient *list, op_attributes *attributes);
   /* Adds what a run of the forward op decides; NULL: nothing. */
   void (*ties)(op_ties *ties, const ac_op_args *args);
+  /* Rounds what the forward op has computed as a kernel may, where inputs that are off each by
+   * itself do not explain it: for example a mean, which moves a whole row. By up to `unit`. */
+  void (*round)(const ac_op_args *args, double unit, uint64_t key);
 } op_generator;
 
 #define OP_GENERATOR(folder, name) extern const op_generator op_generator_##name;
@@ -102,6 +105,11 @@ bool op_draw_one_in(op_draw *d, int n);
 int op_draw_size(op_draw *d, int most);
 double op_draw_between(op_draw *d, double low, double high);
 uint64_t op_draw_hash(uint64_t a, uint64_t b);
+/* Drawn by a hash: in [-1, 1). */
+double op_draw_sign(uint64_t hash);
+/* By how much a norm's results of row `n` are off, before gamma, if the mean is rounded: the second
+ * result has mean and r of each row. */
+double op_draw_rounded_mean(const ac_op_args *args, int64_t n, double unit, uint64_t key);
 
 /* A parameter with values in [low, high): mostly a new one, sometimes one that is there, seen in
  * this shape. op_draw_weight: as large as suits a sum of `terms` products. */

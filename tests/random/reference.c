@@ -45,7 +45,7 @@ static double off(const tape *t, double value, char kind, double smallest) {
   uint64_t bits;
   if (!t->run->noise || value == 0) return value;
   memcpy(&bits, &value, sizeof bits);
-  double u = (double)(op_draw_hash(t->run->noise, bits) >> 11) * 0x1p-52 - 1;
+  double u = op_draw_sign(op_draw_hash(t->run->noise, bits));
   return value + u * (fabs(value) * unit_of(t, kind) + (kind == 's' ? smallest : 0));
 }
 
@@ -65,7 +65,7 @@ static void compute(tape *t, const ac_op_args *args, bool exact) {
     if (!own.in[i].count || own.in[i].dtype == AC_I32) continue;
     double *x = own.in[i].data = reals(own.in[i].count);
     for (int64_t e = 0; e < own.in[i].count; e++) {
-      double u = (double)(op_draw_hash(t->run->noise + 1, t->counter++) >> 11) * 0x1p-52 - 1;
+      double u = op_draw_sign(op_draw_hash(t->run->noise + 1, t->counter++));
       x[e] = op_reals(&args->in[i])[e] * (1 + u * float_unit);
     }
   }
@@ -165,10 +165,12 @@ static void forward(tape *t, int64_t sample) {
     ac_op_args args;
     forward_arguments(t, node, sample, &args);
     compute(t, &args, false);
+    const op_generator *generator = random_generator_of(node->op);
+    if (t->run->noise && generator->round)
+      generator->round(&args, float_unit, op_draw_hash(t->run->noise + 2, t->counter++));
     for (int j = 0; j < AC_MAX_OUTPUTS; j++)
       if (args.out[j].dtype == AC_I32) to_integers(&args.out[j]);
       else if (args.out[j].count) store_output(t, node, j, &args.out[j]);
-    const op_generator *generator = random_generator_of(node->op);
     if (generator->ties) generator->ties(&t->result->ties, &args);
     if (node->op == AC_OP_batch_norm && args.out[2].count && t->state.training) pool(t, n, &args);
   }

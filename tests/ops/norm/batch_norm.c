@@ -337,5 +337,15 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_batch_norm(x, gamma, beta, mean, variance, &desc);
 }
 
+/* The mean. */
+static void round_means(const ac_op_args *args, double unit, uint64_t key) {
+  shape s = shape_of(&args->in[0]);
+  for (int64_t c = 0; c < s.C; c++) {
+    double off = op_draw_rounded_mean(args, c, unit, key) * parameter(&args->in[1], c, 1);
+    for (int64_t i = 0; i < s.B * s.S; i++)
+      op_reals(&args->out[0])[(i / s.S * s.C + c) * s.S + i % s.S] += off;
+  }
+}
+
 const op_generator op_generator_batch_norm = {
-    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients), .round = round_means};

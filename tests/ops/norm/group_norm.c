@@ -198,5 +198,16 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_group_norm(x, gamma, beta, groups, epsilon);
 }
 
+/* The mean. */
+static void round_means(const ac_op_args *args, double unit, uint64_t key) {
+  shape s = shape_of(args);
+  for (int64_t n = 0; n < s.B * s.G; n++) {
+    double off = op_draw_rounded_mean(args, n, unit, key);
+    for (int64_t j = 0; j < s.size; j++)
+      op_reals(&args->out[0])[n * s.size + j] +=
+          off * parameter(&args->in[1], channel_of(&s, n, j), 1);
+  }
+}
+
 const op_generator op_generator_group_norm = {
-    .takes = takes, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = takes, .build = grow, OP_GRADIENTS(gradients), .round = round_means};

@@ -195,5 +195,15 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
                        op_draw_one_in(d, 2) ? 0 : 0.01f);
 }
 
+/* The mean. */
+static void round_means(const ac_op_args *args, double unit, uint64_t key) {
+  int64_t rows = ac_rows(&args->in[0]), C = ac_columns(&args->in[0]);
+  for (int64_t n = 0; n < rows; n++) {
+    double off = op_draw_rounded_mean(args, n, unit, key);
+    for (int64_t c = 0; c < C; c++)
+      op_reals(&args->out[0])[n * C + c] += off * vector(&args->in[1], c, 1);
+  }
+}
+
 const op_generator op_generator_layer_norm = {
-    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients), .round = round_means};

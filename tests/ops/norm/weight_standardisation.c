@@ -120,5 +120,14 @@ static ac_tensor *grow(op_draw *d, ac_tensor *x) {
   return ac_scale(ac_linear(x, weight, NULL, AC_OUT_IN), 1 / sqrtf((float)in));
 }
 
+/* The mean. */
+static void round_means(const ac_op_args *args, double unit, uint64_t key) {
+  int64_t n = ac_weight_row(&args->in[0]);
+  for (int64_t o = 0; o < args->in[0].dim[0]; o++) {
+    double off = op_draw_rounded_mean(args, o, unit, key);
+    for (int64_t j = 0; j < n; j++) op_reals(&args->out[0])[o * n + j] += off;
+  }
+}
+
 const op_generator op_generator_weight_standardisation = {
-    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients)};
+    .takes = op_takes_norm, .build = grow, OP_GRADIENTS(gradients), .round = round_means};

@@ -280,7 +280,7 @@ static void bad_input(const char *device) {
   assert_ok(
       ac_plan_create(&plan, graph, a.device, &(ac_plan_desc){.batch = 1, .shared = "shared"}));
   assert_refused(ac_trainer_create(&none, plan, NULL), AC_ERROR_ARGUMENT,
-                 "no trainer that has them was given");
+                 "no trainer or session that has them was given");
   refused(&a, &wide,
           &(ac_plan_desc){.batch = 1, .shared = "encoder", .precision = AC_PRECISION_F16},
           "parameter \"encoder\" is to be shared, but has another shape");
