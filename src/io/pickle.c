@@ -135,7 +135,7 @@ static ac_status make(ac_pickle *p, ac_pickle_kind kind, const ac_pickle_value *
 
 static ac_status push_made(ac_pickle *p, ac_pickle_kind kind, const ac_pickle_value *values,
                            size_t count) {
-  ac_pickle_value made;
+  ac_pickle_value made = {0};
   AC_TRY(make(p, kind, values, count, &made));
   return push(p, made);
 }
@@ -143,7 +143,7 @@ static ac_status push_made(ac_pickle *p, ac_pickle_kind kind, const ac_pickle_va
 /* ---- texts and names ------------------------------------------------------------------------- */
 
 static ac_status push_text(ac_pickle *p, int length_bytes) {
-  uint64_t length;
+  uint64_t length = 0;
   AC_TRY(take_number(p, length_bytes, &length));
   if (length > (uint64_t)p->left) return damaged(p, "it ends too early");
   if (length > MOST_TEXT) return damaged(p, "a text has more than 65,535 bytes");
@@ -196,7 +196,7 @@ static ac_status push_named_global(ac_pickle *p) {
 }
 
 static ac_status push_stacked_global(ac_pickle *p) {
-  ac_pickle_value name, module;
+  ac_pickle_value name = {0}, module = {0};
   AC_TRY(pop(p, &name));
   AC_TRY(pop(p, &module));
   if (name.kind != AC_PICKLE_TEXT || module.kind != AC_PICKLE_TEXT ||
@@ -222,7 +222,7 @@ static ac_status push_tensor(ac_pickle *p, const ac_pickle_items *given) {
 
 /* A function that is called with a tuple. */
 static ac_status reduce(ac_pickle *p) {
-  ac_pickle_value given, called;
+  ac_pickle_value given = {0}, called = {0};
   AC_TRY(pop(p, &given));
   AC_TRY(pop(p, &called));
   if (given.kind != AC_PICKLE_TUPLE || called.kind != AC_PICKLE_GLOBAL)
@@ -257,7 +257,7 @@ static ac_status new_storage(ac_pickle *p, const char *key, const char *type, in
 
 /* ("storage", type, key, device, elements), and None in older files. */
 static ac_status take_storage(ac_pickle *p) {
-  ac_pickle_value id;
+  ac_pickle_value id = {0};
   AC_TRY(pop(p, &id));
   const ac_pickle_value *at = id.kind == AC_PICKLE_TUPLE ? id.items->at : NULL;
   const size_t count = at ? id.items->count : 0;
@@ -278,7 +278,7 @@ static ac_status take_storage(ac_pickle *p) {
 /* ---- opcodes --------------------------------------------------------------------------------- */
 
 static ac_status put(ac_pickle *p, uint64_t index) {
-  ac_pickle_value *value;
+  ac_pickle_value *value = NULL;
   AC_TRY(top(p, &value));
   if (index > p->memo.count + 255) return damaged(p, "it remembers a value out of turn");
   while (p->memo.count <= index)
@@ -295,7 +295,7 @@ static ac_status get(ac_pickle *p, uint64_t index) {
 
 static ac_status set_items(ac_pickle *p, ac_pickle_kind kind, const ac_pickle_value *values,
                            size_t count) {
-  ac_pickle_value *into;
+  ac_pickle_value *into = NULL;
   AC_TRY(top(p, &into));
   if (into->kind != kind || (kind == AC_PICKLE_DICT && count % 2))
     return damaged(p, "it adds values to what cannot have them");
@@ -306,28 +306,28 @@ static ac_status set_items(ac_pickle *p, ac_pickle_kind kind, const ac_pickle_va
 
 /* The values are above those that they are added to, and nothing is pushed in between. */
 static ac_status set_last(ac_pickle *p, ac_pickle_kind kind, size_t count) {
-  ac_pickle_value values[2];
+  ac_pickle_value values[2] = {{0}};
   for (size_t i = count; i > 0; i--) AC_TRY(pop(p, &values[i - 1]));
   return set_items(p, kind, values, count);
 }
 
 static ac_status set_marked(ac_pickle *p, ac_pickle_kind kind) {
-  const ac_pickle_value *values;
-  size_t count;
+  const ac_pickle_value *values = NULL;
+  size_t count = 0;
   AC_TRY(pop_to_mark(p, &values, &count));
   return set_items(p, kind, values, count);
 }
 
 static ac_status push_tuple(ac_pickle *p, size_t count) {
-  ac_pickle_value values[3];
+  ac_pickle_value values[3] = {{0}};
   for (size_t i = count; i > 0; i--) AC_TRY(pop(p, &values[i - 1]));
   return push_made(p, AC_PICKLE_TUPLE, values, count);
 }
 
 static ac_status push_marked_tuple(ac_pickle *p) {
-  const ac_pickle_value *values;
-  ac_pickle_value made;
-  size_t count;
+  const ac_pickle_value *values = NULL;
+  ac_pickle_value made = {0};
+  size_t count = 0;
   AC_TRY(pop_to_mark(p, &values, &count));
   AC_TRY(make(p, AC_PICKLE_TUPLE, values, count, &made));
   return push(p, made);
@@ -335,7 +335,7 @@ static ac_status push_marked_tuple(ac_pickle *p) {
 
 /* Attributes of an OrderedDict (what PyTorch calls _metadata) are left out. */
 static ac_status build(ac_pickle *p) {
-  ac_pickle_value attributes, *object;
+  ac_pickle_value attributes = {0}, *object = NULL;
   AC_TRY(pop(p, &attributes));
   AC_TRY(top(p, &object));
   if (object->kind == AC_PICKLE_DICT && attributes.kind == AC_PICKLE_DICT) return AC_OK;
@@ -365,14 +365,14 @@ static ac_status push_real(ac_pickle *p) {
 }
 
 static ac_status push_bits(ac_pickle *p, int bytes) {
-  uint64_t bits;
+  uint64_t bits = 0;
   AC_TRY(take_number(p, bytes, &bits));
   return push_integer(p, AC_PICKLE_INTEGER, bytes == 4 ? (int32_t)(uint32_t)bits : (int64_t)bits);
 }
 
 /* With a number after it. */
 static ac_status with_index(ac_pickle *p, int bytes, ac_status (*run)(ac_pickle *, uint64_t)) {
-  uint64_t index;
+  uint64_t index = 0;
   AC_TRY(take_number(p, bytes, &index));
   return run(p, index);
 }

@@ -142,7 +142,7 @@ static ac_status list(ac_zip *zip, const ac_model_file *file, int64_t file_bytes
                       const unsigned char *at, size_t left, uint64_t count) {
   char *name = zip->names;
   for (uint64_t i = 0; i < count; i++) {
-    size_t used;
+    size_t used = 0;
     AC_TRY(read_entry(file, file_bytes, at, left, &zip->entries[i], name, &used));
     if (json_object_get(zip->by_name, name))
       return ac_fail(AC_ERROR_FORMAT, "%s: two entries of this zip archive are %s", file->path,

@@ -72,7 +72,7 @@ static ac_tensor *block(const image_net *net, const convnext_names *names, ac_te
 }
 
 void convnext_build(ac_graph *graph, const image_net *config) {
-  char path[64], name[64];
+  char path[80], name[64];
   image_net net = *config;
   net.graph = graph;
   net.path = "";
