@@ -1,9 +1,9 @@
 /* Reads model files, and hostile ones safely: safetensors here, the headers of GGUF files in
- * gguf.c, those of PyTorch's in pytorch.c. Opening one parses the header and checks all of it: every tensor's dtype and shape
- * against its bytes, then, with the tensors sorted by offset, that each begins where the one before
- * it ends and that the last ends where the file does. So overlaps, holes, truncation and trailing
- * bytes are found by one comparison each, and no later read can leave the file. Cost: O(header + n
- * log n).
+ * gguf.c, those of PyTorch's in pytorch.c. Opening one parses the header and checks all of it:
+ * every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset, that
+ * each begins where the one before it ends and that the last ends where the file does. So overlaps,
+ * holes, truncation and trailing bytes are found by one comparison each, and no later read can
+ * leave the file. Cost: O(header + n log n).
  *
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>

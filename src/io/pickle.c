@@ -167,13 +167,20 @@ static ac_status take_line(ac_pickle *p, char line[MOST_WORD]) {
 }
 
 static const char *const known_names[] = {
-    "collections.OrderedDict", "torch._utils._rebuild_tensor_v2",
-    "torch.Size",              "torch._utils._rebuild_parameter",
-    "torch.FloatStorage",      "torch.DoubleStorage",
-    "torch.HalfStorage",       "torch.BFloat16Storage",
-    "torch.LongStorage",       "torch.IntStorage",
-    "torch.ShortStorage",      "torch.CharStorage",
-    "torch.ByteStorage",       "torch.BoolStorage",
+    "collections.OrderedDict",
+    "torch._utils._rebuild_tensor_v2",
+    "torch.Size",
+    "torch._utils._rebuild_parameter",
+    "torch.FloatStorage",
+    "torch.DoubleStorage",
+    "torch.HalfStorage",
+    "torch.BFloat16Storage",
+    "torch.LongStorage",
+    "torch.IntStorage",
+    "torch.ShortStorage",
+    "torch.CharStorage",
+    "torch.ByteStorage",
+    "torch.BoolStorage",
 };
 
 static ac_status push_global(ac_pickle *p, const char *module, const char *name) {

@@ -159,8 +159,9 @@ static ac_status check_repeated(const ac_model_file *file, const char *name,
   int64_t count = 1;
   for (int d = 0; d < entry->tensor.rank; d++) count *= entry->tensor.shape[d];
   if (!entry->arranged.strided || count / MOST_TIMES <= span) return AC_OK;
-  return ac_fail(AC_ERROR_UNSUPPORTED, "%s: tensor %s repeats its elements; save it with .contiguous()",
-                 file->path, ac_quote(name).text);
+  return ac_fail(AC_ERROR_UNSUPPORTED,
+                 "%s: tensor %s repeats its elements; save it with .contiguous()", file->path,
+                 ac_quote(name).text);
 }
 
 static ac_status read_tensor(const ac_model_file *file, const char *name,
@@ -240,8 +241,7 @@ static int compare_begins(const void *a, const void *b) {
   return (x->end > y->end) - (x->end < y->end);
 }
 
-static ac_status read_tensors(ac_model_file *file, const ac_pickle *pickle,
-                              const int64_t *begins) {
+static ac_status read_tensors(ac_model_file *file, const ac_pickle *pickle, const int64_t *begins) {
   const ac_pickle_value *dict = find_weights(&pickle->root);
   if (!dict)
     return ac_fail(AC_ERROR_FORMAT,
@@ -272,8 +272,7 @@ static ac_status read_tensors(ac_model_file *file, const ac_pickle *pickle,
 
 static ac_status make_room(const ac_model_file *file, const ac_pickle *pickle, int64_t **begins) {
   *begins = malloc((pickle->storage_count + 1) * sizeof **begins);
-  return *begins ? AC_OK
-                 : ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
+  return *begins ? AC_OK : ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
 }
 
 /* ---- a zip archive --------------------------------------------------------------------------- */

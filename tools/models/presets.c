@@ -12,8 +12,7 @@ enum { GPT2_VOCAB = 50257, GPT2_CONTEXT = 1024 };
   .channels = 3, .height = 224, .width = 224, .classes = 1000, .pixels = IMAGE_PIXELS_IMAGENET
 #define RESNET(layers) \
   .net = {IMAGENET, .depth = layers, .base = 64, .stem = IMAGE_STEM_LARGE, .norm = IMAGE_NORM_BATCH}
-#define VIT(size) \
-  .net = {IMAGENET, .depth = 12, .base = size, .heads = size / 64, .patch = 16}
+#define VIT(size) .net = {IMAGENET, .depth = 12, .base = size, .heads = size / 64, .patch = 16}
 
 const model_preset model_presets[] = {
     /* Radford et al. 2019, table 2; the numbers of weights are those of the published files. */

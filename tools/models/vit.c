@@ -19,10 +19,11 @@ static const vit_names all_names[] = {
     [IMAGE_NAMES_TIMM] = {"cls_token", "patch_embed.proj", "pos_embed", "blocks.%d", "norm1",
                           "attn.qkv", "attn.qkv.weight", "attn.qkv.bias", "attn.proj", "norm2",
                           "mlp.fc1", "mlp.fc2", "norm", "head"},
-    [IMAGE_NAMES_TORCHVISION] =
-        {"class_token", "conv_proj", "encoder.pos_embedding", "encoder.layers.encoder_layer_%d",
-         "ln_1", "self_attention", "self_attention.in_proj_weight", "self_attention.in_proj_bias",
-         "self_attention.out_proj", "ln_2", "mlp.0", "mlp.3", "encoder.ln", "heads.head"},
+    [IMAGE_NAMES_TORCHVISION] = {"class_token", "conv_proj", "encoder.pos_embedding",
+                                 "encoder.layers.encoder_layer_%d", "ln_1", "self_attention",
+                                 "self_attention.in_proj_weight", "self_attention.in_proj_bias",
+                                 "self_attention.out_proj", "ln_2", "mlp.0", "mlp.3", "encoder.ln",
+                                 "heads.head"},
 };
 
 static const vit_names *names_of(const image_net *net) {
@@ -45,11 +46,10 @@ static ac_tensor *embed(const image_net *net, const vit_names *names) {
   ac_tensor *token = image_parameter(net, names->token, "", 3, one, drawn);
   ac_tensor *table = image_parameter(net, names->positions, "", 3, positions, drawn);
   ac_tensor *x = image_input(net);
-  x = image_convolve(net, names->patches, x, net->channels, width,
-                     &(image_conv_desc){.kernel = (int)patch,
-                                        .stride = (int)patch,
-                                        .bias = true,
-                                        .unpadded = true});
+  x = image_convolve(
+      net, names->patches, x, net->channels, width,
+      &(image_conv_desc){
+          .kernel = (int)patch, .stride = (int)patch, .bias = true, .unpadded = true});
   x = ac_reshape(x, AC_SHAPE(AC_BATCH, width, count));
   x = ac_transpose(x, 1, 2);
   ac_tensor *parts[] = {ac_expand(token, 3, repeated), x};
@@ -58,13 +58,11 @@ static ac_tensor *embed(const image_net *net, const vit_names *names) {
 
 static ac_tensor *attend(const image_net *net, const vit_names *names, ac_tensor *x,
                          int64_t positions) {
-  const int64_t width = net->base, heads = net->heads, three = 3 * width,
-                shape[] = {three, width};
+  const int64_t width = net->base, heads = net->heads, three = 3 * width, shape[] = {three, width};
   const ac_init drawn = {AC_INIT_TRUNCATED_NORMAL, .deviation = 0.02f};
-  ac_tensor *weight = image_parameter(net, names->qkv_weight, "", 2, shape,
-                                      (ac_parameter_desc){.init = drawn});
-  ac_tensor *bias =
-      image_parameter(net, names->qkv_bias, "", 1, &three, (ac_parameter_desc){0});
+  ac_tensor *weight =
+      image_parameter(net, names->qkv_weight, "", 2, shape, (ac_parameter_desc){.init = drawn});
+  ac_tensor *bias = image_parameter(net, names->qkv_bias, "", 1, &three, (ac_parameter_desc){0});
   ac_tensor *all = ac_linear(x, weight, bias, AC_OUT_IN);
   all = ac_reshape(all, AC_SHAPE(AC_BATCH, positions, 3 * heads, width / heads));
   ac_tensor *y = ac_attention(all, NULL, NULL, &(ac_attention_desc){.heads = (int)heads});

@@ -80,8 +80,7 @@ static void mobilenet_defaults(void *self, train_flags *flags) {
 
 static void efficientnet_defaults(void *self, train_flags *flags) {
   image_model *model = shared_defaults(self, flags, &efficientnet_family);
-  model->net =
-      (image_net){.classes = 10, .base = 32, .norm = IMAGE_NORM_BATCH, .layer_decay = 1};
+  model->net = (image_net){.classes = 10, .base = 32, .norm = IMAGE_NORM_BATCH, .layer_decay = 1};
   flags->out = "accrue-efficientnet";
 }
 
@@ -359,8 +358,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   if (preset && data->optional && !data_image_flags_given(o))
     assume_images(&model->net, o, init, &preset->net);
   else status = open_data(model, o, init != NULL, data);
-  if (status == STATUS_CONTINUE)
-    status = check_shape(model, o, init ? init_path : NULL, of_file);
+  if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL, of_file);
   if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }
@@ -420,20 +418,20 @@ static int check_file(const void *self, const ac_trainer *trainer, const char *p
   return model->foreign ? image_weights_check(model->family, trainer, path) : STATUS_CONTINUE;
 }
 
-#define IMAGE_KIND(word, text)                                                                   \
-  const model_kind word##_kind = {.name = #word,                                                 \
-                                  .what = text,                                                  \
-                                  .size = sizeof(image_model),                                   \
-                                  .defaults = word##_defaults,                                   \
-                                  .add_options = add_options,                                    \
-                                  .add_training_options = add_training_options,                  \
-                                  .check = check,                                                \
-                                  .prepare = prepare,                                            \
-                                  .build = build,                                                \
-                                  .describe = describe,                                          \
-                                  .introduce = introduce,                                        \
-                                  .classes = classes,                                            \
-                                  .taken = taken,                                                \
+#define IMAGE_KIND(word, text)                                                  \
+  const model_kind word##_kind = {.name = #word,                                \
+                                  .what = text,                                 \
+                                  .size = sizeof(image_model),                  \
+                                  .defaults = word##_defaults,                  \
+                                  .add_options = add_options,                   \
+                                  .add_training_options = add_training_options, \
+                                  .check = check,                               \
+                                  .prepare = prepare,                           \
+                                  .build = build,                               \
+                                  .describe = describe,                         \
+                                  .introduce = introduce,                       \
+                                  .classes = classes,                           \
+                                  .taken = taken,                               \
                                   .check_file = check_file}
 
 IMAGE_KIND(resnet, "a residual network that classifies images");

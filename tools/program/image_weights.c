@@ -47,10 +47,11 @@ static int64_t size_of(const ac_model_file *file, const char *name, int rank, in
 static const char *recognise_resnet(image_net *net, const ac_model_file *file) {
   static const struct {
     int depth, stem, bottleneck, blocks[4];
-  } published[] = {{18, IMAGE_STEM_LARGE, 0, {2, 2, 2, 2}},  {34, IMAGE_STEM_LARGE, 0, {3, 4, 6, 3}},
-                   {50, IMAGE_STEM_LARGE, 1, {3, 4, 6, 3}},  {101, IMAGE_STEM_LARGE, 1, {3, 4, 23, 3}},
-                   {152, IMAGE_STEM_LARGE, 1, {3, 8, 36, 3}}, {18, IMAGE_STEM_SMALL, 0, {2, 2, 2, 2}},
-                   {34, IMAGE_STEM_SMALL, 0, {3, 4, 6, 3}}};
+  } published[] = {
+      {18, IMAGE_STEM_LARGE, 0, {2, 2, 2, 2}},   {34, IMAGE_STEM_LARGE, 0, {3, 4, 6, 3}},
+      {50, IMAGE_STEM_LARGE, 1, {3, 4, 6, 3}},   {101, IMAGE_STEM_LARGE, 1, {3, 4, 23, 3}},
+      {152, IMAGE_STEM_LARGE, 1, {3, 8, 36, 3}}, {18, IMAGE_STEM_SMALL, 0, {2, 2, 2, 2}},
+      {34, IMAGE_STEM_SMALL, 0, {3, 4, 6, 3}}};
   const int64_t kernel = size_of(file, "conv1.weight", 4, 2);
   const bool bottleneck = has(file, "layer1.0.conv3.weight");
   int blocks[4];
@@ -107,10 +108,10 @@ const image_family mobilenet_family = {"mobilenet", mobilenet_build, mobilenet_h
                                        recognise_mobilenet};
 
 static const char *recognise_efficientnet(image_net *net, const ac_model_file *file) {
-  static const char *const squeezes[] = {
-      [IMAGE_NAMES_TORCHVISION] = "features.1.0.block.1.fc1.weight",
-      [IMAGE_NAMES_TIMM] = "blocks.0.0.se.conv_reduce.weight",
-      [IMAGE_NAMES_TENSORFLOW] = "_blocks.0._se_reduce.weight"};
+  static const char *const squeezes[] = {[IMAGE_NAMES_TORCHVISION] =
+                                             "features.1.0.block.1.fc1.weight",
+                                         [IMAGE_NAMES_TIMM] = "blocks.0.0.se.conv_reduce.weight",
+                                         [IMAGE_NAMES_TENSORFLOW] = "_blocks.0._se_reduce.weight"};
   static const char *const depthwise[] = {
       [IMAGE_NAMES_TORCHVISION] = "features.1.0.block.0.0.weight",
       [IMAGE_NAMES_TIMM] = "blocks.0.0.conv_dw.weight",
@@ -147,7 +148,8 @@ const image_family vit_family = {"vit", vit_build, vit_head, recognise_vit};
 static const char *recognise_convnext(image_net *net, const ac_model_file *file) {
   const bool timm = has(file, "stem.0.weight");
   const char *stem = timm ? "stem.0.weight" : "features.0.0.weight";
-  const char *blocks = timm ? "stages.%d.blocks.%d.conv_dw.weight" : "features.%d.%d.block.0.weight";
+  const char *blocks =
+      timm ? "stages.%d.blocks.%d.conv_dw.weight" : "features.%d.%d.block.0.weight";
   int count[4];
   net->names = timm ? IMAGE_NAMES_TIMM : IMAGE_NAMES_TORCHVISION;
   net->base = size_of(file, stem, 4, 0);

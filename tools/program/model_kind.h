@@ -16,7 +16,11 @@
 #include <jansson.h>
 
 /* What --batch-norm says. */
-typedef enum batch_norm_flag { BATCH_NORM_WHOLE, BATCH_NORM_MICRO, BATCH_NORM_FROZEN } batch_norm_flag;
+typedef enum batch_norm_flag {
+  BATCH_NORM_WHOLE,
+  BATCH_NORM_MICRO,
+  BATCH_NORM_FROZEN
+} batch_norm_flag;
 
 /* Flags that every kind shares. */
 typedef struct train_flags {
