@@ -54,27 +54,27 @@ static const model_case cases[] = {
     {"efficientnet_torchvision",
      &efficientnet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_EFFICIENTNET_B0},
-     1e-3},
+     1e-4},
     {"efficientnet_timm",
      &efficientnet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_EFFICIENTNET_B0,
       .names = IMAGE_NAMES_TIMM},
-     1e-3},
+     1e-4},
     {"efficientnet_tensorflow",
      &efficientnet_family,
      {SIZED(64), BATCH, .pixels = IMAGE_PIXELS_LITE, .base = 32, .names = IMAGE_NAMES_TENSORFLOW},
-     1e-3},
+     1e-4},
     {"mobilenet_v2",
      &mobilenet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2},
-     1e-3},
+     1e-4},
     {"mobilenet_v2_timm",
      &mobilenet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2,
       .names = IMAGE_NAMES_TIMM},
-     1e-3},
-    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-3},
-    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-3},
+     1e-4},
+    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-4},
+    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-4},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -356,7 +356,7 @@ static bool compare_published(const char *name) {
   char weights[600], results[600];
   ac_model_file *file;
   int64_t count;
-  model_case model = {.name = name, .family = family_of(name), .rate = 1e-4};
+  model_case model = {.name = name, .family = family_of(name), .rate = 1e-3};
   snprintf(weights, sizeof weights, "%s/%s.pth", folder, name);
   snprintf(results, sizeof results, "%s/%s.safetensors", folder, name);
   if (ac_model_file_open(&file, results) != AC_OK) return false;
@@ -370,6 +370,11 @@ static bool compare_published(const char *name) {
   model.net.channels = images->shape[1];
   model.net.height = images->shape[2];
   model.net.width = images->shape[3];
+  if (ac_model_file_find(file, "rate") >= 0) {
+    float *rate = read_tensor(file, "", "rate", &count);
+    model.rate = (double)*rate;
+    free(rate);
+  }
   c.images = read_tensor(file, "", "images", &count);
   c.labels = malloc((size_t)c.samples * sizeof *c.labels);
   assert_non_null(c.labels);

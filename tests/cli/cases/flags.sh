@@ -137,7 +137,7 @@ case_completion() {
   ! command -v zsh >/dev/null || zsh -n _accrue || die "the script for zsh has errors"
   completes train accrue tr
   completes 'gpt llm mlp resnet mobilenet efficientnet vit convnext' accrue train ''
-  completes 'mlp resnet mobilenet' accrue predict ''
+  completes 'mlp resnet mobilenet efficientnet vit convnext' accrue predict ''
   completes 'gemm ops step all memory' accrue bench ''
   completes '--lr-factor --lr-fall' accrue train gpt --lr-fa
   completes --heads accrue train gpt --hea
@@ -145,7 +145,7 @@ case_completion() {
   completes 'sgd' accrue train gpt --optimizer s
   completes 'sgd' accrue train gpt --optimizer = s
   completes 'f32 8bit' accrue train gpt --optimizer-state ''
-  completes 'resnet18 resnet110' accrue train resnet --preset resnet1
+  completes 'resnet18 resnet110 resnet18-imagenet resnet101 resnet152' accrue train resnet --preset resnet1
   completes 'none dynamic' accrue verify gpt --loss-scale ''
   completes '--size' accrue bench gemm --siz
   completes 'learning-rate limits' accrue train gpt --help l

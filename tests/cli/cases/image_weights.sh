@@ -21,7 +21,7 @@ case_image_weights() {
   ! grep -q 'begins anew' run.err || die "a head of 12 classes was replaced: $(cat run.err)"
   # Frozen statistics stay, and a batch may be split.
   run verify resnet "${net[@]}" --init "$narrow" --batch-norm frozen --micro-batch 5 >/dev/null
-  refuse 2 'cannot be split into micro-batches of 5' train resnet "${net[@]}" --init "$narrow" --micro-batch 5
+  refuse 2 'cannot be split into micro-batches of 8' train resnet "${net[@]}" --init "$narrow" --micro-batch 8
   refuse 2 '--depth 34 contradicts' train resnet "${net[@]}" --init "$narrow" --depth 34
   refuse 2 '--stem small contradicts' train resnet "${net[@]}" --init tuned --stem small
   refuse 1 'does not hold a vit: it does not have the tensors' train vit "${net[@]}" --init "$narrow"
