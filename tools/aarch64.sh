@@ -81,9 +81,10 @@ function finish(  i, depth) {
 }
 END { finish(); print neon + 0, sve + 0 }'
 
-# These move, copy, choose, count, add up two neighbours, divide work among others or are for AVX-512 alone.
+# These move, copy, choose, count, add up two neighbours, divide work among others, name what another file computes, or are
+# for AVX-512 alone.
 without_vectors=" blocks concat conv2d conv2d_lanes conv2d_volume conv2d_winograd conv_depthwise conv_patch gemm_stored linear matmul numerics "
-without_vectors+="cache custom length_mask permute planes top_k "
+without_vectors+="cache custom length_mask linear_log_probability permute planes top_k "
 
 echo "Vector instructions for floats in the loops of kernels: NEON of 128 bits, SVE of 256 and of 512"
 scalar=()

@@ -39,7 +39,7 @@ TITLES = {
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
     "parameter_group.h": "Groups of parameters", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
-    "custom_op.h": "Ops of your own", "range_test.h": "Range test of the rate",
+    "custom_op.h": "Ops of your own", "ranks.h": "Ranks", "range_test.h": "Range test of the rate",
     "recurrent.h": "Recurrent layers", "reduction.h": "Reductions",
     "results.h": "Results of a trainer",
     "schedule.h": "Learning rates",

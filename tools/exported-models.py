@@ -151,14 +151,14 @@ class Check:
         plain = os.path.join(self.work, name + "-base.gguf")
         self.run("export", "--model", base, "--to", "gguf", "--out", plain)
         ids, merged = logits(outs["folder"])
-        _, beside = logits(base, outs["adapter"])
+        _, apart = logits(base, outs["adapter"])
         _, before = logits(base)
         if (merged - before).abs().max() < 1e-2:
             self.say(name + ": nothing was learned", math.inf, 0)
         largest = max(1.0, merged.abs().max().item() / 30)
-        self.say(name + " merged, and by PEFT", (merged - beside).abs().max().item(), SAME * 50 * largest)
+        self.say(name + " merged, and by PEFT", (merged - apart).abs().max().item(), SAME * 50 * largest)
         self.against_llama_cpp(name + " merged, llama.cpp", ids, merged, outs["gguf"], most=3 * LLAMA_CPP)
-        self.against_llama_cpp(name + " adapter, llama.cpp", ids, beside, plain, outs["gguf-adapter"], most=3 * LLAMA_CPP)
+        self.against_llama_cpp(name + " adapter, llama.cpp", ids, apart, plain, outs["gguf-adapter"], most=3 * LLAMA_CPP)
 
     def smollm2(self):
         import importlib.util

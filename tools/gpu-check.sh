@@ -154,9 +154,9 @@ attempt() {
 # ---- devices ----------------------------------------------------------------------------------------
 
 # If the system has no loader, the one that came with the program is used.
-beside=$(dirname "$accrue")
-if [[ -e $beside/libOpenCL.so.1 ]] && ! PATH=$PATH:/sbin ldconfig -p | grep -q 'libOpenCL\.so\.1'; then
-  export LD_LIBRARY_PATH=$beside${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+next_to=$(dirname "$accrue")
+if [[ -e $next_to/libOpenCL.so.1 ]] && ! PATH=$PATH:/sbin ldconfig -p | grep -q 'libOpenCL\.so\.1'; then
+  export LD_LIBRARY_PATH=$next_to${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 export ACCRUE_CACHE_DIR=$work/cache
 if [[ -n $vectors ]]; then

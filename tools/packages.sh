@@ -39,10 +39,10 @@ build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libja
 static_packages=(g++)
 
 # What the tests also need: a mock framework, an OpenCL implementation on the CPU, a
-# checker of kernels, a program that draws plans, one that formats manual pages, zsh, a fuzzer, a program that reads the
+# checker of kernels, both libraries of MPI, a program that draws plans, one that formats manual pages, zsh, a fuzzer, a program that reads the
 # comments of the public headers, one that compares binary interfaces, and Python, also for tests/docs.
 test_packages=(libcmocka-dev pocl-opencl-icd oclgrind clang-format gnuplot-nox groff-base zsh clang libclang-rt-14-dev
-  doxygen python3 abigail-tools
+  doxygen python3 abigail-tools openmpi-bin libopenmpi-dev mpich libmpich-dev
   "${static_packages[@]}")
 
 # What tools/kernel-check.sh compiles for GPUs with: about 220 MB. NVIDIA's ptxas, of the CUDA toolkit, is not in Debian's free

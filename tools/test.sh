@@ -44,7 +44,7 @@ done
 # Threads that wait by spinning would take the cores from each other on a busy machine.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.
-if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_FUZZ=1 ACCRUE_TEST_AARCH64=1 ACCRUE_TEST_KERNELS=1; fi
+if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TEST_MPI=1 ACCRUE_TEST_FUZZ=1 ACCRUE_TEST_AARCH64=1 ACCRUE_TEST_KERNELS=1; fi
 # Both halves run, whatever the first one finds. Failures are repeated at the end.
 failed=()
 for preset in ci ci-sanitize; do

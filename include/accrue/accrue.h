@@ -42,6 +42,7 @@
 #include <accrue/loss_scaling.h>
 #include <accrue/parameter_group.h>
 #include <accrue/spike.h>
+#include <accrue/ranks.h>
 #include <accrue/trainer.h>
 #include <accrue/learner.h>
 #include <accrue/window.h>

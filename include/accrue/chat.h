@@ -95,8 +95,9 @@ typedef struct ac_chat_render_desc {
   ac_chat_learn learn; /**< What is learned. */
   const char *begin;   /**< The text of the token that begins a text. NULL: the template's own. */
   const char *end;     /**< The text of the token that ends one. NULL: the template's own. */
-  /** The date that templates of Llama 3.1 and later write. NULL: "26 Jul 2024", as these templates
-   * say. (For Llama 3.2 programs in Python write the day on which they run.) */
+  /** The date that templates of Llama 3.1 and later and of SmolLM3 write. NULL: "26 Jul 2024", as
+   * those of Llama 3.1 say, and "26 July 2024" for SmolLM3. (For Llama 3.2 and SmolLM3 programs in
+   * Python write the day on which they run.) */
   const char *date;
 } ac_chat_render_desc;
 

@@ -49,6 +49,14 @@ typedef struct ac_export_desc {
 AC_API ac_status ac_model_export_folder(ac_model *model, const char *path,
                                         const ac_export_desc *desc);
 
+/** The text of a config.json for the model with weights of this dtype: that of its folder, or one
+ * made of a GGUF file's metadata. free() frees it. With ac_model_export_files and
+ * ac_model_file_write it makes a folder of weights that were trained. */
+AC_API ac_status ac_model_config_json(char **json, const ac_model *model, ac_dtype dtype);
+/** Writes the other files of a folder: generation_config.json and those of the tokenizer, copied
+ * from the model's folder or made of a GGUF file's metadata. The folder must be there. */
+AC_API ac_status ac_model_export_files(const ac_model *model, const char *path);
+
 /** Writes a GGUF file, as ac_gguf_write does. From a GGUF file its metadata are kept, with their
  * types. From a folder they are made of its config.json, tokenizer.json and chat template, and rows
  * are arranged as llama.cpp has them.

@@ -120,8 +120,9 @@ typedef struct ac_model_graph_desc {
    * "rejected_tokens", "rejected_targets" i32 [B, T], and "chosen_weights" and "rejected_weights"
    * f32 [B, T], which are 1 where a target belongs to the answer, else 0: those of a dataset of
    * chats with ac_chat_desc.preferences. Outputs "chosen" and "rejected" [B] are by how much the
-   * logarithm of an answer's probability is above the reference's. It needs `lora` and `frozen`.
-   * NULL: none. */
+   * logarithm of an answer's probability is above the reference's. The metric "accuracy" is the
+   * share of pairs in which this is more for the chosen answer than for the rejected one. It needs
+   * `lora` and `frozen`. NULL: none. */
   const ac_dpo_desc *dpo;
 } ac_model_graph_desc;
 

@@ -116,6 +116,13 @@ typedef struct ac_plan_desc {
    * given (ac_trainer_desc.share, ac_session_create_shared, ac_session_create_with). They take no
    * bytes here. NULL: none. AC_ERROR_ARGUMENT if a pattern matches neither. */
   const char *AC_UNSTABLE(shared);
+  /** Ranks that share out each window (ac_trainer_desc.ranks), and which of them this plan is for:
+   * from 0 on. `batch` stays that of all ranks. This rank takes at most the batch divided by the
+   * ranks, rounded up, and a larger `micro_batch` becomes that. Needs AC_GRADIENTS_BUFFER, or AUTO,
+   * which becomes it. AC_ERROR_ARGUMENT if something else in the description cannot be shared out,
+   * with its name. 0 ranks: 1. */
+  int AC_UNSTABLE(ranks);
+  int AC_UNSTABLE(rank); /**< See `ranks`. */
 } ac_plan_desc;
 
 /** Makes a plan. Fails with AC_ERROR_BUDGET and the smallest budget that would do (ac_plan_offers
@@ -149,7 +156,7 @@ typedef struct ac_plan_info {
   ac_precision precision;     /**< As in the description. */
   int64_t batch;              /**< Effective batch in samples. */
   int64_t micro_batch;        /**< Most samples of a micro-batch. */
-  int64_t accumulation_steps; /**< Micro-batches of a window. */
+  int64_t accumulation_steps; /**< Micro-batches of a window, of the share of one rank. */
   int64_t recomputed_ops;     /**< Steps that run an op again. */
   int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
@@ -175,7 +182,8 @@ typedef struct ac_plan_info {
   AC_UNSTABLE(ac_gradient_storage) AC_UNSTABLE(gradient_storage);
   /** As in the description. */
   AC_UNSTABLE(ac_optimizer_state) AC_UNSTABLE(optimizer_state);
-  /** Scalars of the parameters that ac_plan_desc.frozen names. */
+  /** Scalars of frozen parameters: those that ac_plan_desc.frozen names, and those with
+   * ac_parameter_desc.frozen. */
   int64_t AC_UNSTABLE(frozen_count);
   /** Kernels at the end of a window: reduce and update. Fused: this includes the second pass. */
   int64_t AC_UNSTABLE(update_steps);
@@ -203,6 +211,11 @@ typedef struct ac_plan_info {
   uint64_t AC_UNSTABLE(fused_bytes);
   /** The part of the parameters' bytes that weights in blocks take (ac_parameter_desc.blocks). */
   uint64_t AC_UNSTABLE(blocks_bytes);
+  int AC_UNSTABLE(ranks);     /**< Ranks that share out each window. */
+  int AC_UNSTABLE(rank);      /**< Which of them the plan is for. */
+  int64_t AC_UNSTABLE(share); /**< Most samples of a window that this rank takes. */
+  /** Host memory that a trainer allocates for transfers between ranks. */
+  uint64_t AC_UNSTABLE(transfer_bytes);
 } ac_plan_info;
 
 /** What a plan has become. Valid as long as the plan. */

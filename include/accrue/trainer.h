@@ -17,6 +17,7 @@
 #include <accrue/parameter_group.h>
 #include <accrue/spike.h>
 #include <accrue/plan.h>
+#include <accrue/ranks.h>
 #include <accrue/window.h>
 #include <accrue/parameter.h>
 #include <accrue/watch.h>
@@ -79,6 +80,22 @@ typedef struct ac_trainer_desc {
    * Their initial values are those of the other trainer; loading changes them in both. NULL: the
    * plan shares none. */
   ac_trainer *AC_UNSTABLE(share);
+  /** This rank, one of those that share out each window. It must outlive the trainer. The plan is
+   * for so many ranks (ac_plan_desc.ranks), and so is that of each other rank, for the same graph.
+   *
+   * All ranks then make the same calls of ac_trainer_create, ac_trainer_update, ac_trainer_evaluate
+   * and ac_fit, in the same order: these wait for each other. The samples of a window are shared
+   * out: rank r of R takes those after the ones of rank r - 1, and the first ranks one more where
+   * they do not come out even. ac_fit does so. A caller of ac_trainer_accumulate gives each trainer
+   * its own samples, possibly none, and dropout takes them for those of a whole window, unless
+   * ac_trainer_begin_share has said which they are.
+   *
+   * An update adds up the sums of all ranks, in the order of ranks, and divides once: all trainers
+   * take the same decision and have the same weights. Results depend on the number of ranks by
+   * rounding alone. What `decide` of rank 0 decides counts for all. AC_ERROR_ARGUMENT if something
+   * that the plan or this description asks for cannot be shared out; AC_ERROR_STATE if ranks differ
+   * in what they train. NULL: one rank. */
+  ac_ranks *AC_UNSTABLE(ranks);
 } ac_trainer_desc;
 
 /** Creates a trainer: allocates the plan's total and initialises the parameters. The plan must
@@ -109,6 +126,21 @@ AC_API ac_status ac_trainer_observe_validation(ac_trainer *trainer, double loss)
  * plan's. ac_fit sets it, from its schedule of batches or to the plan's. AC_ERROR_STATE within a
  * window. */
 AC_API ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch);
+
+/** Before a window, with ranks: says that the first sample which this rank accumulates is this one
+ * of the window, counted from 0, so that dropout draws what it would draw for it with one rank.
+ * Without this call it is the first one of the rank's share of a whole window. */
+AC_API ac_status ac_trainer_begin_share(ac_trainer *trainer, int64_t first);
+
+/** What a rank has done for the others, since its trainer was created and up to the last window. */
+typedef struct ac_rank_report {
+  uint64_t bytes; /**< Bytes that it has sent. */
+  double waited;  /**< Seconds that it has waited for others. */
+} ac_rank_report;
+/** Describes a rank, from 0 on. All ranks know it of all. AC_ERROR_ARGUMENT if there is no such
+ * rank. */
+AC_API ac_status ac_trainer_rank_report(const ac_trainer *trainer, int rank,
+                                        ac_rank_report *result);
 
 /** The effective batch of the next window: as set, or by the schedule of ac_fit. 0 for NULL. */
 AC_API int64_t ac_trainer_batch(const ac_trainer *trainer);

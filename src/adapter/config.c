@@ -20,6 +20,38 @@
 
 enum { MOST_FILE = 16 << 20, MOST_PATTERNS = 4096 };
 
+struct ac_lora_patterns {
+  const char *key;    /* in the file */
+  pcre2_code **codes; /* [count]; NULL: not compiled yet */
+  size_t count;
+  pcre2_match_data *data;
+  pcre2_match_context *context;
+};
+
+static void free_patterns(ac_lora_patterns *p) {
+  for (size_t i = 0; p && i < p->count; i++) pcre2_code_free(p->codes[i]);
+  if (!p) return;
+  pcre2_match_context_free(p->context);
+  pcre2_match_data_free(p->data);
+  free(p->codes);
+  free(p);
+}
+
+static ac_status make_patterns(ac_lora_patterns **patterns, const char *key, size_t count) {
+  enum { STEPS = 100000, KIBIBYTES = 4096 };
+  ac_lora_patterns *p = *patterns = calloc(1, sizeof *p);
+  if (p && (p->codes = calloc(count + 1, sizeof *p->codes))) {
+    p->key = key;
+    p->count = count;
+    p->data = pcre2_match_data_create(1, NULL);
+    p->context = pcre2_match_context_create(NULL);
+  }
+  if (!p || !p->data || !p->context) return ac_fail(AC_ERROR_MEMORY, "no memory for a pattern");
+  pcre2_set_match_limit(p->context, STEPS);
+  pcre2_set_heap_limit(p->context, KIBIBYTES);
+  return AC_OK;
+}
+
 /* The value of these does not matter here. */
 static const char *const ignored[] = {"auto_mapping",
                                       "base_model_name_or_path",
@@ -106,12 +138,10 @@ static ac_status read_patterns(const json_t *json, const char *key, const json_t
   *patterns = NULL;
   if (!all || json_is_null(all)) return AC_OK;
   if (!json_is_object(all)) return ac_fail(AC_ERROR_FORMAT, "\"%s\" is not an object", key);
-  json_object_foreach(all, pattern,
-                      value) if (!json_is_number(value) ||
-                                 !(json_number_value(value) >
-                                   0)) return ac_fail(AC_ERROR_FORMAT,
-                                                      "\"%s\": %s has no positive number", key,
-                                                      ac_quote(pattern).text);
+  json_object_foreach(all, pattern, value)
+    if (!json_is_number(value) || !(json_number_value(value) > 0))
+      return ac_fail(AC_ERROR_FORMAT, "\"%s\": %s has no positive number", key,
+                     ac_quote(pattern).text);
   *patterns = all;
   return AC_OK;
 }
@@ -121,15 +151,16 @@ static ac_status read_targets(ac_lora_config *c) {
   size_t i;
   if (json_is_string(targets)) {
     c->targets = targets;
-    return AC_OK;
+    return make_patterns(&c->target_pattern, "target_modules", 1);
   }
   if (!json_is_array(targets))
     return ac_fail(AC_ERROR_FORMAT, "\"target_modules\" is neither a list nor a pattern");
   if (json_array_size(targets) > MOST_PATTERNS)
     return ac_fail(AC_ERROR_UNSUPPORTED, "\"target_modules\" has more than %d names",
                    MOST_PATTERNS);
-  json_array_foreach(targets, i, one) if (!json_is_string(one)) return ac_fail(
-      AC_ERROR_FORMAT, "\"target_modules\" has an element that is not a name");
+  json_array_foreach(targets, i, one)
+    if (!json_is_string(one))
+      return ac_fail(AC_ERROR_FORMAT, "\"target_modules\" has an element that is not a name");
   c->targets = targets;
   return AC_OK;
 }
@@ -159,6 +190,8 @@ static ac_status read_all(ac_lora_config *c) {
   if (json_object_size(c->ranks) > MOST_PATTERNS || json_object_size(c->alphas) > MOST_PATTERNS)
     return ac_fail(AC_ERROR_UNSUPPORTED, "\"rank_pattern\" or \"alpha_pattern\" has more than %d",
                    MOST_PATTERNS);
+  AC_TRY(make_patterns(&c->rank_patterns, "rank_pattern", json_object_size(c->ranks)));
+  AC_TRY(make_patterns(&c->alpha_patterns, "alpha_pattern", json_object_size(c->alphas)));
   const char *base = json_string_value(json_object_get(c->json, "base_model_name_or_path"));
   c->base = base ? base : "";
   return read_targets(c);
@@ -188,49 +221,48 @@ ac_status ac_lora_config_read(ac_lora_config *config, const char *path) {
 }
 
 void ac_lora_config_free(ac_lora_config *config) {
+  free_patterns(config->target_pattern);
+  free_patterns(config->rank_patterns);
+  free_patterns(config->alpha_patterns);
   json_decref(config->json);
-  config->json = NULL;
+  *config = (ac_lora_config){.json = NULL};
 }
 
 /* ---- what it says of a layer ----------------------------------------------------------------- */
 
-/* Whether before, PATTERN and after match the whole name. */
-static ac_status matches(const char *key, const char *before, const char *pattern,
-                         const char *after, const char *name, bool *matched) {
-  enum { STEPS = 100000 };
+/* The pattern at `place`, between `before` and `after`; compiled already if a name was compared
+ * with it before. */
+static ac_status compile(ac_lora_patterns *p, const char *before, const char *pattern,
+                         const char *after, size_t place) {
   char text[4096];
   int error = 0;
   size_t offset = 0;
-  *matched = false;
+  if (p->codes[place]) return AC_OK;
   const int length = snprintf(text, sizeof text, "%s%s%s", before, pattern, after);
   if (length < 0 || (size_t)length >= sizeof text)
-    return ac_fail(AC_ERROR_FORMAT, "\"%s\" has a pattern of more than 4000 bytes", key);
-  pcre2_code *code =
+    return ac_fail(AC_ERROR_FORMAT, "\"%s\" has a pattern of more than 4000 bytes", p->key);
+  p->codes[place] =
       pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
                     PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF, &error, &offset, NULL);
-  if (!code) {
-    PCRE2_UCHAR message[120];
-    if (error == PCRE2_ERROR_HEAP_FAILED)
-      return ac_fail(AC_ERROR_MEMORY, "no memory for a pattern");
-    pcre2_get_error_message(error, message, sizeof message);
-    return ac_fail(AC_ERROR_FORMAT, "\"%s\": the pattern %s cannot be used: %s", key,
-                   ac_quote(pattern).text, (const char *)message);
-  }
-  pcre2_match_data *data = pcre2_match_data_create(1, NULL);
-  pcre2_match_context *context = pcre2_match_context_create(NULL);
-  int result = PCRE2_ERROR_NOMEMORY;
-  if (data && context) {
-    pcre2_set_match_limit(context, STEPS);
-    pcre2_set_heap_limit(context, 4096); /* KiB */
-    result = pcre2_match(code, (PCRE2_SPTR)name, strlen(name), 0, 0, data, context);
-  }
-  pcre2_match_context_free(context);
-  pcre2_match_data_free(data);
-  pcre2_code_free(code);
+  if (p->codes[place]) return AC_OK;
+  PCRE2_UCHAR message[120];
+  if (error == PCRE2_ERROR_HEAP_FAILED) return ac_fail(AC_ERROR_MEMORY, "no memory for a pattern");
+  pcre2_get_error_message(error, message, sizeof message);
+  return ac_fail(AC_ERROR_FORMAT, "\"%s\": the pattern %s cannot be used: %s", p->key,
+                 ac_quote(pattern).text, (const char *)message);
+}
+
+/* Whether before, PATTERN and after match the whole name. */
+static ac_status matches(ac_lora_patterns *p, const char *before, const char *pattern,
+                         const char *after, size_t place, const char *name, bool *matched) {
+  *matched = false;
+  AC_TRY(compile(p, before, pattern, after, place));
+  const int result =
+      pcre2_match(p->codes[place], (PCRE2_SPTR)name, strlen(name), 0, 0, p->data, p->context);
   *matched = result >= 0;
   if (result >= 0 || result == PCRE2_ERROR_NOMATCH) return AC_OK;
   if (result == PCRE2_ERROR_NOMEMORY) return ac_fail(AC_ERROR_MEMORY, "no memory for a pattern");
-  return ac_fail(AC_ERROR_FORMAT, "\"%s\": the pattern %s takes too many steps", key,
+  return ac_fail(AC_ERROR_FORMAT, "\"%s\": the pattern %s takes too many steps", p->key,
                  ac_quote(pattern).text);
 }
 
@@ -248,20 +280,21 @@ static ac_status find_target(const ac_lora_config *c, const char *name, bool *ta
     *target = true;
     return AC_OK;
   }
-  if (pattern) return matches("target_modules", "", pattern, "", name, target);
-  json_array_foreach(c->targets, i, one) *target |=
-      !strcmp(json_string_value(one), name) || is_end(json_string_value(one), name);
+  if (pattern) return matches(c->target_pattern, "", pattern, "", 0, name, target);
+  json_array_foreach(c->targets, i, one)
+    *target |= !strcmp(json_string_value(one), name) || is_end(json_string_value(one), name);
   return AC_OK;
 }
 
 /* The first pattern that matches decides. */
-static ac_status find_number(const char *key, const json_t *patterns, const char *name,
+static ac_status find_number(ac_lora_patterns *compiled, const json_t *patterns, const char *name,
                              double *number) {
   const char *pattern;
   json_t *value;
+  size_t place = 0;
   bool matched = false;
   json_object_foreach((json_t *)(uintptr_t)patterns, pattern, value) {
-    AC_TRY(matches(key, "(?:.*\\.)?(?:", pattern, ")", name, &matched));
+    AC_TRY(matches(compiled, "(?:.*\\.)?(?:", pattern, ")", place++, name, &matched));
     if (!matched) continue;
     *number = json_number_value(value);
     return AC_OK;
@@ -273,8 +306,9 @@ ac_status ac_lora_config_of(const ac_lora_config *config, const char *name, ac_l
   double rank = (double)config->rank;
   *said = (ac_lora_said){.alpha = config->alpha};
   AC_TRY(find_target(config, name, &said->target));
-  if (config->ranks) AC_TRY(find_number("rank_pattern", config->ranks, name, &rank));
-  if (config->alphas) AC_TRY(find_number("alpha_pattern", config->alphas, name, &said->alpha));
+  if (config->ranks) AC_TRY(find_number(config->rank_patterns, config->ranks, name, &rank));
+  if (config->alphas)
+    AC_TRY(find_number(config->alpha_patterns, config->alphas, name, &said->alpha));
   if (!(rank >= 1) || rank > INT32_MAX || rank != floor(rank))
     return ac_fail(AC_ERROR_FORMAT, "\"rank_pattern\": %s has no whole number",
                    ac_quote(name).text);
@@ -299,7 +333,8 @@ static bool names_all(const ac_lora_written *layers, const char *part) {
 static bool has_text(const json_t *list, const char *text) {
   const json_t *one;
   size_t i;
-  json_array_foreach(list, i, one) if (!strcmp(json_string_value(one), text)) return true;
+  json_array_foreach(list, i, one)
+    if (!strcmp(json_string_value(one), text)) return true;
   return false;
 }
 

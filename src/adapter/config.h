@@ -8,6 +8,9 @@
 #include "adapter/targets.h"
 #include "core/error.h"
 
+/* Patterns of a file, each compiled when the first name is compared with it (config.c). */
+typedef struct ac_lora_patterns ac_lora_patterns;
+
 /* What a file says. All texts belong to `json`. */
 typedef struct ac_lora_config {
   json_t *json;
@@ -16,6 +19,7 @@ typedef struct ac_lora_config {
   bool rank_stabilised, dora;
   const char *base;                       /* "" : it names none */
   const json_t *targets, *ranks, *alphas; /* target_modules, rank_pattern, alpha_pattern; or NULL */
+  ac_lora_patterns *target_pattern, *rank_patterns, *alpha_patterns; /* of these; NULL: none */
 } ac_lora_config;
 
 /* Reads the file at `path`. What changes results and is not known here is refused by its key. */

@@ -7,6 +7,7 @@
 #include "core/platform/atomic_file.h"
 #include "core/quote.h"
 #include "io/safetensors.h"
+#include "ops/linear/adapted.h"
 #include "window/trainer.h"
 
 #include <math.h>
@@ -38,6 +39,7 @@ struct ac_adapter {
   ac_model_file *file;
   char *path; /* of the file */
   module *modules;
+  int *by_name; /* places of modules, in the order of their names */
   int count;
   /* Of the layer that was merged last. */
   int held; /* -1: none */
@@ -57,19 +59,39 @@ static void layer_of(const char *name, const char *part, char layer[AC_MAX_NAME 
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static module *find_module(const ac_adapter *a, const char *name) {
-  for (int i = 0; i < a->count; i++)
-    if (!strcmp(a->modules[i].name, name)) return &a->modules[i];
-  return NULL;
+/* How many layers have names before this one; *found: the layer itself, or NULL. */
+static int place_of(const ac_adapter *a, const char *name, module **found) {
+  int first = 0, end = a->count;
+  *found = NULL;
+  while (first < end) {
+    const int middle = first + (end - first) / 2;
+    module *m = &a->modules[a->by_name[middle]];
+    const int order = strcmp(m->name, name);
+    if (!order) *found = m;
+    if (order < 0) first = middle + 1;
+    else end = middle;
+  }
+  return first;
 }
 
-static ac_status add_module(ac_adapter *a, const char *name) {
+static module *find_module(const ac_adapter *a, const char *name) {
+  module *found;
+  place_of(a, name, &found);
+  return found;
+}
+
+static ac_status add_module(ac_adapter *a, const char *name, int place) {
   if (a->count == MOST_LAYERS)
     return ac_fail(AC_ERROR_UNSUPPORTED, "it has more than %d layers", MOST_LAYERS);
-  module *more = realloc(a->modules, ((size_t)a->count + 1) * sizeof *more);
-  char *copy = more ? strdup(name) : NULL;
+  const size_t count = (size_t)a->count;
+  module *more = realloc(a->modules, (count + 1) * sizeof *more);
   if (more) a->modules = more;
+  int *order = realloc(a->by_name, (count + 1) * sizeof *order);
+  if (order) a->by_name = order;
+  char *copy = more && order ? strdup(name) : NULL;
   if (!copy) return ac_fail(AC_ERROR_MEMORY, "no memory for an adapter");
+  memmove(order + place + 1, order + place, (size_t)(a->count - place) * sizeof *order);
+  order[place] = a->count;
   more[a->count++] = (module){.name = copy, .tensor = {-1, -1, -1}};
   return AC_OK;
 }
@@ -86,8 +108,10 @@ static ac_status take_tensor(ac_adapter *a, int index) {
     if (tensor->rank != (part == PART_MAGNITUDE ? 1 : 2))
       return ac_fail(AC_ERROR_FORMAT, "tensor %s has %d dimensions", ac_quote(tensor->name).text,
                      tensor->rank);
-    if (!find_module(a, layer)) AC_TRY(add_module(a, layer));
-    find_module(a, layer)->tensor[part] = index;
+    module *m;
+    const int place = place_of(a, layer, &m);
+    if (!m) AC_TRY(add_module(a, layer, place));
+    a->modules[a->by_name[place]].tensor[part] = index;
     return AC_OK;
   }
   return ac_fail(AC_ERROR_UNSUPPORTED, "tensor %s is not a part of an adapter of this kind",
@@ -182,6 +206,7 @@ void ac_adapter_close(ac_adapter *adapter) {
   for (int i = 0; i < adapter->count; i++) free(adapter->modules[i].name);
   for (int part = 0; part < PARTS; part++) free(adapter->values[part]);
   free(adapter->modules);
+  free(adapter->by_name);
   free(adapter->described);
   free(adapter->path);
   ac_model_file_close(adapter->file);
@@ -197,6 +222,13 @@ const char *ac_adapter_base(const ac_adapter *adapter) {
   return adapter ? adapter->config.base : "";
 }
 
+/* The parameter of this part of a layer; -1: none. */
+static int find_part(const ac_instance *instance, const char *layer, int part) {
+  char name[AC_MAX_NAME + 32];
+  snprintf(name, sizeof name, "%s.%s", layer, parts[part]);
+  return ac_instance_find_parameter(instance, name);
+}
+
 /* ---- norms of the rows of a weight ----------------------------------------------------------- */
 
 /* Whether it is stored as [in, out]. */
@@ -207,13 +239,13 @@ static bool is_in_out(const ac_tensor *weight) {
 /* |W| of each output, of the weight of a layer; `squares` has room for `out`. */
 static ac_status row_norms(const ac_instance *instance, const char *layer, int64_t out,
                            double *squares) {
-  char name[AC_MAX_NAME + 8];
   float piece[1024];
-  snprintf(name, sizeof name, "%s.weight", layer);
-  const int index = ac_instance_find_parameter(instance, name);
   const ac_graph *graph = instance->plan->graph;
-  const ac_tensor *weight = index < 0 ? NULL : ac_tensor_at(graph, graph->parameters[index]);
-  if (!weight || weight->shape.rank != 2 || weight->shape.dim[is_in_out(weight)] != out)
+  const int up = find_part(instance, layer, PART_B);
+  const ac_tensor *weight = up < 0 ? NULL : ac_linear_adapted_weight(graph, graph->parameters[up]);
+  const int index =
+      weight && weight->name ? ac_instance_find_parameter(instance, weight->name) : -1;
+  if (index < 0 || weight->shape.rank != 2 || weight->shape.dim[is_in_out(weight)] != out)
     return ac_fail(AC_ERROR_ARGUMENT, "adapter: there is no weight of layer \"%s\" in the graph",
                    layer);
   const int64_t elements = ac_shape_count(&weight->shape), columns = weight->shape.dim[1];
@@ -231,13 +263,6 @@ static ac_status row_norms(const ac_instance *instance, const char *layer, int64
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
-
-/* The parameter of this part of a layer; -1: none. */
-static int find_part(const ac_instance *instance, const char *layer, int part) {
-  char name[AC_MAX_NAME + 32];
-  snprintf(name, sizeof name, "%s.%s", layer, parts[part]);
-  return ac_instance_find_parameter(instance, name);
-}
 
 static ac_status check_part(const ac_adapter *a, const ac_instance *instance, const module *m,
                             int part) {
@@ -420,10 +445,43 @@ typedef struct described {
   ac_lora_written written;
 } described;
 
+/* A layer with an adapter, by the name of its A. */
+static ac_status describe_layer(described *d, const ac_instance *instance, const ac_tensor *down,
+                                const ac_lora_desc *desc) {
+  const ac_graph *graph = instance->plan->graph;
+  const int at = d->written.count;
+  const char *name = d->texts[at];
+  layer_of(down->name, parts[PART_A], d->texts[at]);
+  d->choices[at] = ac_lora_choose(desc, name);
+  if (d->choices[at].rank != down->shape.dim[0])
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "adapter: layer \"%s\" has rank %lld, but the description says %lld", name,
+                   (long long)down->shape.dim[0], (long long)d->choices[at].rank);
+  if (desc->dora != (find_part(instance, name, PART_MAGNITUDE) >= 0))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "adapter: layer \"%s\" is%s one of DoRA, other than the description says", name,
+                   desc->dora ? " not" : "");
+  const int up = find_part(instance, name, PART_B);
+  const ac_tensor *weight = up < 0 ? NULL : ac_linear_adapted_weight(graph, graph->parameters[up]);
+  d->written.in_out |= weight && is_in_out(weight);
+  d->written.count++;
+  return AC_OK;
+}
+
+/* Whether the parameter is the matrix of a layer without an adapter; its name then is added. */
+static void describe_other(described *d, const ac_instance *instance, const ac_tensor *weight) {
+  char *name = d->texts[d->written.count];
+  if (weight->matrix == AC_NO_MATRIX || weight->shape.rank != 2) return;
+  layer_of(weight->name, "weight", name);
+  const char *end = strrchr(name, '.');
+  const bool is_part = end && (!strcmp(end, ".lora_A") || !strcmp(end, ".lora_B"));
+  if (*name && !is_part && find_part(instance, name, PART_A) < 0) d->written.count++;
+}
+
 static ac_status describe(described *d, const ac_instance *instance, const ac_lora_desc *desc) {
   const ac_graph *graph = instance->plan->graph;
   const size_t room = (size_t)graph->parameter_count + 1;
-  int count = 0;
+  char layer[AC_MAX_NAME + 1];
   *d = (described){calloc(room, sizeof *d->names),
                    calloc(room, sizeof *d->choices),
                    calloc(room, sizeof *d->texts),
@@ -431,31 +489,13 @@ static ac_status describe(described *d, const ac_instance *instance, const ac_lo
   if (!d->names || !d->choices || !d->texts)
     return ac_fail(AC_ERROR_MEMORY, "no memory to describe an adapter");
   for (int i = 0; i < graph->parameter_count; i++) {
-    const ac_tensor *weight = ac_tensor_at(graph, graph->parameters[i]);
-    if (weight->matrix == AC_NO_MATRIX || weight->shape.rank != 2) continue;
-    layer_of(weight->name, "weight", d->texts[count]);
-    const char *end = strrchr(d->texts[count], '.');
-    if (!*d->texts[count] || (end && (!strcmp(end, ".lora_A") || !strcmp(end, ".lora_B"))))
-      continue;
-    d->names[count] = d->texts[count];
-    const int down = find_part(instance, d->names[count], PART_A);
-    if (down >= 0) {
-      const int64_t rank = ac_tensor_at(graph, graph->parameters[down])->shape.dim[0];
-      d->choices[count] = ac_lora_choose(desc, d->names[count]);
-      if (d->choices[count].rank != rank)
-        return ac_fail(AC_ERROR_ARGUMENT,
-                       "adapter: layer \"%s\" has rank %lld, but the description says %lld",
-                       d->names[count], (long long)rank, (long long)d->choices[count].rank);
-      if (desc->dora != (find_part(instance, d->names[count], PART_MAGNITUDE) >= 0))
-        return ac_fail(AC_ERROR_ARGUMENT,
-                       "adapter: layer \"%s\" is%s one of DoRA, other than the "
-                       "description says",
-                       d->names[count], desc->dora ? " not" : "");
-      d->written.in_out |= is_in_out(weight);
-    }
-    count++;
+    const ac_tensor *parameter = ac_tensor_at(graph, graph->parameters[i]);
+    layer_of(parameter->name, parts[PART_A], layer);
+    if (*layer) AC_TRY(describe_layer(d, instance, parameter, desc));
+    else describe_other(d, instance, parameter);
   }
-  d->written.names = d->names, d->written.choices = d->choices, d->written.count = count;
+  for (int i = 0; i < d->written.count; i++) d->names[i] = d->texts[i];
+  d->written.names = d->names, d->written.choices = d->choices;
   return AC_OK;
 }
 

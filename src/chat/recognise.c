@@ -46,6 +46,8 @@ static const published known[] = {
     {0x28695571e64e7764, "phi3-small"},
     {0x2df54a62eca54f14, "phi3.5"},
     {0x16f32610ba7e43d9, "qwen3"},
+    {0x97eaec4dc8626685, "smollm3"},
+    {0x5b8b4e2d199f6237, "smollm3-undated"},
     {0x66071f717b3958b7, "zephyr"},
     {0x5ffa8f83f86c3134, "zephyr"},
 };

@@ -64,7 +64,7 @@ static void put_head(ac_chat_writer *w, const char *role) {
 
 static void put_dates(ac_chat_writer *w) {
   ac_chat_put(w, AC_PIECE_HEAD, "Cutting Knowledge Date: December 2023\nToday Date: ");
-  ac_chat_put(w, AC_PIECE_HEAD, w->desc.date);
+  ac_chat_put(w, AC_PIECE_HEAD, w->desc.date ? w->desc.date : "26 Jul 2024");
   ac_chat_put(w, AC_PIECE_HEAD, "\n\n");
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #define CHATML ac_chat_render_chatml, "", "<|im_end|>"
+#define SMOLLM3 ac_chat_render_smollm3, "", "<|im_end|>", NULL
 #define MISTRAL ac_chat_render_mistral, "<s>", "</s>", NULL
 #define PHI3 ac_chat_render_phi3, "<s>", "<|endoftext|>", NULL
 
@@ -19,6 +20,8 @@ static const ac_chat_template list[] = {
     {"chatml-smollm2", CHATML,
      "You are a helpful AI assistant named SmolLM, trained by Hugging Face", 0},
     {"qwen3", ac_chat_render_qwen3, "", "<|im_end|>", NULL, 0},
+    {"smollm3", SMOLLM3, AC_SMOLLM3_DATED},
+    {"smollm3-undated", SMOLLM3, AC_SMOLLM3_UNDATED},
     {"llama2", ac_chat_render_llama2, "<s>", "</s>", NULL, 0},
     {"llama3", ac_chat_render_llama3, "<|begin_of_text|>", "<|eot_id|>", NULL, AC_LLAMA3_PLAIN},
     {"llama3.1", ac_chat_render_llama3, "<|begin_of_text|>", "<|eot_id|>", NULL, AC_LLAMA3_DATED},
@@ -141,10 +144,18 @@ bool ac_chat_is_blank(const char *text) {
   return !bytes;
 }
 
-void ac_chat_put_trimmed_after(ac_chat_writer *w, ac_chat_piece piece, const char *text) {
+static size_t trimmed_after(const char *text) {
   size_t bytes = strlen(text), blank;
   while ((blank = blank_before(text, bytes))) bytes -= blank;
-  ac_chat_put_bytes(w, piece, text, bytes);
+  return bytes;
+}
+
+void ac_chat_trim_after(char *text) {
+  text[trimmed_after(text)] = 0;
+}
+
+void ac_chat_put_trimmed_after(ac_chat_writer *w, ac_chat_piece piece, const char *text) {
+  ac_chat_put_bytes(w, piece, text, trimmed_after(text));
 }
 
 void ac_chat_put_trimmed(ac_chat_writer *w, ac_chat_piece piece, const char *text) {
@@ -205,7 +216,6 @@ ac_status ac_chat_render(const ac_chat_template *chat_template, const ac_chat_me
                       .to = text};
   if (!w.desc.begin) w.desc.begin = chat_template->begin;
   if (!w.desc.end) w.desc.end = chat_template->end;
-  if (!w.desc.date) w.desc.date = "26 Jul 2024";
   ac_status status = check_messages(&w);
   if (status == AC_OK) status = chat_template->render(&w);
   if (status == AC_OK) status = w.status;

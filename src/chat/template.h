@@ -24,7 +24,7 @@ struct ac_chat_writer {
   const ac_chat_template *chat_template;
   const ac_chat_message *messages;
   size_t count;
-  ac_chat_render_desc desc; /* no text is NULL */
+  ac_chat_render_desc desc; /* no text but the date is NULL */
   ac_chat_text *to;
   size_t capacity, span_capacity;
   ac_chat_turn turn; /* of the message that is being written */
@@ -43,6 +43,7 @@ void ac_chat_put_bytes(ac_chat_writer *writer, ac_chat_piece piece, const char *
 void ac_chat_put_trimmed(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 void ac_chat_put_trimmed_after(ac_chat_writer *writer, ac_chat_piece piece, const char *text);
 
+void ac_chat_trim_after(char *text);     /* as str.rstrip() */
 bool ac_chat_is_blank(const char *text); /* nothing is left of it */
 
 static inline bool ac_chat_is(const ac_chat_message *message, const char *role) {
@@ -58,6 +59,7 @@ ac_status ac_chat_check_turns(const ac_chat_writer *writer, size_t first);
 
 ac_status ac_chat_render_chatml(ac_chat_writer *writer);
 ac_status ac_chat_render_qwen3(ac_chat_writer *writer);
+ac_status ac_chat_render_smollm3(ac_chat_writer *writer);
 ac_status ac_chat_render_llama2(ac_chat_writer *writer);
 ac_status ac_chat_render_llama3(ac_chat_writer *writer);
 ac_status ac_chat_render_mistral(ac_chat_writer *writer);
@@ -74,6 +76,10 @@ typedef enum ac_chat_mistral {
   AC_MISTRAL_V3,    /* v3 */
   AC_MISTRAL_TEKKEN /* v3 of Mistral-Nemo */
 } ac_chat_mistral;
+typedef enum ac_chat_smollm3 {
+  AC_SMOLLM3_DATED,
+  AC_SMOLLM3_UNDATED /* of Unsloth, which ends the system message */
+} ac_chat_smollm3;
 typedef enum ac_chat_gemma { AC_GEMMA_1, AC_GEMMA_3 } ac_chat_gemma;
 typedef enum ac_chat_phi3 {
   AC_PHI3,

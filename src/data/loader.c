@@ -16,6 +16,7 @@
 #include "core/platform/clock.h"
 #include "core/platform/process.h"
 #include "core/platform/threads.h"
+#include "core/share.h"
 #include "data/dataset.h"
 
 #include <stdio.h>
@@ -27,7 +28,7 @@ enum { PIECE = 16 };
 typedef struct slot {
   char *fields[AC_MAX_FIELDS]; /* NULL: unused */
   ac_window window;
-  int64_t given, done; /* samples of the window: taken by readers, read */
+  int64_t given, done; /* samples of the window's share: taken by readers, read */
   int64_t failed;      /* the first sample that could not be read; -1: none */
   ac_status status;
   char sentence[1024];
@@ -70,14 +71,16 @@ ac_windows ac_loader_windows(const ac_dataset *dataset, const ac_loader_desc *de
                       .no_shuffle = desc->no_shuffle,
                       .seed = desc->seed,
                       .stages = desc->stages,
-                      .stage_count = desc->stage_count};
+                      .stage_count = desc->stage_count,
+                      .rank = desc->rank,
+                      .ranks = desc->ranks};
 }
 
 /* Says which samples batch `filling` has; none after the end. */
 static void lay_batch(ac_loader *loader, slot *s) {
   s->window = ac_windows_lay(&loader->windows, loader->next);
   if (loader->desc.batches && loader->filling >= loader->desc.batches)
-    s->window = (ac_window){s->window.begin, s->window.begin, 0};
+    s->window = (ac_window){.begin = s->window.begin, .next = s->window.begin};
   s->given = s->done = 0;
   s->failed = -1;
   loader->laid = true;
@@ -85,7 +88,7 @@ static void lay_batch(ac_loader *loader, slot *s) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Samples [first, end); if one cannot be read, *failed says which. */
+/* Samples [first, end) of this rank's; if one cannot be read, *failed says which. */
 static ac_status read_samples(const reader *r, const slot *s, int64_t first, int64_t end,
                               int64_t *failed) {
   const ac_loader *loader = r->loader;
@@ -93,7 +96,8 @@ static ac_status read_samples(const reader *r, const slot *s, int64_t first, int
   for (int64_t i = first; i < end; i++) {
     for (int f = 0; f < ac_dataset_field_count(loader->dataset); f++)
       fields[f] = s->fields[f] ? s->fields[f] + (size_t)i * loader->bytes[f] : r->unused;
-    const ac_sample_key key = ac_windows_key(&loader->windows, s->window.begin, i);
+    const ac_sample_key key =
+        ac_windows_key(&loader->windows, s->window.begin, s->window.first + i);
     *failed = i;
     AC_TRY(ac_dataset_read_for(loader->desc.owner, loader->dataset, &key, fields));
   }
@@ -116,10 +120,10 @@ static bool read_piece(const reader *r) {
   if (!loader->laid) lay_batch(loader, s);
   if (!s->window.count) return false;
 
-  int64_t first = s->given, end = s->window.count - first < PIECE ? s->window.count : first + PIECE,
+  int64_t first = s->given, end = s->window.share - first < PIECE ? s->window.share : first + PIECE,
           failed = 0;
   s->given = end;
-  if (end == s->window.count) {
+  if (end == s->window.share) {
     loader->filling++;
     loader->laid = false;
     loader->next = s->window.next;
@@ -131,7 +135,7 @@ static bool read_piece(const reader *r) {
   loader->reading--;
   if (status != AC_OK) note_failure(s, status, failed);
   s->done += end - first;
-  if (s->done == s->window.count || loader->pause) ac_monitor_wake(loader->monitor);
+  if (s->done == s->window.share || loader->pause) ac_monitor_wake(loader->monitor);
   return true;
 }
 
@@ -150,7 +154,7 @@ static void read_ahead(void *user) {
 static bool is_ready(const ac_loader *loader) {
   const slot *s = &loader->slots[loader->taken % loader->desc.depth];
   if (loader->taken == loader->filling) return loader->laid && !s->window.count;
-  return s->done == s->window.count;
+  return s->done == s->window.share;
 }
 
 static ac_status check_process(const ac_loader *loader) {
@@ -232,6 +236,7 @@ static size_t sample_bytes(const ac_dataset *dataset, int f) {
 }
 
 static ac_status measure(const ac_dataset *dataset, const ac_loader_desc *desc, sizes *s) {
+  const int64_t share = ac_share_most(desc->batch, desc->ranks);
   *s = (sizes){0};
   bool fits = true;
   for (int f = 0; f < ac_dataset_field_count(dataset) && fits; f++) {
@@ -240,8 +245,8 @@ static ac_status measure(const ac_dataset *dataset, const ac_loader_desc *desc, 
       fits = round_up(bytes, &rounded);
       if (rounded > s->unused) s->unused = rounded;
     } else {
-      fits = (uint64_t)desc->batch <= PTRDIFF_MAX / bytes &&
-             round_up((uint64_t)desc->batch * bytes, &rounded) && rounded < PTRDIFF_MAX - s->slot;
+      fits = (uint64_t)share <= PTRDIFF_MAX / bytes &&
+             round_up((uint64_t)share * bytes, &rounded) && rounded < PTRDIFF_MAX - s->slot;
       s->slot += rounded;
     }
   }
@@ -304,7 +309,7 @@ static ac_status allocate(ac_loader *loader) {
       loader->bytes[f] = sample_bytes(loader->dataset, f);
       if (desc->unused[f]) continue;
       size_t bytes;
-      round_up((uint64_t)desc->batch * loader->bytes[f], &bytes);
+      round_up((uint64_t)ac_share_most(desc->batch, desc->ranks) * loader->bytes[f], &bytes);
       loader->slots[i].fields[f] = at;
       at += bytes;
     }

@@ -23,6 +23,7 @@ typedef struct ac_loader_desc {
   ac_epoch_end epoch_end;
   const ac_batch_stage *stages; /* as in ac_windows, at most AC_MAX_BATCH_STAGES; copied */
   int stage_count;
+  int rank, ranks;            /* that share out each batch; this one's samples alone are read */
   const void *owner;          /* samples are read for it (ac_dataset_read_for) */
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs; they have no memory for batches */
 } ac_loader_desc;
@@ -31,10 +32,11 @@ enum { AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };
 
 /* Bytes that a loader allocates for samples, and all that grows with them:
  *
- *   depth x (sum over the fields in use of batch x bytes of a sample)
+ *   depth x (sum over the fields in use of share x bytes of a sample)
  *   + (threads + 1) x bytes of a sample of the largest unused field
  *
- * with each field's batch, and the sample, rounded up to AC_LINE_BYTES (align.h). */
+ * with the largest share of a batch. Each field's share, and the sample, are rounded up to
+ * AC_LINE_BYTES (align.h). */
 ac_status ac_loader_bytes(const ac_dataset *dataset, const ac_loader_desc *desc, uint64_t *bytes);
 
 /* How a loader of the dataset lays its batches. */
@@ -49,7 +51,7 @@ void ac_loader_free(ac_loader *loader);
 
 typedef struct ac_batch {
   ac_window window;
-  void *fields[AC_MAX_FIELDS]; /* its samples one after another; NULL: unused */
+  void *fields[AC_MAX_FIELDS]; /* its share of samples one after another; NULL: unused */
   double wait_seconds;         /* until it was complete: what reading has cost the caller */
 } ac_batch;
 

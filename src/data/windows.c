@@ -1,6 +1,7 @@
 #include "data/windows.h"
 
 #include "core/error.h"
+#include "core/share.h"
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
@@ -84,6 +85,8 @@ ac_window ac_windows_lay(const ac_windows *w, ac_place from) {
     at = next_epoch(at);
     if (w->epoch_end != AC_EPOCH_END_CARRY) break;
   }
+  window.first = ac_share_begin(window.count, w->rank, w->ranks);
+  window.share = ac_share_of(window.count, w->rank, w->ranks);
   at.windows += window.count > 0;
   at.samples += window.count;
   window.next = skip_rest(w, at);

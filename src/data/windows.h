@@ -23,6 +23,7 @@ typedef struct ac_windows {
   uint64_t seed;
   const ac_batch_stage *stages; /* checked; must outlive this */
   int stage_count;              /* 0: all windows are of `batch` */
+  int rank, ranks;              /* that share out each window; 0 ranks: one */
 } ac_windows;
 
 /* All counted from 0. */
@@ -34,6 +35,7 @@ typedef struct ac_place {
 typedef struct ac_window {
   ac_place begin, next; /* of its first sample, and where the next window begins */
   int64_t count;        /* samples; 0: there are no more windows */
+  int64_t first, share; /* those of this rank: `share` samples, which may be 0, from `first` on */
 } ac_window;
 
 /* Refuses stages that make no sense for windows of at most `most` samples. */

@@ -89,13 +89,21 @@ static ac_status write_file(const char *folder, const char *name, const char *te
   return status;
 }
 
+/* With a new line at its end; free() frees it. */
+static ac_status text_of(char **text, const json_t *json, const char *name) {
+  const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(12),
+               bytes = json_dumpb(json, NULL, 0, flags);
+  *text = bytes ? malloc(bytes + 2) : NULL;
+  if (!*text) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for it", name);
+  json_dumpb(json, *text, bytes, flags);
+  memcpy(*text + bytes, "\n", 2);
+  return AC_OK;
+}
+
 static ac_status write_json(const char *folder, const char *name, const json_t *json) {
-  const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(12);
-  char *text = json_dumps(json, flags);
-  if (!text) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for %s", folder, name);
-  const size_t length = strlen(text);
-  text[length] = '\n'; /* in the place of the 0 */
-  const ac_status status = write_file(folder, name, text, length + 1);
+  char *text;
+  AC_TRY(text_of(&text, json, name));
+  const ac_status status = write_file(folder, name, text, strlen(text));
   free(text);
   return status;
 }
@@ -250,30 +258,28 @@ static char *find_word(char *text, const char *key) {
 }
 
 /* The same text with another word for the dtype. */
-static ac_status write_changed(const char *folder, char *text, const char *word) {
+static ac_status change(char **changed, const char *text, const char *word) {
   static const char *const keys[] = {"dtype", "torch_dtype"};
   const size_t room = strlen(text) + 64;
-  char *changed = malloc(room);
-  if (!changed) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for config.json", folder);
-  strcpy(changed, text);
+  *changed = malloc(room);
+  if (!*changed) return ac_fail(AC_ERROR_MEMORY, "config.json: no memory for it");
+  strcpy(*changed, text);
   for (int i = 0; i < 2; i++) {
-    char *at = find_word(changed, keys[i]);
+    char *at = find_word(*changed, keys[i]);
     const size_t old = at ? strcspn(at, "\"") : 0;
-    if (!at || strlen(changed) - old + strlen(word) >= room) continue;
+    if (!at || strlen(*changed) - old + strlen(word) >= room) continue;
     memmove(at + strlen(word), at + old, strlen(at + old) + 1);
     memcpy(at, word, strlen(word));
   }
-  const ac_status status = write_file(folder, "config.json", changed, strlen(changed));
-  free(changed);
-  return status;
+  return AC_OK;
 }
 
-static ac_status carry_config(const ac_model *model, const char *folder, ac_dtype dtype) {
+static ac_status carried_config(char **json, const ac_model *model, ac_dtype dtype) {
   char *text;
   size_t bytes;
   AC_TRY(read_file(model->source, &text, &bytes));
   if (!text) return ac_fail(AC_ERROR_IO, "%s is not there any more", model->source);
-  const ac_status status = write_changed(folder, text, name_of(dtype));
+  const ac_status status = change(json, text, name_of(dtype));
   free(text);
   return status;
 }
@@ -324,15 +330,44 @@ static ac_status make_tokenizer(const ac_model *model, const char *folder) {
   return status;
 }
 
-static ac_status make_files(const ac_model *model, const char *folder, ac_dtype dtype) {
-  json_t *config = NULL, *generation = NULL;
+static ac_status make_files(const ac_model *model, const char *folder) {
+  json_t *generation = NULL;
   ac_status status = make_tokenizer(model, folder);
   if (status == AC_OK) status = ac_export_generation_json(&generation, &model->config);
   if (status == AC_OK) status = write_json(folder, "generation_config.json", generation);
-  if (status == AC_OK) status = ac_export_config_json(&config, &model->config, dtype);
-  if (status == AC_OK) status = write_json(folder, "config.json", config);
-  json_decref(config);
   json_decref(generation);
+  return status;
+}
+
+static ac_status made_config(char **json, const ac_model *model, ac_dtype dtype) {
+  json_t *config = NULL;
+  ac_status status = ac_export_config_json(&config, &model->config, dtype);
+  if (status == AC_OK) status = text_of(json, config, "config.json");
+  json_decref(config);
+  return status;
+}
+
+/* ---- a folder -------------------------------------------------------------------------------- */
+
+ac_status ac_model_config_json(char **json, const ac_model *model, ac_dtype dtype) {
+  AC_CREATES(json);
+  AC_REQUIRE(model);
+  if (dtype != AC_F32 && dtype != AC_F16 && dtype != AC_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT, "ac_model_config_json: weights are not of dtype %d",
+                   (int)dtype);
+  return model->folder ? carried_config(json, model, dtype) : made_config(json, model, dtype);
+}
+
+ac_status ac_model_export_files(const ac_model *model, const char *path) {
+  AC_REQUIRE(model, path);
+  return model->folder ? carry_files(model, path) : make_files(model, path);
+}
+
+static ac_status write_config(const ac_model *model, const char *folder, ac_dtype dtype) {
+  char *json;
+  AC_TRY(ac_model_config_json(&json, model, dtype));
+  const ac_status status = write_file(folder, "config.json", json, strlen(json));
+  free(json);
   return status;
 }
 
@@ -364,7 +399,6 @@ ac_status ac_model_export_folder(ac_model *model, const char *path, const ac_exp
   free(w.to);
   free(w.piece);
   if (status != AC_OK) return status;
-  if (!model->folder) return make_files(model, path, dtype);
-  AC_TRY(carry_files(model, path));
-  return carry_config(model, path, dtype);
+  AC_TRY(ac_model_export_files(model, path));
+  return write_config(model, path, dtype);
 }

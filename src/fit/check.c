@@ -25,7 +25,7 @@ static ac_status check_losses(const ac_trainer *trainer) {
   if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the plan was made for weights of losses that are given window by window");
-  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.batch ||
+  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.share ||
       !ac_instance_weighs_inputs(&trainer->instance))
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
@@ -132,6 +132,8 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .epoch_end = epoch_ends[desc->last_window],
                            .stages = desc->batches,
                            .stage_count = desc->batch_count,
+                           .rank = plan->info.rank,
+                           .ranks = plan->info.ranks,
                            .owner = &trainer->instance};
   const ac_growth *growth = AC_WATCHED(&trainer->run, growth);
   if (growth->count) {

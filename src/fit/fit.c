@@ -53,11 +53,13 @@ static ac_status take_window(fit *f) {
   return AC_OK;
 }
 
-/* Reads samples of the window, from number `first` on, into the staging buffers. */
+/* Reads samples of the window that are this rank's, from number `first` of them on, into the
+ * staging buffers. */
 static ac_status read_samples(fit *f, int64_t first, int64_t count) {
   const double start = ac_clock();
   for (int64_t i = 0; i < count; i++) {
-    const ac_sample_key key = ac_windows_key(&f->windows, f->batch.window.begin, first + i);
+    const ac_sample_key key =
+        ac_windows_key(&f->windows, f->batch.window.begin, f->batch.window.first + first + i);
     AC_TRY(ac_gather_read(&f->gather, &f->trainer->instance, &key, i));
   }
   f->waited += ac_clock() - start;
@@ -70,10 +72,10 @@ typedef struct piece {
   int64_t first, count;
 } piece;
 
-/* The window's samples from number `done` on, as many as a micro-batch takes. */
+/* This rank's samples of the window from number `done` on, as many as a micro-batch takes. */
 static ac_status next_piece(fit *f, int64_t done, piece *p) {
   const ac_instance *instance = &f->trainer->instance;
-  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->batch.window.count - done;
+  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->batch.window.share - done;
   p->count = left < micro_batch ? left : micro_batch;
   p->first = f->loader ? done : 0;
   memset(p->data, 0, sizeof p->data);
@@ -104,9 +106,10 @@ static bool squares_badly(const ac_trainer *trainer) {
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
-  for (int64_t done = 0; done < f->batch.window.count && !where[0]; done += p.count) {
+  for (int64_t done = 0; done < f->batch.window.share && !where[0]; done += p.count) {
     AC_TRY(next_piece(f, done, &p));
-    AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, done, p.count, where, size));
+    AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, f->batch.window.first + done,
+                                  p.count, where, size));
   }
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->window.nonfinite;
@@ -196,6 +199,18 @@ static bool weighs(const ac_evaluation *evaluation) {
   return any;
 }
 
+/* Where one rank was told to stop or pauses, all do: after whatever may have told it. */
+static ac_status agree_to_end(fit *f) {
+  ac_exchange *e = &f->trainer->exchange;
+  if (ac_exchange_is_alone(e)) return AC_OK;
+  ac_stop_asked(&f->stop);
+  double values[] = {f->stop.stopped, f->result.paused};
+  AC_TRY(ac_exchange_sum(e, AC_MEET_TURN, AC_OK, values, 2));
+  f->stop.stopped = values[0] != 0;
+  f->result.paused = values[1] != 0;
+  return AC_OK;
+}
+
 /* `due`: another one is, if windows follow. `regular`: it is one of those every so many windows, by
  * which a schedule and patience go. */
 static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
@@ -209,7 +224,7 @@ static ac_status evaluate(fit *f, int64_t limit, bool due, bool regular) {
   f->result.evaluated = true;
   keep_position(f, due);
   report(f, &event);
-  return AC_OK;
+  return agree_to_end(f);
 }
 
 /* A window that is to run again counts when it is over. */
@@ -352,13 +367,15 @@ static ac_status end_window(fit *f) {
   if (event.update.stuck) return explain(f, &event.update);
   if (spent) return ac_good_state_give_up(f->trainer, f->result.steps, &event.update);
   pause_if_due(f, ac_clock() - f->began);
+  AC_TRY(agree_to_end(f));
   return due && !finished(f) ? evaluate(f, f->desc->eval_samples, false, true) : AC_OK;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Within a window, which must stay as it is meanwhile. */
+/* Within a window, which must stay as it is meanwhile. Ranks are asked between windows alone. */
 static bool is_stopped(fit *f) {
+  if (!ac_exchange_is_alone(&f->trainer->exchange)) return false;
   const bool outer = f->trainer->busy.asking;
   f->trainer->busy.asking = true;
   const bool stopped = ac_stop_asked(&f->stop);
@@ -371,13 +388,14 @@ static ac_status run_window(fit *f) {
   piece p;
   const int64_t begin = f->done;
   f->done = 0;
-  for (int64_t done = begin; done < f->batch.window.count; done += p.count) {
+  ac_exchange_lay(&f->trainer->exchange, f->batch.window.first);
+  for (int64_t done = begin; done < f->batch.window.share; done += p.count) {
     if (is_stopped(f)) return AC_OK;
     AC_TRY(next_piece(f, done, &p));
     if (done == 0)
       AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
                                      f->loader || !ac_instance_weighs_inputs(&f->trainer->instance)
-                                         ? f->batch.window.count
+                                         ? f->batch.window.share
                                          : p.count));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
@@ -407,6 +425,7 @@ static ac_status run(fit *f) {
   bool failed = false;
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &failed));
   pause_if_due(f, 0);
+  AC_TRY(agree_to_end(f));
   if (f->trainer->run.fit.evaluation_due && f->desc->validation && !finished(f))
     AC_TRY(evaluate(f, f->desc->eval_samples, false, true));
   while (!finished(f)) AC_TRY(run_window(f));
@@ -417,6 +436,7 @@ static ac_status run(fit *f) {
   if (!f->desc->validation || f->desc->no_final_evaluation || f->stop.stopped) return AC_OK;
   ac_fit_event trained = {.kind = AC_FIT_TRAINED, .step = f->result.steps};
   report(f, &trained);
+  AC_TRY(agree_to_end(f));
   return f->stop.stopped ? AC_OK : evaluate_finally(f);
 }
 
@@ -504,6 +524,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   ac_patience *patience = AC_WATCHED(&trainer->run, patience);
   const ac_patience outer = *patience;
   trainer->busy.fits++;
+  trainer->exchange.told = false;
   fit f = {.trainer = trainer, .desc = desc, .stop = {.ask = desc->stop, .user = desc->user}};
   ac_status status = ac_gather_open(&f.gather, &trainer->instance, desc->train);
   /* Opened here for what it allocates, which stays: later evaluations allocate nothing. */
@@ -514,6 +535,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
   if (ready) status = run_deciding(&f);
+  ac_exchange_fail(&trainer->exchange, status);
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;

@@ -60,14 +60,14 @@ typedef struct maker {
   void *user;
 } maker;
 
-static ac_status make_plan(const maker *m, int64_t tokens, const pass *beside, ac_plan **plan) {
+static ac_status make_plan(const maker *m, int64_t tokens, const pass *other, ac_plan **plan) {
   ac_graph *graph = NULL;
   ac_plan_desc desc = {.purpose = AC_PREDICT,
                        .batch = 1,
                        .memory = m->desc->memory,
                        .precision = m->desc->precision,
-                       .shared = beside ? "*" : NULL};
-  const uint64_t taken = beside ? ac_plan_get_info(beside->plan)->bytes.total : 0;
+                       .shared = other ? "*" : NULL};
+  const uint64_t taken = other ? ac_plan_get_info(other->plan)->bytes.total : 0;
   if (desc.memory) desc.memory = desc.memory > taken ? desc.memory - taken : 1;
   AC_TRY(ac_graph_create(&graph));
   m->build(m->user, graph, tokens, m->desc->context);
@@ -76,14 +76,14 @@ static ac_status make_plan(const maker *m, int64_t tokens, const pass *beside, a
   return status;
 }
 
-static ac_status make_pass(const maker *m, int64_t tokens, const pass *beside, pass *made) {
+static ac_status make_pass(const maker *m, int64_t tokens, const pass *other, pass *made) {
   *made = (pass){.tokens = tokens};
-  AC_TRY(make_plan(m, tokens, beside, &made->plan));
+  AC_TRY(make_plan(m, tokens, other, &made->plan));
   made->ids = calloc((size_t)tokens, sizeof *made->ids);
   made->positions = calloc((size_t)tokens, sizeof *made->positions);
   if (!made->ids || !made->positions) return ac_fail(AC_ERROR_MEMORY, "generator: no memory");
-  return beside ? ac_session_create_with(&made->session, made->plan, 0, beside->session)
-                : ac_session_create(&made->session, made->plan, 0);
+  return other ? ac_session_create_with(&made->session, made->plan, 0, other->session)
+               : ac_session_create(&made->session, made->plan, 0);
 }
 
 static void free_pass(pass *p) {

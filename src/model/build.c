@@ -11,6 +11,8 @@
 #include "graph/graph.h"
 #include "graph/names.h"
 
+#include <accrue/metric.h>
+#include <accrue/pointwise.h>
 #include <accrue/reduction.h>
 #include <inttypes.h>
 #include <math.h>
@@ -324,6 +326,8 @@ static ac_tensor *prefer(builder *b) {
                          "the reference, and none of packed, weighted, logits and cache");
   ac_tensor *chosen = log_ratio(b, "chosen"), *rejected = log_ratio(b, "rejected");
   ac_tensor *loss = ac_dpo_loss(chosen, rejected, NULL, NULL, NULL, b->desc->dpo);
+  ac_graph_add_metric(b->graph, "accuracy", ac_loss(ac_less(rejected, chosen), NULL),
+                      AC_METRIC_MEAN);
   ac_graph_scope(b->graph, NULL);
   ac_graph_set_loss(b->graph, loss);
   return loss;

@@ -222,7 +222,8 @@ static ac_status take_frequencies(reader *r) {
   if (!divisors) return ac_fail(AC_ERROR_MEMORY, "%s: no memory for frequencies", r->source);
   ac_status status = ac_model_file_read(r->file, index, 0, count, divisors);
   double factor = 1;
-  for (int64_t i = 0; status == AC_OK && i < count; i++) factor = fmax(factor, divisors[i]);
+  for (int64_t i = 0; status == AC_OK && i < count; i++)
+    if (divisors[i] > factor) factor = divisors[i];
   for (int64_t i = 0; status == AC_OK && i < count; i++) {
     const double turns =
         8192 * pow(c->rope.base, -2.0 * (double)i / (double)c->head_size) / 6.283185307179586;

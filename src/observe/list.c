@@ -183,8 +183,35 @@ void ac_watchers_after(ac_run *run, const ac_window_view *view, ac_update *updat
   }
 }
 
+static int64_t times_of(const ac_watch_sum *sum, const void *record) {
+  return sum->times.kind ? ac_state_number_of(&sum->times, record) : 1;
+}
+
+int64_t ac_watchers_get_sums(const ac_run *run, double *values) {
+  int64_t count = 0;
+  for (int i = 0; i < AC_WATCHER_COUNT; i++)
+    for (const ac_watch_sum *sum = ac_watchers[i]->sums; sum->number.kind; sum++) {
+      const char *record = run->watched[i];
+      const int64_t times = times_of(sum, record);
+      for (int64_t k = 0; k < times && values; k++)
+        values[count + k] = ac_state_number_value(&sum->number, record + (size_t)k * sum->stride);
+      count += times;
+    }
+  return count;
+}
+
+void ac_watchers_set_sums(ac_run *run, const double *values) {
+  for (int i = 0; i < AC_WATCHER_COUNT; i++)
+    for (const ac_watch_sum *sum = ac_watchers[i]->sums; sum->number.kind; sum++) {
+      char *record = run->watched[i];
+      const int64_t times = times_of(sum, record);
+      for (int64_t k = 0; k < times; k++)
+        ac_state_number_set(&sum->number, record + (size_t)k * sum->stride, *values++);
+    }
+}
+
 static void clear(const ac_watch_sum *sum, void *record) {
-  const int64_t times = sum->times.kind ? ac_state_number_of(&sum->times, record) : 1;
+  const int64_t times = times_of(sum, record);
   const size_t bytes = ac_state_number_bytes(&sum->number);
   char *at = (char *)record + sum->number.offset;
   for (int64_t k = 0; k < times; k++) memset(at + (size_t)k * sum->stride, 0, bytes);

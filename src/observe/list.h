@@ -61,6 +61,10 @@ bool ac_watchers_look(const ac_window_view *view);
 ac_status ac_watchers_before_step(ac_run *run, const ac_window_view *view);
 ac_status ac_watchers_after_step(ac_run *run, const ac_window_view *view);
 void ac_watchers_after(ac_run *run, const ac_window_view *view, ac_update *update);
+/* What all watchers have measured of the window in progress that ranks add up, and back. Returns
+ * how many numbers there are; without room for them it only counts. */
+int64_t ac_watchers_get_sums(const ac_run *run, double *values);
+void ac_watchers_set_sums(ac_run *run, const double *values);
 /* When the window is over or discarded, or its gradients are no longer those of its samples. */
 void ac_watchers_leave(ac_run *run);
 

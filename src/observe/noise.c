@@ -75,6 +75,8 @@ static void measure_first(void *record, const ac_window_view *view) {
   noise->first_samples = view->run->samples;
   noise->first_weight = view->weight;
   noise->first_squares = squares;
+  noise->first_count = 1;
+  noise->first_inverse = 1 / view->weight;
 }
 
 static double average(double before, double now) {
@@ -93,18 +95,25 @@ bool ac_noise_add(ac_noise_averages *a, double b_squares, double B_squares, doub
   return true;
 }
 
+double ac_noise_first_mean(const ac_noise *noise, double sum) {
+  return noise->first_count > 1 ? sum / (double)noise->first_count : sum;
+}
+
 double ac_noise_first(const ac_noise *noise, const ac_window_view *view) {
-  return noise->first_weight * (double)view->run->samples / view->weight;
+  const double weight = noise->first_count > 1 ? (double)noise->first_count / noise->first_inverse
+                                               : noise->first_weight;
+  return weight * (double)view->run->samples / view->weight;
 }
 
 static void take(ac_noise *noise, const ac_window_view *view, const ac_update *update) {
   const double all = (double)view->run->samples, squares = update->grad_norm * update->grad_norm;
-  const double first = ac_noise_first(noise, view);
+  const double first = ac_noise_first(noise, view),
+               first_squares = ac_noise_first_mean(noise, noise->first_squares);
   noise->counted = false;
   if (update->skipped) return;
   /* A window without weight after its first micro-batch tells nothing. */
   if (!noise->first_samples || !(all - first > 1e-6 * all) || !isfinite(squares)) return;
-  if (!ac_noise_add(&noise->averages, noise->first_squares, squares, first, all)) return;
+  if (!ac_noise_add(&noise->averages, first_squares, squares, first, all)) return;
   noise->counted = true;
   noise->count++;
 }
@@ -155,8 +164,15 @@ static bool is_kept(const void *record) {
 static void anew(void *record) {
   ac_noise *noise = record;
   noise->first_samples = noise->count = 0;
-  noise->first_weight = noise->first_squares = 0;
+  noise->first_weight = noise->first_squares = noise->first_inverse = 0;
+  noise->first_count = 0;
   noise->averages = (ac_noise_averages){0};
+}
+
+static void came(void *record) {
+  ac_noise *noise = record;
+  noise->first_count = noise->first_samples > 0;
+  noise->first_inverse = noise->first_count ? 1 / noise->first_weight : 0;
 }
 
 static const char *check(const void *record, const ac_run *run) {
@@ -179,11 +195,13 @@ static const ac_state_field fields[] = {
     {0}};
 
 const ac_watcher ac_watcher_noise = {
-    .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
+    .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .came = came, .check = check},
     .bytes = sizeof(ac_noise),
     .sums = {{.number = {.kind = AC_COUNT, .offset = offsetof(ac_noise, first_samples)}},
              {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_weight)}},
-             {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_squares)}}},
+             {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_squares)}},
+             {.number = {.kind = AC_COUNT, .offset = offsetof(ac_noise, first_count)}},
+             {.number = {.kind = AC_REAL, .offset = offsetof(ac_noise, first_inverse)}}},
     .begin = begin,
     .wants_first = is_due,
     .first = measure_first,

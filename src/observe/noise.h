@@ -21,11 +21,18 @@ typedef struct ac_noise {
    * was not), the weight of its losses, and the squared norm of its mean loss's gradient. */
   int64_t first_samples;
   double first_weight, first_squares;
+  /* Over several ranks these are sums, of so many micro-batches, and so is 1 / first_weight. */
+  int64_t first_count;
+  double first_inverse;
   int64_t count; /* windows measured */
   bool counted;  /* the last window was one of them */
   ac_noise_averages averages;
 } ac_noise;
 
+/* Means over the ranks that have measured one: of squared norms, and how many such a mean stands
+ * for, by the same share of each (1 / b is averaged, because the variance of each is tr Sigma / b).
+ */
+double ac_noise_first_mean(const ac_noise *noise, double sum);
 /* How much of a window its first micro-batch was, in samples of the window's mean weight. */
 double ac_noise_first(const ac_noise *noise, const ac_window_view *view);
 /* Adds a window to averages, by the squared norms of the gradients of means over b and over B;

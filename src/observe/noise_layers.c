@@ -53,7 +53,7 @@ static void after(void *record, const ac_window_view *view, ac_update *update) {
   layers->count++;
   for (int i = 0; i < layers->rows; i++)
     if (ac_view_trains(view, i))
-      ac_noise_add(&layers->of[i].averages, layers->of[i].first_squares,
+      ac_noise_add(&layers->of[i].averages, ac_noise_first_mean(noise, layers->of[i].first_squares),
                    ac_view_squares(view, i) / (view->weight * view->weight),
                    ac_noise_first(noise, view), (double)view->run->samples);
 }

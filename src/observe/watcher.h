@@ -61,7 +61,7 @@ typedef struct ac_watch_sum {
   size_t stride;
 } ac_watch_sum;
 
-enum { AC_WATCH_SUMS = 3 };
+enum { AC_WATCH_SUMS = 5 };
 
 typedef struct ac_watcher {
   ac_record record;

@@ -165,7 +165,8 @@ static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t 
   if (asked->gradients != AC_GRADIENTS_AUTO) add_spaces(s, c, asked);
   for (int i = 0; asked->gradients == AC_GRADIENTS_AUTO && i < AC_GRADIENT_WAYS; i++) {
     const ac_gradient_way *way = ac_gradient_way_of((ac_gradients)i);
-    if (way->by_auto && (whole || !way->one_micro_batch)) add_spaces(s, c, way);
+    const bool summed = s->problem->desc.ranks < 2 || way->between_ranks;
+    if (way->by_auto && summed && (whole || !way->one_micro_batch)) add_spaces(s, c, way);
   }
   return AC_OK;
 }
@@ -318,7 +319,7 @@ static int search_sizes(const ac_problem *problem, int64_t sizes[AC_SEARCH_SIZES
   const int all = ac_plan_search_sizes(problem->desc.batch, sizes);
   int count = 0;
   for (int i = 0; i < all; i++)
-    if (ac_problem_allows(problem, problem->desc.batch, sizes[i])) sizes[count++] = sizes[i];
+    if (ac_problem_allows(problem, problem->asked.batch, sizes[i])) sizes[count++] = sizes[i];
   return count;
 }
 

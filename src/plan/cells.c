@@ -165,11 +165,25 @@ static bool is_control(const ac_cell *cell) {
   return cell->role == AC_ROLE_LOSS || cell->role == AC_ROLE_STATISTICS;
 }
 
-/* The whole owner: shards would be ranges. */
-static void set_size(ac_cell *cell, int64_t micro_batch, uint64_t counters) {
+/* Of optimizer state what belongs to the part of a parameter that this rank steps: of state with
+ * other elements than its parameter all or nothing. */
+static void take_shard(const ac_problem *problem, ac_cell *cell) {
+  int64_t first, count;
+  if (problem->desc.ranks < 2 || cell->role != AC_ROLE_STATE) return;
+  ac_shards_own(problem, cell->owner, &first, &count);
+  const ac_tensor *owner = ac_tensor_at(problem->graph, problem->graph->parameters[cell->owner]);
+  if (count == ac_shape_count(&owner->shape)) return;
+  const ac_part range = ac_transfers_range(cell->dtype, (ac_part){first, count});
+  cell->first = count ? range.first : 0;
+  cell->count = count ? range.count : 0;
+}
+
+static void set_size(const ac_problem *problem, ac_cell *cell, int64_t micro_batch,
+                     uint64_t counters) {
   if (cell->role == AC_ROLE_COUNTER) cell->shape.dim[0] = (int64_t)(counters / sizeof(int32_t));
   cell->first = 0;
   cell->count = ac_shape_count(&cell->shape) * (cell->shape.batched ? micro_batch : 1);
+  take_shard(problem, cell);
   cell->bytes = (uint64_t)cell->count * ac_dtype_bytes(cell->dtype);
 }
 
@@ -178,7 +192,7 @@ static uint64_t control_bytes(const ac_problem *problem, const ac_address_space 
   for (int i = 0; i < problem->cell_count; i++) {
     ac_cell cell = problem->cells[i];
     if (!is_control(&cell)) continue;
-    set_size(&cell, 1, 0);
+    set_size(problem, &cell, 1, 0);
     bytes += ac_align(cell.bytes, space->alignment);
   }
   return bytes;
@@ -207,7 +221,7 @@ uint64_t ac_cells_host_bytes(const ac_problem *problem) {
   for (int i = 0; i < problem->cell_count; i++) {
     ac_cell cell = problem->cells[i];
     if (!may_move(problem, &cell)) continue;
-    set_size(&cell, 1, 0);
+    set_size(problem, &cell, 1, 0);
     bytes += cell.bytes;
   }
   return bytes;
@@ -221,7 +235,7 @@ ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_ad
   for (int i = 0; i < problem->cell_count; i++) {
     ac_cell cell = problem->cells[i];
     uint64_t begin = space->end;
-    set_size(&cell, how->micro_batch, how->counters);
+    set_size(problem, &cell, how->micro_batch, how->counters);
     if (cell.role == AC_ROLE_GRADIENT && whole) cell.space = AC_SPACE_ARENA;
     if (how->host_state && may_move(problem, &cell)) cell.space = AC_SPACE_HOST;
     if (cell.space == AC_SPACE_DEVICE) AC_TRY(place(problem, space, &cell, control, &used));

@@ -321,6 +321,21 @@ static bool goes_on(const ac_plan *plan, const ac_step *step, int parameter, int
   return part->count || !part->first;
 }
 
+/* Whether a step is for all that this rank steps of its parameter. */
+static bool is_own_part(const ac_plan *plan, const ac_step *step) {
+  ac_part part;
+  return ac_shards_run(&plan->problem, ac_node_at(plan->graph, step->node), &part) &&
+         part.first == step->part.first && part.count == step->part.count;
+}
+
+/* Other ranks step what this one does not. */
+static bool is_stepped_here(const ac_plan *plan, int parameter) {
+  int64_t first, count;
+  if (plan->problem.parameters[parameter].gradient < 0) return false;
+  ac_shards_own(&plan->problem, parameter, &first, &count);
+  return count > 0;
+}
+
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   const ac_graph *graph = plan->graph;
   const int last = plan->way->passes - 1;
@@ -331,12 +346,18 @@ ac_status ac_plan_check_update(const ac_plan *plan, int *stepped) {
   for (int i = first; i < sequence->step_count; i++) {
     int parameter = stepped_parameter(plan, &sequence->steps[i]);
     if (parameter < 0) continue;
+    if (sequence->shards) {
+      if (!is_own_part(plan, &sequence->steps[i]))
+        return broken(plan, &sequence->steps[i], "would step another part than this rank's");
+      stepped[parameter]++;
+      continue;
+    }
     if (!goes_on(plan, &sequence->steps[i], parameter, &next))
       return broken(plan, &sequence->steps[i], "would leave out a part of its parameter");
     stepped[parameter] += next == 0;
   }
   for (int i = 0; i < graph->parameter_count && plan->problem.desc.purpose == AC_TRAIN; i++)
-    if (stepped[i] != (plan->problem.parameters[i].gradient >= 0))
+    if (stepped[i] != is_stepped_here(plan, i))
       return ac_fail(AC_ERROR_INTERNAL, "an update would step \"%s\" %d times",
                      ac_tensor_at(graph, graph->parameters[i])->name, stepped[i]);
   return AC_OK;

@@ -12,14 +12,14 @@ static const ac_gradient_way ways[AC_GRADIENT_WAYS] = {
         WAY(AUTO), .words = "left to the plan",
         .has_norm = true,
         .can_skip = true, .can_decide = true, .can_discard = true,
-        .moves_state = true,
+        .between_ranks = true, .moves_state = true,
     },
     [AC_GRADIENTS_BUFFER] = {
         WAY(BUFFER), .words = "kept",
         .passes = 1,
         .keeps = true, .has_norm = true,
         .can_skip = true, .can_decide = true, .can_discard = true,
-        .moves_state = true,
+        .between_ranks = true, .moves_state = true,
         .by_auto = true, .auto_may_need_less = true,
     },
     [AC_GRADIENTS_FUSED] = {

@@ -35,6 +35,7 @@ typedef struct ac_gradient_way {
 
   /* What it needs. */
   bool needs_weights; /* what a window's losses weigh, before its first micro-batch */
+  bool between_ranks; /* gradients are there to be summed when a window ends */
   bool moves_state;   /* optimizer state may be in host memory, which is read for a step once */
 
   /* Choosing it. */

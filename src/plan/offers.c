@@ -154,7 +154,7 @@ static void offer_host(offers *o) {
 static void offer_micro_batch(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked, *desc = &o->problem->desc;
   const bool coupled = o->problem->coupled >= 0;
-  if (desc->micro_batch <= 1 || !ac_problem_allows(o->problem, desc->batch, 1) ||
+  if (desc->micro_batch <= 1 || !ac_problem_allows(o->problem, asked->batch, 1) ||
       o->problem->way->one_micro_batch)
     return;
   ac_plan_offer x = begin(o, coupled ? AC_RELIEF_MICRO_BATCH_NORM : AC_RELIEF_MICRO_BATCH_1);

@@ -197,7 +197,8 @@ ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac
                           ac_sequence *stepping) {
   const ac_nodes *order = choice->order;
   const ac_storage storage = {.whole_window = ac_problem_whole_window(problem, choice->micro_batch),
-                              .host_state = choice->host_state};
+                              .host_state = choice->host_state,
+                              .shards = problem->desc.ranks > 1 ? problem : NULL};
   const ac_gradient_way *way = choice->way;
   if (!way->phases[0])
     return ac_sequence_build(main, problem->graph, target_of(problem), storage, order,

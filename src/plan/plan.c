@@ -63,6 +63,36 @@ static ac_status check_callback(const ac_plan_desc *desc) {
                  "AC_OPTIMIZER_CALLBACK");
 }
 
+/* What cannot be shared out. */
+static ac_status check_ranks(const ac_plan_desc *desc) {
+  if (desc->ranks < 0 || desc->ranks > AC_MAX_RANKS || desc->rank < 0 ||
+      desc->rank >= (desc->ranks ? desc->ranks : 1))
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: rank %d of %d; there can be 1 to %d ranks", desc->rank,
+                   desc->ranks, AC_MAX_RANKS);
+  if (desc->ranks < 2) return AC_OK;
+  const ac_gradient_way *way = ac_gradient_way_of(desc->gradients);
+  if (desc->purpose != AC_TRAIN)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: only training is shared out among ranks");
+  if (!way->between_ranks)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: gradients that are %s cannot be summed over ranks; take "
+                   "AC_GRADIENTS_BUFFER or AC_GRADIENTS_AUTO",
+                   way->words);
+  if (desc->debug_numerics)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: overflows of 16 bits are not counted over ranks; watch them with one");
+  if (desc->loss_means == AC_LOSS_MEANS_GIVEN)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: weights of losses that are given window by window cannot be shared out "
+                   "among ranks; take AC_LOSS_MEANS_PER_SAMPLE");
+  if (desc->state_space == AC_STATE_ON_HOST)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: optimizer state that ranks share out stays on the "
+                                      "device; leave out AC_STATE_ON_HOST");
+  if (ac_optimizer_row_of(desc->optimizer.kind)->hands_over)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: a caller's own optimizer runs on one rank only");
+  return AC_OK;
+}
+
 ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   if (desc->batch < 0 || desc->micro_batch < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: the %s is %lld; it cannot be negative",
@@ -115,6 +145,7 @@ ac_status ac_plan_check_desc(const ac_plan_desc *desc) {
   const bool called = desc->purpose == AC_TRAIN && row->hands_over;
   if (desc->gradient_storage == AC_GRADIENT_BF16 && called)
     return ac_fail(AC_ERROR_ARGUMENT, "plan: a callback takes no gradients in bf16");
+  AC_TRY(check_ranks(desc));
   AC_TRY(check_callback(desc));
   AC_TRY(check_clipping(desc));
   AC_TRY(check_average(desc));
@@ -177,8 +208,12 @@ static void fill_info(ac_plan *plan) {
   info->optimizer_state = plan->problem.desc.optimizer.state;
   info->fused_ops = plan->problem.fused.nodes;
   info->fused_bytes = fused_bytes(plan);
-  info->batch = plan->problem.desc.batch;
-  info->accumulation_steps = (info->batch + info->micro_batch - 1) / info->micro_batch;
+  info->batch = plan->problem.asked.batch;
+  info->ranks = plan->problem.desc.ranks;
+  info->rank = plan->problem.desc.rank;
+  info->share = plan->problem.desc.batch;
+  info->transfer_bytes = ac_shards_bytes(&plan->problem);
+  info->accumulation_steps = (info->share + info->micro_batch - 1) / info->micro_batch;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
   info->state_space = plan->main.host_state ? AC_STATE_ON_HOST : AC_STATE_ON_DEVICE;
@@ -196,7 +231,9 @@ static void fill_info(ac_plan *plan) {
     const ac_tensor *parameter = ac_tensor_at(plan->graph, plan->graph->parameters[i]);
     const int64_t count = ac_shape_count(&parameter->shape);
     if (plan->problem.parameters[i].gradient >= 0) info->parameter_count += count;
-    if (ac_patterns_match(plan->problem.desc.frozen, parameter->name)) info->frozen_count += count;
+    const bool frozen =
+        parameter->desc.frozen || ac_patterns_match(plan->problem.desc.frozen, parameter->name);
+    if (frozen) info->frozen_count += count;
   }
   info->library_bytes = plan->device->backend->library_bytes(plan->device->state);
   for (int i = 0; i < info->steps; i++) {
@@ -472,7 +509,8 @@ ac_status ac_plan_alternatives(const ac_plan *plan, ac_plan_alternative *list, i
     uint64_t most, least, ignored;
     const bool splits = plan->problem.coupled < 0 && !plan->problem.way->one_micro_batch;
     if (!splits && sizes[i] < desc.batch) continue;
-    if (!ac_problem_allows(&plan->problem, desc.batch, sizes[i])) continue;
+    if (!ac_problem_allows(&plan->problem, plan->problem.asked.batch, sizes[i])) continue;
+    desc.batch = plan->problem.asked.batch;
     desc.micro_batch = sizes[i];
     desc.memory = 0;
     desc.beyond_device = true;

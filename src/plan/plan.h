@@ -39,6 +39,8 @@
 
 #define AC_NO_ADDRESS UINT64_MAX
 
+enum { AC_MAX_RANKS = 1024 };
+
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 typedef enum ac_space {
@@ -57,12 +59,14 @@ typedef struct ac_cell {
   ac_space space;
   ac_dtype dtype;
   ac_shape shape;
-  int64_t first, count; /* the range of the owner's elements that it holds: all of them */
+  int64_t first, count; /* the range of its elements that it holds: all, or this rank's */
   uint64_t bytes;       /* of that range */
   uint64_t address;     /* on the device; AC_NO_ADDRESS: none */
 } ac_cell;
 
 /* ---- sequences ------------------------------------------------------------------------------- */
+
+typedef struct ac_problem ac_problem;
 
 /* Lifetimes are counted in points: each step of the micro-batch is one, and all that follows it is
  * one more, since the host may look at what is alive between the phases; but where optimizer state
@@ -107,8 +111,9 @@ typedef struct ac_step {
 
 typedef struct ac_sequence {
   bool training;
-  bool whole_window; /* gradients are values, alive as long as steps read them */
-  bool host_state;   /* optimizer state that may move does */
+  bool whole_window;        /* gradients are values, alive as long as steps read them */
+  bool host_state;          /* optimizer state that may move does */
+  const ac_problem *shards; /* whose rank steps its part of parameters alone; NULL: all */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -140,11 +145,19 @@ typedef struct ac_parameter_tensors {
   int tensor, gradient;              /* no gradient: not trained */
   int working;                       /* the copy in 16 bits or in blocks that ops read */
   const ac_optimizer_row *optimizer; /* that steps it, if it is trained */
+  int64_t streamed; /* with several ranks: where its gradient begins in what they add up */
 } ac_parameter_tensors;
 
 typedef struct ac_nodes {
   int *list, count;
 } ac_nodes;
+
+/* Sums of a window in the stream that ranks add up (shards.c): all elements of a tensor, which are
+ * those from `begin` on of the stream. */
+typedef struct ac_streamed {
+  int tensor;
+  int64_t begin, count;
+} ac_streamed;
 
 /* Sets ops[op] for those of the nodes. */
 static inline void ac_nodes_mark_ops(const ac_nodes *nodes, const ac_graph *graph,
@@ -152,12 +165,13 @@ static inline void ac_nodes_mark_ops(const ac_nodes *nodes, const ac_graph *grap
   for (int i = 0; i < nodes->count; i++) ops[ac_node_at(graph, nodes->list[i])->op] = true;
 }
 
-typedef struct ac_problem {
+struct ac_problem {
   ac_graph *source; /* the caller's graph, copied */
   ac_graph *graph;  /* the plan's own, with all nodes of a window if training */
   ac_device *device;
-  ac_plan_desc asked;                /* as the caller gave it, with the batch filled in */
-  ac_plan_desc desc;                 /* with what follows from the graph filled in */
+  ac_plan_desc asked; /* as the caller gave it, with the batch filled in */
+  ac_plan_desc desc;  /* with what follows from the graph filled in; its batch is what this rank
+                         takes of a window at most */
   const ac_gradient_way *way;        /* that it asks for */
   bool copies;                       /* trained parameters may have working copies */
   ac_fused fused;                    /* what fusing spared */
@@ -181,7 +195,12 @@ typedef struct ac_problem {
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   int64_t least; /* samples of a micro-batch, in training */
-} ac_problem;
+  /* With several ranks: what they add up, and which stretch each of them owns: rank r those from
+   * bounds[r] on. */
+  ac_streamed *streamed;
+  int streamed_count;
+  int64_t *bounds, gradient_elements; /* those of gradients come first */
+};
 
 /* Whether a parameter, and its copy in 16 bits, are another trainer's or session's; the same of a
  * cache. */
@@ -283,6 +302,21 @@ uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ah
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);
 
+/* ---- shards.c -------------------------------------------------------------------------------- */
+
+/* Finds what ranks add up. One rank adds up nothing. */
+ac_status ac_shards_find(ac_problem *problem);
+/* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on,
+ * *count elements. One rank has all, others perhaps none. */
+void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count);
+/* Whether this rank runs a node; *part receives the part of a parameter that it steps. */
+bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part);
+/* Elements of the stream that go from one rank to another at once, at most: a multiple of 3,
+ * because what batch norms pool are three numbers of each channel. */
+int64_t ac_shards_chunk(const ac_problem *problem);
+/* Host memory for that. */
+uint64_t ac_shards_bytes(const ac_problem *problem);
+
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 
 typedef enum ac_target { AC_TARGET_GRADIENTS, AC_TARGET_LOSS, AC_TARGET_OUTPUTS } ac_target;
@@ -296,6 +330,7 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
  * is a whole window. */
 typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
+  const ac_problem *shards;      /* likewise */
   bool one_output;               /* an output is read as soon as it is made, one in each run */
 } ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,

@@ -6,6 +6,7 @@
 #include "core/align.h"
 #include "core/error.h"
 #include "core/platform/patterns.h"
+#include "core/share.h"
 #include "graph/differentiate.h"
 #include "graph/freeze.h"
 #include "graph/fuse.h"
@@ -156,9 +157,17 @@ static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
   return AC_OK;
 }
 
+/* Of one rank, whose share may be empty. */
+static bool share_allows(const ac_problem *problem, int64_t share, int64_t micro_batch) {
+  const int64_t rest = share % micro_batch;
+  return rest == 0 || rest >= problem->least;
+}
+
 bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch) {
-  const int64_t rest = batch % micro_batch;
-  return micro_batch >= problem->least && (rest == 0 || rest >= problem->least);
+  const int ranks = problem->desc.ranks;
+  return micro_batch >= problem->least &&
+         share_allows(problem, ac_share_most(batch, ranks), micro_batch) &&
+         share_allows(problem, ac_share_of(batch, ranks - 1, ranks), micro_batch);
 }
 
 /* Refuses a batch, or a micro-batch that is given, in which an op would see too few samples. */
@@ -176,7 +185,7 @@ static ac_status check_least(ac_problem *problem) {
     if (least > problem->least) problem->least = least, node = problem->main.list[i];
   }
   const int64_t size = desc->micro_batch ? desc->micro_batch : desc->batch;
-  if (ac_problem_allows(problem, desc->batch, size)) return AC_OK;
+  if (ac_problem_allows(problem, problem->asked.batch, size)) return AC_OK;
   char text[128];
   return ac_fail(AC_ERROR_ARGUMENT,
                  "plan: %s needs at least %lld samples, because one value of a channel has no "
@@ -200,9 +209,15 @@ static ac_status settle_micro_batch(ac_problem *problem) {
       problem->coupled = problem->main.list[i];
   }
   if (problem->coupled < 0) return AC_OK;
+  char text[128];
+  if (desc->ranks > 1)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: %s looks at all samples of a batch, which ranks share out; take group "
+                   "norm, or accept the statistics of micro-batches",
+                   ac_node_text(text, sizeof text, problem->graph,
+                                ac_node_at(problem->graph, problem->coupled)));
   if (!desc->micro_batch) desc->micro_batch = desc->batch;
   if (desc->micro_batch == desc->batch) return AC_OK;
-  char text[128];
   return ac_fail(
       AC_ERROR_ARGUMENT,
       "plan: %s looks at all samples of a batch of %lld and cannot be split into "
@@ -228,7 +243,7 @@ static void count_read_ahead(ac_problem *problem) {
 
 bool ac_problem_may_transfer(const ac_problem *problem) {
   const ac_plan_desc *desc = &problem->desc;
-  if (!problem->way->moves_state) return false;
+  if (!problem->way->moves_state || desc->ranks > 1) return false;
   if (desc->purpose != AC_TRAIN || desc->state_space == AC_STATE_ON_DEVICE) return false;
   if (desc->state_space == AC_STATE_ON_HOST && !desc->host_memory) return true;
   return problem->host_bytes && problem->host_bytes <= desc->host_memory;
@@ -277,8 +292,11 @@ static void find_parameters(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   for (int i = 0; i < graph->parameter_count; i++)
     problem->parameters[i] = (ac_parameter_tensors){
-        graph->parameters[i], -1, -1,
-        ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).row};
+        .tensor = graph->parameters[i],
+        .gradient = -1,
+        .working = -1,
+        .optimizer =
+            ac_optimizer_stepping(&problem->desc, ac_tensor_at(graph, graph->parameters[i])).row};
   for (int i = 0; i < graph->tensor_count; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->storage != i) continue;
@@ -478,6 +496,7 @@ static ac_status derive(ac_problem *problem) {
   AC_TRY(check_nodes(problem, &problem->prediction, false, 1));
   find_after_workspace(problem);
   count_read_ahead(problem);
+  AC_TRY(ac_shards_find(problem));
   AC_TRY(ac_cells_list(problem));
   AC_TRY(settle_state_space(problem));
   return settle_micro_batch(problem);
@@ -490,6 +509,13 @@ static ac_status keep_text(const char **text, char **own) {
   return AC_OK;
 }
 
+/* The description from here on is that of one rank. */
+static void take_share(ac_plan_desc *desc) {
+  if (!desc->ranks) desc->ranks = 1;
+  desc->batch = ac_share_most(desc->batch, desc->ranks);
+  if (desc->ranks > 1 && desc->micro_batch > desc->batch) desc->micro_batch = desc->batch;
+}
+
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
                             const ac_plan_desc *desc, bool copies) {
   *problem = (ac_problem){.device = device, .desc = *desc, .copies = copies, .coupled = -1};
@@ -498,6 +524,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   AC_TRY(keep_text(&problem->desc.frozen, &problem->frozen));
   AC_TRY(keep_text(&problem->desc.shared, &problem->shared));
   problem->asked = problem->desc;
+  take_share(&problem->desc);
   problem->way = ac_gradient_way_of(desc->gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
@@ -523,4 +550,6 @@ void ac_problem_free(ac_problem *problem) {
   free(problem->parameters);
   free(problem->cells);
   free(problem->cells_by_owner);
+  free(problem->streamed);
+  free(problem->bounds);
 }

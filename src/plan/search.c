@@ -28,10 +28,10 @@ static ac_status choose(ac_candidates *s, ac_plan *plan, int read_ahead, uint64_
   *fits = false;
   qsort(s->list, (size_t)s->count, sizeof *s->list, by_seconds);
   plan->fastest_seconds = s->list[0].seconds;
-  const uint64_t beside = ac_problem_needs(s->problem, 0, read_ahead);
+  const uint64_t fixed = ac_problem_needs(s->problem, 0, read_ahead);
   for (int i = 0; i < s->count && !*fits; i++) {
     if (ac_problem_needs(s->problem, s->list[i].bound, read_ahead) > limit) continue;
-    AC_TRY(ac_candidates_lay_down(s, plan, &s->list[i], limit - beside + 1));
+    AC_TRY(ac_candidates_lay_down(s, plan, &s->list[i], limit - fixed + 1));
     *fits = ac_problem_needs(s->problem, plan->info.bytes.total, read_ahead) <= limit;
   }
   return AC_OK;

@@ -264,6 +264,8 @@ static void keep_outputs(builder *b) {
 
 /* How many steps a node becomes. */
 static int parts_of(const ac_sequence *sequence, const ac_graph *graph, int node) {
+  ac_part part;
+  if (sequence->shards) return ac_shards_run(sequence->shards, ac_node_at(graph, node), &part);
   return sequence->host_state ? ac_transfers_parts(graph, ac_node_at(graph, node)) : 1;
 }
 
@@ -273,7 +275,9 @@ static bool lay_steps(builder *b, const ac_nodes *nodes, int first, bool *seen) 
   for (int i = 0; nodes && i < nodes->count; i++) {
     const int node = nodes->list[i], parts = parts_of(b->sequence, b->graph, node);
     for (int k = 0; k < parts; k++) {
-      const ac_part part = ac_transfers_part(b->graph, ac_node_at(b->graph, node), k, parts);
+      ac_part part = ac_transfers_part(b->graph, ac_node_at(b->graph, node), k, parts);
+      if (b->sequence->shards)
+        ac_shards_run(b->sequence->shards, ac_node_at(b->graph, node), &part);
       if (!lay_step(b, index++, node, seen[node], part)) return false;
     }
     seen[node] = true;
@@ -335,6 +339,7 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   sequence->training = target == AC_TARGET_GRADIENTS;
   sequence->whole_window = storage.whole_window;
   sequence->host_state = storage.host_state;
+  sequence->shards = storage.shards;
   set_phases(sequence, graph, order, after);
   builder b = {sequence, graph, room->current, room->written};
   sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);

@@ -20,6 +20,23 @@ size_t ac_state_number_bytes(const ac_state_number *number) {
   return number->kind == AC_SCALE ? sizeof(float) : sizeof(int64_t);
 }
 
+double ac_state_number_value(const ac_state_number *number, const void *record) {
+  const void *at = (const char *)record + number->offset;
+  if (number->kind <= AC_FLAG) return (double)ac_state_number_of(number, record);
+  if (number->kind == AC_UNSIGNED) return (double)*(const uint64_t *)at;
+  return number->kind == AC_SCALE ? (double)*(const float *)at : *(const double *)at;
+}
+
+void ac_state_number_set(const ac_state_number *number, void *record, double value) {
+  void *at = (char *)record + number->offset;
+  if (number->kind == AC_SMALL) *(int *)at = (int)value;
+  else if (number->kind == AC_FLAG) *(bool *)at = value != 0;
+  else if (number->kind == AC_COUNT) *(int64_t *)at = (int64_t)value;
+  else if (number->kind == AC_UNSIGNED) *(uint64_t *)at = (uint64_t)value;
+  else if (number->kind == AC_SCALE) *(float *)at = (float)value;
+  else *(double *)at = value;
+}
+
 /* Enough digits for the same number again. */
 static int put_number(const ac_state_number *number, const void *record, char text[NUMBER_TEXT]) {
   const void *at = (const char *)record + number->offset;

@@ -71,5 +71,8 @@ bool ac_state_field_get(const ac_state_field *field, void *record, const char *t
 /* The number, for counts and flags. */
 int64_t ac_state_number_of(const ac_state_number *number, const void *record);
 size_t ac_state_number_bytes(const ac_state_number *number);
+/* As a double, for all of them, and back: of a count the nearest, of a flag whether it is not 0. */
+double ac_state_number_value(const ac_state_number *number, const void *record);
+void ac_state_number_set(const ac_state_number *number, void *record, double value);
 
 #endif

@@ -80,12 +80,13 @@ ac_status ac_gather_read(ac_gathering *gather, ac_instance *instance, const ac_s
   return ac_dataset_read_for(instance, gather->dataset, key, fields);
 }
 
+/* Samples [begin, end), which may be none; their sums. */
 static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathering *gather,
-                          int64_t samples, ac_stop *stop) {
+                          int64_t begin, int64_t end, ac_stop *stop) {
   double fed[AC_MAX_LOSSES] = {0};
   int64_t micro_batch = instance->plan->info.micro_batch;
-  for (int64_t first = 0; first < samples; first += micro_batch) {
-    int64_t count = samples - first < micro_batch ? samples - first : micro_batch;
+  for (int64_t first = begin; first < end; first += micro_batch) {
+    int64_t count = end - first < micro_batch ? end - first : micro_batch;
     if (ac_stop_asked(stop)) return AC_OK;
     for (int64_t i = 0; i < count; i++) {
       ac_sample_key key = {.index = first + i};
@@ -96,22 +97,36 @@ static ac_status evaluate(ac_instance *instance, ac_prepared *prepared, ac_gathe
     AC_TRY(ac_instance_upload(instance, staged, 0, count));
     ac_instance_add_fed_weights(instance, staged, 0, count, fed);
     instance->run.batch = count;
-    AC_TRY(ac_instance_run(instance, prepared, first == 0));
+    AC_TRY(ac_instance_run(instance, prepared, first == begin));
   }
   AC_TRY(ac_instance_fetch_control(instance));
   return ac_instance_check_weights(instance, fed);
 }
 
+ac_status ac_instance_sum_up(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                             int64_t begin, int64_t end, ac_stop *stop, ac_all_sums *sums) {
+  ac_gathering gather;
+  *sums = (ac_all_sums){0};
+  AC_TRY(ac_gather_open(&gather, instance, dataset));
+  if (begin >= end) return AC_OK;
+  AC_TRY(evaluate(instance, prepared, &gather, begin, end, stop));
+  if (!stop->stopped) *sums = ac_instance_all_sums(instance);
+  return AC_OK;
+}
+
+ac_status ac_instance_count_evaluated(ac_dataset *dataset, int64_t limit, int64_t *samples) {
+  *samples = ac_dataset_count(dataset);
+  if (limit > 0 && limit < *samples) *samples = limit;
+  if (*samples >= 1) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
+}
+
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
                                int64_t limit, ac_stop *stop, ac_evaluation *result) {
-  int64_t samples = ac_dataset_count(dataset);
-  if (limit > 0 && limit < samples) samples = limit;
-  if (samples < 1) return ac_fail(AC_ERROR_ARGUMENT, "the dataset to evaluate on is empty");
-  ac_gathering gather;
-  AC_TRY(ac_gather_open(&gather, instance, dataset));
-  AC_TRY(evaluate(instance, prepared, &gather, samples, stop));
-  if (stop->stopped) return AC_OK;
-  const ac_all_sums sums = ac_instance_all_sums(instance);
-  *result = ac_instance_means(instance, &sums, samples);
+  int64_t samples;
+  ac_all_sums sums;
+  AC_TRY(ac_instance_count_evaluated(dataset, limit, &samples));
+  AC_TRY(ac_instance_sum_up(instance, prepared, dataset, 0, samples, stop, &sums));
+  if (!stop->stopped) *result = ac_instance_means(instance, &sums, samples);
   return AC_OK;
 }

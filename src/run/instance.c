@@ -328,15 +328,41 @@ static ac_status run_together(ac_instance *instance, int begin, int count) {
                         ac_node_text(text, sizeof text, graph, first), count - 1);
 }
 
-ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {
-  const ac_sequence *sequence = instance->main.sequence;
+/* Steps [begin, end) of the main sequence after its micro-batch; a row may begin before. */
+static ac_status run_range(ac_instance *instance, int begin, int end) {
   const bool in_any_order = instance->device->backend->run_all != NULL;
-  for (int i = sequence->begin[phase], count; i < sequence->begin[phase + 1]; i += count) {
-    count = in_any_order ? instance->together[i] : 1;
+  for (int i = begin, count; i < end; i += count) {
+    count = in_any_order && instance->together[i] ? instance->together[i] : 1;
+    if (count > end - i) count = end - i;
     AC_TRY(count > 1 ? run_together(instance, i, count)
                      : ac_instance_run_step(instance, &instance->main, i, false));
   }
   return AC_OK;
+}
+
+ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase) {
+  const ac_sequence *sequence = instance->main.sequence;
+  return run_range(instance, sequence->begin[phase], sequence->begin[phase + 1]);
+}
+
+/* The first step of an update that reads what others have stepped. */
+static int first_of_averages(const ac_instance *instance) {
+  const ac_sequence *sequence = instance->main.sequence;
+  const ac_graph *graph = instance->plan->graph;
+  int i = sequence->begin[AC_PHASE_UPDATE];
+  while (i < sequence->step_count &&
+         ac_tensor_at(graph, sequence->steps[i].in[0].tensor)->role != AC_ROLE_PARAMETER)
+    i++;
+  return i;
+}
+
+ac_status ac_instance_run_steps_of_update(ac_instance *instance) {
+  return run_range(instance, instance->main.sequence->begin[AC_PHASE_UPDATE],
+                   first_of_averages(instance));
+}
+
+ac_status ac_instance_run_averages(ac_instance *instance) {
+  return run_range(instance, first_of_averages(instance), instance->main.sequence->step_count);
 }
 
 ac_status ac_instance_fetch_control(ac_instance *instance) {

@@ -276,6 +276,10 @@ ac_status ac_instance_upload(ac_instance *instance, const void *const *data, int
 ac_status ac_instance_run(ac_instance *instance, ac_prepared *prepared, bool fresh);
 /* Runs another phase of the main sequence than AC_PHASE_MICRO_BATCH. */
 ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
+/* The two parts of the phase AC_PHASE_UPDATE: steps of parameters, and the averages of what they
+ * have become. */
+ac_status ac_instance_run_steps_of_update(ac_instance *instance);
+ac_status ac_instance_run_averages(ac_instance *instance);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Runs the steps that an output needs. `training` is the sequence's. */
@@ -397,6 +401,12 @@ static inline bool ac_stop_asked(ac_stop *stop) {
   return stop->stopped;
 }
 
+/* Samples of an evaluation: `limit`, if it is above 0, or all; an error if there are none. */
+ac_status ac_instance_count_evaluated(ac_dataset *dataset, int64_t limit, int64_t *samples);
+/* The sums over samples [begin, end) of a dataset, with the given sequence, forward only; those of
+ * none are 0. */
+ac_status ac_instance_sum_up(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,
+                             int64_t begin, int64_t end, ac_stop *stop, ac_all_sums *sums);
 /* Evaluates a dataset with the given sequence, forward only. If it is stopped, there is no
  * result. */
 ac_status ac_instance_evaluate(ac_instance *instance, ac_prepared *prepared, ac_dataset *dataset,

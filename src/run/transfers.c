@@ -98,14 +98,15 @@ ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared) {
   const ac_sequence *sequence = prepared->sequence;
   const ac_graph *graph = instance->plan->graph;
   prepared->arriving = -1;
-  if (!sequence->host_state) return AC_OK;
+  if (!sequence->host_state && !sequence->shards) return AC_OK;
   prepared->parts = calloc((size_t)sequence->step_count * OPERANDS + 1, sizeof *prepared->parts);
   if (!prepared->parts) return ac_fail(AC_ERROR_MEMORY, "no memory for parts of parameters");
   for (int i = 0; i < sequence->step_count; i++)
     for (int k = 0; k < OPERANDS && sequence->steps[i].part.count; k++) {
       const ac_slot slot = slot_of(&sequence->steps[i], k);
       if (slot.tensor < 0) continue;
-      const bool own = slot.value >= 0 && ac_tensor_at(graph, slot.tensor)->role == AC_ROLE_STATE;
+      const bool own = ac_tensor_at(graph, slot.tensor)->role == AC_ROLE_STATE &&
+                       (slot.value >= 0 || sequence->shards);
       if (!own)
         AC_TRY(view_part(instance, sequence, &sequence->steps[i], slot,
                          &prepared->parts[i * OPERANDS + k]));

@@ -27,6 +27,10 @@ static ac_status find_state(const ac_trainer *trainer, int index, int state, int
   if (!*cell)
     return ac_fail(AC_ERROR_ARGUMENT, "the optimizer keeps no state %d for parameter %d", state,
                    index);
+  if (!ac_exchange_is_alone(&trainer->exchange))
+    return ac_fail(AC_ERROR_STATE,
+                   "the optimizer's state is shared out among ranks; read it from a "
+                   "state file (ac_trainer_save_state)");
   if ((*cell)->dtype == AC_U8 || first + count <= (*cell)->count) return AC_OK;
   return ac_fail(
       AC_ERROR_ARGUMENT, "elements [%lld, %lld) of state %d of parameter %d, which has %lld",

@@ -19,6 +19,9 @@ static ac_status check_run(const ac_trainer *trainer, const char *path, const ac
                    ac_optimizer_row_of((ac_optimizer_kind)theirs->optimizer)->words,
                    ac_optimizer_row_of((ac_optimizer_kind)own->optimizer)->words);
   if (!r->samples) return AC_OK;
+  if (!ac_exchange_is_alone(&trainer->exchange))
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s holds a window in progress, which only one rank can go on with", path);
   const ac_scaler *scaler = AC_WATCHED(r, scaler), *own_scaler = AC_WATCHED(&trainer->run, scaler);
   const ac_loss_scaling kind = scaler->desc.kind;
   if (theirs->batch != own->batch || theirs->precision != own->precision ||
@@ -40,7 +43,7 @@ static ac_status read_contents(const ac_state_contents *c, ac_model_file *file, 
     const int64_t most = PIECE_BYTES / (int64_t)ac_dtype_bytes(cell->dtype);
     for (int64_t first = 0; first < cell->count; first += most) {
       const int64_t count = cell->count - first < most ? cell->count - first : most;
-      AC_TRY(ac_model_file_read_stored(file, found, first, count, piece));
+      AC_TRY(ac_model_file_read_stored(file, found, cell->first + first, count, piece));
       AC_TRY(ac_instance_write_elements(&c->trainer->instance, cell, first, count, piece));
     }
   }

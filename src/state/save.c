@@ -7,8 +7,7 @@
 
 static ac_status read_cell(void *user, int index, int64_t first, int64_t count, void *data) {
   const ac_state_contents *c = user;
-  return ac_instance_read_elements(&c->trainer->instance, c->tensors[index].cell, first, count,
-                                   data);
+  return ac_exchange_read(c->trainer, c->tensors[index].cell, first, count, data);
 }
 
 /* Sums of a window in progress may have any value, because it is judged when it is whole, and what
@@ -52,11 +51,22 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
     return ac_fail(AC_ERROR_ARGUMENT, "%s: a negative number of metadata", path);
   AC_TRY(ac_trainer_check_whole(trainer));
   const bool window = trainer->run.samples > 0;
+  if (window && !ac_exchange_is_alone(&trainer->exchange))
+    return ac_fail(AC_ERROR_STATE,
+                   "%s: a window in progress cannot be saved where ranks share it out", path);
   if (window) AC_TRY(ac_trainer_check_deciding(trainer)); /* an evaluation has its loss sums */
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
   ac_state_contents c;
   AC_TRY(ac_state_list(&c, trainer, window, path));
-  ac_status status = write_contents(&c, path, metadata, metadata_count);
+  ac_status status = AC_OK;
+  if (trainer->exchange.rank) status = ac_exchange_answer(trainer);
+  else {
+    status = write_contents(&c, path, metadata, metadata_count);
+    const ac_kept_error error = ac_error_keep();
+    const ac_status ended = ac_exchange_end_answers(trainer);
+    if (status == AC_OK) status = ended;
+    else ac_error_restore(&error);
+  }
   ac_state_contents_free(&c);
-  return status;
+  return ac_exchange_sum(&trainer->exchange, AC_MEET_STATE, status, NULL, 0);
 }

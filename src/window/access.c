@@ -3,6 +3,7 @@
 #include "window/trainer.h"
 
 #include "core/error.h"
+#include "core/share.h"
 
 int ac_trainer_parameter_count(const ac_trainer *trainer) {
   return trainer ? trainer->instance.plan->graph->parameter_count : 0;
@@ -99,6 +100,23 @@ ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char
   return load(trainer, path, pattern, optional_prefix);
 }
 
+/* Ranks share out the samples. */
+static ac_status evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit, ac_stop *stop,
+                          ac_evaluation *result) {
+  ac_instance *instance = &trainer->instance;
+  ac_exchange *e = &trainer->exchange;
+  int64_t samples;
+  ac_all_sums sums;
+  AC_TRY(ac_instance_count_evaluated(dataset, limit, &samples));
+  const int64_t begin = ac_share_begin(samples, e->rank, e->ranks),
+                end = begin + ac_share_of(samples, e->rank, e->ranks);
+  const ac_status status =
+      ac_instance_sum_up(instance, &instance->evaluation, dataset, begin, end, stop, &sums);
+  AC_TRY(ac_exchange_evaluation(e, status, &sums, &stop->stopped));
+  if (!stop->stopped) *result = ac_instance_means(instance, &sums, samples);
+  return AC_OK;
+}
+
 /* The loss sums of a window in progress share their memory with the evaluation's. */
 ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, int64_t limit,
                                      ac_stop *stop, ac_evaluation *result) {
@@ -109,8 +127,7 @@ ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, i
   AC_TRY(ac_instance_keep_sums(instance, &sums));
   const bool outer = trainer->busy.evaluating;
   trainer->busy.evaluating = true;
-  ac_status status =
-      ac_instance_evaluate(instance, &instance->evaluation, dataset, limit, stop, result);
+  ac_status status = evaluate(trainer, dataset, limit, stop, result);
   trainer->busy.evaluating = outer;
   ac_status restored = ac_instance_restore_sums(instance, &sums);
   if (restored != AC_OK) trainer->window.broken = true;

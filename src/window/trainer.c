@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/floats.h"
+#include "core/share.h"
 #include "data/dataset.h"
 
 #include <math.h>
@@ -74,7 +75,8 @@ static ac_status set_up(ac_trainer *trainer, const ac_plan *plan) {
   if (!trainer->scratch.stepped || !trainer->scratch.decided)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a list of parameters");
   AC_TRY(ac_callback_begin(trainer));
-  return ac_instance_initialise(&trainer->instance, trainer->desc.seed);
+  AC_TRY(ac_instance_initialise(&trainer->instance, trainer->desc.seed));
+  return ac_exchange_begin(trainer);
 }
 
 ac_status ac_trainer_check_decidable(const ac_plan *plan, const char *who) {
@@ -115,6 +117,7 @@ ac_status ac_trainer_create(ac_trainer **trainer, const ac_plan *plan,
 
 void ac_trainer_free(ac_trainer *trainer) {
   if (!trainer) return;
+  ac_exchange_release(trainer);
   ac_instance_free(&trainer->instance);
   ac_groups_release(&trainer->run.groups);
   ac_watchers_release(&trainer->run);
@@ -171,7 +174,7 @@ void ac_trainer_set_window_scale(ac_trainer *trainer) {
              trainer->division == AC_DIVIDE_WEIGHTS ? trainer->run.whole_weight : NULL);
 }
 
-static void begin_window(ac_trainer *trainer) {
+void ac_trainer_begin(ac_trainer *trainer) {
   memset(trainer->run.fed_weight, 0, sizeof trainer->run.fed_weight);
   ac_trainer_set_window_scale(trainer);
 }
@@ -248,13 +251,19 @@ static ac_status measure_first(ac_trainer *trainer) {
   return AC_OK;
 }
 
+/* Which sample of the window is the first one of this rank. */
+static int64_t first_sample(const ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
+  return e->laid ? e->first : ac_share_begin(trainer->run.batch, e->rank, e->ranks);
+}
+
 static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count) {
   ac_instance *instance = &trainer->instance;
   instance->run.batch = count;
-  instance->run.sample = (uint32_t)trainer->run.samples;
+  instance->run.sample = (uint32_t)(first_sample(trainer) + trainer->run.samples);
   instance->run.update = (uint32_t)trainer->run.updates;
-  if (trainer->run.samples == 0) begin_window(trainer);
+  if (trainer->run.samples == 0) ac_trainer_begin(trainer);
   if (instance->plan->way->folds) ac_folded_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->run.fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
@@ -269,6 +278,9 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
 /* A plan that keeps batches or windows whole takes a window in one piece. */
 static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
   const ac_plan *plan = trainer->instance.plan;
+  if (trainer->exchange.summed)
+    return ac_fail(AC_ERROR_STATE, "trainer: the window in progress was summed over ranks already; "
+                                   "update or discard it first");
   int node = plan->problem.coupled;
   bool whole = trainer->run.samples == 0 && count <= plan->info.micro_batch;
   if (whole) return AC_OK;
@@ -348,6 +360,16 @@ ac_status ac_trainer_set_batch(ac_trainer *trainer, int64_t batch) {
   return AC_OK;
 }
 
+ac_status ac_trainer_begin_share(ac_trainer *trainer, int64_t first) {
+  AC_REQUIRE(trainer);
+  AC_TRY(ac_trainer_check_usable(trainer));
+  if (trainer->run.samples > 0) return ac_fail(AC_ERROR_STATE, "trainer: a window is in progress");
+  if (first < 0 || first > UINT32_MAX)
+    return ac_fail(AC_ERROR_ARGUMENT, "trainer: a window has no sample %lld", (long long)first);
+  ac_exchange_lay(&trainer->exchange, first);
+  return AC_OK;
+}
+
 int64_t ac_trainer_batch(const ac_trainer *trainer) {
   return trainer ? trainer->run.batch : 0;
 }
@@ -360,5 +382,6 @@ void ac_trainer_discard(ac_trainer *trainer) {
   ac_folded_leave(trainer);
   ac_run_leave_window(&trainer->run);
   ac_watchers_leave(&trainer->run);
+  ac_exchange_leave(&trainer->exchange);
   trainer->window.broken = false;
 }

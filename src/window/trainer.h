@@ -10,6 +10,7 @@
 #include "observe/scaler.h"
 #include "observe/spikes.h"
 #include "schedule/schedule.h"
+#include "window/exchange.h"
 #include "run/instance.h"
 
 #include <float.h>
@@ -63,7 +64,8 @@ struct ac_trainer {
   ac_run run;
   ac_open_window window;
   ac_trainer_busy busy;
-  bool has_stepped; /* an update has run all that updates run */
+  ac_exchange exchange; /* between ranks */
+  bool has_stepped;     /* an update has run all that updates run */
   /* Memory for an update. */
   struct {
     ac_local_decision *decided; /* by parameter, of the current update */
@@ -80,6 +82,8 @@ ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *dat
  * ac_trainer_accumulate does. */
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count);
+/* Begins a window, before its first sample, or where a rank has none. */
+void ac_trainer_begin(ac_trainer *trainer);
 /* The optimizer's settings for the update that comes next: with the schedule's momentum. */
 ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer);
 /* The momentum, or beta1, of the current update; 0 of an optimizer that has none. */

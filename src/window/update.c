@@ -37,6 +37,7 @@ static ac_status measure_all(ac_trainer *trainer) {
 }
 
 static ac_status reduce(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_gradients(trainer));
   AC_TRY(measure_all(trainer));
   return ac_numerics_collect(&trainer->instance);
 }
@@ -80,8 +81,15 @@ ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
   return report;
 }
 
-/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. */
-static ac_status run_update(ac_instance *instance) {
+/* The phase `update`, or the pass that it is a part of, which sums up the same as the first. Of
+ * several ranks each steps its part of the parameters, and gets the rest from the others. */
+static ac_status run_update(ac_trainer *trainer) {
+  ac_instance *instance = &trainer->instance;
+  if (!ac_exchange_is_alone(&trainer->exchange)) {
+    AC_TRY(ac_instance_run_steps_of_update(instance));
+    AC_TRY(ac_exchange_weights(trainer));
+    return ac_instance_run_averages(instance);
+  }
   if (instance->plan->way->passes > 1) return ac_instance_run(instance, &instance->stepping, true);
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
 }
@@ -104,7 +112,7 @@ static ac_status step_parameters(ac_trainer *trainer, const double factors[AC_MA
       ac_trainer_set_step(
           trainer, i, factors[ac_groups_clipping(&trainer->run.groups, i)] * clip_each(trainer, i),
           rate);
-  AC_TRY(run_update(instance));
+  AC_TRY(run_update(trainer));
   AC_TRY(instance->device->backend->finish(instance->device->state));
   trainer->has_stepped = true;
   return AC_OK;
@@ -157,6 +165,8 @@ static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   if (trainer->desc.decide) trainer->desc.decide(trainer->desc.user, trainer, decision);
   if (trainer->busy.fit_decide) trainer->busy.fit_decide(trainer->busy.fit_user, trainer, decision);
   trainer->busy.deciding = false;
+  if (trainer->desc.decide || trainer->busy.fit_decide)
+    AC_TRY(ac_exchange_decision(&trainer->exchange, decision));
   if (trainer->window.broken)
     return ac_fail(AC_ERROR_STATE, "trainer: a gradient was written in part only; nothing was "
                                    "changed but gradients");
@@ -320,6 +330,7 @@ static void end_window(ac_trainer *trainer, ac_update *update) {
   ac_trainer_set_loss_scale(trainer);
   ac_run_leave_window(run);
   ac_watchers_leave(run);
+  ac_exchange_leave(&trainer->exchange);
 }
 
 static void give_up(ac_trainer *trainer) {
@@ -435,6 +446,7 @@ double ac_trainer_gradient_norm(const ac_trainer *trainer, int index) {
 ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result) {
   AC_REQUIRE(trainer);
   AC_TRY(ac_trainer_check_usable(trainer));
+  AC_TRY(ac_exchange_window(trainer));
   if (trainer->run.samples == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
   if (trainer->has_stepped) return update_parameters(trainer, result);

@@ -23,6 +23,7 @@ static const struct {
     {"epoch", "epoch step"},
     {"average", "step loss accuracy"},
     {"growth", "step batch noise_scale"},
+    {"ranks", "step bytes waited"},
     {"noise_layers", "step windows gradient_squares variance noise_scale"},
     {"end",
      "steps skipped spikes went_back layer_hints val_loss val_accuracy samples_per_s tokens_per_s "

@@ -161,9 +161,9 @@ static inline double op_sum_error(int64_t terms) {
 }
 
 /* What rounding a factor to bf16 costs, relative to it and in units of FLT_EPSILON: 2^-8 where the
- * device that is compared multiplies bf16 in a class of its own and the factor's partner `beside`
+ * device that is compared multiplies bf16 in a class of its own and the factor's partner `other`
  * is stored in bf16; else 0. */
-double op_factor_error(const ac_operand *beside);
+double op_factor_error(const ac_operand *other);
 
 /* Math functions of OpenCL 1.2 are off by up to 5 ulp (exp 3, tanh 5, erf 16, division 2.5). */
 enum { OP_MATH_ERROR = 8 };

@@ -63,8 +63,8 @@ static void compare_rounded(const char *where, const op_instance *instance, int 
 
 static bool rounds_factors;
 
-double op_factor_error(const ac_operand *beside) {
-  return rounds_factors && beside->dtype == AC_BF16 ? 0x1p-8 / (double)FLT_EPSILON : 0;
+double op_factor_error(const ac_operand *other) {
+  return rounds_factors && other->dtype == AC_BF16 ? 0x1p-8 / (double)FLT_EPSILON : 0;
 }
 
 void op_compare(const char *where, const op_instance *instance, const op_variant *variant,

@@ -44,14 +44,16 @@ static bool is_valid(const json_t *rule, const json_t *value);
 static bool is_any(const json_t *rules, const json_t *value) {
   size_t i;
   json_t *rule;
-  json_array_foreach(rules, i, rule) if (is_valid(rule, value)) return true;
+  json_array_foreach(rules, i, rule)
+    if (is_valid(rule, value)) return true;
   return false;
 }
 
 static bool has_items(const json_t *rule, const json_t *value) {
   size_t i;
   json_t *item;
-  json_array_foreach(value, i, item) if (!is_valid(rule, item)) return false;
+  json_array_foreach(value, i, item)
+    if (!is_valid(rule, item)) return false;
   return true;
 }
 
@@ -68,8 +70,8 @@ static bool has_properties(const json_t *rules, const json_t *value) {
 static bool has_all(const json_t *names, const json_t *value) {
   size_t i;
   json_t *name;
-  json_array_foreach(names, i,
-                     name) if (!json_object_get(value, json_string_value(name))) return false;
+  json_array_foreach(names, i, name)
+    if (!json_object_get(value, json_string_value(name))) return false;
   return true;
 }
 
@@ -103,7 +105,8 @@ static bool is_valid(const json_t *rule, const json_t *value) {
   json_t *says;
   const json_t *type = json_object_get(rule, "type");
   if (type && !has_type(value, json_string_value(type))) return false;
-  json_object_foreach((json_t *)rule, key, says) if (!obeys(key, says, value)) return false;
+  json_object_foreach((json_t *)rule, key, says)
+    if (!obeys(key, says, value)) return false;
   return true;
 }
 

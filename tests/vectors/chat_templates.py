@@ -14,11 +14,13 @@ src/chat/recognise.c. With --jinja the texts are put into OUT.json, so that the 
 What is learned is found in the rendered text without the library: each message has words of its own, so an answer and what
 ends its turn are searched there, one after the other."""
 import argparse
+import datetime
 import json
 import os
 import random
 
 import jinja2
+import jinja2.ext
 import jinja2.sandbox
 
 BLANKS = ["", "", "", "", " ", "\n", "  ", "\n\n", "\t", "\u00a0", "\u3000 ", "\u2028"]
@@ -30,6 +32,7 @@ ENDS = {"llama2": " </s>", "zephyr": "</s>", "gemma": "<end_of_turn>", "gemma3":
 TRIMS = {"llama2", "llama3", "llama3.1", "gemma", "gemma3", "mistral-v3"}
 TOKENS = {"llama2": ("<s>", "</s>"), "zephyr": ("<s>", "</s>"), "gemma": ("<bos>", "<eos>"), "gemma3": ("<bos>", "<eos>"),
           "llama3": ("<|begin_of_text|>", "<|eot_id|>"), "llama3.1": ("<|begin_of_text|>", "<|eot_id|>")}
+COMMANDS = ["/think", "/no_think", "/system_override", "/no_think /system_override"]
 # A system message may be anywhere.
 FREE = ("chatml", "qwen3", "llama3", "phi3", "zephyr")
 
@@ -54,6 +57,10 @@ def text(rng, number, role, name):
     if name == "qwen3" and role == "assistant" and rng.random() < 0.5:
         thoughts = rng.choice(["", "\n", f"\nt{number}q thinks\n", f"t{number}q <think>\n\nagain\n\n", f"t{number}q"])
         content = rng.choice(["", "<think>", "<think>\n"]) + thoughts + "</think>" + rng.choice(["", "\n\n"]) + content
+    if name.startswith("smollm3") and role == "system" and rng.random() < 0.6:
+        content = rng.choice(["", content + " "]) + rng.choice(COMMANDS) + rng.choice(["", " " + content])
+    if name.startswith("smollm3") and role == "assistant" and rng.random() < 0.3:
+        content = rng.choice(["", "\n\n"]) + f"<think>\nt{number}q\n</think>\n" + content
     if name == "qwen3" and role == "user" and rng.random() < 0.2:
         content = "<tool_response>" + content + "</tool_response>"
         return content
@@ -61,7 +68,7 @@ def text(rng, number, role, name):
 
 
 def conversation(rng, name):
-    roles = ["system"] if rng.random() < 0.4 else []
+    roles = ["system"] if rng.random() < (0.8 if name.startswith("smollm3") else 0.4) else []
     for i in range(rng.randrange(1, 7)):
         roles.append("assistant" if i % 2 else "user")
     if rng.random() < 0.1:
@@ -71,11 +78,22 @@ def conversation(rng, name):
     return [{"role": role, "content": text(rng, i, role, name)} for i, role in enumerate(roles)]
 
 
-def environment():
+class Generation(jinja2.ext.Extension):
+    """What transformers has for the parts that a model generates: here they are nothing but their text."""
+    tags = {"generation"}
+
+    def parse(self, parser):
+        next(parser.stream)
+        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+
+def environment(name):
     def raise_exception(message):
         raise jinja2.exceptions.TemplateError(message)
     made = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                                        extensions=["jinja2.ext.loopcontrols"])
+                                                        extensions=["jinja2.ext.loopcontrols", Generation])
+    if name.startswith("smollm3"):  # others have a date of their own where there is no clock
+        made.globals["strftime_now"] = lambda form: datetime.date(2024, 7, 26).strftime(form)
     made.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
     made.globals["raise_exception"] = raise_exception
     return made
@@ -115,6 +133,8 @@ def learned(name, messages, rendered):
         if message["role"] == "user":
             at = rendered.index(content.strip(), at) + len(content.strip())
             continue
+        if name.startswith("smollm3"):
+            content = content.lstrip("\n")
         whole = thoughts_of(name, messages, i) + content + end
         begin = rendered.index(whole, at)
         at = begin + len(whole)
@@ -124,7 +144,7 @@ def learned(name, messages, rendered):
 
 def make(name, source, count, seed):
     rng = random.Random(f"{name} {seed}")
-    template = environment().from_string(source)
+    template = environment(name).from_string(source)
     begin, end = tokens_of(name)
     cases = []
     while len(cases) < count:

@@ -107,8 +107,22 @@ const char *message_where(const char *where) {
   return before;
 }
 
+static char last[1024];
+
+const char *message_last(void) {
+  return last;
+}
+
+static void keep_last(const char *format, va_list arguments) {
+  va_list again;
+  va_copy(again, arguments);
+  vsnprintf(last, sizeof last, format, again);
+  va_end(again);
+}
+
 /* What went wrong, and where that was said to be. */
 static void write_failure(const char *format, va_list arguments) {
+  keep_last(format, arguments);
   if (!is_silent) fputs("accrue: ", stderr);
   if (!is_silent && place) message_put(stderr, "%s: ", place);
   write_line("", format, arguments);

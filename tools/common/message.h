@@ -40,6 +40,9 @@ const char *message_where(const char *where);
 /* With true these functions write nothing, for attempts. Returns the value before. */
 bool message_silence(bool silent);
 
+/* The last sentence of such a failure, also while nothing is written; "": there was none. */
+const char *message_last(void);
+
 /* Writes a line to stderr that is not an error. */
 void say(const char *format, ...) MESSAGE_FORMAT;
 

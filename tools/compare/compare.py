@@ -72,7 +72,7 @@ PAIRS = [("recompute", "checkpoint", "recompute_against_checkpoint"),
          ("8bit", "bitsandbytes", "8bit_against_bitsandbytes")]
 
 
-def beside(rows, ours, theirs):
+def pair_of(rows, ours, theirs):
     """How two rows compare; None unless both ran."""
     if not {ours, theirs} <= rows.keys():
         return None
@@ -88,7 +88,7 @@ def document(comparison, reference, rows):
             "layout": arguments.layout, "precision": comparison.precision, "threads": arguments.threads,
             "memory": arguments.memory, "rounds": arguments.rounds, "steps": arguments.steps, "warm_up_steps": WARM_UP,
             "versions": {"accrue": comparison.accrue_version, "pytorch": comparison.torch_version},
-            "reference": reference, "rows": rows, **{name: beside(rows, *pair) for *pair, name in PAIRS},
+            "reference": reference, "rows": rows, **{name: pair_of(rows, *pair) for *pair, name in PAIRS},
             "failures": comparison.failures}
 
 
@@ -111,7 +111,7 @@ def show(comparison, reference, rows):
               f"| {row['last_loss']:.5f} | {row['loss_difference']:.1e} |")
     print(f"\nSpeed and ratios are relative to {VARIANTS[reference].label}.")
     for ours, theirs, _ in PAIRS:
-        if both := beside(rows, ours, theirs):
+        if both := pair_of(rows, ours, theirs):
             print(f"{VARIANTS[ours].label} against {VARIANTS[theirs].label}: speed {both['speed']:.2f}, "
                   f"peak resident {both['resident_ratio']:.2f}, of the model {both['growth_ratio']:.2f}, "
                   f"of the optimizer {both['state_ratio']:.2f}.")

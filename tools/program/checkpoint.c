@@ -2,6 +2,7 @@
 
 #include "common/message.h"
 #include "common/progress.h"
+#include "program/follow.h"
 #include "program/good_state.h"
 #include "program/run_owner.h"
 
@@ -107,6 +108,7 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
         step, strerror(errno));
   const bool good =
       !metadata.incomplete &&
+      ranks_order(s->words.ranks, ORDER_SAVE, path, step) == STATUS_CONTINUE &&
       ac_trainer_save_state(c->trainer, path, metadata.entries, metadata.count) == AC_OK;
   if (!good && !is_taken(c, step)) run_folder_remove_state(c->folder, step);
   if (!good)
@@ -254,7 +256,7 @@ static bool load(checkpoint *c, int64_t step, bool *other) {
     say("%s is of another model: its %s is not the same; an older state is tried", path, setting);
   else if (ac_trainer_load_state(c->trainer, path) != AC_OK)
     say("%s; an older state is tried", ac_last_error());
-  else return true;
+  else return ranks_order(c->setup->words.ranks, ORDER_LOAD, path, step) == STATUS_CONTINUE;
   return false;
 }
 

@@ -11,6 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+const char *data_loss_unit(const train_data *data) {
+  return data->loss_unit ? data->loss_unit : data->unit;
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* Whether a file's name, or what its vocabulary needs, says that its tokens have 32 bits. */

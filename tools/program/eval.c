@@ -1,5 +1,6 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
+#include "program/accuracy.h"
 #include "program/commands.h"
 #include "program/finite.h"
 #include "common/json_text.h"
@@ -115,6 +116,11 @@ static void print_data(const saved_model *m) {
   else printf(" of the %s split\n", splits[m->split]);
 }
 
+/* Of a language model with a loss of tokens. */
+static bool has_perplexity(const setup *s) {
+  return s->kind->load_session && !s->data.loss_unit;
+}
+
 static void print_text(const evaluation *e) {
   const setup *s = &e->saved.setup;
   message_put(stdout, "model        %s: %s\n", s->kind->name, e->saved.path);
@@ -122,10 +128,13 @@ static void print_text(const evaluation *e) {
     s->kind->put_data(s->model, e->saved.dataset == s->data.train,
                       e->saved.dataset == s->data.validation);
   else print_data(&e->saved);
-  printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text, s->data.unit);
-  if (s->kind->load_session) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
-  printf("accuracy     %s %%%s\n", text_fixed(100 * e->result.accuracy, 2).text,
-         e->questions ? " of the questions, by log-likelihood for each byte" : "");
+  printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text,
+         data_loss_unit(&s->data));
+  if (has_perplexity(s)) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
+  printf("accuracy     %s %%%s\n", text_fixed(100 * accuracy_of(&e->result), 2).text,
+         e->questions        ? " of the questions, by log-likelihood for each byte"
+         : s->data.loss_unit ? " of the pairs have a likelier chosen answer than before"
+                             : "");
   if (e->questions)
     printf("             %s %% by log-likelihood alone\n", text_fixed(100 * e->plain, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
@@ -152,10 +161,11 @@ static int print_json(const evaluation *e) {
       json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name,
                 "file", json_text_name(e->saved.path), "split", split_of(&e->saved), "samples",
                 (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
-                e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
+                accuracy_of(&e->result), "planned_bytes", (json_int_t)e->saved.bytes, "device",
                 ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
   if (object && e->saved.setup.kind->load_session) {
-    json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
+    if (has_perplexity(&e->saved.setup))
+      json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
     if (e->questions) json_object_set_new(object, "plain_accuracy", json_real(e->plain));
     json_object_set_new(object, "predicted", json_real(e->result.weight));
   }

@@ -35,7 +35,8 @@ static int parse(exporter *e, int argc, char **argv) {
       FLAG("out", OPTION_TEXT, &e->out),
       FLAG("merge", OPTION_SWITCH, &e->merge),
       FLAG("quantise", OPTION_CHOICE, &e->storage, .fallback = "as the base is stored"),
-      FLAG("data", OPTION_TEXT, &e->data, .fallback = "a text that is built in"),
+      FLAG("data", OPTION_TEXT, &e->data,
+           .fallback = "validation samples of the run, or a text that is built in"),
       FLAG("overwrite", OPTION_SWITCH, &e->overwrite),
   };
   const option run[] = {
@@ -80,6 +81,25 @@ static int check_adapter(const exporter *e) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* An adapter was trained next to weights as they were in memory. */
+static void find_blocks(exporter *e) {
+  static const struct {
+    const char *name;
+    ac_blocks blocks;
+  } all[] = {{"q8_0", AC_BLOCKS_Q8_0},
+             {"q4_0", AC_BLOCKS_Q4_0},
+             {"q4_1", AC_BLOCKS_Q4_1},
+             {"nf4", AC_BLOCKS_NF4}};
+  char path[MODEL_PATH_BYTES + 32];
+  ac_model_file *file;
+  snprintf(path, sizeof path, "%s/adapter_model.safetensors", e->found.adapter);
+  if (!e->adapter || ac_model_file_open(&file, path) != AC_OK) return;
+  const char *name = ac_model_file_metadata(file, "accrue.base_storage");
+  for (size_t i = 0; name && i < sizeof all / sizeof *all; i++)
+    if (!strcmp(all[i].name, name)) e->blocks = all[i].blocks, e->blocks_name = all[i].name;
+  ac_model_file_close(file);
+}
+
 static int open_model(exporter *e) {
   int status = language_model_find("model", e->path, &e->found);
   if (status == STATUS_CONTINUE) status = check_adapter(e);
@@ -92,6 +112,7 @@ static int open_model(exporter *e) {
   language_model_compare_base(e->found.adapter, e->found.base);
   e->lora = *ac_adapter_desc(e->adapter);
   e->lora.dropout = 0;
+  find_blocks(e);
   return STATUS_CONTINUE;
 }
 
@@ -102,26 +123,48 @@ static int open_device(exporter *e) {
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
-/* The model as it was trained: its base with its adapter. */
-static int open_trained(exporter *e) {
-  const ac_model_graph_desc desc = {.lora = e->adapter ? &e->lora : NULL};
-  const int status = proof_model_open(&e->trained, e->base, &desc, &e->text, e->open_device);
-  if (status != STATUS_CONTINUE) return status;
-  if (ac_model_load_session(e->base, e->trained.session) != AC_OK) return fail_library();
-  if (e->adapter && ac_adapter_load_session(e->adapter, e->trained.session) != AC_OK)
+static int load_trained(const exporter *e, const proof_model *model) {
+  if (ac_model_load_session(e->base, model->session) != AC_OK) return fail_library();
+  if (e->adapter && ac_adapter_load_session(e->adapter, model->session) != AC_OK)
     return fail_library();
-  return proof_logits(&e->logits, &e->trained, &e->text, e->info.vocabulary);
+  return STATUS_CONTINUE;
+}
+
+/* The model as it was trained: its base with its adapter. Its weights are floats, which can take
+ * others later; those of a base in blocks are what the blocks decode to. */
+static int open_trained(exporter *e) {
+  ac_model_graph_desc desc = {.lora = e->adapter ? &e->lora : NULL};
+  proof_model blocks = {.graph = NULL};
+  int status = proof_model_open(&e->trained, e->base, &desc, &e->text, e->open_device);
+  desc.base = e->blocks;
+  if (status == STATUS_CONTINUE && e->blocks) {
+    status = proof_model_open(&blocks, e->base, &desc, &e->text, e->open_device);
+    if (status == STATUS_CONTINUE) status = load_trained(e, &blocks);
+    if (status == STATUS_CONTINUE)
+      status = proof_logits(&e->logits, &blocks, &e->text, e->info.vocabulary);
+    if (status == STATUS_CONTINUE) status = proof_model_copy(&e->trained, &blocks);
+    proof_model_close(&blocks);
+    return status;
+  }
+  if (status == STATUS_CONTINUE) status = load_trained(e, &e->trained);
+  if (status == STATUS_CONTINUE)
+    status = proof_logits(&e->logits, &e->trained, &e->text, e->info.vocabulary);
+  return status;
 }
 
 /* ---- what is said ---------------------------------------------------------------------------- */
 
 static int put_json(const exporter *e) {
   json_t *json = json_pack(
-      "{s:o, s:s, s:s, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "out", json_text_name(e->out),
-      "to", forms[e->to], "storage", storages[e->storage], "bytes", (json_int_t)e->bytes, "merged",
-      e->merge, "positions", (json_int_t)(e->text.samples * e->text.context), "largest_logit",
-      e->total.logit, "largest_difference", e->total.largest, "mean_difference", e->total.mean,
-      "merging", e->merging, "beyond_storage", e->beyond, "allowed", e->allowed);
+      "{s:o, s:s, s:s, s:I, s:b, s:s?, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "out",
+      json_text_name(e->out), "to", forms[e->to], "storage", storages[e->storage], "bytes",
+      (json_int_t)e->bytes, "merged", e->merge, "base", e->blocks_name, "data",
+      e->validation ? json_text_name(e->compared_on)
+      : e->data     ? json_text_name(e->data)
+                    : json_null(),
+      "positions", (json_int_t)(e->text.samples * e->text.context), "largest_logit", e->total.logit,
+      "largest_difference", e->total.largest, "mean_difference", e->total.mean, "merging",
+      e->merging, "beyond_storage", e->beyond, "allowed", e->allowed);
   const bool good = json && json_text_put(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9), stdout);
   json_decref(json);
   return good ? STATUS_DONE : fail("cannot write the result");
@@ -130,9 +173,13 @@ static int put_json(const exporter *e) {
 static int put_result(const exporter *e) {
   if (e->json) return put_json(e);
   message_put(stdout, "%s: %s of %s\n", e->out, text_bytes(e->bytes).text, forms[e->to]);
-  printf("logits at %" PRId64 " positions, the largest %.3g: they differ from the trained model's "
-         "by at most %.2g, root mean square %.2g\n",
-         e->text.samples * e->text.context, e->total.logit, e->total.largest, e->total.mean);
+  if (e->merge && e->blocks_name)
+    printf("merged into the base in %s, with which the adapter was trained\n", e->blocks_name);
+  message_put(stdout,
+              "logits at %" PRId64 " positions%s%s, the largest %.3g: they differ from the "
+              "trained model's by at most %.2g, root mean square %.2g\n",
+              e->text.samples * e->text.context, e->validation ? " of validation samples of " : "",
+              e->validation ? e->compared_on : "", e->total.logit, e->total.largest, e->total.mean);
   if (is_whole(e))
     printf("without the rounding of weights by at most %.2g; the rounding of sums explains %.2g\n",
            fmax(e->merging, e->beyond), e->allowed);
@@ -154,7 +201,8 @@ int export_main(int argc, char **argv) {
   int status = parse(&e, argc, argv);
   if (status == STATUS_CONTINUE) status = open_model(&e);
   if (status == STATUS_CONTINUE) status = export_check_out(&e);
-  if (status == STATUS_CONTINUE) status = proof_text_make(&e.text, e.base, e.data);
+  if (status == STATUS_CONTINUE && !e.data) status = export_take_samples(&e);
+  if (status == STATUS_CONTINUE && !e.validation) status = proof_text_make(&e.text, e.base, e.data);
   if (status == STATUS_CONTINUE) status = open_device(&e);
   if (status == STATUS_CONTINUE) status = open_trained(&e);
   if (status == STATUS_CONTINUE) status = export_write(&e);

@@ -110,7 +110,10 @@ static ac_status copy_tensor(void *user, int index, int64_t first, int64_t count
 }
 
 static int copy_tensors(ac_model_file *file, const char *path) {
-  static const ac_metadata format = {"format", "pt"};
+  const char *base = ac_model_file_metadata(file, "accrue.base");
+  const char *storage = ac_model_file_metadata(file, "accrue.base_storage");
+  const ac_metadata metadata[] = {
+      {"format", "pt"}, {"accrue.base", base}, {"accrue.base_storage", storage}};
   const int count = ac_model_file_tensor_count(file);
   ac_model_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
   if (!tensors) return fail("out of memory");
@@ -118,7 +121,11 @@ static int copy_tensors(ac_model_file *file, const char *path) {
     tensors[i] = *ac_model_file_tensor(file, i);
     tensors[i].dtype = AC_F32;
   }
-  const ac_status status = ac_model_file_write(path, tensors, count, &format, 1, copy_tensor, file);
+  const ac_status status = ac_model_file_write(path, tensors, count, metadata,
+                                               base && storage ? 3
+                                               : base          ? 2
+                                                               : 1,
+                                               copy_tensor, file);
   free(tensors);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }

@@ -22,11 +22,17 @@ typedef struct exporter {
   ac_adapter *adapter; /* NULL: none */
   ac_lora_desc lora;
   ac_device *open_device;
+  /* The blocks in which the base was kept while the adapter was trained, and their name: what it
+   * is merged into. NONE and NULL: the base is as its file has it. */
+  ac_blocks blocks;
+  const char *blocks_name;
   proof_text text;
-  proof_model trained; /* the base with its adapter */
-  float *logits;       /* of that */
-  float *row;          /* of a weight, while it is merged */
-  int64_t row_room;    /* floats of it */
+  bool validation;                    /* these are of the run's validation */
+  char compared_on[MODEL_PATH_BYTES]; /* of these data */
+  proof_model trained;                /* the base with its adapter */
+  float *logits;                      /* of that */
+  float *row;                         /* of a weight, while it is merged */
+  int64_t row_room;                   /* floats of it */
   /* What comes of it. */
   char temporary[MODEL_PATH_BYTES + 32];
   uint64_t bytes;
@@ -46,6 +52,10 @@ int export_prove(exporter *e);
 /* Gives it its name. */
 int export_keep(exporter *e);
 void export_remove(const exporter *e);
+
+/* export_samples.c: takes the tokens of validation samples of the run that is exported, if there is
+ * a record of it and its data are there. */
+int export_take_samples(exporter *e);
 
 /* export_merge.c: a parameter of the trained model with its adapter added, for ac_export_desc. */
 ac_status export_read_merged(void *user, const char *name, int64_t first, int64_t count,

@@ -6,14 +6,19 @@
 #include <string.h>
 
 /* A layer has an adapter if the description names it: an adapter's own names each. */
-bool export_is_changed(void *user, const char *name) {
-  const exporter *e = user;
+static bool has_adapter(const exporter *e, const char *name) {
   for (int i = 0; e->adapter && i < e->lora.module_count; i++) {
     const size_t length = strlen(e->lora.modules[i].name);
     if (!strncmp(e->lora.modules[i].name, name, length) && !strcmp(name + length, ".weight"))
       return true;
   }
   return false;
+}
+
+/* All are other than in the file if the base was kept in blocks. */
+bool export_is_changed(void *user, const char *name) {
+  const exporter *e = user;
+  return e->blocks || has_adapter(e, name);
 }
 
 static ac_status find_columns(const exporter *e, const char *name, int64_t *columns) {
@@ -47,7 +52,7 @@ ac_status export_read_merged(void *user, const char *name, int64_t first, int64_
                              float *data) {
   exporter *e = user;
   int64_t columns = 1;
-  if (!export_is_changed(e, name))
+  if (!has_adapter(e, name))
     return ac_session_get_parameter(e->trained.session, name, first, count, data);
   ac_status status = find_columns(e, name, &columns);
   for (int64_t done = 0; done < count && status == AC_OK;) {

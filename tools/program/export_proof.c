@@ -74,14 +74,21 @@ static int take_tokens(proof_text *text, ac_tokenizer *tokenizer, const ac_model
                     info->path);
 }
 
-int proof_text_make(proof_text *text, ac_model *model, const char *path) {
+int proof_text_make_room(proof_text *text, const ac_model *model) {
   ac_model_info info;
-  ac_tokenizer *tokenizer = NULL;
   ac_model_get_info(model, &info);
   *text = (proof_text){.samples = MOST_SAMPLES, .context = MOST_CONTEXT};
   if (info.positions < text->context) text->context = info.positions;
   text->tokens = calloc((size_t)(text->samples * text->context), sizeof *text->tokens);
-  if (!text->tokens) return fail("out of memory");
+  return text->tokens ? STATUS_CONTINUE : fail("out of memory");
+}
+
+int proof_text_make(proof_text *text, ac_model *model, const char *path) {
+  ac_model_info info;
+  ac_tokenizer *tokenizer = NULL;
+  ac_model_get_info(model, &info);
+  const int status = proof_text_make_room(text, model);
+  if (status != STATUS_CONTINUE) return status;
   if (ac_model_tokenizer(model, &tokenizer) == AC_OK)
     return take_tokens(text, tokenizer, &info, path);
   if (path) return fail_library();
@@ -117,6 +124,32 @@ void proof_model_close(proof_model *p) {
   ac_plan_free(p->plan);
   ac_graph_free(p->graph);
   *p = (proof_model){.graph = NULL};
+}
+
+static int copy_parameter(const proof_model *to, const proof_model *from,
+                          const ac_tensor_info *info, float *piece, int64_t most) {
+  int64_t elements = 1;
+  for (int d = 0; d < info->rank; d++) elements *= info->shape[d];
+  for (int64_t first = 0; first < elements; first += most) {
+    const int64_t count = elements - first < most ? elements - first : most;
+    if (ac_session_get_parameter(from->session, info->name, first, count, piece) != AC_OK ||
+        ac_session_set_parameter(to->session, info->name, first, count, piece) != AC_OK)
+      return fail_library();
+  }
+  return STATUS_CONTINUE;
+}
+
+int proof_model_copy(const proof_model *to, const proof_model *from) {
+  enum { PIECE = 1 << 16 };
+  float *piece = malloc(PIECE * sizeof *piece);
+  int status = piece ? STATUS_CONTINUE : fail("out of memory");
+  for (int i = 0; i < ac_graph_parameter_count(from->graph) && status == STATUS_CONTINUE; i++) {
+    ac_tensor_info info;
+    status = ac_graph_parameter(from->graph, i, &info) == AC_OK ? STATUS_CONTINUE : fail_library();
+    if (status == STATUS_CONTINUE) status = copy_parameter(to, from, &info, piece, PIECE);
+  }
+  free(piece);
+  return status;
 }
 
 int proof_logits(float **logits, const proof_model *p, const proof_text *text, int64_t vocabulary) {

@@ -13,6 +13,8 @@ typedef struct proof_text {
 /* Takes the tokens of a file, or of a text that is built in, if `path` is NULL. A model without
  * a tokenizer gets numbers. A status of message.h. */
 int proof_text_make(proof_text *text, ac_model *model, const char *path);
+/* Room for the most tokens; all are 0. */
+int proof_text_make_room(proof_text *text, const ac_model *model);
 void proof_text_free(proof_text *text);
 
 /* A model that computes. */
@@ -27,6 +29,9 @@ typedef struct proof_model {
 int proof_model_open(proof_model *p, const ac_model *model, const ac_model_graph_desc *desc,
                      const proof_text *text, ac_device *device);
 void proof_model_close(proof_model *p);
+
+/* Copies all parameters into a model that has them as well. A status of message.h. */
+int proof_model_copy(const proof_model *to, const proof_model *from);
 
 /* All logits [samples, context, vocabulary]; free() frees them. A status of message.h. */
 int proof_logits(float **logits, const proof_model *p, const proof_text *text, int64_t vocabulary);

@@ -133,8 +133,10 @@ static double step_of(const exporter *e, ac_model_file *file, int index, bool *t
 /* `count` elements, `stride` apart. */
 static int check_block(const part *p, int64_t first, int64_t stride, int64_t count, double step) {
   double most = 0;
-  for (int64_t i = 0; i < count; i++)
-    most = fmax(most, fabs((double)p->trained[first + i * stride]));
+  for (int64_t i = 0; i < count; i++) {
+    const double size = fabs((double)p->trained[first + i * stride]);
+    if (size > most) most = size;
+  }
   for (int64_t i = 0; i < count; i++) {
     const double file = p->file[first + i * stride], trained = p->trained[first + i * stride];
     if (!(fabs(file - trained) <= step * most + 1e-7))

@@ -9,16 +9,52 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static size_t read_piece(void *buffer, size_t size, void *file) {
+  const int read = gzread(file, buffer, (unsigned)size);
+  return read < 0 ? (size_t)-1 : (size_t)read;
+}
+
 bool llm_choices_are_in(const char *path) {
-  FILE *file = fopen(path, "rb");
-  json_t *first = file ? json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+  const gzFile file = gzopen(path, "rb");
+  json_t *first = file ? json_load_callback(read_piece, file, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
   const bool are = json_object_get(first, "choices");
   json_decref(first);
-  if (file) fclose(file);
+  if (file) gzclose(file);
   return are;
+}
+
+/* The next line of a file, plain or gzip, in a buffer that grows. */
+typedef struct line_reader {
+  gzFile file;
+  const char *path;
+  char *text;
+  size_t room;
+} line_reader;
+
+/* STATUS_DONE after the last line. */
+static int read_line(line_reader *r) {
+  enum { FIRST = 4096, MOST = 1 << 26 };
+  size_t length = 0;
+  do {
+    if (length + 2 > r->room) {
+      const size_t room = r->room ? 2 * r->room : FIRST;
+      char *text = room <= MOST ? realloc(r->text, room) : NULL;
+      if (!text) return fail("%s: a line has more than %zu bytes", r->path, r->room);
+      r->text = text;
+      r->room = room;
+    }
+    if (!gzgets(r->file, r->text + length, (int)(r->room - length))) break;
+    length += strlen(r->text + length);
+  } while (r->text[length - 1] != '\n');
+  int error;
+  const char *why = gzerror(r->file, &error);
+  if (error != Z_OK && error != Z_STREAM_END)
+    return fail("cannot read %s: %s", r->path, error == Z_ERRNO ? strerror(errno) : why);
+  return length ? STATUS_CONTINUE : STATUS_DONE;
 }
 
 static llm_choice *add(llm_choices *c) {
@@ -86,8 +122,8 @@ static int64_t find_right(const json_t *answer, const json_t *texts, const json_
 static bool are_texts(const json_t *list) {
   const json_t *one;
   size_t i;
-  json_array_foreach(list, i,
-                     one) if (!json_is_string(one) || !json_string_length(one)) return false;
+  json_array_foreach(list, i, one)
+    if (!json_is_string(one) || !json_string_length(one)) return false;
   return json_array_size(list) >= 2;
 }
 
@@ -115,25 +151,30 @@ static int add_question(llm_choices *c, const json_t *object, ac_tokenizer *toke
   return status;
 }
 
+static int add_line(llm_choices *choices, const char *line, ac_tokenizer *tokenizer, int32_t begin,
+                    const char *where) {
+  json_error_t error;
+  if (!line[strspn(line, " \t\r\n")]) return STATUS_CONTINUE;
+  json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+  const int status = json_is_object(object) ? add_question(choices, object, tokenizer, begin, where)
+                                            : fail("%s: this is not an object of JSON", where);
+  json_decref(object);
+  return status;
+}
+
 int llm_choices_open(llm_choices *choices, const char *path, ac_tokenizer *tokenizer,
                      int32_t begin) {
-  char *line = NULL, where[4200];
-  size_t room = 0;
-  FILE *file = fopen(path, "rb");
-  int status = file ? STATUS_CONTINUE : fail("cannot read %s: %s", path, strerror(errno));
-  for (int64_t number = 1; status == STATUS_CONTINUE && getline(&line, &room, file) >= 0;
-       number++) {
-    if (!line[strspn(line, " \t\r\n")]) continue;
-    json_error_t error;
-    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+  char where[4200];
+  line_reader r = {.file = gzopen(path, "rb"), .path = path};
+  int status = r.file ? STATUS_CONTINUE : fail("cannot read %s: %s", path, strerror(errno));
+  for (int64_t number = 1; status == STATUS_CONTINUE; number++) {
+    status = read_line(&r);
     snprintf(where, sizeof where, "%s: line %" PRId64, path, number);
-    status = json_is_object(object) ? add_question(choices, object, tokenizer, begin, where)
-                                    : fail("%s: this is not an object of JSON", where);
-    json_decref(object);
+    if (status == STATUS_CONTINUE) status = add_line(choices, r.text, tokenizer, begin, where);
   }
-  free(line);
-  if (file) fclose(file);
-  return status;
+  free(r.text);
+  if (r.file) gzclose(r.file);
+  return status == STATUS_DONE ? STATUS_CONTINUE : status;
 }
 
 void llm_choices_free(llm_choices *choices) {

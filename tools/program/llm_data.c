@@ -34,8 +34,10 @@ static const char *token_text(const ac_tokenizer *tokenizer, int32_t id, char *t
 static int make_datasets(llm_model *model, train_data *data) {
   ac_chat_info info;
   ac_chat_get_info(model->chat, &info);
+  const bool pairs = model->objective == OBJECTIVE_DPO;
   data->unit = "token";
-  data->tokens_per_sample = model->context;
+  data->tokens_per_sample = pairs ? 2 * model->context : model->context;
+  data->loss_unit = pairs ? "pair" : NULL;
   if (ac_dataset_from_chat(&data->train, model->chat, false) != AC_OK) return fail_library();
   if (info.validation.samples &&
       ac_dataset_from_chat(&data->validation, model->chat, true) != AC_OK)
@@ -61,7 +63,8 @@ int llm_open_data(llm_model *model, train_data *data) {
   char begin[256], end[256];
   const ac_chat_template *template;
   if (ac_model_tokenizer(model->model, &tokenizer) != AC_OK) return fail_library();
-  if (model->evaluates && llm_choices_are_in(model->data))
+  const bool pairs = model->objective == OBJECTIVE_DPO;
+  if (model->evaluates && !pairs && llm_choices_are_in(model->data))
     return open_questions(model, tokenizer, data);
   const int status = find_template(model, &template);
   if (status != STATUS_CONTINUE) return status;
@@ -72,6 +75,7 @@ int llm_open_data(llm_model *model, train_data *data) {
       .context = model->context,
       .learn = (ac_chat_learn)model->learn,
       .no_packing = model->no_pack,
+      .preferences = pairs,
       .long_documents = model->drop_long ? AC_LONG_DROP : AC_LONG_CUT,
       .validation = data->undivided ? 0 : model->held_out,
       .begin = token_text(tokenizer, info->begin, begin, sizeof begin),

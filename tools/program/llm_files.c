@@ -6,10 +6,14 @@
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/carry.h"
+#include "program/run_folder.h"
+
+#include <accrue/export.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 model_files llm_files(const void *self) {
   static const model_files adapter = {"adapter_model.safetensors", "adapter_config.json"},
@@ -95,13 +99,32 @@ static char *whole_config(const llm_model *model) {
   return text;
 }
 
+/* A GGUF file has its configuration in other words. */
+static char *made_config(const llm_model *model) {
+  char *text = NULL;
+  const ac_dtype dtype = model->weights_in_16_bits ? AC_BF16 : AC_F32;
+  if (ac_model_config_json(&text, model->model, dtype) != AC_OK) fail_library();
+  return text;
+}
+
 char *llm_config_json(const void *self, const ac_trainer *trainer) {
   const llm_model *model = self;
+  if (!model->rank && model->info.gguf) return made_config(model);
   char *text = model->rank ? NULL : whole_config(model);
   if (!model->rank && !text) fail("out of memory");
   if (model->rank && ac_adapter_config(&text, trainer, &model->lora, model->found.base) != AC_OK)
     fail_library();
   return text;
+}
+
+/* Those of a GGUF file are made once: files that are there may be someone else's, unless the run
+ * replaces another. */
+static void make_files(const llm_model *model, const run_folder *folder, bool replace) {
+  char path[RUN_PATH_BYTES];
+  run_folder_path(folder, "generation_config.json", path);
+  if (!replace && access(path, F_OK) == 0) return;
+  if (ac_model_export_files(model->model, folder->path) != AC_OK)
+    say("%s: %s", folder->path, ac_last_error());
 }
 
 /* A folder of a whole model is complete with the files of its tokenizer. */
@@ -119,7 +142,11 @@ void llm_carry(const void *self, const struct run_folder *folder, bool replace) 
                                       NULL};
   char path[MODEL_PATH_BYTES + 16];
   const llm_model *model = self;
-  if (model->rank || model->info.gguf) return;
+  if (model->rank) return;
+  if (model->info.gguf) {
+    make_files(model, folder, replace);
+    return;
+  }
   snprintf(path, sizeof path, "%s/config.json", model->found.base);
   carry_files(files, path, folder, replace);
 }

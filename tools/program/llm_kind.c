@@ -16,6 +16,7 @@ static void defaults(void *self, train_flags *flags) {
   llm_model *model = self;
   model->rank = 16;
   model->held_out = 0.05;
+  model->beta = 0.1;
   flags->batch = 8;
   flags->epochs = 1;
   flags->precision = AC_PRECISION_BF16;
@@ -35,7 +36,13 @@ static void add_options(void *self, options *o) {
       FLAG("base", OPTION_CHOICE, &model->base),
       FLAG("context", OPTION_INTEGER, &model->context),
   };
+  const option objective[] = {
+      FLAG("objective", OPTION_CHOICE, &model->objective),
+      FLAG("beta", OPTION_REAL, &model->beta),
+      FLAG("label-smoothing", OPTION_REAL, &model->label_smoothing),
+  };
   const option adapter[] = {
+      FLAG("adapter", OPTION_TEXT, &model->adapter),
       FLAG("lora", OPTION_INTEGER, &model->rank),
       FLAG("lora-alpha", OPTION_REAL, &model->alpha),
       FLAG("lora-dropout", OPTION_REAL, &model->dropout),
@@ -52,6 +59,7 @@ static void add_options(void *self, options *o) {
       FLAG("held-out", OPTION_REAL, &model->held_out),
   };
   OPTIONS_ADD_FILED(o, source);
+  OPTIONS_ADD_FILED(o, objective);
   OPTIONS_ADD_FILED(o, adapter);
   OPTIONS_ADD_FILED(o, data);
 }
@@ -73,6 +81,20 @@ static int check_full(const llm_model *model, const options *o) {
   return STATUS_CONTINUE;
 }
 
+/* Of preferences. */
+static int check_dpo(const llm_model *model, const options *o) {
+  static const char *const of_samples[] = {"no-pack", "learn"};
+  if (!model->rank)
+    return fail_usage("--objective dpo compares the model with its adapter and without, and "
+                      "--lora 0 makes none");
+  for (size_t i = 0; i < sizeof of_samples / sizeof *of_samples; i++)
+    if (options_given_now(o, of_samples[i]))
+      return fail_usage("--%s has no meaning with --objective dpo: a sample is a pair, and its "
+                        "answers are learned",
+                        of_samples[i]);
+  return STATUS_CONTINUE;
+}
+
 static int check_base(const llm_model *model, const train_flags *flags) {
   const bool bf16 = flags->precision == AC_PRECISION_BF16;
   if (model->base == BASE_F32 && flags->precision != AC_PRECISION_F32)
@@ -83,7 +105,8 @@ static int check_base(const llm_model *model, const train_flags *flags) {
 
 static int check(void *self, const options *o, train_flags *flags) {
   llm_model *model = self;
-  if (!model->rank && !options_given(o, "lr")) flags->rate.lr = 2e-5;
+  const bool small = !model->rank || model->objective == OBJECTIVE_DPO;
+  if (small && !options_given(o, "lr")) flags->rate.lr = 2e-5;
   model->weights_in_16_bits = flags->storage.weights == AC_WEIGHTS_BF16;
   model->lora = (ac_lora_desc){.rank = model->rank,
                                .alpha = model->alpha > 0 ? model->alpha : 2 * (double)model->rank,
@@ -91,7 +114,10 @@ static int check(void *self, const options *o, train_flags *flags) {
                                .rank_stabilised = model->rslora,
                                .dora = model->dora,
                                .targets = model->targets};
-  return model->rank ? check_base(model, flags) : check_full(model, o);
+  int status = model->objective == OBJECTIVE_DPO ? check_dpo(model, o) : STATUS_CONTINUE;
+  if (status == STATUS_CONTINUE)
+    status = model->rank ? check_base(model, flags) : check_full(model, o);
+  return status;
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
@@ -104,12 +130,39 @@ static int check_context(llm_model *model) {
                     model->context, most, model->path);
 }
 
-/* An adapter says itself what it is like. */
-static int open_adapter(llm_model *model) {
+/* What an adapter says itself is not said by flags as well. */
+static int check_adapter(const llm_model *model, const options *o) {
+  static const char *const own[] = {"lora", "lora-alpha", "lora-targets", "rslora", "dora"};
+  for (size_t i = 0; !model->evaluates && i < sizeof own / sizeof *own; i++)
+    if (options_given_now(o, own[i]))
+      return fail_usage("--%s has no meaning with %s, an adapter that says itself what it is like",
+                        own[i], model->found.adapter);
+  return STATUS_CONTINUE;
+}
+
+static int open_adapter(llm_model *model, const options *o) {
+  const double dropout = model->dropout;
+  const int status = check_adapter(model, o);
+  if (status != STATUS_CONTINUE) return status;
   if (ac_adapter_open(&model->saved, model->found.adapter) != AC_OK) return fail_library();
   language_model_compare_base(model->found.adapter, model->found.base);
   model->lora = *ac_adapter_desc(model->saved);
-  model->rank = 1; /* or another: each layer has its own */
+  if (options_given(o, "lora-dropout")) model->lora.dropout = dropout;
+  model->rank = model->lora.rank; /* or another: each layer has its own */
+  model->targets = NULL;
+  return STATUS_CONTINUE;
+}
+
+/* The base, and the adapter that training begins with. */
+static int find_model(llm_model *model) {
+  const int status = language_model_find("model", model->path, &model->found);
+  if (status != STATUS_CONTINUE || !model->adapter) return status;
+  if (*model->found.adapter)
+    return fail_usage("--model %s is an adapter already; leave out --adapter, or give its base",
+                      model->path);
+  if (strlen(model->adapter) >= sizeof model->found.adapter)
+    return fail_usage("--adapter is not a path");
+  strcpy(model->found.adapter, model->adapter);
   return STATUS_CONTINUE;
 }
 
@@ -117,24 +170,15 @@ static int open_model(llm_model *model, const options *o, bool optional) {
   model->evaluates = !options_find(o, "lora");
   if (!model->path)
     return fail_usage("--model is missing: a folder of Hugging Face's form, or a GGUF file");
-  int status = language_model_find("model", model->path, &model->found);
+  int status = find_model(model);
   if (status != STATUS_CONTINUE) return status;
-  if (!model->evaluates && *model->found.adapter)
-    return fail_usage("%s is an adapter of %s; train that one, or merge the two first with accrue "
-                      "export --merge",
-                      model->path, model->found.base);
   if (ac_model_open(&model->model, model->found.base) != AC_OK) return fail_library();
   ac_model_get_info(model->model, &model->info);
   if (!model->info.weights && !optional)
     return fail("%s has a configuration and no weights, which is enough for accrue plan alone",
                 model->path);
-  if (!model->evaluates && !model->rank && model->info.gguf && !optional)
-    return fail_usage(
-        "--lora 0 writes a folder of the form of Hugging Face, and %s is a GGUF file; "
-        "make a folder of it first: accrue export --model %s --to folder --out DIR",
-        model->path, model->path);
   if (!optional) status = language_model_fingerprint(model->found.base, model->fingerprint);
-  if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model);
+  if (status == STATUS_CONTINUE && *model->found.adapter) status = open_adapter(model, o);
   return status == STATUS_CONTINUE ? check_context(model) : status;
 }
 
@@ -150,9 +194,11 @@ static ac_blocks blocks_of(const llm_model *model) {
 
 static void build(const void *self, ac_graph *graph) {
   const llm_model *model = self;
+  const bool dpo = model->objective == OBJECTIVE_DPO;
   const ac_model_graph_desc desc = {.context = model->context,
-                                    .packed = true,
-                                    .weighted = true,
+                                    .packed = !dpo,
+                                    .weighted = !dpo,
+                                    .dpo = dpo ? &model->dpo : NULL,
                                     .frozen = model->rank > 0 || model->evaluates,
                                     .base = blocks_of(model),
                                     .base_as_in_file = is_as_in_file(model),
@@ -164,7 +210,7 @@ static void build(const void *self, ac_graph *graph) {
 static int check_targets(const llm_model *model) {
   ac_graph *graph = NULL;
   bool any = false;
-  if (!model->targets || *model->found.adapter) return STATUS_CONTINUE;
+  if (!model->targets) return STATUS_CONTINUE;
   if (ac_graph_create(&graph) != AC_OK) return fail_library();
   build(model, graph);
   for (int i = 0; i < ac_graph_parameter_count(graph) && !any; i++) {
@@ -194,6 +240,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = open_model(model, o, data->optional);
   if (status != STATUS_CONTINUE) return status;
   choose_share(model, o);
+  if (model->objective == OBJECTIVE_DPO && model->evaluates && !model->saved)
+    return fail_usage("--objective dpo compares a model with its adapter and without, and %s has "
+                      "none",
+                      model->path);
+  model->dpo = (ac_dpo_desc){(float)model->beta, (float)model->label_smoothing};
   status = check_targets(model);
   if (status != STATUS_CONTINUE) return status;
   if (!model->data && !data->optional)
@@ -203,7 +254,9 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
 static int load(void *self, ac_trainer *trainer) {
   llm_model *model = self;
-  return ac_model_load(model->model, trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
+  ac_status status = ac_model_load(model->model, trainer);
+  if (status == AC_OK && model->saved) status = ac_adapter_load(model->saved, trainer);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 static int load_session(void *self, ac_session *session) {
@@ -247,12 +300,17 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.base", "%s", model->fingerprint);
   model_metadata_add(metadata, "accrue.context", "%" PRId64, model->context);
   model_metadata_add(metadata, "accrue.lora", "%" PRId64, model->rank);
+  model_metadata_add(metadata, "accrue.objective", "%s",
+                     model->objective == OBJECTIVE_DPO ? "dpo" : "next-token");
   if (!model->rank) return;
   model_metadata_add(metadata, "accrue.base_storage", "%s", base_name(model));
   model_metadata_add(metadata, "accrue.lora_alpha", "%.17g", model->lora.alpha);
   model_metadata_add(metadata, "accrue.lora_targets", "%s", model->targets ? model->targets : "");
   model_metadata_add(metadata, "accrue.lora_scaling", "%s", model->rslora ? "sqrt" : "rank");
   model_metadata_add(metadata, "accrue.dora", "%d", model->dora);
+  if (model->objective != OBJECTIVE_DPO) return;
+  model_metadata_add(metadata, "accrue.beta", "%.17g", model->beta);
+  model_metadata_add(metadata, "accrue.label_smoothing", "%.17g", model->label_smoothing);
 }
 
 static json_t *record(const void *self) {
@@ -287,9 +345,10 @@ static void say_model(const llm_model *model, const ac_plan *plan) {
   put_millions(all, model->info.parameters);
   put_millions(part, trained);
   if (model->rank)
-    say("%s: %s, %s weights, frozen; adapters of rank %" PRId64 " with %s more are trained "
+    say("%s: %s, %s weights, frozen; adapters of rank %" PRId64 "%s%s with %s more are trained "
         "(%.2g %%)",
-        model->path, model->info.family, all, model->rank, part,
+        model->saved && !model->adapter ? model->found.base : model->path, model->info.family, all,
+        model->rank, model->saved ? " of " : "", model->saved ? model->found.adapter : "", part,
         100 * (double)trained / (double)model->info.parameters);
   else say("%s: %s, %s weights, %s of them trained", model->path, model->info.family, all, part);
 }
@@ -309,9 +368,25 @@ static void say_losses(const ac_chat_info *info, int64_t context) {
         text_count(info->cut_tokens).text, text_count(info->longest).text);
 }
 
+/* A pair is two documents. */
+static void say_pairs(const llm_model *model, const ac_chat_info *info) {
+  const int64_t pairs = (info->train.documents + info->validation.documents) / 2,
+                learned = info->train.learned + info->validation.learned;
+  say("%s: %s pair%s of answers, %s tokens of them learned; %s train and %s validate, with a "
+      "context of %" PRId64 "; the reference is the model without its adapters",
+      model->data, text_count(pairs).text, pairs == 1 ? "" : "s", text_count(learned).text,
+      text_count(info->train.samples).text, text_count(info->validation.samples).text,
+      model->context);
+  say_losses(info, model->context);
+}
+
 static void say_data(const llm_model *model) {
   ac_chat_info info;
   ac_chat_get_info(model->chat, &info);
+  if (model->objective == OBJECTIVE_DPO) {
+    say_pairs(model, &info);
+    return;
+  }
   const int64_t documents = info.train.documents + info.validation.documents,
                 tokens = info.train.tokens + info.validation.tokens,
                 learned = info.train.learned + info.validation.learned;
@@ -335,6 +410,11 @@ static void put_data(const void *self, bool train, bool validation) {
   ac_chat_get_info(model->chat, &info);
   const ac_chat_side none = {0}, *a = train ? &info.train : &none,
                      *b = validation ? &info.validation : &none;
+  if (model->objective == OBJECTIVE_DPO) {
+    printf("data         %s pairs of answers, %s tokens of them predicted\n",
+           text_count(a->samples + b->samples).text, text_count(a->learned + b->learned).text);
+    return;
+  }
   printf("data         %s documents, %s tokens, %s of them predicted\n",
          text_count(a->documents + b->documents).text, text_count(a->tokens + b->tokens).text,
          text_count(a->learned + b->learned).text);

@@ -11,23 +11,28 @@
 #include <accrue/model.h>
 
 typedef enum llm_base { BASE_FILE, BASE_F32, BASE_BF16, BASE_BLOCKS } llm_base;
+typedef enum llm_objective { OBJECTIVE_NEXT_TOKEN, OBJECTIVE_DPO } llm_objective;
 
 typedef struct llm_model {
   /* Flags. */
   const char *path, *data, *targets, *chat_template;
-  int64_t context; /* 0: not given */
-  int64_t rank;    /* 0: all weights are trained */
-  double alpha;    /* 0: twice the rank */
+  const char *adapter; /* to begin with; NULL: none, or the model's own */
+  int64_t context;     /* 0: not given */
+  int64_t rank;        /* 0: all weights are trained */
+  double alpha;        /* 0: twice the rank */
   double dropout, held_out;
   bool rslora, dora, no_pack, drop_long;
   int base, learn;
+  int objective;
+  double beta, label_smoothing; /* of preferences */
   /* What they come to. */
   language_model_path found;
   ac_model *model;
   ac_model_info info;
   char fingerprint[17];
   ac_lora_desc lora;
-  ac_adapter *saved;   /* an adapter to be evaluated; NULL: none */
+  ac_dpo_desc dpo;
+  ac_adapter *saved;   /* an adapter to begin with, or to be evaluated; NULL: none */
   ac_chat *chat;       /* NULL: there are no data, or choices */
   llm_choices choices; /* to be evaluated; none: there are no questions */
   bool evaluates;      /* nothing is trained */

@@ -5,6 +5,7 @@
 #include "common/message.h"
 #include "common/outputs.h"
 #include "common/run_id.h"
+#include "program/accuracy.h"
 #include "program/layer_words.h"
 
 #include <errno.h>
@@ -222,13 +223,25 @@ static json_t *with_metrics(json_t *line, const ac_metric *metrics, int count) {
 
 static void write_evaluation(metrics *m, const char *event, int64_t step, const ac_evaluation *e) {
   json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", event, "step", INTEGER(step), "loss",
-                           number(e->loss), "accuracy", number(e->accuracy));
+                           number(e->loss), "accuracy", number(accuracy_of(e)));
   line = with_losses(line, e->losses, e->loss_count);
   write_line(m, with_metrics(line, e->metrics, e->metric_count));
 }
 
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation) {
   if (anyone_reads(m)) write_evaluation(m, "average", step, evaluation);
+}
+
+void metrics_ranks(metrics *m, int64_t step, const ac_trainer *trainer) {
+  ac_rank_report report;
+  if (!anyone_reads(m)) return;
+  json_t *bytes = json_array(), *waited = json_array();
+  for (int r = 0; ac_trainer_rank_report(trainer, r, &report) == AC_OK; r++) {
+    json_array_append_new(bytes, INTEGER(report.bytes));
+    json_array_append_new(waited, number(report.waited));
+  }
+  write_line(m, json_pack("{s:s, s:o, s:o, s:o}", "event", "ranks", "step", INTEGER(step), "bytes",
+                          bytes, "waited", waited));
 }
 
 /* Adds the norms of groups' gradients to a line. */
@@ -341,20 +354,20 @@ void metrics_finish(metrics *m, const metrics_end *end) {
   double tokens = end->tokens_per_sample ? samples * (double)end->tokens_per_sample : NAN;
   ac_noise_scale noise;
   if (ac_trainer_noise_scale(end->trainer, &noise) != AC_OK) return;
-  json_t *line =
-      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
-                "s:o, s:o, s:o, "
-                "s:o}",
-                "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped),
-                "epochs", INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes",
-                INTEGER(fit->spikes), "went_back", INTEGER(fit->went_back), "layer_hints",
-                layer_hints(end->trainer), "stopped", fit->stopped || fit->paused, "ended_early",
-                fit->ended_early, "val_loss", number(fit->evaluated ? fit->final.loss : NAN),
-                "val_accuracy", number(fit->evaluated ? fit->final.accuracy : NAN), "noise_scale",
-                number(noise.batch), "noise_scale_deviation", number(noise.deviation),
-                "samples_per_s", number(samples), "tokens_per_s", number(tokens), "planned_bytes",
-                INTEGER(end->planned_bytes), "peak_bytes", INTEGER(end->peak_bytes), "data_wait_s",
-                number(fit->data_wait_seconds), "seconds", number(end->seconds));
+  json_t *line = json_pack(
+      "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+      "s:o, s:o, s:o, "
+      "s:o}",
+      "event", "end", "steps", INTEGER(fit->steps), "skipped", INTEGER(fit->skipped), "epochs",
+      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "spikes", INTEGER(fit->spikes),
+      "went_back", INTEGER(fit->went_back), "layer_hints", layer_hints(end->trainer), "stopped",
+      fit->stopped || fit->paused, "ended_early", fit->ended_early, "val_loss",
+      number(fit->evaluated ? fit->final.loss : NAN), "val_accuracy",
+      number(fit->evaluated ? accuracy_of(&fit->final) : NAN), "noise_scale", number(noise.batch),
+      "noise_scale_deviation", number(noise.deviation), "samples_per_s", number(samples),
+      "tokens_per_s", number(tokens), "planned_bytes", INTEGER(end->planned_bytes), "peak_bytes",
+      INTEGER(end->peak_bytes), "data_wait_s", number(fit->data_wait_seconds), "seconds",
+      number(end->seconds));
   write_line(m, with_batches(line, end->batches));
   tensorboard_end(m->tensorboard, !fit->stopped && !fit->paused);
 }

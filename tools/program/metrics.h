@@ -53,6 +53,8 @@ void metrics_fit(metrics *m, const ac_fit_event *event); /* "step", "spike", "ep
 void metrics_layers(metrics *m, int64_t step, const ac_trainer *trainer);
 /* "average": the same as "eval" of averages of weights. */
 void metrics_average(metrics *m, int64_t step, const ac_evaluation *evaluation);
+/* "ranks": what each rank has sent to others, and how long it has waited for them. */
+void metrics_ranks(metrics *m, int64_t step, const ac_trainer *trainer);
 /* "growth": of a window after which batches are larger. */
 void metrics_growth(metrics *m, const ac_fit_event *event);
 /* "noise_layers": what is known so far of the noise of each parameter's gradient, by names. */

@@ -44,6 +44,8 @@ typedef struct train_flags {
   double patience_gain;
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
+  double rank_timeout;     /* seconds; 0: the default */
+  int64_t ranks;           /* that a plan is for */
   const char *device;
   uint64_t memory; /* 0: what the device has */
   int64_t read_ahead, loader_threads;

@@ -202,7 +202,7 @@ static int print_json(const report *r, const setup *s) {
       "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I, s:I, s:b, s:I, s:I, "
       "s:I, "
       "s:f, "
-      "s:{s:s, s:s, s:I, s:b}, s:o, s:o}",
+      "s:{s:s, s:s, s:I, s:b}, s:o, s:o, s:I, s:I, s:I, s:I}",
       "device", device->id, "precision", ac_precision_name(i->precision), "parameter_count",
       (json_int_t)i->parameter_count, "frozen_count", (json_int_t)i->frozen_count,
       "effective_batch", (json_int_t)i->batch, "micro_batch", (json_int_t)i->micro_batch,
@@ -215,7 +215,9 @@ static int print_json(const report *r, const setup *s) {
       (json_int_t)i->read_ahead_bytes, "library_bytes", (json_int_t)i->library_bytes,
       "predicted_seconds", i->predicted_seconds, "peak", "op", r->peak_step.op, "scope",
       r->peak_step.scope, "step", (json_int_t)(r->peak + 1), "backward",
-      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r));
+      r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r), "ranks",
+      (json_int_t)i->ranks, "rank", (json_int_t)i->rank, "share", (json_int_t)i->share,
+      "transfer_bytes", (json_int_t)i->transfer_bytes);
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);

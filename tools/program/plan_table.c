@@ -64,6 +64,9 @@ static void put_memory(page *p, const ac_plan_info *plan) {
   if (plan->host_bytes)
     put(p, "%-12s %-18s %12s, on the host, of optimizer state\n", "", "besides",
         text_bytes(plan->host_bytes).text);
+  if (plan->transfer_bytes)
+    put(p, "%-12s %-18s %12s, on the host, for transfers between ranks\n", "", "besides",
+        text_bytes(plan->transfer_bytes).text);
   if (plan->read_ahead_bytes)
     put(p, "%-12s %-18s %12s, on the host, for batches read ahead\n", "", "besides",
         text_bytes(plan->read_ahead_bytes).text);
@@ -80,12 +83,15 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
   put(&p, "model        %s parameters", text_count(plan->parameter_count).text);
   if (plan->frozen_count) put(&p, ", and %s that are frozen", text_count(plan->frozen_count).text);
   put(&p, "\n");
+  if (plan->ranks > 1)
+    put(&p, "ranks        rank %d of %d, which takes at most %" PRId64 " of %" PRId64 " samples\n",
+        plan->rank, plan->ranks, plan->share, plan->batch);
   if (plan->accumulation_steps == 1)
-    put(&p, "batch        %" PRId64 " sample%s at once\n", plan->batch,
-        plan->batch == 1 ? "" : "s");
+    put(&p, "batch        %" PRId64 " sample%s at once\n", plan->share,
+        plan->share == 1 ? "" : "s");
   else
     put(&p, "batch        %" PRId64 " samples in %" PRId64 " micro-batches of %s%" PRId64 "\n",
-        plan->batch, plan->accumulation_steps, plan->batch % plan->micro_batch ? "at most " : "",
+        plan->share, plan->accumulation_steps, plan->share % plan->micro_batch ? "at most " : "",
         plan->micro_batch);
   if (way->lines) put(&p, "%s", way->lines);
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));

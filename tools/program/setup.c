@@ -243,7 +243,7 @@ int setup_parse_words(setup *s, const setup_words *words) {
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more};
+  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL};
   return setup_parse_words(s, &words);
 }
 
@@ -304,8 +304,15 @@ static int make_schedule(setup *s) {
   return rate_schedule(&f->rate, s->steps, &s->trainer.schedule);
 }
 
+/* Ranks of one machine share its processors. */
+static int threads_of(const setup *s) {
+  if (s->flags.threads || !s->words.ranks) return (int)s->flags.threads;
+  return ac_ranks_threads(s->words.ranks);
+}
+
 static int open_device(setup *s) {
   const train_flags *f = &s->flags;
+  s->trainer.ranks = s->words.ranks;
   s->trainer.seed = (uint64_t)f->seed;
   s->trainer.average_decay = f->ema;
   s->trainer.noise_every = f->noise_scale == NOISE_OFF ? 0 : -1;
@@ -324,7 +331,7 @@ static int open_device(setup *s) {
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
   ac_device_desc device = {
-      .name = device_choose(f->device), .threads = (int)f->threads, .log = waiting_log};
+      .name = device_choose(f->device), .threads = threads_of(s), .log = waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
@@ -355,6 +362,11 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .recompute = (ac_recompute)f->recompute,
                        .average = f->ema > 0,
                        .frozen = f->freeze};
+  desc.ranks = (int)f->ranks;
+  if (s->words.ranks) {
+    desc.ranks = ac_ranks_size(s->words.ranks);
+    desc.rank = ac_ranks_rank(s->words.ranks);
+  }
   desc.optimizer.sgd_no_momentum = f->momentum <= 0;
   desc.optimizer.clipping = (ac_clipping)f->clip_by;
   storage_describe(&f->storage, &desc);
@@ -514,16 +526,23 @@ int setup_load(const setup *s, ac_trainer *trainer) {
   return s->kind->load ? s->kind->load(s->model, trainer) : STATUS_CONTINUE;
 }
 
-int setup_load_init(const setup *s, ac_trainer *trainer) {
+int setup_check_init(const setup *s, const ac_trainer *trainer) {
+  if (!s->flags.init || !s->kind->check_file) return STATUS_CONTINUE;
+  return s->kind->check_file(s->model, trainer, s->flags.init);
+}
+
+ac_status setup_take_init(const setup *s, ac_trainer *trainer) {
   const char *path = s->flags.init, *prefix = s->kind->optional_prefix;
-  if (!path) return STATUS_CONTINUE;
-  const int status =
-      s->kind->check_file ? s->kind->check_file(s->model, trainer, path) : STATUS_CONTINUE;
-  const char *taken = s->kind->taken ? s->kind->taken(s->model) : NULL;
+  const char *taken = path && s->kind->taken ? s->kind->taken(s->model) : NULL;
+  if (!path) return AC_OK;
+  return taken ? ac_trainer_load_part(trainer, path, taken, prefix)
+               : ac_trainer_load(trainer, path, prefix);
+}
+
+int setup_load_init(const setup *s, ac_trainer *trainer) {
+  const int status = setup_check_init(s, trainer);
   if (status != STATUS_CONTINUE) return status;
-  const ac_status loaded = taken ? ac_trainer_load_part(trainer, path, taken, prefix)
-                                 : ac_trainer_load(trainer, path, prefix);
-  return loaded == AC_OK ? STATUS_CONTINUE : fail_library();
+  return setup_take_init(s, trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void setup_close(setup *s) {

@@ -7,7 +7,9 @@
 #include "common/message.h"
 #include "common/replacement.h"
 #include "common/text.h"
+#include "program/accuracy.h"
 #include "program/commands.h"
+#include "program/follow.h"
 #include "program/good_state.h"
 #include "program/layer_words.h"
 #include "program/noise_words.h"
@@ -156,6 +158,7 @@ static bool is_repeated(const run *r, const ac_fit_event *event) {
 
 static bool on_evaluation(run *r, const ac_fit_event *event) {
   if (is_repeated(r, event)) return true;
+  if (r->wish->ranks) metrics_ranks(&r->metrics, event->step, r->trainer);
   const int64_t samples = r->setup.flags.eval_samples;
   if (r->trained || !samples || samples >= ac_dataset_count(r->setup.data.validation))
     r->checkpoint.evaluated_step = event->step;
@@ -175,8 +178,7 @@ static bool model_waits(const run *r) {
   return stat(path, &info) == 0;
 }
 
-static bool on_event(void *user, const ac_fit_event *event) {
-  run *r = user;
+static bool handle(run *r, const ac_fit_event *event) {
   if (!is_repeated(r, event)) metrics_fit(&r->metrics, event);
   if (event->kind == AC_FIT_STEP && event->update.layers)
     metrics_layers(&r->metrics, event->step, r->trainer);
@@ -197,6 +199,15 @@ static bool on_event(void *user, const ac_fit_event *event) {
   }
   progress_show(&r->progress, r->step);
   return true;
+}
+
+/* Other ranks wait until all that this one makes of the event is done. */
+static bool on_event(void *user, const ac_fit_event *event) {
+  run *r = user;
+  const bool more = handle(r, event);
+  const int ordered = ranks_order(r->wish->ranks, ORDER_GO_ON, NULL, 0);
+  if (ordered != STATUS_CONTINUE) r->save_status = ordered;
+  return more && ordered == STATUS_CONTINUE;
 }
 
 /* Parameters that are not finite are not saved. The model that is there stays, unless it is the one
@@ -262,47 +273,56 @@ static int leave_best(run *r) {
               : fail("cannot put %s in the place of %s: %s", best, model, strerror(errno));
 }
 
+ac_fit_desc training_fit_desc(run *r, const char *good, ac_fit_callback callback,
+                              bool (*stop)(void *user)) {
+  const setup *s = &r->setup;
+  const train_flags *f = &s->flags;
+  const double seconds = r->wish->pause_seconds;
+  return (ac_fit_desc){.train = s->data.train,
+                       .validation = s->data.validation,
+                       .steps = f->steps,
+                       .epochs = f->epochs,
+                       .eval_every = f->eval_every,
+                       .eval_samples = f->eval_samples,
+                       .patience = f->patience,
+                       .patience_gain = f->patience_gain,
+                       .seed = (uint64_t)f->seed,
+                       .loader_threads = (int)f->loader_threads,
+                       .last_window = (ac_last_window)f->last_window,
+                       .batches = f->batches.stages,
+                       .batch_count = f->batches.count,
+                       .growth = {.from = f->batches.grow_from},
+                       .replay = f->loss_scale.replay,
+                       .good_state = good,
+                       .good_every = f->watch.good_every,
+                       .resume = f->resume,
+                       .keep_window = f->keep > 0,
+                       .pause_step = r->wish->pause_step,
+                       .pause_samples = f->max_samples,
+                       .pause_seconds = seconds > 0 ? seconds : 60 * f->max_minutes,
+                       .callback = callback,
+                       .stop = stop,
+                       .user = r};
+}
+
 static int fit(run *r) {
   setup *s = &r->setup;
   const train_flags *f = &s->flags;
   int64_t tokens = s->data.tokens_per_sample;
-  const double seconds = r->wish->pause_seconds;
   char good[RUN_PATH_BYTES], reason[1024];
   run_folder_path(&r->folder, GOOD_STATE, good);
   const ac_metadata good_of[] = {{"accrue.run", run_record_id(&r->record)}, {"accrue.good", "1"}};
   progress_begin(&r->progress, s->steps, tokens ? s->data.unit : "image", tokens ? tokens : 1,
                  f->quiet);
   stop_watch();
-  const ac_fit_desc desc = {.train = s->data.train,
-                            .validation = s->data.validation,
-                            .steps = f->steps,
-                            .epochs = f->epochs,
-                            .eval_every = f->eval_every,
-                            .eval_samples = f->eval_samples,
-                            .patience = f->patience,
-                            .patience_gain = f->patience_gain,
-                            .seed = (uint64_t)f->seed,
-                            .loader_threads = (int)f->loader_threads,
-                            .last_window = (ac_last_window)f->last_window,
-                            .batches = f->batches.stages,
-                            .batch_count = f->batches.count,
-                            .growth = {.from = f->batches.grow_from},
-                            .replay = f->loss_scale.replay,
-                            .good_state = good,
-                            .good_every = f->watch.good_every,
-                            .good_metadata = good_of,
-                            .good_metadata_count = 2,
-                            .resume = f->resume,
-                            .keep_window = f->keep > 0,
-                            .pause_step = r->wish->pause_step,
-                            .pause_samples = f->max_samples,
-                            .pause_seconds = seconds > 0 ? seconds : 60 * f->max_minutes,
-                            .callback = on_event,
-                            .stop = training_on_micro_batch,
-                            .user = r};
+  ac_fit_desc desc = training_fit_desc(r, good, on_event, training_on_micro_batch);
+  desc.good_metadata = good_of;
+  desc.good_metadata_count = 2;
   r->began = progress_clock();
   const int made_up = training_make_up_average(r);
   if (made_up != STATUS_CONTINUE) return made_up;
+  const int ordered = ranks_order(r->wish->ranks, ORDER_GO_ON, NULL, 0);
+  if (ordered != STATUS_CONTINUE) return ordered;
   ac_status status = ac_fit(r->trainer, &desc, &r->result);
   /* Even if the last update was evaluated, perhaps only on a part of the data. */
   if (r->result.stopped) r->result.evaluated = false;
@@ -356,7 +376,7 @@ static void print_result(const run *r) {
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
     printf(", validation loss %s nats per %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
-           r->setup.data.unit, text_fixed(100 * fit->final.accuracy, 2).text);
+           data_loss_unit(&r->setup.data), text_fixed(100 * accuracy_of(&fit->final), 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates)
@@ -422,6 +442,15 @@ static int put_json(const run *r, int status) {
   return status == STATUS_DONE && put != STATUS_CONTINUE ? put : status;
 }
 
+/* A rank that does not lead has nothing to write. */
+static int end_following(run *r, int status, train_summary *summary) {
+  if (status == STATUS_CONTINUE) status = training_follow(r);
+  ac_trainer_free(r->trainer);
+  setup_close(&r->setup);
+  *summary = (train_summary){.interrupted = r->result.stopped};
+  return status == STATUS_CONTINUE ? STATUS_DONE : status;
+}
+
 int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
   run r = {.wish = wish,
            .save_status = STATUS_DONE,
@@ -432,14 +461,19 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .lost_best = INFINITY,
            .folder = {.lock = -1}};
   flags.json = false;
-  const setup_words words = {"train", !wish->cache, argc, argv, wish->cache ? NULL : more_flags};
-  int status = setup_open(&r.setup, &words, wish->cache, run_owner_check);
+  const bool leads = ranks_lead(wish->ranks);
+  const setup_words words = {"train",    !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
+                             wish->ranks};
+  int status = setup_open(&r.setup, &words, wish->cache, leads ? run_owner_check : NULL);
+  status = ranks_meet(&r.setup, status);
+  if (!leads) return end_following(&r, status, summary);
   /* Ctrl-C may end the reader of a pipe first: that must not cost the model. */
   if (status == STATUS_CONTINUE) signal(SIGPIPE, SIG_IGN);
   if (status == STATUS_CONTINUE) status = run_folder_open(&r.folder, r.setup.flags.out);
   if (status == STATUS_CONTINUE) status = training_begin(&r);
   if (status == STATUS_CONTINUE) status = fit(&r);
   if (status == STATUS_CONTINUE) status = finish(&r);
+  if (status == STATUS_CONTINUE) status = ranks_order(wish->ranks, ORDER_GO_ON, NULL, 0);
   int metrics_status = metrics_close(&r.metrics);
   if (status == STATUS_CONTINUE)
     status = metrics_status == STATUS_CONTINUE ? STATUS_DONE : metrics_status;
@@ -468,10 +502,12 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
 }
 
 int train_main(int argc, char **argv) {
-  static const train_wish nothing;
-  train_summary summary;
+  train_wish wish = {0};
+  train_summary summary = {0};
   const help_form help = setup_wants_help(argc, argv);
   if (help) return setup_help("train", help);
-  const int status = train_run(argc, argv, &nothing, &summary);
+  int status = ranks_open(argc, argv, &wish.ranks);
+  if (status != STATUS_CONTINUE) return status;
+  status = ranks_close(wish.ranks, train_run(argc, argv, &wish, &summary));
   return status == STATUS_DONE && summary.signal ? 128 + summary.signal : status;
 }

@@ -4,6 +4,7 @@
 #include "program/training.h"
 
 #include "common/message.h"
+#include "program/follow.h"
 #include "program/hyperparameters.h"
 #include "program/plan_table.h"
 #include "program/run_owner.h"
@@ -14,6 +15,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static int load_init(run *r) {
+  if (!r->setup.flags.init) return STATUS_CONTINUE;
+  int status = setup_check_init(&r->setup, r->trainer);
+  if (status == STATUS_CONTINUE) status = ranks_order(r->wish->ranks, ORDER_INIT, NULL, 0);
+  if (status != STATUS_CONTINUE) return status;
+  return setup_take_init(&r->setup, r->trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
+}
 
 /* Without further windows, a run that is resumed would only forget its length. */
 static int check_length(const run *r, const ac_progress *made) {
@@ -168,8 +177,7 @@ int training_begin(run *r) {
   if ((status = setup_load(s, r->trainer)) != STATUS_CONTINUE) return status;
   checkpoint_begin(&r->checkpoint, s, &r->folder, &r->record, r->trainer);
   if (s->flags.resume) status = checkpoint_resume(&r->checkpoint, &step, &bytes);
-  if (status == STATUS_CONTINUE && step < 0)
-    status = setup_load_init(s, r->trainer);
+  if (status == STATUS_CONTINUE && step < 0) status = load_init(r);
   if (status != STATUS_CONTINUE) return status;
   if (step >= 0 && (status = take_progress(r)) != STATUS_CONTINUE) return status;
   if (step >= 0) find_best(r);

@@ -12,6 +12,8 @@ void train_flags_set_defaults(setup *s) {
                            .momentum = 0.9,
                            .adamw_rate = -1,
                            .seed = 1,
+                           .rank_timeout = 60,
+                           .ranks = 1,
                            .device = "auto",
                            .loader_threads = 1,
                            .save_minutes = 10,
@@ -76,7 +78,12 @@ static void add_run(train_flags *f, options *o) {
       FLAG("quiet", OPTION_SWITCH, &f->quiet),
       FLAG("histograms", OPTION_INTEGER, &f->histograms),
   };
+  const option of_ranks[] = {
+      FLAG("rank-timeout", OPTION_REAL, &f->rank_timeout),
+      FLAG("ranks", OPTION_INTEGER, &f->ranks),
+  };
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, of_ranks);
   OPTIONS_ADD_FILED(o, init);
 }
 

@@ -1,5 +1,7 @@
 #include "program/train_json.h"
 
+#include "program/accuracy.h"
+
 #include "common/json_text.h"
 #include "common/message.h"
 
@@ -40,9 +42,9 @@ int train_json_put(const train_end *end) {
       "outcome", end->outcome, "model", s->kind->name, "run", end->run, "folder", name(end->folder),
       "weights", name(end->weights), "state", name(end->state), "steps", INTEGER(end->step),
       "updates", INTEGER(fit->updates), "skipped", INTEGER(fit->skipped), "epochs",
-      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "loss_per", s->data.unit,
+      INTEGER(fit->epochs), "samples", INTEGER(fit->samples), "loss_per", data_loss_unit(&s->data),
       "train_loss", number(end->loss), "val_loss", number(evaluated ? fit->final.loss : NAN),
-      "val_accuracy", number(evaluated ? fit->final.accuracy : NAN), "seconds",
+      "val_accuracy", number(evaluated ? accuracy_of(&fit->final) : NAN), "seconds",
       number(end->seconds), "planned_bytes", INTEGER(ac_plan_get_info(s->plan)->bytes.total),
       "peak_bytes", INTEGER(ac_device_peak_bytes(s->device)));
   if (object && json_object_set_new(object, "plan", plan_of(s)) != 0) {

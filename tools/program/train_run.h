@@ -12,6 +12,7 @@ typedef struct train_wish {
   bool quiet;           /* the command reports results itself */
   const char *pilot;    /* its id, which the run's record has; NULL: of no pilot */
   int pilot_run;        /* which of its runs, from 1 */
+  ac_ranks *ranks;      /* that train together; NULL: one */
   const char *data;     /* what the fingerprint of its data begins with; NULL: anything */
 } train_wish;
 

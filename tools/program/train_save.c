@@ -5,6 +5,7 @@
 #include "common/replacement.h"
 #include "common/text.h"
 #include "program/carry.h"
+#include "program/follow.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,6 +75,8 @@ static int validate_average(run *r) {
   const setup *s = &r->setup;
   const int64_t samples = r->trained ? 0 : s->flags.eval_samples;
   ac_evaluation evaluation;
+  const int ordered = ranks_order(r->wish->ranks, ORDER_AVERAGE, NULL, samples);
+  if (ordered != STATUS_CONTINUE) return ordered;
   if (ac_trainer_evaluate_until(r->trainer, s->data.validation, samples, training_on_micro_batch, r,
                                 &evaluation, &r->checkpoint.average_due) != AC_OK)
     return fail_library();

@@ -51,6 +51,10 @@ static inline bool is_quiet(const run *r) {
  * may refuse the run comes before anything is written. A status of message.h. */
 int training_begin(run *r);
 
+/* What the flags ask of a fit. */
+ac_fit_desc training_fit_desc(run *r, const char *good, ac_fit_callback callback,
+                              bool (*stop)(void *user));
+
 /* What a fit asks after each micro-batch, and an evaluation: whether it is to stop. */
 bool training_on_micro_batch(void *user);
 

@@ -43,6 +43,27 @@ int ac_processor_count(void) {
   return count > 0 ? (int)count : 1;
 }
 
+bool ac_processors(uint64_t *words, int count) {
+  for (int i = 0; i < count; i++) words[i] = 0;
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return false;
+  for (int p = 0; p < CPU_SETSIZE && p < 64 * count; p++)
+    if (CPU_ISSET(p, &set)) words[p / 64] |= UINT64_C(1) << p % 64;
+  return true;
+#else
+  return false;
+#endif
+}
+
+int ac_processors_of_parent(void) {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(getppid(), sizeof set, &set) == 0) return CPU_COUNT(&set);
+#endif
+  return 0;
+}
+
 uint64_t ac_cache_bytes(void) {
 #ifdef _SC_LEVEL3_CACHE_SIZE
   long third = sysconf(_SC_LEVEL3_CACHE_SIZE), second = sysconf(_SC_LEVEL2_CACHE_SIZE);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/error.h"
 
@@ -72,8 +73,14 @@ struct ac_monitor {
 ac_monitor *ac_monitor_create(void) {
   ac_monitor *made = malloc(sizeof *made);
   if (!made) return NULL;
-  bool locks = pthread_mutex_init(&made->mutex, NULL) == 0;
-  if (locks && pthread_cond_init(&made->condition, NULL) == 0) return made;
+  pthread_condattr_t monotonic; /* times of waits are by the clock of clock.h */
+  bool locks = pthread_mutex_init(&made->mutex, NULL) == 0, waits = false;
+  if (locks && pthread_condattr_init(&monotonic) == 0) {
+    waits = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+            pthread_cond_init(&made->condition, &monotonic) == 0;
+    pthread_condattr_destroy(&monotonic);
+  }
+  if (waits) return made;
   if (locks) pthread_mutex_destroy(&made->mutex);
   free(made);
   return NULL;
@@ -96,6 +103,19 @@ void ac_monitor_unlock(ac_monitor *monitor) {
 
 void ac_monitor_wait(ac_monitor *monitor) {
   pthread_cond_wait(&monitor->condition, &monitor->mutex);
+}
+
+void ac_monitor_wait_for(ac_monitor *monitor, double seconds) {
+  const double most = 1e6; /* seconds; a wait may end early */
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  const double end = 1e-9 * (double)until.tv_nsec + (seconds < 0      ? 0
+                                                     : seconds < most ? seconds
+                                                                      : most);
+  const time_t whole = (time_t)end;
+  until.tv_sec += whole;
+  until.tv_nsec = (long)((end - (double)whole) * 1e9);
+  pthread_cond_timedwait(&monitor->condition, &monitor->mutex, &until);
 }
 
 void ac_monitor_wake(ac_monitor *monitor) {

@@ -21,8 +21,8 @@ typedef struct ac_variables {
 bool ac_variables_begin(ac_variables *variables, const char *const *settings, int count);
 void ac_variables_end(const ac_variables *variables);
 
-/* Ends the process with status 1 and a sentence as an error, without memory for that: before main,
- * where nobody can be told. */
+/* Ends the process with status 1 and a sentence as an error, without memory for that: where nobody
+ * can be told, as before main, or in a call of another library that does not return. */
 _Noreturn void ac_process_end(const char *sentence);
 
 #endif

@@ -23,6 +23,7 @@ void ac_monitor_free(ac_monitor *monitor);
 void ac_monitor_lock(ac_monitor *monitor);
 void ac_monitor_unlock(ac_monitor *monitor);
 void ac_monitor_wait(ac_monitor *monitor); /* gives up the lock until woken, perhaps for nothing */
+void ac_monitor_wait_for(ac_monitor *monitor, double seconds); /* the same, at most so long */
 void ac_monitor_wake(ac_monitor *monitor); /* all that wait; called with the lock held */
 
 #endif

@@ -53,6 +53,26 @@ ac_tensor *ac_linear_adapted(ac_tensor *x, ac_tensor *weight, ac_tensor *bias, a
   return ac_graph_emit(graph, AC_OP_linear, &attributes, sizeof attributes, 5, operands, &shape);
 }
 
+/* The parameter that a tensor is, or is a copy of in another type, or is made of by ops of one
+ * operand; else the tensor. */
+static const ac_tensor *original_of(const ac_graph *graph, int tensor) {
+  const ac_tensor *storage = ac_tensor_at(graph, ac_tensor_at(graph, tensor)->storage);
+  if (storage->role == AC_ROLE_PARAMETER) return storage;
+  if (storage->role == AC_ROLE_WORKING)
+    return ac_tensor_at(graph, graph->parameters[storage->parameter]);
+  const ac_node *made = storage->producer < 0 ? NULL : ac_node_at(graph, storage->producer);
+  return made && made->in[0] >= 0 && made->in[1] < 0 ? original_of(graph, made->in[0]) : storage;
+}
+
+const ac_tensor *ac_linear_adapted_weight(const ac_graph *graph, int up) {
+  for (int i = 0; i < graph->node_count; i++) {
+    const ac_node *node = ac_node_at(graph, i);
+    if (node->op == AC_OP_linear && node->in[4] >= 0 && original_of(graph, node->in[4])->id == up)
+      return original_of(graph, node->in[1]);
+  }
+  return NULL;
+}
+
 /* Of an adapter's part, u B^T. */
 static ac_status adapter_gradient(ac_differentiation *d, const ac_node *node, ac_tensor *dy) {
   static const ac_linear_attributes attributes = {AC_OUT_IN};

@@ -70,6 +70,29 @@ case_export_adapter() {
   at_most "$after" "$before" && [[ $after != "$before" ]] || die "losses $before and $after"
 }
 
+# What was learned next to a base in blocks is merged into these, and compared on the run's own validation samples.
+case_export_blocks() {
+  tiny_run --base q4_0
+  run export --model run --to folder --merge --out merged --device cpu --json >merged.json
+  [[ $(field merged.json base) == q4_0 && $(field merged.json data) == chats.jsonl ]] || die "$(cat merged.json)"
+  at_most "$(field merged.json largest_difference)" 1e-4 || die "other logits than with its base in blocks: $(cat merged.json)"
+  run export --model run --to gguf --merge --quantise q4_0 --out merged.gguf --device cpu >said
+  grep -q '^merged into the base in q4_0' said || die "$(cat said)"
+  grep -q 'of validation samples of chats.jsonl' said || die "$(cat said)"
+  # An adapter that is exported knows its base.
+  run export --model run --to adapter --out adapter --device cpu >/dev/null
+  run export --model adapter --to folder --merge --out again --device cpu --json >again.json
+  [[ $(field again.json base) == q4_0 && $(field again.json data) == null ]] || die "$(cat again.json)"
+  cmp merged/model.safetensors again/model.safetensors || die "another merged model"
+  cp -r tiny other
+  "$FIXTURE" llm other 4
+  run sample --model other --adapter adapter --device cpu --prompt a --tokens 1 >/dev/null
+  grep -q '^adapter was trained on other weights' run.err || die "its base is forgotten: $(cat run.err)"
+  mv chats.jsonl gone.jsonl
+  run export --model run --to folder --merge --out third --device cpu >/dev/null
+  grep -q 'cannot be read; logits are compared on a text that is built in' run.err || die "$(cat run.err)"
+}
+
 # Of DoRA, magnitudes are merged as well; llama.cpp has none.
 case_export_dora() {
   tiny_run --dora

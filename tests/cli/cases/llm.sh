@@ -97,6 +97,98 @@ case_llm_full() {
   grep -q embed_tokens "$(printf '%s\n' full/state-*.safetensors | tail -n 1)" || die "a state without weights"
 }
 
+# Of a GGUF file as well: the folder gets its configuration and its tokenizer.
+case_llm_gguf() {
+  tiny_llm
+  run export --model base --to gguf --out base.gguf --device cpu >/dev/null
+  local from
+  for from in base base.gguf; do
+    run train "${llm[@]}" --model $from --lora 0 --lr 0.003 --epochs 2 --precision f32 --out of_$from >/dev/null
+    run eval --model of_$from --data chats.jsonl --device cpu --json >of_$from.json
+  done
+  for file in config.json model.safetensors tokenizer.json tokenizer_config.json generation_config.json; do
+    [[ -s of_base.gguf/$file ]] || die "no of_base.gguf/$file"
+  done
+  awk -v a="$(field_of of_base.json loss)" -v b="$(field_of of_base.gguf.json loss)" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' ||
+    die "a GGUF file of the same model is trained to another loss: $(cat of_*.json)"
+  run train "${llm[@]}" --model base.gguf --lora 0 --epochs 1 --weights bf16 --out half >/dev/null
+  grep -q '"torch_dtype": "bfloat16"\|"dtype": "bfloat16"' half/config.json || die "another type: $(cat half/config.json)"
+  run train "${llm[@]}" --model half --epochs 1 --out on >/dev/null
+}
+
+# An adapter is trained further: it begins where it ended, in its own layers and ranks.
+case_llm_further() {
+  tiny_llm
+  run train "${llm[@]}" --precision f32 --lora-targets q_proj,down_proj --epochs 3 --out first >/dev/null
+  run train "${llm[@]:0:9}" --precision f32 --lr 1e-9 --steps 1 --adapter first --out same >/dev/null
+  grep -q 'adapters of rank 4 of first with' run.err || die "not said what goes on: $(cat run.err)"
+  run eval --model first --data chats.jsonl --context 64 --device cpu --precision f32 --json >first.json
+  run eval --model same --data chats.jsonl --context 64 --device cpu --precision f32 --json >same.json
+  awk -v a="$(field_of first.json loss)" -v b="$(field_of same.json loss)" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' ||
+    die "it begins elsewhere: $(cat first.json same.json)"
+  diff <(grep -A5 target_modules first/adapter_config.json) <(grep -A5 target_modules same/adapter_config.json) || die "other layers"
+  # The folder of the adapter itself names its base.
+  run train llm --model first --data chats.jsonl --device cpu --context 64 --batch 4 --lr 0.01 --epochs 3 --save-every 3 --out on >/dev/null
+  run eval --model on --data chats.jsonl --context 64 --device cpu --json >on.json
+  awk -v a="$(field_of first.json loss)" -v b="$(field_of on.json loss)" 'BEGIN { exit !(b < a) }' || die "nothing more is learned"
+  run train llm --model first --data chats.jsonl --device cpu --context 64 --batch 4 --lr 0.01 --epochs 3 --save-every 3 --max-minutes 0.002 \
+    --out parts >/dev/null
+  run train llm --resume --out parts --max-minutes 5 >/dev/null
+  cmp on/adapter_model.safetensors parts/adapter_model.safetensors || die "another adapter after going on"
+  run plan llm --model base --adapter first --device dry --context 64 --names >out
+  (($(grep -c 'lora_A' out) == 4)) || die "not its layers: $(cat out)"
+  refuse 2 '--lora' train "${llm[@]}" --adapter first --out never
+  refuse 2 '--lora-alpha has no meaning with first' train llm --model first --data chats.jsonl --lora-alpha 3 --device cpu
+  refuse 2 'is an adapter already' train "${llm[@]:0:9}" --model first --adapter first --out never
+  refuse 1 'nothing/adapter_config.json' train "${llm[@]:0:9}" --adapter nothing --out never
+}
+
+# Preferences: the adapter learns which answers are chosen. The model without it is the reference.
+case_llm_dpo() {
+  tiny_llm
+  local i
+  for i in $(seq 0 79); do
+    printf '{"prompt": [{"role": "user", "content": "%d+%d?"}], "chosen": [{"role": "assistant", "content": "%d."}], "rejected": [{"role": "assistant", "content": "no, %d"}]}\n' \
+      $((i % 10)) $((i / 10)) $((i % 10 + i / 10)) $((i % 7))
+  done >pairs.jsonl
+  local dpo=(llm --model base --data pairs.jsonl --objective dpo --device cpu --context 64 --batch 4 --lora 4 --lr 0.01)
+  run train "${dpo[@]}" --epochs 2 --save-every 3 --out whole >said
+  grep -q 'pairs.jsonl: 80 pairs of answers, [0-9,]* tokens of them learned; [0-9]* train and [0-9]* validate' run.err || die "said: $(cat run.err)"
+  grep -q 'validation loss [0-9.]* nats per pair, accuracy 100.00 %' said || die "it has learned nothing: $(cat said)"
+  awk -v a="$("$METRICS" field whole/metrics.jsonl end val_loss)" 'BEGIN { exit !(a < 0.3) }' || die "the loss stays: $(cat said)"
+  "$METRICS" check whole/metrics.jsonl
+  run train "${dpo[@]}" --epochs 2 --save-every 3 --max-minutes 0.002 --out parts >/dev/null
+  run train llm --resume --out parts --max-minutes 5 >/dev/null
+  cmp whole/adapter_model.safetensors parts/adapter_model.safetensors || die "another adapter after going on"
+  refuse_resume 'accrue.beta' train llm --resume --beta 0.5 --epochs 3 --out parts
+  # Before the first update both models are the same: the loss is log 2, and with smoothing as well.
+  run train "${dpo[@]}" --lr 1e-12 --steps 1 --precision f32 --out same >/dev/null
+  run eval --model same --data pairs.jsonl --objective dpo --context 64 --device cpu --precision f32 --json >same.json
+  awk -v a="$(field_of same.json loss)" 'BEGIN { exit !(a - log(2) < 1e-5 && log(2) - a < 1e-5) }' || die "not log 2: $(cat same.json)"
+  ! grep -q perplexity same.json || die "a perplexity of pairs"
+  run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu --split validation --json >tuned.json
+  awk -v a="$("$METRICS" field whole/metrics.jsonl end val_loss)" -v b="$(field_of tuned.json loss)" \
+    'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || die "eval has another loss than training: $(cat tuned.json)"
+  run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu >said
+  grep -q '^data  *80 pairs of answers' said || die "said: $(cat said)"
+  # A larger beta makes the same difference count more, and smoothing bounds what it is worth.
+  run eval --model whole --data pairs.jsonl --objective dpo --beta 0.4 --context 64 --device cpu --json >beta.json
+  run eval --model whole --data pairs.jsonl --objective dpo --label-smoothing 0.3 --context 64 --device cpu --json >smooth.json
+  awk -v a="$(field_of tuned.json loss)" -v b="$(field_of beta.json loss)" -v c="$(field_of smooth.json loss)" \
+    'BEGIN { exit !(b < a && a < c) }' || die "beta and smoothing: $(cat tuned.json beta.json smooth.json)"
+  run verify "${dpo[@]}" --micro-batch 2 --precision f32 >verified
+  grep -q 'same' verified || die "accumulation is not equivalent: $(cat verified)"
+  run plan llm --model base/config.json --objective dpo --device dry --lora 4 --context 64 >out
+  run plan llm --model base/config.json --device dry --lora 4 --context 64 >plain
+  ! cmp -s out plain || die "the plan is that of next tokens"
+  refuse 2 '--lora 0 makes none' train "${dpo[@]}" --lora 0
+  refuse 2 '--no-pack has no meaning with --objective dpo' train "${dpo[@]}" --no-pack
+  refuse 2 '--beta' train "${llm[@]}" --beta 0.2
+  refuse 2 'base has none' eval --model base --data pairs.jsonl --objective dpo --device cpu
+  refuse 1 'it has no "chosen" and "rejected"' train "${dpo[@]}" --data chats.jsonl --out never
+  refuse 1 'pairs.jsonl' train "${llm[@]}" --data pairs.jsonl --out never
+}
+
 case_llm_plan() {
   mkdir base
   "$FIXTURE" llm base 0
@@ -199,7 +291,6 @@ case_llm_refused() {
   refuse 1 'hidden_act' plan llm --model sine.json --device dry
   # An adapter without its base, and one that is to be trained on.
   run train "${llm[@]}" --steps 1 --out tuned >/dev/null
-  refuse 2 'tuned is an adapter of' train llm --model tuned --data chats.jsonl
   mv base moved
   refuse 1 'is an adapter of' eval --model tuned --data chats.jsonl --device cpu
   refuse 1 'cannot read base' train llm --resume --out tuned
@@ -221,8 +312,8 @@ case_llm_choices() {
     # shellcheck disable=SC2059
     printf "{\"question\": \"is it %d?\", \"choices\": $choices, %s}\n" $i $((9 - i)) $(((10 - i) % 8)) "$answer"
   done >questions.jsonl
-  run train llm --model base --data learned.jsonl --held-out 0 --lora 0 --lr 0.01 --warmup 0 --context 64 --batch 1 \
-    --epochs 60 --device cpu --out tuned >/dev/null
+  run train llm --model base --data learned.jsonl --held-out 0 --lora 0 --lr 0.003 --warmup 0 --context 64 --batch 1 \
+    --epochs 200 --precision f32 --device cpu --out tuned >/dev/null
   run eval --model base --data questions.jsonl --device cpu --json >base.json
   run eval --model tuned --data questions.jsonl --device cpu --json >tuned.json
   awk -v a="$(field_of tuned.json accuracy)" -v p="$(field_of tuned.json plain_accuracy)" 'BEGIN { exit !(a == 1 && p == 1) }' ||
@@ -232,6 +323,11 @@ case_llm_choices() {
   run eval --model tuned --data questions.jsonl --device cpu >said
   grep -q '^data  *8 questions with 24 answers' said || die "said: $(cat said)"
   grep -q '^accuracy  *100.00 % of the questions, by log-likelihood for each byte' said || die "said: $(cat said)"
+  gzip -k questions.jsonl
+  run eval --model tuned --data questions.jsonl.gz --device cpu --json >packed.json
+  cmp tuned.json packed.json || die "other results of the same questions in gzip: $(cat packed.json)"
+  head -c 60 questions.jsonl.gz >damaged.jsonl.gz
+  refuse 1 'damaged.jsonl.gz' eval --model tuned --data damaged.jsonl.gz --device cpu
   echo '{"question": "a", "choices": ["b"], "answer": 0}' >bad.jsonl
   refuse 1 'bad.jsonl: line 1: choices must be two or more texts' eval --model base --data bad.jsonl --device cpu
   echo '{"question": "a", "choices": ["b", "c"], "answer": 2}' >bad.jsonl

@@ -144,7 +144,7 @@ resnet layer-decay 0.5
 TABLE
 }
 
-# flag_given MODEL NAME: its line, as arrays `given` and `beside`.
+# flag_given MODEL NAME: its line, as arrays `given` and `given_with`.
 flag_given() {
   local model name rest line found=''
   while read -r model name rest; do
@@ -152,10 +152,10 @@ flag_given() {
   done < <(flag_table)
   [[ $found ]] || die "this test does not know --$2"
   read -r -a given <<<"${line%%|*}"
-  beside=()
-  [[ $line != *'|'* ]] || read -r -a beside <<<"${line#*|}"
+  given_with=()
+  [[ $line != *'|'* ]] || read -r -a given_with <<<"${line#*|}"
   # What the command takes by itself, rounded up. It depends on the CPU.
-  beside=("${beside[@]/#JUST/$just}")
+  given_with=("${given_with[@]/#JUST/$just}")
 }
 
 # outcome FILE ARGUMENT...: what the program prints and its status.
@@ -168,11 +168,11 @@ outcome() {
 
 # changes VERB MODEL NAME: whether the flag makes a difference to what the verb prints or whether it does its work.
 changes() {
-  local given beside device=cpu
+  local given given_with device=cpu
   [[ $1 != plan ]] || device=dry
   flag_given "$2" "$3"
-  [[ $1$3 != plangroup ]] || beside+=(--names)
-  local flags=("$1" "$2" "${base[@]}" --device $device "${beside[@]}")
+  [[ $1$3 != plangroup ]] || given_with+=(--names)
+  local flags=("$1" "$2" "${base[@]}" --device $device "${given_with[@]}")
   outcome with "${flags[@]}" "--$3" "${given[@]}"
   if [[ ${without_flags:-} != "${flags[*]}" ]]; then # most flags are given with the same others
     outcome without "${flags[@]}"

@@ -377,7 +377,7 @@ static int near_middle(int code, int side) {
   return i / OF_BLOCK * 256 + 1 + i % OF_BLOCK;
 }
 
-static double beside(double value, int side) {
+static double next_to(double value, int side) {
   int exponent;
   frexp(value, &exponent);
   return (double)(float)(value + side * ldexp(1, exponent - 24));
@@ -418,7 +418,7 @@ static void codes_near_middles(ac_device *device, bool is_signed) {
   for (int code = 0; code < BETWEEN; code++)
     for (int side = -SIDE; side <= SIDE; side++) {
       const int e = near_middle(code, side);
-      g[e] = values[e] = beside(middle(code, is_signed), side);
+      g[e] = values[e] = next_to(middle(code, is_signed), side);
       if (is_signed) continue;
       g[e] = (double)(float)sqrt(values[e]);
       values[e] = (double)(float)(g[e] * g[e]);

@@ -406,6 +406,60 @@ static void a_base_in_blocks_is_read_as_it_is(const char *name) {
 }
 ON_EVERY_DEVICE(a_base_in_blocks_is_read_as_it_is)
 
+/* ---- names of weights ------------------------------------------------------------------------ */
+
+/* A layer with a weight of another name, next to a layer without an adapter. */
+static void weights_may_have_any_name(void **state) {
+  (void)state;
+  enum { IN = 8, OUT = 4, ROWS = 3 };
+  ac_device *device = open_device("cpu");
+  for (int kind = 0; kind < 4; kind++) {
+    const ac_layout layout = kind % 2 ? AC_IN_OUT : AC_OUT_IN;
+    const ac_lora_desc lora = {.rank = 2, .alpha = 3, .targets = "up", .dora = kind / 2};
+    const ac_parameter_desc frozen = {.frozen = true};
+    float x[ROWS * IN], y[2][ROWS * OUT];
+    for (int i = 0; i < ROWS * IN; i++) x[i] = sinf((float)i);
+    for (int again = 0; again < 2; again++) {
+      ac_graph *graph;
+      ac_plan *plan;
+      ac_trainer *trainer;
+      assert_ok(ac_graph_create(&graph));
+      ac_tensor *in = ac_input(graph, "x", AC_F32, SHAPE(AC_BATCH, IN)),
+                *down = ac_parameter(graph, "a.down.weight", SHAPE(IN, IN), &frozen),
+                *matrix = layout == AC_OUT_IN ? ac_parameter(graph, "w", SHAPE(OUT, IN), &frozen)
+                                              : ac_parameter(graph, "w", SHAPE(IN, OUT), &frozen);
+      ac_tensor *h = ac_lora_linear(graph, "a.down", in, down, NULL, AC_OUT_IN, &lora),
+                *out = ac_lora_linear(graph, "a.up", h, matrix, NULL, layout, &lora);
+      ac_graph_set_output(graph, "y", out);
+      ac_graph_set_loss(graph, ac_loss(ac_square(out), NULL));
+      assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = ROWS}));
+      assert_int_equal(ac_plan_get_info(plan)->frozen_count, IN * IN + IN * OUT);
+      assert_int_equal(ac_plan_get_info(plan)->parameter_count,
+                       2 * (IN + OUT) + (lora.dora ? OUT : 0));
+      assert_ok(ac_trainer_create(&trainer, plan,
+                                  &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 0.1}}));
+      const ac_feed feed = {"x", x};
+      for (int update = 0; update < 2 && !again; update++) {
+        assert_ok(ac_trainer_accumulate(trainer, ROWS, &feed, 1));
+        assert_ok(ac_trainer_update(trainer, NULL));
+      }
+      if (!again) assert_ok(ac_adapter_save(trainer, test_folder, &lora, NULL));
+      ac_adapter *adapter;
+      assert_ok(ac_adapter_open(&adapter, test_folder));
+      assert_int_equal(ac_adapter_desc(adapter)->module_count, 1);
+      assert_string_equal(ac_adapter_desc(adapter)->modules[0].name, "a.up");
+      if (again) assert_ok(ac_adapter_load(adapter, trainer));
+      ac_adapter_close(adapter);
+      assert_ok(ac_trainer_predict(trainer, "y", ROWS, &feed, 1, ROWS * OUT, y[again]));
+      ac_trainer_free(trainer);
+      ac_plan_free(plan);
+      ac_graph_free(graph);
+    }
+    assert_true(largest_difference(y[0], y[1], ROWS * OUT) < 1e-5);
+  }
+  ac_device_close(device);
+}
+
 /* ---- dropout --------------------------------------------------------------------------------- */
 
 /* What the adapter adds while training, with A and B of ones: the mean over many rows is that
@@ -573,6 +627,7 @@ int main(void) {
       cmocka_unit_test(a_folder_of_peft_is_read_everywhere),
       cmocka_unit_test(one_base_serves_all_everywhere),
       cmocka_unit_test(a_base_in_blocks_is_read_as_it_is_everywhere),
+      cmocka_unit_test(weights_may_have_any_name),
       cmocka_unit_test(dropout_is_of_what_the_adapter_sees),
       cmocka_unit_test(what_would_change_results_is_refused),
       cmocka_unit_test(tensors_must_fit),

@@ -90,16 +90,16 @@ static int64_t place_in_c(const ac_cl_product *p, int64_t matrix, int64_t i, int
  * next to each other. */
 static void make_example(example *x, bool bias) {
   ac_cl_product *p = &x->product;
-  const int64_t row_a = pitch_a(p), row_b = pitch_b(p), beside = p->inner ? p->inner : 1,
-                below = p->batch / beside;
-  make_matrix(x, A, p->float_a, below * (p->transpose_a ? p->k : p->m),
-              beside * (p->transpose_a ? p->m : p->k), row_a, p->first_a);
-  make_matrix(x, B, p->float_b, below * (p->transpose_b ? p->n : p->k),
-              beside * (p->transpose_b ? p->k : p->n), row_b, p->first_b);
+  const int64_t row_a = pitch_a(p), row_b = pitch_b(p), across = p->inner ? p->inner : 1,
+                down = p->batch / across;
+  make_matrix(x, A, p->float_a, down * (p->transpose_a ? p->k : p->m),
+              across * (p->transpose_a ? p->m : p->k), row_a, p->first_a);
+  make_matrix(x, B, p->float_b, down * (p->transpose_b ? p->n : p->k),
+              across * (p->transpose_b ? p->k : p->n), row_b, p->first_b);
   const int64_t row_c = pitch_c(p), rows_of_bias = p->images ? p->batch * p->m : p->n;
   const int64_t images = p->images ? (p->place + p->n + p->pixels - 1) / p->pixels : 1;
-  make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + below * p->m,
-              p->images ? row_c : beside * p->n, row_c, p->first_c);
+  make_matrix(x, C, p->float_c, (images * p->image + row_c - 1) / row_c + down * p->m,
+              p->images ? row_c : across * p->n, row_c, p->first_c);
   /* The row before them is the bias. */
   make_matrix(x, BIAS, true, 0, rows_of_bias, rows_of_bias, 0);
   p->a = x->view[A], p->b = x->view[B], p->c = x->view[C];

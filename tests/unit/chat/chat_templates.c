@@ -37,9 +37,10 @@ static size_t read_messages(const json_t *one, ac_chat_message *messages) {
   const json_t *list = json_object_get(one, "messages"), *message;
   size_t i;
   assert_true(json_array_size(list) <= MOST);
-  json_array_foreach(list, i, message) messages[i] =
-      (ac_chat_message){.role = json_string_value(json_object_get(message, "role")),
-                        .content = json_string_value(json_object_get(message, "content"))};
+  json_array_foreach(list, i, message)
+    messages[i] =
+        (ac_chat_message){.role = json_string_value(json_object_get(message, "role")),
+                          .content = json_string_value(json_object_get(message, "content"))};
   return json_array_size(list);
 }
 

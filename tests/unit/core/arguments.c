@@ -803,6 +803,9 @@ static void exports(void) {
   const ac_export_adapter adapter = {"layer", 1, a, b};
   const ac_export_desc desc = {.storage = AC_EXPORT_AS_IT_IS};
   ac_model *m;
+  char *json;
+  REFUSED(ac_model_config_json, model, ac_model_config_json(&json, NULL, AC_F32));
+  REFUSED(ac_model_export_files, model, ac_model_export_files(NULL, none));
   REFUSED(ac_model_export_folder, model, ac_model_export_folder(NULL, none, &desc));
   REFUSED(ac_model_export_gguf, model, ac_model_export_gguf(NULL, none, &desc));
   REFUSED(ac_adapter_export_gguf, model, ac_adapter_export_gguf(NULL, none, 1, &adapter, 1));
@@ -810,6 +813,9 @@ static void exports(void) {
   assert_non_null(mkdtemp(folder));
   assert_true(tiny_llm_write(folder, 1, true));
   assert_ok(ac_model_open(&m, folder));
+  REFUSED(ac_model_config_json, json, ac_model_config_json(NULL, m, AC_F32));
+  assert_refused(ac_model_config_json(&json, m, AC_I32), AC_ERROR_ARGUMENT, "not of dtype");
+  REFUSED(ac_model_export_files, path, ac_model_export_files(m, NULL));
   REFUSED(ac_model_export_folder, path, ac_model_export_folder(m, NULL, &desc));
   REFUSED(ac_model_export_gguf, path, ac_model_export_gguf(m, NULL, &desc));
   ZEROED(ac_model_export_gguf, desc, ac_model_export_gguf(m, path, NULL),
@@ -891,6 +897,10 @@ static void trainer_rates(void) {
   REFUSED(ac_trainer_noise_scale_of, trainer, ac_trainer_noise_scale_of(NULL, 0, &noise));
   REFUSED(ac_trainer_noise_scale_of, result, ac_trainer_noise_scale_of(trainer, 0, NULL));
   REFUSED(ac_trainer_set_batch, trainer, ac_trainer_set_batch(NULL, 1));
+  REFUSED(ac_trainer_begin_share, trainer, ac_trainer_begin_share(NULL, 0));
+  ac_rank_report report;
+  REFUSED(ac_trainer_rank_report, trainer, ac_trainer_rank_report(NULL, 0, &report));
+  REFUSED(ac_trainer_rank_report, result, ac_trainer_rank_report(trainer, 0, NULL));
   HARMLESS(ac_trainer_batch, trainer, ac_trainer_batch(NULL) == 0);
   REFUSED(ac_trainer_observe_validation, trainer, ac_trainer_observe_validation(NULL, 1));
 }
@@ -1153,6 +1163,32 @@ static void benches(void) {
   REFUSED(ac_bench_get, op, ac_bench_get(bench, 0, NULL));
   REFUSED(ac_bench_time, bench, ac_bench_time(NULL, 0, &timing));
   REFUSED(ac_bench_time, timing, ac_bench_time(bench, 0, NULL));
+}
+
+static void ranks_of_processes(void) {
+  ac_ranks *r, *list[1];
+  const ac_ranks_fact fact = {"a", "b"};
+  REFUSED(ac_ranks_open, ranks, ac_ranks_open(NULL, NULL));
+  HARMLESS(ac_ranks_open, desc, ac_ranks_open(&r, NULL) == AC_OK);
+  REFUSED(ac_ranks_create_threads, list, ac_ranks_create_threads(NULL, 1, NULL));
+  HARMLESS(ac_ranks_create_threads, desc, ac_ranks_create_threads(list, 1, NULL) == AC_OK);
+  ac_ranks_close(list[0]);
+  HARMLESS(ac_ranks_rank, ranks, ac_ranks_rank(NULL) == 0);
+  HARMLESS(ac_ranks_size, ranks, ac_ranks_size(NULL) == 0);
+  HARMLESS(ac_ranks_local_rank, ranks, ac_ranks_local_rank(NULL) == 0);
+  HARMLESS(ac_ranks_local_size, ranks, ac_ranks_local_size(NULL) == 0);
+  HARMLESS(ac_ranks_engine, ranks, !strcmp(ac_ranks_engine(NULL), ""));
+  HARMLESS(ac_ranks_threads, ranks, ac_ranks_threads(NULL) == 0);
+  REFUSED(ac_ranks_agree, ranks, ac_ranks_agree(NULL, &fact, 1));
+  REFUSED(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 1));
+  HARMLESS(ac_ranks_agree, facts, ac_ranks_agree(r, NULL, 0) == AC_OK);
+  REFUSED(ac_ranks_tell, ranks, ac_ranks_tell(NULL, list, 1));
+  REFUSED(ac_ranks_tell, bytes, ac_ranks_tell(r, NULL, 1));
+  REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
+  NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
+  NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
+  NOTHING(ac_ranks_close, ranks, ac_ranks_close(NULL));
+  ac_ranks_close(r);
 }
 
 /* ---- builders -------------------------------------------------------------------------------- */
@@ -1690,6 +1726,7 @@ static void null_is_a_default_or_refused(void **state) {
   layers();
   learners();
   benches();
+  ranks_of_processes();
   leaves();
   only_operands();
   of_elements();

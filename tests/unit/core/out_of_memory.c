@@ -86,8 +86,8 @@ static const char chatml[] = "{% for message in messages %}{{'<|im_start|>' + me
                              "'<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ "
                              "'<|im_start|>assistant\\n' }}{% endif %}";
 
-static ac_session *beside; /* what another one is made of */
-static ac_model *language_model;
+static ac_session *other; /* what another one is made of */
+static ac_model *language_model, *gguf_model;
 static const ac_generator_desc of_text = {.context = 8, .chunk = 4};
 
 static void build_generator(void *user, ac_graph *g, int64_t count, int64_t context) {
@@ -108,6 +108,7 @@ typedef struct made {
   ac_trainer *trainer;
   ac_session *session;
   ac_generator *generator;
+  ac_ranks *ranks;
   ac_learner *learner;
   ac_bench *bench;
   ac_tokens *tokens;
@@ -127,6 +128,7 @@ static void free_made(made *m) {
   ac_trainer_free(m->trainer);
   ac_session_free(m->session);
   ac_generator_free(m->generator);
+  ac_ranks_close(m->ranks);
   ac_learner_free(m->learner);
   ac_plan_free(m->plan);
   ac_bench_free(m->bench);
@@ -178,13 +180,15 @@ typedef struct creation {
   X(ac_trainer_create, 0, &m->trainer, training, NULL)                                         \
   X(ac_session_create, 0, &m->session, predicting, 0)                                          \
   X(ac_session_create_shared, 0, &m->session, sharing, 0, owner)                               \
-  X(ac_session_create_with, 0, &m->session, predicting, 0, beside)                             \
+  X(ac_session_create_with, 0, &m->session, predicting, 0, other)                              \
   X(ac_generator_create, 0, &m->generator, device, &of_text, build_generator, NULL)            \
   X(ac_generator_create_model, 0, &m->generator, language_model, device, &of_text, NULL)       \
   X(ac_learner_create, 0, &m->learner, graph,                                                  \
     &(ac_learner_desc){.device = {.name = device_name, .allocator = &allocator},               \
                        .plan = {.batch = 4, .micro_batch = 2, .recompute = AC_RECOMPUTE_ALL}}) \
   X(ac_bench_create, 0, &m->bench, device, NULL)                                               \
+  X(ac_ranks_open, 0, &m->ranks, &(ac_ranks_desc){.engine = "alone"})                          \
+  X(ac_ranks_create_threads, 0, &m->ranks, 1, NULL)                                            \
   X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                       \
   X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
   X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
@@ -219,6 +223,8 @@ typedef struct creation {
   X(ac_model_open, gguf, &m->model, ACCRUE_TEST_VECTORS "/models/llama3.gguf")                 \
   X(ac_adapter_open, 0, &m->adapter, ACCRUE_TEST_VECTORS "/adapter_of_peft")                   \
   X(ac_adapter_config, 0, &m->text, adapted, &lora, "base")                                    \
+  X(ac_model_config_json, folder, &m->text, language_model, AC_F32)                            \
+  X(ac_model_config_json, gguf, &m->text, gguf_model, AC_F32)                                  \
   X(ac_model_file_open, 0, &m->file, weights.text)                                             \
   X(ac_gguf_metadata_open, 0, &m->metadata, ACCRUE_TEST_VECTORS "/blocks.gguf")
 
@@ -314,15 +320,17 @@ static void fail_all(const char *name, const creation *list, size_t count) {
   ac_plan *plan;
   assert_ok(ac_plan_create(&plan, small, device, &(ac_plan_desc){.batch = 4}));
   assert_ok(ac_trainer_create(&adapted, plan, NULL));
-  assert_ok(ac_session_create(&beside, predicting, 0));
+  assert_ok(ac_session_create(&other, predicting, 0));
   assert_ok(ac_model_open(&language_model, ACCRUE_TEST_VECTORS "/models/llama"));
+  assert_ok(ac_model_open(&gguf_model, ACCRUE_TEST_VECTORS "/models/llama3.gguf"));
   for (size_t i = 0; i < count; i++) fail_every_allocation(&list[i]);
   ac_trainer_free(adapted);
   ac_plan_free(plan);
   ac_graph_free(small);
   ac_trainer_free(owner);
-  ac_session_free(beside);
+  ac_session_free(other);
   ac_model_free(language_model);
+  ac_model_free(gguf_model);
   ac_plan_free(training);
   ac_plan_free(predicting);
   ac_plan_free(sharing);

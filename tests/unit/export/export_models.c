@@ -81,6 +81,44 @@ static void both_forms_hold_the_same_model(void **state) {
   ac_model_free(tiny);
 }
 
+/* What a folder has next to its weights, for weights that come from elsewhere. */
+static void other_files_are_those_of_a_folder(void **state) {
+  (void)state;
+  static const char *const names[][2] = {{"whole_of_folder", "part_of_folder"},
+                                         {"whole_of_gguf", "part_of_gguf"}};
+  ac_model *tiny = open_tiny("files"), *gguf;
+  test_path file = in_folder("files.gguf");
+  assert_ok(ac_model_export_gguf(tiny, file.text, NULL));
+  assert_ok(ac_model_open(&gguf, file.text));
+  ac_model *const models[] = {tiny, gguf};
+  for (int i = 0; i < 2; i++) {
+    test_path whole = in_folder(names[i][0]), part = in_folder(names[i][1]), from, to;
+    const ac_export_desc desc = {.storage = AC_EXPORT_BF16};
+    char *json;
+    ac_model *one, *other;
+    assert_ok(ac_model_export_folder(models[i], whole.text, &desc));
+    assert_ok(ac_model_open(&one, whole.text));
+    assert_int_equal(mkdir(part.text, 0777), 0);
+    assert_ok(ac_model_export_files(models[i], part.text));
+    assert_ok(ac_model_config_json(&json, models[i], AC_BF16));
+    snprintf(to.text, sizeof to.text, "%.400s/config.json", part.text);
+    write_file(to.text, json, strlen(json));
+    assert_contains(json, "bfloat16");
+    free(json);
+    snprintf(from.text, sizeof from.text, "%.400s/model.safetensors", whole.text);
+    snprintf(to.text, sizeof to.text, "%.400s/model.safetensors", part.text);
+    assert_int_equal(link(from.text, to.text), 0);
+    assert_ok(ac_model_open(&other, part.text));
+    assert_same_weights(one, other);
+    assert_same_tokens(tiny, other);
+    assert_string_equal(ac_model_chat_template(other), ac_model_chat_template(tiny));
+    ac_model_free(other);
+    ac_model_free(one);
+  }
+  ac_model_free(gguf);
+  ac_model_free(tiny);
+}
+
 /* llama.cpp's order: row 2 i + a of a head is row a D / 2 + i. The file is read without a model, so
  * that nothing puts rows back. */
 static void rows_of_heads_are_in_llama_cpps_order(void **state) {
@@ -319,6 +357,7 @@ static void malformed_vocabularies_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(both_forms_hold_the_same_model),
+      cmocka_unit_test(other_files_are_those_of_a_folder),
       cmocka_unit_test(rows_of_heads_are_in_llama_cpps_order),
       cmocka_unit_test(changed_parameters_are_asked_for),
       cmocka_unit_test(a_source_that_fails_leaves_nothing),

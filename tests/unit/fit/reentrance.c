@@ -50,6 +50,13 @@ static ac_status call_rate(ac_trainer *t) {
 static ac_status call_set_batch(ac_trainer *t) {
   return ac_trainer_set_batch(t, 3);
 }
+static ac_status call_begin_share(ac_trainer *t) {
+  return ac_trainer_begin_share(t, 0);
+}
+static ac_status call_rank_report(ac_trainer *t) {
+  ac_rank_report report;
+  return ac_trainer_rank_report(t, 0, &report);
+}
 static ac_status call_batch(ac_trainer *t) {
   return ac_trainer_batch(t) > 0 ? AC_OK : AC_ERROR_INTERNAL;
 }
@@ -210,6 +217,8 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(observe_validation),
                                  ACTION(rate),
                                  ACTION(set_batch),
+                                 ACTION(begin_share),
+                                 ACTION(rank_report),
                                  ACTION(batch),
                                  ACTION(noise_scale),
                                  ACTION(noise_scale_of),

@@ -83,16 +83,16 @@ typedef struct runner {
   ac_session *session;
 } runner;
 
-static runner start(ac_device *device, const model *m, int n, int positions, const runner *beside) {
+static runner start(ac_device *device, const model *m, int n, int positions, const runner *other) {
   runner r = {0};
   ac_graph *g = build(m, n, positions);
   const ac_plan_desc desc = {.purpose = AC_PREDICT,
                              .batch = m->batch,
                              .precision = m->precision,
-                             .shared = beside ? "*" : NULL};
+                             .shared = other ? "*" : NULL};
   assert_ok(ac_plan_create(&r.plan, g, device, &desc));
   ac_graph_free(g);
-  if (beside) assert_ok(ac_session_create_with(&r.session, r.plan, 3, beside->session));
+  if (other) assert_ok(ac_session_create_with(&r.session, r.plan, 3, other->session));
   else assert_ok(ac_session_create(&r.session, r.plan, 3));
   return r;
 }
@@ -210,14 +210,14 @@ static void bytes_are_counted(const char *name) {
     ac_device_reset_peak(device);
     runner one = start(device, &stored, 1, 64, NULL), more = start(device, &stored, 8, 64, &one);
     const ac_plan_bytes *own = &ac_plan_get_info(one.plan)->bytes,
-                        *beside = &ac_plan_get_info(more.plan)->bytes;
+                        *other = &ac_plan_get_info(more.plan)->bytes;
     const uint64_t caches = UINT64_C(2) * 2 * 2 * 64 * 4 * SIZE * (p ? 2 : 4);
     assert_int_equal(own->caches, caches);
-    assert_int_equal(beside->caches, 0);
-    assert_int_equal(beside->parameters, 0);
+    assert_int_equal(other->caches, 0);
+    assert_int_equal(other->parameters, 0);
     assert_int_equal(own->total,
                      own->parameters + own->activations + own->workspace + own->io + own->caches);
-    assert_int_equal(ac_device_peak_bytes(device), own->total + beside->total);
+    assert_int_equal(ac_device_peak_bytes(device), own->total + other->total);
     end(&more);
     end(&one);
     assert_int_equal(ac_device_allocated_bytes(device), 0);

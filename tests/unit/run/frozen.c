@@ -62,6 +62,7 @@ static void takes_no_more_than_what_is_trained(void **state) {
     assert_true(all_backward > 0 && backward == 0);
     assert_true(forward > 0 && forward <= all_forward);
     if (recompute != AC_RECOMPUTE_ALL) assert_int_equal(forward, all_forward);
+    assert_true(some->info.frozen_count > 0);
     assert_int_equal(some->info.parameter_count + some->info.frozen_count,
                      all->info.parameter_count);
     for (ac_role role = AC_ROLE_PARAMETER; role <= AC_ROLE_STATE; role++)

@@ -5,7 +5,10 @@
  * If storage is 16 bits, the thread's workspace holds floats: the rows that a block and a part use.
  * If products of bf16 are fastest without conversion (product/gemm.h), q, k and v are not copied,
  * and weights are rounded to bf16 before they are multiplied, each row in the first half of its
- * floats. */
+ * floats.
+ *
+ * A single query, as where a text is continued, reads each key and each value once, where they are:
+ * packing them, or copying them as floats, would take longer than the products. */
 #include "backend/cpu/attention/tiles.h"
 
 #include <float.h>
@@ -132,6 +135,47 @@ typedef struct block {
   float *room; /* for the keys and values of a part */
 } block;
 
+/* ---- a single query -------------------------------------------------------------------------- */
+
+/* Rows of its keys and values are widened one at a time, if they have no more elements. */
+enum { ONE_QUERY_SIZE = 512 };
+
+static bool has_one_query(const shape *s) {
+  return s->of.queries == 1 && s->of.size <= ONE_QUERY_SIZE && s->of.values <= ONE_QUERY_SIZE;
+}
+
+static void score_keys(const shape *s, const block *own, tile of, float *scores) {
+  float query_room[ONE_QUERY_SIZE], room[ONE_QUERY_SIZE];
+  const float *query = widen_row(own->q, 0, s->of.size, query_room);
+  const rows keys = stored_rows(s, own->k, s->of.k_stride, of.key);
+  for (int64_t j = 0; j < of.keys; j++)
+    scores[j] =
+        s->attributes->scale * row_dot(query, widen_row(keys, j, s->of.size, room), s->of.size);
+}
+
+static void add_values(const shape *s, const block *own, tile of, const float *weights, float *y) {
+  float room[ONE_QUERY_SIZE];
+  const rows values = stored_rows(s, own->v, s->of.v_stride, of.key);
+  for (int64_t j = 0; j < of.keys; j++) {
+    const float *value = widen_row(values, j, s->of.values, room);
+    const float weight = weights[j];
+#pragma omp simd
+    for (int64_t i = 0; i < s->of.values; i++) y[i] += weight * value[i];
+  }
+}
+
+static void forward_query(const worker *w, const shape *s, const block *own, tile of,
+                          progress *so_far) {
+  float *y = float_row(own->y, 0);
+  score_keys(s, own, of, w->floats);
+  weigh_scores(s, &own->sight, of, w->floats, own->y, so_far);
+  if (!so_far->begun) clear_row(y, s->of.values);
+  add_values(s, own, of, w->floats, y);
+  so_far->begun = true;
+}
+
+/* ---- many ------------------------------------------------------------------------------------ */
+
 /* What one tile adds to y. */
 static void forward_tile(const worker *w, const shape *s, const block *own, tile of,
                          progress *so_far) {
@@ -182,7 +226,8 @@ static void forward_block(const worker *w, const shape *s, int64_t b, int64_t he
   for (int64_t key = all.key; all.count && key < all.key + all.keys; key += s->part) {
     const int64_t end = ac_smaller(key + s->part, all.key + all.keys);
     const tile of = tile_of(s, &own.sight, first, own.count, key, end);
-    if (of.count) forward_tile(w, s, &own, of, &so_far);
+    if (of.count && has_one_query(s)) forward_query(w, s, &own, of, &so_far);
+    else if (of.count) forward_tile(w, s, &own, of, &so_far);
   }
   finish_block(s, &own, &so_far, lse);
   store_rows(s, own.y, out, y_stride(s), first, own.count, s->of.values);

@@ -1,0 +1,12 @@
+/* One rank, as public functions give it. */
+#ifndef AC_RANKS_RANKS_H
+#define AC_RANKS_RANKS_H
+
+#include <accrue/ranks.h>
+
+#include "ranks/transport.h"
+
+/* Belongs to `ranks`. */
+ac_transport *ac_ranks_transport(ac_ranks *ranks);
+
+#endif

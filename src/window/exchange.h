@@ -1,0 +1,83 @@
+/* What ranks tell each other about a window, an evaluation or the end of a run. All ranks call
+ * these functions at the same points, one after another; with one rank they do nothing.
+ *
+ * A rank that fails by itself says so at the next such point, where all fail with its sentence. */
+#ifndef AC_WINDOW_EXCHANGE_H
+#define AC_WINDOW_EXCHANGE_H
+
+#include "run/instance.h"
+
+struct ac_trainer;
+struct ac_transport;
+struct ac_transfer;
+
+/* What a point is for, so that ranks that have come to different ones are told so. */
+typedef enum ac_meeting {
+  AC_MEET_WINDOW = 1, /* a window's samples are accumulated */
+  AC_MEET_DECISION,   /* what rank 0 has decided */
+  AC_MEET_TURN,       /* before the next window of a fit: whether it goes on */
+  AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
+  AC_MEET_STATE       /* rank 0 has saved a state */
+} ac_meeting;
+
+typedef struct ac_exchange {
+  struct ac_transport *transport; /* NULL: one rank */
+  int rank, ranks;
+  uint64_t met;  /* points so far */
+  int64_t first; /* number of this rank's first sample in the window in progress */
+  bool laid;     /* somebody has said so; else it is that of a whole window */
+  bool empty;    /* this rank had no sample of it */
+  bool summed;   /* the window's sums are those of all ranks */
+  bool told;     /* all ranks know of the last failure */
+  int64_t chunk; /* elements */
+  float *memory; /* of chunks */
+  struct ac_transfer *transfers;
+  double *values; /* room for what is told at a point, and of all ranks on rank 0 */
+  char *messages;
+  int64_t most_values;
+  double *reports; /* by rank: bytes sent and seconds waited */
+} ac_exchange;
+
+/* Begins with the ranks of the trainer's description; release it in any case. */
+ac_status ac_exchange_begin(struct ac_trainer *trainer);
+void ac_exchange_release(struct ac_trainer *trainer);
+
+static inline bool ac_exchange_is_alone(const ac_exchange *exchange) {
+  return !exchange->transport;
+}
+
+/* Adds up numbers of all ranks, in the order of ranks. `status` is this rank's own: if one of them
+ * is not AC_OK all fail, this rank with its own sentence if it is the one. */
+ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status status,
+                          double *values, int64_t count);
+/* Takes over what rank 0 has. */
+ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *values,
+                           int64_t count);
+/* Tells a failure that the others do not know of yet. */
+void ac_exchange_fail(ac_exchange *exchange, ac_status status);
+
+/* Says which sample of the window this rank's first one is. */
+void ac_exchange_lay(ac_exchange *exchange, int64_t first);
+/* When a window is over or discarded. */
+void ac_exchange_leave(ac_exchange *exchange);
+
+/* At the end of a window: makes samples, sums of losses and what watchers have measured those of
+ * all ranks; and then gradients and what batch norms pool. A window that was summed stays as it is.
+ */
+ac_status ac_exchange_window(struct ac_trainer *trainer);
+ac_status ac_exchange_gradients(struct ac_trainer *trainer);
+/* After an update: each rank's part of the parameters goes to all others. */
+ac_status ac_exchange_weights(struct ac_trainer *trainer);
+/* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer
+ * it until rank 0 is done. */
+ac_status ac_exchange_read(struct ac_trainer *trainer, const ac_cell *cell, int64_t first,
+                           int64_t count, void *data);
+ac_status ac_exchange_answer(struct ac_trainer *trainer);
+ac_status ac_exchange_end_answers(struct ac_trainer *trainer);
+/* Makes rank 0's decision everybody's. */
+ac_status ac_exchange_decision(ac_exchange *exchange, ac_decision *decision);
+/* Adds up an evaluation, and whether some rank was asked to stop it. */
+ac_status ac_exchange_evaluation(ac_exchange *exchange, ac_status status, ac_all_sums *sums,
+                                 bool *stopped);
+
+#endif

@@ -1,0 +1,443 @@
+/* Windows that ranks share out: N ranks of this process against one rank with the same effective
+ * batch. All ranks have the same bits, the same again in another run, and those of one rank but for
+ * rounding. */
+#include "support/models.h"
+#include "support/ranked.h"
+#include "support/trainers.h"
+
+#include "io/safetensors.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CONTEXT = 6, VOCAB = 32, WIDTH = 32, SAMPLES = 43, UPDATES = 20 };
+
+/* ---- a language model ------------------------------------------------------------------------ */
+
+static ac_graph *gpt(void) {
+  return test_gpt_graph(&(test_gpt){.layers = 1,
+                                    .width = WIDTH,
+                                    .context = CONTEXT,
+                                    .vocab = VOCAB,
+                                    .heads = 2,
+                                    .dropout = 0.1f});
+}
+
+static ac_graph *gpt_fused(void) {
+  return test_gpt_graph(&(test_gpt){.layers = 1,
+                                    .width = WIDTH,
+                                    .context = CONTEXT,
+                                    .vocab = VOCAB,
+                                    .heads = 2,
+                                    .dropout = 0.1f,
+                                    .fused = true});
+}
+
+/* Sequences of unequal length: sample k has 1 + k % CONTEXT tokens that count. */
+static ac_status read_tokens(void *user, const ac_sample_key *key, void *const *fields) {
+  int32_t *tokens = fields[0], *targets = fields[1];
+  (void)user;
+  for (int64_t t = 0; t < CONTEXT; t++) {
+    tokens[t] = (int32_t)((key->index * 7 + t * 3) % VOCAB);
+    targets[t] = t <= key->index % CONTEXT ? (int32_t)((key->index * 7 + t * 3 + 3) % VOCAB) : -1;
+  }
+  return AC_OK;
+}
+
+static ranked_case gpt_case(ac_optimizer_kind optimizer) {
+  return (ranked_case){
+      .graph = gpt,
+      .plan = {.batch = 8,
+               .micro_batch = 3,
+               .optimizer = {.kind = optimizer},
+               .frozen = "*qkv.b"}, /* gradients of keys' biases are rounding alone */
+      .trainer = {.seed = 5, .schedule = {.lr = 0.01}, .noise_every = 3},
+      .fit = {.steps = UPDATES, .seed = 11, .eval_every = 7},
+      .validation = 13,
+      .data = {.count = SAMPLES,
+               .field_count = 2,
+               .fields = {{"tokens", AC_I32, CONTEXT}, {"targets", AC_I32, CONTEXT}},
+               .read = read_tokens}};
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static void check_near(const ranked *one, const ranked *many, double tolerance) {
+  assert_int_equal(many->windows, one->windows);
+  for (int i = 0; i < one->windows; i++) {
+    assert_int_equal(many->samples[i], one->samples[i]);
+    assert_int_equal(many->update[i].skipped, one->update[i].skipped);
+    assert_true(many->update[i].weight == one->update[i].weight);
+    assert_true(many->update[i].loss_scale == one->update[i].loss_scale);
+    const double error = fabs(many->update[i].loss - one->update[i].loss);
+    if (!(error <= tolerance * fabs(one->update[i].loss)) && !one->update[i].skipped)
+      fail_msg("window %d of %d ranks: loss %.9g, but %.9g with one", i, many->ranks,
+               many->update[i].loss, one->update[i].loss);
+  }
+  assert_int_equal(many->result.updates, one->result.updates);
+  const double validated = fabs(many->result.final.loss - one->result.final.loss);
+  if (!(validated <= tolerance * fabs(one->result.final.loss)))
+    fail_msg("the validation loss of %d ranks is %.9g, but %.9g with one", many->ranks,
+             many->result.final.loss, one->result.final.loss);
+  const double apart = distance(one->parameters, many->parameters, one->parameter_count);
+  if (!(apart <= tolerance))
+    fail_msg("parameters of %d ranks are %g from those of one", many->ranks, apart);
+  if (one->noise.windows) assert_int_equal(many->noise.windows, one->noise.windows);
+}
+
+static void check_case(const ranked_case *c, double tolerance) {
+  ranked one, many[4], again[4];
+  ranked_run(c, 1, &one);
+  ranked_check_same(&one, 1);
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    ranked_run(c, ranks, many);
+    ranked_check_same(many, ranks);
+    check_near(&one, many, tolerance);
+    ranked_run(c, ranks, again);
+    ranked_check_same(again, ranks);
+    assert_memory_equal(again[0].parameters, many[0].parameters, 4 * many[0].parameter_count);
+    ranked_free(many, ranks);
+    ranked_free(again, ranks);
+  }
+  ranked_free(&one, 1);
+}
+
+static void check_optimizer(ac_optimizer_kind optimizer, double tolerance) {
+  const ranked_case c = gpt_case(optimizer);
+  check_case(&c, tolerance);
+}
+
+/* ---- state files ----------------------------------------------------------------------------- */
+
+static size_t kept_count;
+
+/* All moments of a state file one after another; free them. Of 8 bits the bytes. */
+static float *kept_states(const char *path) {
+  ac_model_file *file;
+  float *all = NULL;
+  kept_count = 0;
+  assert_ok(ac_model_file_open(&file, path));
+  for (int i = 0; i < ac_model_file_tensor_count(file); i++) {
+    const ac_model_tensor *tensor = ac_model_file_tensor(file, i);
+    if (strncmp(tensor->name, "accrue/state.", 13)) continue;
+    int64_t count = 1;
+    for (int d = 0; d < tensor->rank; d++) count *= tensor->shape[d];
+    all = realloc(all, (kept_count + (size_t)count) * sizeof *all);
+    assert_non_null(all);
+    if (tensor->dtype == AC_F32) {
+      assert_ok(ac_model_file_read(file, i, 0, count, all + kept_count));
+    } else {
+      uint8_t *bytes = malloc((size_t)count);
+      assert_ok(ac_model_file_read_stored(file, i, 0, count, bytes));
+      for (int64_t k = 0; k < count; k++) all[kept_count + (size_t)k] = bytes[k];
+      free(bytes);
+    }
+    kept_count += (size_t)count;
+  }
+  ac_model_file_close(file);
+  return all;
+}
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+static void adamw_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_ADAMW, 1e-5);
+}
+
+static void sgd_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_SGD, 1e-5);
+}
+
+static void adafactor_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_ADAFACTOR, 1e-5);
+}
+
+static void adam_mini_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_ADAM_MINI, 1e-5);
+}
+
+static void muon_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_MUON, 1e-5);
+}
+
+static void lion_is_that_of_one_rank(void **state) {
+  (void)state;
+  check_optimizer(AC_LION, 1e-3); /* a sign near zero may turn */
+}
+
+static void fused_losses_and_clipping_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.graph = gpt_fused;
+  c.plan.optimizer.clip = 0.5;
+  c.plan.read_ahead = 1;
+  check_case(&c, 1e-5);
+}
+
+static void windows_at_the_ends_of_epochs_are_those_of_one_rank(void **state) {
+  (void)state;
+  const ac_last_window policies[] = {AC_LAST_UPDATE, AC_LAST_CARRY, AC_LAST_DROP};
+  for (int i = 0; i < 3; i++) {
+    ranked_case c = gpt_case(AC_ADAMW);
+    c.data.count = 17; /* 8, 8, 1: with several ranks all but one have no sample of the last */
+    c.fit.last_window = policies[i];
+    c.plan.read_ahead = i; /* none, and loaders */
+    check_case(&c, 1e-5);
+  }
+}
+
+static void states_in_8_bits_are_near_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.optimizer.state = AC_STATE_8BIT;
+  check_case(&c, 1e-3);
+}
+
+static void gradients_in_bf16_are_near_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.precision = AC_PRECISION_BF16;
+  c.plan.gradient_storage = AC_GRADIENT_BF16;
+  c.plan.weights = AC_WEIGHTS_BF16;
+  check_case(&c, 0.05);
+}
+
+static void averages_groups_and_schedules_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.average = true;
+  c.trainer.schedule =
+      (ac_schedule){.kind = AC_SCHEDULE_COSINE, .lr = 0.01, .warmup = 4, .total = UPDATES};
+  c.trainer.groups[0] = (ac_parameter_group){.patterns = "wte*", .settings = {.rate = 0.5}};
+  c.trainer.group_count = 1;
+  c.trainer.spikes.policy = AC_SPIKE_SKIP;
+  check_case(&c, 1e-5);
+}
+
+/* ---- images: what batch norms pool, and overflows -------------------------------------------- */
+
+enum { FEATURES = 6, CLASSES = 3, BAD = 9 };
+
+static ac_graph *norms(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CLASSES));
+  x = ac_linear(x, test_matrix(g, "a", "w", 24, FEATURES), NULL, AC_OUT_IN);
+  const ac_parameter_desc one = {.init = {AC_INIT_CONSTANT, .value = 1}},
+                          still = {.frozen = true, .init = {AC_INIT_CONSTANT, .value = 1}};
+  x = ac_batch_norm(x, ac_parameter(g, "n.gamma", SHAPE(24), &one),
+                    ac_parameter(g, "n.beta", SHAPE(24), NULL),
+                    ac_parameter(g, "n.mean", SHAPE(24), &still),
+                    ac_parameter(g, "n.variance", SHAPE(24), &still), NULL);
+  x = ac_linear(ac_relu(x), test_matrix(g, "b", "w", CLASSES, 24), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ac_graph *plain(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CLASSES));
+  x = ac_linear(x, test_matrix(g, "a", "w", 96, FEATURES), NULL, AC_OUT_IN);
+  x = ac_linear(ac_relu(x), test_matrix(g, "b", "w", 96, 96), NULL, AC_OUT_IN);
+  x = ac_linear(ac_relu(x), test_matrix(g, "c", "w", CLASSES, 96), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ac_status read_features(void *user, const ac_sample_key *key, void *const *fields) {
+  float *x = fields[0], *t = fields[1];
+  const bool bad = user && key->index == *(const int *)user;
+  for (int i = 0; i < FEATURES; i++)
+    x[i] = bad ? 3e4f : (float)((key->index * 5 + i * 3) % 11) / 11 - 0.5f;
+  for (int i = 0; i < CLASSES; i++) t[i] = (float)((key->index + i) % 3) - 1;
+  return AC_OK;
+}
+
+static ranked_case feature_case(ac_graph *(*graph)(void)) {
+  return (ranked_case){.graph = graph,
+                       .plan = {.batch = 12, .micro_batch = 2, .micro_batch_norm = true},
+                       .trainer = {.seed = 3, .schedule = {.lr = 0.003}},
+                       .fit = {.steps = UPDATES, .seed = 2},
+                       .validation = 7,
+                       .data = {.count = 48,
+                                .field_count = 2,
+                                .fields = {{"x", AC_F32, FEATURES}, {"t", AC_F32, CLASSES}},
+                                .read = read_features}};
+}
+
+/* Micro-batches of two are the same samples with 1, 2 and 3 ranks; with 4 ranks of three samples
+ * they are not, and so are their statistics. */
+static void pooled_statistics_are_those_of_one_rank(void **state) {
+  (void)state;
+  const ranked_case c = feature_case(norms);
+  ranked one, many[3];
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  for (int ranks = 2; ranks <= 3; ranks++) {
+    ranked_run(&c, ranks, many);
+    ranked_check_same(many, ranks);
+    check_near(&one, many, 1e-5);
+    ranked_free(many, ranks);
+  }
+  ranked_free(&one, 1);
+}
+
+/* The sample is read by one rank alone. */
+static void an_overflow_on_one_rank_skips_the_window_everywhere(void **state) {
+  static int bad = BAD;
+  (void)state;
+  ranked_case c = feature_case(plain);
+  c.plan.precision = AC_PRECISION_F16;
+  c.data.user = &bad;
+  ranked one;
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  assert_true(one.result.skipped > 0 && one.result.skipped < UPDATES);
+  assert_true(one.update[UPDATES - 1].loss_scale < one.update[0].loss_scale);
+  ranked_free(&one, 1);
+  check_case(&c, 1e-3);
+  c.fit.replay = false;
+  bad = -1;
+  check_case(&c, 1e-3);
+}
+
+/* ---- memory and states ----------------------------------------------------------------------- */
+
+/* Each rank keeps its part of the optimizer's state alone, and takes what its plan says. */
+static void each_rank_keeps_its_part_of_the_state(void **state) {
+  const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_SGD, AC_ADAFACTOR, AC_MUON, AC_ADAM_MINI};
+  (void)state;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    ranked_case c = gpt_case(kinds[k]);
+    c.fit.steps = 2;
+    ranked one, many[4];
+    ranked_run(&c, 1, &one);
+    ranked_check_same(&one, 1);
+    ranked_run(&c, 4, many);
+    ranked_check_same(many, 4);
+    uint64_t all = 0;
+    for (int r = 0; r < 4; r++) {
+      assert_true(many[r].peak == many[r].planned);
+      assert_true(many[r].optimizer_bytes < one.optimizer_bytes);
+      all += many[r].optimizer_bytes;
+    }
+    if (kinds[k] == AC_ADAMW)
+      for (int r = 0; r < 4; r++)
+        assert_true(many[r].optimizer_bytes < one.optimizer_bytes / 4 + 16 * 1024);
+    assert_true(all >= one.optimizer_bytes && all < one.optimizer_bytes + (64 << 10));
+    ranked_free(&one, 1);
+    ranked_free(many, 4);
+  }
+}
+
+/* Runs so many updates on so many ranks, from one state file to another. */
+static void go_on(ranked_case c, int ranks, int64_t steps, const char *from, const char *to,
+                  ranked *all) {
+  c.fit.steps = steps;
+  c.fit.resume = from != NULL;
+  c.load = from;
+  c.save = to;
+  ranked_run(&c, ranks, all);
+  ranked_check_same(all, ranks);
+}
+
+static void check_resuming(const ranked_case *c, double tolerance) {
+  static const char *const files[] = {"ranks_a.state", "ranks_b.state", "ranks_c.state",
+                                      "ranks_d.state"};
+  ranked one, all[8];
+  go_on(*c, 1, 20, NULL, files[0], &one);
+  float *undisturbed = kept_states(files[0]), *moments;
+  const int ranks[] = {4, 3, 8, 1};
+  for (int i = 0; i < 4; i++) {
+    go_on(*c, ranks[i], 5 * (i + 1), i ? files[i - 1] : NULL, files[i], all);
+    if (i < 3) ranked_free(all, ranks[i]);
+  }
+  assert_int_equal(all[0].parameter_count, one.parameter_count);
+  assert_true(distance(one.parameters, all[0].parameters, one.parameter_count) <= tolerance);
+  moments = kept_states(files[3]);
+  assert_true(distance(undisturbed, moments, kept_count) <= 10 * tolerance);
+  ranked_free(all, 1);
+  ranked_free(&one, 1);
+  free(undisturbed);
+  free(moments);
+  /* The same number of ranks: equal bits, and the same file. */
+  ranked first[3], second[3];
+  go_on(*c, 3, 20, NULL, files[0], first);
+  go_on(*c, 3, 9, NULL, files[1], second);
+  ranked_free(second, 3);
+  go_on(*c, 3, 20, files[1], files[2], second);
+  assert_memory_equal(first[0].parameters, second[0].parameters, 4 * first[0].parameter_count);
+  undisturbed = kept_states(files[0]);
+  moments = kept_states(files[2]);
+  assert_memory_equal(undisturbed, moments, kept_count * sizeof(float));
+  free(undisturbed);
+  free(moments);
+  ranked_free(first, 3);
+  ranked_free(second, 3);
+  for (int i = 0; i < 4; i++) remove(files[i]);
+}
+
+static void a_state_goes_on_at_any_number_of_ranks(void **state) {
+  const ac_optimizer_kind kinds[] = {AC_ADAMW, AC_MUON, AC_ADAFACTOR};
+  (void)state;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    const ranked_case c = gpt_case(kinds[k]);
+    check_resuming(&c, 1e-5);
+  }
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.plan.optimizer.state = AC_STATE_8BIT;
+  check_resuming(&c, 1e-2);
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+static ac_status fail_to_read(void *user, const ac_sample_key *key, void *const *fields) {
+  if (ranked_rank() == 1 && key->index == 20) return AC_ERROR_IO;
+  return read_features(user, key, fields);
+}
+
+static void a_rank_that_cannot_read_ends_all(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[3];
+  c.data.read = fail_to_read;
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK);
+    assert_contains(all[r].sentence, "dataset: reading sample 20 failed");
+  }
+  ranked_free(all, 3);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(adamw_is_that_of_one_rank),
+      cmocka_unit_test(sgd_is_that_of_one_rank),
+      cmocka_unit_test(lion_is_that_of_one_rank),
+      cmocka_unit_test(adafactor_is_that_of_one_rank),
+      cmocka_unit_test(adam_mini_is_that_of_one_rank),
+      cmocka_unit_test(muon_is_that_of_one_rank),
+      cmocka_unit_test(fused_losses_and_clipping_are_those_of_one_rank),
+      cmocka_unit_test(windows_at_the_ends_of_epochs_are_those_of_one_rank),
+      cmocka_unit_test(states_in_8_bits_are_near_those_of_one_rank),
+      cmocka_unit_test(gradients_in_bf16_are_near_those_of_one_rank),
+      cmocka_unit_test(averages_groups_and_schedules_are_those_of_one_rank),
+      cmocka_unit_test(pooled_statistics_are_those_of_one_rank),
+      cmocka_unit_test(an_overflow_on_one_rank_skips_the_window_everywhere),
+      cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
+      cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
+      cmocka_unit_test(a_rank_that_cannot_read_ends_all),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,11 @@
+/* The accuracy that is reported of an evaluation. */
+#ifndef TOOLS_PROGRAM_ACCURACY_H
+#define TOOLS_PROGRAM_ACCURACY_H
+
+#include <accrue/evaluation.h>
+
+/* The graph's metric "accuracy" if it has one, as that of preferences has; else that of its loss.
+ */
+double accuracy_of(const ac_evaluation *evaluation);
+
+#endif
