@@ -62,7 +62,7 @@ static const model_case cases[] = {
      1e-4},
     {"efficientnet_tensorflow",
      &efficientnet_family,
-     {SIZED(64), BATCH, .pixels = IMAGE_PIXELS_LITE, .base = 32, .names = IMAGE_NAMES_TENSORFLOW},
+     {SIZED(128), BATCH, .pixels = IMAGE_PIXELS_LITE, .base = 32, .names = IMAGE_NAMES_TENSORFLOW},
      1e-4},
     {"mobilenet_v2",
      &mobilenet_family,
