@@ -63,10 +63,10 @@ static const model_case cases[] = {
     {"efficientnet_tensorflow",
      &efficientnet_family,
      {SIZED(128), BATCH, .pixels = IMAGE_PIXELS_LITE, .base = 32, .names = IMAGE_NAMES_TENSORFLOW},
-     1e-4},
+     2e-5},
     {"mobilenet_v2",
      &mobilenet_family,
-     {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2},
+     {SIZED(96), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2},
      1e-4},
     {"mobilenet_v2_timm",
      &mobilenet_family,
@@ -166,7 +166,9 @@ static void close_to(const comparison *c, const char *what, double got, double w
     fail_msg("%s: %s is %.9g, not %.9g", c->model->name, what, got, wanted);
 }
 
-static void check_logits(const comparison *c, ac_trainer *trainer, const char *name) {
+/* Relative to the largest logit. Updates let rounding grow. */
+static void check_logits(const comparison *c, ac_trainer *trainer, const char *name,
+                         double tolerance) {
   int64_t count;
   float *wanted = read_tensor(c->file, c->prefix, name, &count), *got;
   double largest = 0;
@@ -189,7 +191,7 @@ static void check_logits(const comparison *c, ac_trainer *trainer, const char *n
   assert_non_null(got);
   assert_ok(ac_session_output(session, "logits", 0, count, got));
   for (int64_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)wanted[i]));
-  for (int64_t i = 0; i < count; i++) close_to(c, name, got[i], wanted[i], largest, 1e-4);
+  for (int64_t i = 0; i < count; i++) close_to(c, name, got[i], wanted[i], largest, tolerance);
   free(got);
   free(wanted);
   ac_session_free(session);
@@ -269,11 +271,11 @@ static void compare(comparison *c) {
   assert_ok(ac_trainer_create(&trainer, plan, &desc));
   if (c->weights) assert_ok(ac_trainer_load(trainer, c->weights, NULL));
   else fill(trainer);
-  check_logits(c, trainer, "before");
+  check_logits(c, trainer, "before", 1e-4);
   keep_parameters(c, trainer);
   check_updates(c, trainer);
   check_changes(c, trainer);
-  check_logits(c, trainer, "after");
+  check_logits(c, trainer, "after", 1e-3);
   ac_trainer_free(trainer);
   ac_plan_free(plan);
   ac_device_close(device);

