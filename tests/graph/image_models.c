@@ -67,14 +67,14 @@ static const model_case cases[] = {
     {"mobilenet_v2",
      &mobilenet_family,
      {SIZED(96), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2},
-     1e-4},
+     1e-5},
     {"mobilenet_v2_timm",
      &mobilenet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2,
       .names = IMAGE_NAMES_TIMM},
-     1e-4},
-    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-4},
-    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-4},
+     1e-5},
+    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-5},
+    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-5},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 

@@ -161,10 +161,10 @@ def small():
     yield "efficientnet_timm", _gen_efficientnet("efficientnet_b0", channel_multiplier=0.25, num_classes=CLASSES), \
         "imagenet", 64, slow
     yield "efficientnet_tensorflow", lite0(CLASSES, 128), "lite", 128, dict(rate=2e-5)
-    yield "mobilenet_v2", torchvision.models.MobileNetV2(num_classes=CLASSES, width_mult=0.25, dropout=0.0), "imagenet", 96, slow
-    yield "mobilenet_v2_timm", _gen_mobilenet_v2("mobilenetv2_100", 0.25, num_classes=CLASSES), "imagenet", 64, slow
-    yield "mobilenet_v3_small", torchvision_v3("mobilenet_v3_small", 0.5), "imagenet", 64, slow
-    yield "mobilenet_v3_large", torchvision_v3("mobilenet_v3_large", 0.5), "imagenet", 64, slow
+    yield "mobilenet_v2", torchvision.models.MobileNetV2(num_classes=CLASSES, width_mult=0.25, dropout=0.0), "imagenet", 96, dict(rate=1e-5)
+    yield "mobilenet_v2_timm", _gen_mobilenet_v2("mobilenetv2_100", 0.25, num_classes=CLASSES), "imagenet", 64, dict(rate=1e-5)
+    yield "mobilenet_v3_small", torchvision_v3("mobilenet_v3_small", 0.5), "imagenet", 64, dict(rate=1e-5)
+    yield "mobilenet_v3_large", torchvision_v3("mobilenet_v3_large", 0.5), "imagenet", 64, dict(rate=1e-5)
 
 
 def published():
