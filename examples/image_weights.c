@@ -9,7 +9,7 @@
 
 enum { SIZE = 32, CLASSES = 3, SAMPLES = 96, BATCH = 16, STEPS = 40 };
 
-/* ResNet-18 as published: batch norm, whose statistics stay those of the file. Pixels are
+/* ResNet-18 as published: with batch norm; its statistics stay those of the file. Pixels are
  * normalised as for ImageNet. */
 static image_net shape_of(int64_t channels, int64_t classes) {
   return (image_net){.channels = 3,

@@ -13,6 +13,7 @@
 #include <accrue/graph.h>
 #include <accrue/storage.h>
 #include <accrue/optimizer.h>
+#include <accrue/ranks.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -326,6 +327,20 @@ typedef struct ac_plan_parameter {
 /** Describes a parameter. The index is in [0, ac_graph_parameter_count) of the plan's graph, and in
  * the same order. */
 AC_API ac_status ac_plan_get_parameter(const ac_plan *plan, int index, ac_plan_parameter *result);
+
+/** What the exchange between ranks costs in a window. Predicted from the plan and the network. */
+typedef struct ac_rank_price {
+  uint64_t bytes;          /**< Bytes that the plan's rank sends to others. */
+  uint64_t messages;       /**< How many messages these are. */
+  double exchange_seconds; /**< Seconds that the exchange takes. */
+  double exposed_seconds;  /**< The part of these in which nothing is computed. */
+  double window_seconds;   /**< Seconds of the window with its update and the exposed part. */
+} ac_rank_price;
+
+/** Predicts the exchange of a plan for several ranks (ac_plan_desc.ranks) on a network. With one
+ * rank there is none. AC_ERROR_ARGUMENT: the bandwidth is not positive, or the latency negative. */
+AC_API ac_status ac_plan_price_ranks(const ac_plan *plan, const ac_network *network,
+                                     ac_rank_price *price);
 
 #endif /* AC_STABLE_ONLY */
 

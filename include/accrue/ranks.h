@@ -65,6 +65,17 @@ AC_API ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int
 /** Makes bytes of rank 0 those of all ranks; all must call it, with the same size. */
 AC_API ac_status ac_ranks_tell(ac_ranks *ranks, void *bytes, uint64_t size);
 
+/** How fast messages between ranks are. */
+typedef struct ac_network {
+  double bandwidth; /**< Bytes per second that a rank can send while it receives as many. */
+  double latency;   /**< Seconds until a short message arrives. */
+} ac_network;
+
+/** Measures the network between the ranks; all must call it, and all get the same. The bandwidth is
+ * that of the slowest rank while all send and receive. It takes about a second, on a slow network
+ * longer. AC_ERROR_STATE with one rank. */
+AC_API ac_status ac_ranks_measure(ac_ranks *ranks, ac_network *network);
+
 /** Waits until all ranks have called it. AC_ERROR_IO if one does not come within the timeout; the
  * sentence names it. */
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);

@@ -383,20 +383,28 @@ static bool is_stopped(fit *f) {
   return stopped;
 }
 
+/* Reads the first piece, and counts what the window's losses weigh if that has to be known. A rank
+ * may have no sample of it. */
+static ac_status count_window_ahead(fit *f, piece *p) {
+  ac_trainer *trainer = f->trainer;
+  const int64_t share = f->batch.window.share;
+  if (!ac_trainer_knows_weights(trainer) || is_stopped(f)) return AC_OK;
+  if (share > 0) AC_TRY(next_piece(f, 0, p));
+  const bool whole = f->loader || !ac_instance_weighs_inputs(&trainer->instance);
+  AC_TRY(ac_trainer_count_window(trainer, p->data, p->first, whole ? share : p->count));
+  return ac_exchange_counts(trainer);
+}
+
 static ac_status run_window(fit *f) {
   AC_TRY(take_window(f));
-  piece p;
+  piece p = {.count = 0};
   const int64_t begin = f->done;
   f->done = 0;
   ac_exchange_lay(&f->trainer->exchange, f->batch.window.first);
+  if (begin == 0) AC_TRY(count_window_ahead(f, &p));
   for (int64_t done = begin; done < f->batch.window.share; done += p.count) {
     if (is_stopped(f)) return AC_OK;
-    AC_TRY(next_piece(f, done, &p));
-    if (done == 0)
-      AC_TRY(ac_trainer_count_window(f->trainer, p.data, p.first,
-                                     f->loader || !ac_instance_weighs_inputs(&f->trainer->instance)
-                                         ? f->batch.window.share
-                                         : p.count));
+    if (done > 0 || !p.count) AC_TRY(next_piece(f, done, &p));
     AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
   }
   f->next = f->batch.window.next;

@@ -1,6 +1,6 @@
 /* A pickle is a program for a stack machine: opcodes push values and make tuples and dicts of them.
  * What makes pickles dangerous, that they may name any function of Python and call it, is not here:
- * the names below are the only ones, and each stands for a kind of value. Any other opcode or name
+ * the names below are the only ones, and each is a kind of value here. Any other opcode or name
  * is refused by what it is.
  *
  *   collections.OrderedDict()                  a dict
@@ -190,7 +190,7 @@ static ac_status push_global(ac_pickle *p, const char *module, const char *name)
     if (!strcmp(full, known_names[i]))
       return push(p, (ac_pickle_value){.kind = AC_PICKLE_GLOBAL, .text = known_names[i]});
   return ac_fail(AC_ERROR_UNSUPPORTED,
-                 "%s: its pickle names %s, which is no part of tensors; nothing of it is run. Save "
+                 "%s: its pickle names %s, which tensors do not need; nothing of it is run. Save "
                  "the weights alone: torch.save(model.state_dict(), FILE)",
                  p->file->path, ac_quote(full).text);
 }
@@ -212,7 +212,7 @@ static ac_status push_stacked_global(ac_pickle *p) {
   return push_global(p, module.text, name.text);
 }
 
-/* ---- what stands for an object --------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static bool is_global(const ac_pickle_value *value, const char *name) {
   return value->kind == AC_PICKLE_GLOBAL && !strcmp(value->text, name);

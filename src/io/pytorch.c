@@ -208,7 +208,7 @@ static size_t count_tensors(const ac_pickle_value *dict) {
   return count;
 }
 
-/* What training scripts write beside their own counters. */
+/* What training scripts write next to their own counters. */
 static const ac_pickle_value *find_weights(const ac_pickle_value *root) {
   static const char *const keys[] = {"state_dict", "model_state_dict", "model", "net"};
   for (int depth = 0; depth < MOST_DEPTH && root->kind == AC_PICKLE_DICT; depth++) {

@@ -66,8 +66,8 @@ static ac_status read_wide_end(const ac_model_file *file, int64_t end, directory
   return AC_OK;
 }
 
-/* A comment may hold what looks like an end, so the last one counts whose comment reaches the end
- * of the file. */
+/* A comment may hold what looks like an end, so the last one counts that has a comment up to the
+ * end of the file. */
 static ac_status find_end(const ac_model_file *file, int64_t file_bytes, directory *d) {
   const int64_t most = END_BYTES + MOST_COMMENT, bytes = file_bytes < most ? file_bytes : most;
   unsigned char *tail = malloc((size_t)bytes + 1);

@@ -29,11 +29,10 @@ typedef struct ac_noise {
   ac_noise_averages averages;
 } ac_noise;
 
-/* Means over the ranks that have measured one: of squared norms, and how many such a mean stands
- * for, by the same share of each (1 / b is averaged, because the variance of each is tr Sigma / b).
- */
+/* A mean of squared norms over the ranks that have measured one, from their sum. */
 double ac_noise_first_mean(const ac_noise *noise, double sum);
-/* How much of a window its first micro-batch was, in samples of the window's mean weight. */
+/* How much of a window its first micro-batch was, in samples of the window's mean weight. Over
+ * ranks 1 / b is averaged, because each squared norm has the variance tr Sigma / b. */
 double ac_noise_first(const ac_noise *noise, const ac_window_view *view);
 /* Adds a window to averages, by the squared norms of the gradients of means over b and over B;
  * false, and nothing is changed, where that is beyond doubles. */

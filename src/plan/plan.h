@@ -113,7 +113,7 @@ typedef struct ac_sequence {
   bool training;
   bool whole_window;        /* gradients are values, alive as long as steps read them */
   bool host_state;          /* optimizer state that may move does */
-  const ac_problem *shards; /* whose rank steps its part of parameters alone; NULL: all */
+  const ac_problem *shards; /* NULL: all is stepped; else only the part of its rank */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */

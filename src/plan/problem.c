@@ -157,7 +157,7 @@ static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
   return AC_OK;
 }
 
-/* Of one rank, whose share may be empty. */
+/* Of one rank; its share may be empty. */
 static bool share_allows(const ac_problem *problem, int64_t share, int64_t micro_batch) {
   const int64_t rest = share % micro_batch;
   return rest == 0 || rest >= problem->least;
@@ -285,7 +285,7 @@ static ac_status settle_state_space(ac_problem *problem) {
 uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ahead) {
   bool shared = problem->device->backend->is_host;
   if (total == UINT64_MAX || !shared) return total;
-  return total + ac_problem_read_ahead(problem, read_ahead);
+  return total + ac_problem_read_ahead(problem, read_ahead) + ac_shards_bytes(problem);
 }
 
 static void find_parameters(ac_problem *problem) {

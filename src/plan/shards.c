@@ -1,5 +1,5 @@
 /* What a window's sums are for ranks: one stream of elements, the gradients of all parameters one
- * after another, and behind them what batch norms pool. Each rank owns a stretch of the stream: it
+ * after another, and after them what batch norms pool. Each rank owns a stretch of the stream: it
  * adds up what all ranks have there. Bounds are a matter of the stream and the number of ranks
  * alone, so that sums depend on nothing else.
  *

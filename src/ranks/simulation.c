@@ -3,7 +3,7 @@
  * A message leaves its sender when the sender's link is free, is on its way for a random time
  * around the latency, and comes in when the receiver's link is free; each link moves `bandwidth`
  * bytes per second. When the first byte of several messages has come, the link takes them in this
- * order.
+ * order. Short messages do not wait for long ones: networks move packets of all in turn.
  *
  * Time does not pass while a rank computes. Once all rest, it goes on to the first of: a rank's own
  * time to wake, or the first byte of a message. So what happens depends on seed and program alone.
@@ -15,7 +15,9 @@
 #include "ranks/threads.h"
 
 #define LATENCY 1e-4                /* seconds, unless the caller gives them */
+enum { SHORT = 4096 };              /* bytes of a message that fits a few packets */
 enum { LARGEST_COPY = 256 * 1024 }; /* bytes of a message that may be copied when it is sent */
+#define MEAN (25.0 / 16)            /* of a delay, in those times */
 enum { DELAYS, COPIES };            /* streams of random numbers */
 
 bool ac_simulation_sees(const ac_world *world, double time) {
@@ -28,12 +30,12 @@ static ac_philox_block draw(ac_world_rank *rank, uint32_t stream) {
                    (uint32_t)rank->engine.rank, stream);
 }
 
-/* A quarter to seven quarters of the latency, and one of sixteen takes ten times as long. */
+/* A quarter to seven quarters of a time, and one of sixteen takes ten times as long. */
 static double delay(ac_world_rank *rank) {
   const ac_philox_block bits = draw(rank, DELAYS);
   const double latency = rank->world->desc.latency > 0 ? rank->world->desc.latency : LATENCY;
   const double part = 0.25 + 1.5 * (double)ac_uniform24(bits.v[0]);
-  return latency * part * (bits.v[1] % 16 == 0 ? 10 : 1);
+  return latency / MEAN * part * (bits.v[1] % 16 == 0 ? 10 : 1);
 }
 
 static double link_seconds(const ac_world *world, uint64_t size) {
@@ -64,6 +66,7 @@ double ac_simulation_head(ac_world_rank *rank, int to, uint64_t size) {
   const ac_world *world = rank->world;
   const double way = delay(rank);
   if (rank->killed || rank->lost_peer == to) return HUGE_VAL;
+  if (size <= SHORT) return world->now + way;
   const double leaves = fmax(world->now, rank->sends_until);
   rank->sends_until = leaves + link_seconds(world, size);
   return leaves + way;
@@ -120,8 +123,10 @@ static bool take_first_head(ac_world *world, ac_world_rank *to) {
       first = m;
   }
   if (!first) return false;
-  first->arrives = fmax(first->head, to->reads_until) + link_seconds(world, first->size);
-  to->reads_until = first->arrives;
+  const bool is_short = first->size <= SHORT;
+  first->arrives = (is_short ? first->head : fmax(first->head, to->reads_until)) +
+                   link_seconds(world, first->size);
+  if (!is_short) to->reads_until = first->arrives;
   ac_simulation_expect(to, first->arrives);
   return true;
 }

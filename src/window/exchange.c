@@ -41,8 +41,9 @@ static const char *name_of(int meeting) {
                                       "a decision",
                                       "the time between two windows",
                                       "the end of an evaluation",
-                                      "a state"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_STATE ? names[meeting] : names[0];
+                                      "a state",
+                                      "the weights of a window"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_COUNTS ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -165,16 +166,6 @@ static ac_status make_room(ac_trainer *trainer) {
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
-/* What has no meaning for a part of a window, or is not summed. */
-static ac_status check_trainer(const ac_trainer *trainer) {
-  if (trainer->division == AC_DIVIDE_WEIGHTS)
-    return ac_fail(AC_ERROR_ARGUMENT,
-                   "trainer: the losses are divided by weights that have to be counted before a "
-                   "window begins, which ranks that share it out do not know; plan for means per "
-                   "sample (AC_LOSS_MEANS_PER_SAMPLE)");
-  return AC_OK;
-}
-
 /* All ranks train one model in the same way. */
 static ac_status agree(const ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
@@ -215,7 +206,6 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
                    "(ac_plan_desc.ranks)",
                    info->rank, info->ranks, rank, size);
   if (size < 2) return AC_OK;
-  AC_TRY(check_trainer(trainer));
   e->rank = rank;
   e->ranks = size;
   AC_TRY(make_room(trainer));
@@ -310,6 +300,19 @@ static ac_status sum_window(ac_trainer *trainer) {
   memcpy(run->fed_weight, fed, sizeof run->fed_weight);
   ac_watchers_set_sums(run, watched);
   return put_sums(&trainer->instance, &sums);
+}
+
+ac_status ac_exchange_counts(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  ac_run *run = &trainer->run;
+  double values[AC_MAX_LOSSES + 1];
+  if (ac_exchange_is_alone(e) || !ac_trainer_knows_weights(trainer)) return AC_OK;
+  values[0] = (double)run->whole_samples;
+  memcpy(values + 1, run->whole_weight, sizeof run->whole_weight);
+  AC_TRY(ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, AC_MAX_LOSSES + 1));
+  run->whole_samples = (int64_t)values[0];
+  memcpy(run->whole_weight, values + 1, sizeof run->whole_weight);
+  return AC_OK;
 }
 
 ac_status ac_exchange_window(ac_trainer *trainer) {
@@ -466,6 +469,12 @@ static void pool_parts(const ac_exchange *e, int64_t count) {
   }
 }
 
+/* To whom a rank sends its k-th message, from 1 on: if all began with rank 0, its link would have
+ * to take all of them while the others' are idle. */
+static int nth_other(const ac_exchange *e, int k) {
+  return (e->rank + k) % e->ranks;
+}
+
 /* The n-th chunk of each rank: parts go to its owner, and the sum to everybody. */
 static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   ac_exchange *e = &trainer->exchange;
@@ -477,9 +486,10 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
     if (r != e->rank && bytes_of(own))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_PART, coming(e, r), bytes_of(own),
                                         &e->transfers[count++]));
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = chunk_of(e, problem, r, n);
-    if (r == e->rank || !bytes_of(theirs)) continue;
+    if (!bytes_of(theirs)) continue;
     AC_TRY(read_own(trainer, theirs, going(e, r)));
     AC_TRY(ac_transport_begin_send(e->transport, r, TAG_PART, going(e, r), bytes_of(theirs),
                                    &e->transfers[count++]));
@@ -489,9 +499,9 @@ static ac_status exchange_chunks(ac_trainer *trainer, int64_t n) {
   if (own.begin < problem->gradient_elements) add_parts(e, own.end - own.begin);
   else pool_parts(e, own.end - own.begin);
   count = 0;
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = chunk_of(e, problem, r, n);
-    if (r == e->rank) continue;
     if (bytes_of(theirs))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_SUM, coming(e, r), bytes_of(theirs),
                                         &e->transfers[count++]));
@@ -539,9 +549,9 @@ static ac_status exchange_weights(ac_trainer *trainer, int64_t n) {
   const chunk own = weights_of(e, problem, e->rank, n);
   int count = 0;
   AC_TRY(move_weights(instance, own, of_own(e), false));
-  for (int r = 0; r < e->ranks; r++) {
+  for (int k = 1; k < e->ranks; k++) {
+    const int r = nth_other(e, k);
     const chunk theirs = weights_of(e, problem, r, n);
-    if (r == e->rank) continue;
     if (bytes_of(theirs))
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_WEIGHTS, coming(e, r),
                                         bytes_of(theirs), &e->transfers[count++]));

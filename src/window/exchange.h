@@ -17,7 +17,8 @@ typedef enum ac_meeting {
   AC_MEET_DECISION,   /* what rank 0 has decided */
   AC_MEET_TURN,       /* before the next window of a fit: whether it goes on */
   AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
-  AC_MEET_STATE       /* rank 0 has saved a state */
+  AC_MEET_STATE,      /* rank 0 has saved a state */
+  AC_MEET_COUNTS      /* the weights of a window's losses, before it */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -61,6 +62,9 @@ void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */
 void ac_exchange_leave(ac_exchange *exchange);
 
+/* Before a window of losses with weights that have to be known: adds up what each rank has counted.
+ */
+ac_status ac_exchange_counts(struct ac_trainer *trainer);
 /* At the end of a window: makes samples, sums of losses and what watchers have measured those of
  * all ranks; and then gradients and what batch norms pool. A window that was summed stays as it is.
  */

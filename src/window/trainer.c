@@ -309,6 +309,10 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
                    (long long)count);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   AC_TRY(check_pieces(trainer, count));
+  if (ac_trainer_knows_weights(trainer) && !ac_exchange_is_alone(&trainer->exchange))
+    return ac_fail(AC_ERROR_STATE, "trainer: what the losses of all ranks weigh is counted by "
+                                   "ac_fit alone; use it, or plan for means per sample "
+                                   "(AC_LOSS_MEANS_PER_SAMPLE)");
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
   AC_TRY(check_known(trainer, count));
   int64_t micro_batch = trainer->instance.plan->info.micro_batch;

@@ -82,6 +82,7 @@ static void run_rank(void *user) {
   job *j = user;
   this_rank = j->out->rank;
   j->out->status = train(j);
+  if (j->out->status == AC_OK) j->out->status = ac_ranks_barrier(j->ranks);
   if (j->out->status != AC_OK) {
     snprintf(j->out->sentence, sizeof j->out->sentence, "%s", ac_last_error());
     ac_ranks_abort(j->ranks, j->out->sentence);
@@ -94,6 +95,7 @@ static void run_rank(void *user) {
   ac_trainer_free(j->trainer);
   ac_plan_free(j->plan);
   ac_device_close(j->device);
+  ac_ranks_close(j->ranks); /* simulated time passes while all that are left wait */
 }
 
 void ranked_run(const ranked_case *c, int ranks, ranked *all) {
@@ -110,10 +112,7 @@ void ranked_run(const ranked_case *c, int ranks, ranked *all) {
     assert_ok(ac_thread_start(&threads[r], run_rank, &jobs[r]));
   }
   for (int r = 0; r < ranks; r++) ac_thread_join(threads[r]);
-  for (int r = 0; r < ranks; r++) {
-    ac_ranks_close(list[r]);
-    ac_graph_free(jobs[r].graph);
-  }
+  for (int r = 0; r < ranks; r++) ac_graph_free(jobs[r].graph);
 }
 
 void ranked_free(ranked *all, int ranks) {

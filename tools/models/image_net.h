@@ -30,7 +30,7 @@ typedef enum efficientnet_variant {
   IMAGE_EFFICIENTNET_B0
 } efficientnet_variant;
 
-/* Who named the parameters. */
+/* The program that named the parameters. */
 typedef enum image_names {
   IMAGE_NAMES_TORCHVISION = 0,
   IMAGE_NAMES_TIMM,

@@ -9,7 +9,7 @@
  *   for large images    stem (7x7, stride 2, C, pool) -> blocks of C, 2C, 4C and 8C
  *
  * and then the average and the classes. From 50 layers on, a large one has blocks of 1x1, 3x3 and
- * 1x1 with four times the channels behind them. The stride is at the 3x3, as in torchvision. */
+ * 1x1 with four times the channels after them. The stride is at the 3x3, as in torchvision. */
 #include "models/image_net.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { MOST_STAGES = 4, BOTTLENECK = 4 };
 
 typedef struct stages {
   int count, blocks[MOST_STAGES];
-  int expansion; /* of the channels behind a block */
+  int expansion; /* of the channels after a block */
 } stages;
 
 static bool stages_of(const image_net *net, stages *s) {

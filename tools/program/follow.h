@@ -31,7 +31,7 @@ int ranks_meet(const setup *s, int status);
 /* Of rank 0. The path may be NULL. One rank has nobody to order. */
 int ranks_order(ac_ranks *ranks, rank_order order, const char *path, int64_t number);
 
-/* A run on a rank above 0, whose setup is done. */
+/* A run on a rank above 0, after its setup. */
 int training_follow(run *r);
 
 #endif

@@ -4,6 +4,7 @@
 #include "models/image_net.h"
 #include "program/image_weights.h"
 #include "program/model_kind.h"
+#include "program/picture_words.h"
 #include "program/preset.h"
 
 #include <inttypes.h>
@@ -137,6 +138,7 @@ static void add_training_options(void *self, options *o) {
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
       FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
+      FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
@@ -145,6 +147,7 @@ static void add_training_options(void *self, options *o) {
   };
   OPTIONS_ADD(o, loss);
   OPTIONS_ADD(o, augmentation);
+  data_add_picture_changes(&model->data.pictures, o);
 }
 
 static int check(void *self, const options *o, train_flags *flags) {
@@ -336,6 +339,7 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   int64_t shape[3];
   int status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
+  model->data.pictures.list = data->all;
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];
   net->height = shape[1];
@@ -354,6 +358,8 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   const model_preset *preset = preset_given(o);
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
   const int64_t of_file = init && model->foreign ? model->net.height : 0;
+  if (status == STATUS_CONTINUE && init)
+    status = picture_adopt(&model->data.pictures, o, init, init_path);
   if (status != STATUS_CONTINUE) return status;
   if (preset && data->optional && !data_image_flags_given(o))
     assume_images(&model->net, o, init, &preset->net);
@@ -390,6 +396,7 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.names", "%s", namers[net->names]);
   model_metadata_add(metadata, "accrue.pixels", "%s", pixels[net->pixels]);
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, net->classes);
+  picture_describe(&model->data.pictures, metadata);
 }
 
 static int64_t classes(const void *self) {

@@ -4,6 +4,7 @@
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/plan_names.h"
+#include "program/plan_ranks.h"
 #include "program/plan_svg.h"
 #include "program/plan_table.h"
 #include "program/setup.h"
@@ -28,6 +29,7 @@ static void more_flags(options *o) {
       FLAG("svg", OPTION_TEXT, &flags.svg),
   };
   OPTIONS_ADD(o, rows);
+  plan_ranks_flags(o);
 }
 
 /* How the operands of an op are stored: "f16, f32". */
@@ -48,6 +50,7 @@ typedef struct report {
   int count;
   storage_row storage[MOST_ROWS];
   int storage_count;
+  ranks_report ranks;
 } report;
 
 static ac_status find_peak(report *r) {
@@ -163,6 +166,7 @@ static void print_text(const report *r, const ac_device_info *device) {
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
            text_bytes(device->memory_bytes).text);
+  plan_ranks_print(&r->ranks);
   print_storage(r);
   print_alternatives(r);
 }
@@ -218,6 +222,7 @@ static int print_json(const report *r, const setup *s) {
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r), "ranks",
       (json_int_t)i->ranks, "rank", (json_int_t)i->rank, "share", (json_int_t)i->share,
       "transfer_bytes", (json_int_t)i->transfer_bytes);
+  if (r->ranks.count && object) json_object_set_new(object, "exchange", plan_ranks_json(&r->ranks));
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
@@ -245,9 +250,13 @@ int plan_main(int argc, char **argv) {
   if (help) return setup_help("plan", help);
   setup s;
   report r = {0};
-  int status = setup_open_model(&s, "plan", argc, argv, more_flags);
+  int status = plan_ranks_measure(argc, argv);
+  if (status != STATUS_CONTINUE) return status;
+  status = setup_open_model(&s, "plan", argc, argv, more_flags);
   if (status == STATUS_CONTINUE) status = setup_plan(&s, plan_beyond_device, &s.plan);
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
+  if (status == STATUS_CONTINUE && !flags.names)
+    status = plan_ranks_price(&s, plan_beyond_device, &r.ranks);
   if (status == STATUS_CONTINUE && flags.svg) status = plan_svg(r.plan, flags.svg);
   if (status == STATUS_CONTINUE) {
     if (flags.json) status = print_json(&r, &s);

@@ -273,7 +273,7 @@ static int open_data(setup *s) {
   status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
-  if (status == STATUS_CONTINUE) status = data_augment(&s->data);
+  if (status == STATUS_CONTINUE) status = data_augment(&s->data, &s->options);
   if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }
@@ -420,17 +420,26 @@ static int refuse_plan(const setup_request *request, ac_status status) {
 
 /* The noise of gradients is known only of windows of several micro-batches. The smallest window
  * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. */
-int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
-  const int64_t from = s->flags.batches.grow_from;
-  setup_request request = {s, change, 0};
-  ac_status status = try_plan(&request, plan);
-  if (status == AC_OK && from && !setup_describe(&request, s).micro_batch &&
+static ac_status plan_as_asked(setup_request *request, ac_plan **plan) {
+  const int64_t from = request->setup->flags.batches.grow_from;
+  ac_status status = try_plan(request, plan);
+  if (status == AC_OK && from && !setup_describe(request, request->setup).micro_batch &&
       ac_plan_get_info(*plan)->micro_batch >= from) {
-    request.micro_batch = from / 2;
+    request->micro_batch = from / 2;
     ac_plan_free(*plan);
-    status = try_plan(&request, plan);
+    status = try_plan(request, plan);
   }
+  return status;
+}
+
+int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
+  setup_request request = {s, change, 0};
+  const ac_status status = plan_as_asked(&request, plan);
   return status == AC_OK ? STATUS_CONTINUE : refuse_plan(&request, status);
+}
+
+ac_status setup_try_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan) {
+  return plan_as_asked(&(setup_request){s, change, 0}, plan);
 }
 
 static int open_model(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o),

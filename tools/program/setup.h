@@ -69,6 +69,8 @@ int setup_open_with_data(setup *s, const char *verb, int argc, char **argv,
  * description for the command. */
 ac_plan_desc setup_plan_desc(const setup *s);
 int setup_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan);
+/* The same in silence: a failure is the caller's to tell. */
+ac_status setup_try_plan(const setup *s, void (*change)(ac_plan_desc *desc), ac_plan **plan);
 void setup_close(setup *s);
 
 /* The names of the files with the model's weights and with its description. */

@@ -71,7 +71,7 @@ static void older_files_are_read(void **state) {
 
 /* ---- hostile files --------------------------------------------------------------------------- */
 
-/* An old file whose description is this pickle. */
+/* An old file with this pickle as its description. */
 static void write_pickle(const char *pickle, size_t bytes, char path[512]) {
   static const char begin[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e"
                               "\x80\x02M\xe9\x03."
@@ -111,7 +111,7 @@ static void pickles_run_nothing(void **state) {
   (void)state;
   REFUSED("\x80\x02"
           "cposix\nsystem\n(X\4\0\0\0trueTR.",
-          AC_ERROR_UNSUPPORTED, "names \"posix.system\", which is no part of tensors");
+          AC_ERROR_UNSUPPORTED, "names \"posix.system\", which tensors do not need");
   REFUSED("\x80\x04\x8c\x08"
           "builtins\x8c\x04"
           "eval\x93.",
@@ -209,7 +209,7 @@ static void damaged_archives_are_refused(void **state) {
 
 static void other_archives_are_refused(void **state) {
   (void)state;
-  /* An empty archive with a directory of nothing, and one whose entry is not PyTorch's. */
+  /* An empty archive with a directory of nothing, and one with an entry that is not PyTorch's. */
   static const char zip[] = "PK\3\4\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0ax"
                             "PK\1\2\x14\0\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\0\0"
                             "\0\0\0\0\0\0\0\0\0\0\0\0a"

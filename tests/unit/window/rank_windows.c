@@ -420,6 +420,97 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
+/* ---- a simulated network --------------------------------------------------------------------- */
+
+enum { SEEDS = 12 };
+
+/* Delays and messages that overtake each other change nothing. */
+static void delays_change_no_bit(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked calm[3], all[3];
+  c.fit.steps = 4;
+  c.fit.eval_every = 2;
+  ranked_run(&c, 3, calm);
+  ranked_check_same(calm, 3);
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    c.ranks = (ac_ranks_threads_desc){.seed = seed, .latency = 1e-3, .bandwidth = 1e8};
+    ranked_run(&c, 3, all);
+    ranked_check_same(all, 3);
+    assert_memory_equal(all[0].parameters, calm[0].parameters, 4 * calm[0].parameter_count);
+    ranked_free(all, 3);
+  }
+  ranked_free(calm, 3);
+}
+
+/* A rank that dies at any message ends all, in simulated time; nobody has a wrong result. */
+static void a_rank_that_dies_ends_all(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked calm[3], all[3];
+  c.fit.steps = 2;
+  c.fit.eval_every = 1;
+  ranked_run(&c, 3, calm);
+  ranked_check_same(calm, 3);
+  int died = 0;
+  for (int kind = 0; kind < 2; kind++)
+    for (int64_t at = 1; at <= 40; at += kind ? 5 : 1) {
+      c.ranks = (ac_ranks_threads_desc){.seed = (uint64_t)at};
+      if (kind) c.ranks.lost_rank = (int)(at % 3), c.ranks.lost_at = at;
+      else c.ranks.killed_rank = (int)(at % 3), c.ranks.killed_at = at;
+      ranked_run(&c, 3, all);
+      for (int r = 0; r < 3; r++) {
+        if (all[r].status != AC_OK) assert_true(strlen(all[r].sentence) > 10);
+        else
+          assert_memory_equal(all[r].parameters, calm[0].parameters, 4 * calm[0].parameter_count);
+      }
+      died += all[0].status != AC_OK && all[1].status != AC_OK && all[2].status != AC_OK;
+      ranked_free(all, 3);
+    }
+  assert_true(died >= 30);
+  ranked_free(calm, 3);
+}
+
+/* ---- several losses -------------------------------------------------------------------------- */
+
+/* Each is divided by its own weight, which all ranks count before a window. */
+static ac_graph *two_losses(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES)),
+            *a = ac_input(g, "a", AC_I32, SHAPE(AC_BATCH)),
+            *b = ac_input(g, "b", AC_I32, SHAPE(AC_BATCH));
+  const ac_cross_entropy_desc desc = {.ignore = true, .ignore_index = -1};
+  x = ac_relu(ac_linear(x, test_matrix(g, "body", "w", 24, FEATURES), NULL, AC_OUT_IN));
+  ac_tensor *u = ac_linear(x, test_matrix(g, "u", "w", CLASSES, 24), NULL, AC_OUT_IN),
+            *v = ac_linear(x, test_matrix(g, "v", "w", CLASSES, 24), NULL, AC_OUT_IN);
+  ac_graph_add_loss(g, "a", ac_cross_entropy(u, a, NULL, &desc), 1);
+  ac_graph_add_loss(g, "b", ac_cross_entropy(v, b, NULL, &desc), 0.5f);
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ac_status read_two(void *user, const ac_sample_key *key, void *const *fields) {
+  float *x = fields[0];
+  (void)user;
+  for (int i = 0; i < FEATURES; i++) x[i] = (float)((key->index * 5 + i * 3) % 11) / 11 - 0.5f;
+  *(int32_t *)fields[1] = key->index % 3 ? (int32_t)(key->index % CLASSES) : -1;
+  *(int32_t *)fields[2] = key->index % 5 ? -1 : (int32_t)((key->index + 1) % CLASSES);
+  return AC_OK;
+}
+
+static void several_losses_are_divided_by_all_weights(void **state) {
+  (void)state;
+  ranked_case c = feature_case(two_losses);
+  c.plan.read_ahead = 1;
+  c.data.count = 31;
+  c.data.field_count = 3;
+  c.data.fields[1] = (ac_field){"a", AC_I32, 1};
+  c.data.fields[2] = (ac_field){"b", AC_I32, 1};
+  c.data.read = read_two;
+  check_case(&c, 1e-5);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adamw_is_that_of_one_rank),
@@ -437,6 +528,9 @@ int main(void) {
       cmocka_unit_test(an_overflow_on_one_rank_skips_the_window_everywhere),
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
+      cmocka_unit_test(several_losses_are_divided_by_all_weights),
+      cmocka_unit_test(delays_change_no_bit),
+      cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,118 @@
+# `accrue train` under mpirun, with each library of MPI that is there.
+
+# Open MPI refuses root and more ranks than cores, and binds ranks to cores; containers may forbid copies between processes.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo
+# What libraries of MPI never free is not ours.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+
+shared=(train gpt --data text "${tiny[@]}" --threads 1 --schedule constant --warmup 0 --steps 12 --eval-every 4 --ema 0.9)
+
+launchers() {
+  local library found=()
+  for library in openmpi mpich; do
+    ! command -v "mpirun.$library" >/dev/null || [[ ! -e ${PROGRAM%/bin/*}/accrue/libaccrue-mpi-$library.so ]] || found+=("$library")
+  done
+  if ((${#found[@]} == 0)); then exit 77; fi
+  echo "${found[@]}"
+}
+
+# start LIBRARY RANKS ARGUMENT...: messages are in run.err, the exit code in $code.
+start() {
+  code=0
+  timeout 120 "mpirun.$1" -n "$2" "$ACCRUE" "${@:3}" >run.out 2>run.err </dev/null || code=$?
+  ((code != 124)) || die "mpirun.$1 -n $2 does not end"
+}
+starts() {
+  start "$@"
+  ((code == 0)) || die "mpirun.$1 -n $2 accrue ${*:3} failed: $(cat run.err)"
+}
+# value FILE EVENT FIELD: of the last such line.
+value() { grep "\"event\":\"$2\"" "$1" | tail -n 1 | sed -E "s/.*\"$3\":([^,}]*).*/\1/"; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(d < 1e-4 * a && -d < 1e-4 * a) }' || die "$1 is not near $2: $3"; }
+
+case_ranks() {
+  local library ranks all
+  text
+  run "${shared[@]}" --out one --overwrite >/dev/null
+  for library in $(launchers); do
+    for ranks in 2 3 4; do
+      starts "$library" $ranks "${shared[@]}" --out "$library$ranks" --overwrite
+      (($(grep -c '^done after 12 updates' run.out) == 1)) || die "not one result: $(cat run.out)"
+      (($(grep -c '"event":"step"' "$library$ranks/metrics.jsonl") == 12)) || die "not the metrics of one rank"
+      (($(value "$library$ranks/metrics.jsonl" ranks bytes | wc -c) > 2)) || die "no bytes by rank"
+      near "$(value one/metrics.jsonl end val_loss)" "$(value "$library$ranks/metrics.jsonl" end val_loss)" "$library $ranks"
+      "$METRICS" check "$library$ranks/metrics.jsonl" >metrics.out 2>&1 || die "metrics of ranks: $(cat metrics.out)"
+      # The library of MPI changes nothing.
+      [[ ! -d openmpi$ranks ]] || cmp "openmpi$ranks/model.safetensors" "$library$ranks/model.safetensors" || die "$library: other weights"
+      [[ ! -d openmpi$ranks ]] || cmp "openmpi$ranks/average.safetensors" "$library$ranks/average.safetensors" || die "$library: other averages"
+    done
+    # A state goes on with any number of ranks.
+    starts "$library" 4 "${shared[@]}" --steps 4 --out "go$library" --overwrite
+    starts "$library" 3 train --resume --out "go$library" --steps 8
+    run train --resume --out "go$library" --steps 12 >/dev/null
+    near "$(value one/metrics.jsonl end val_loss)" "$(value "go$library/metrics.jsonl" end val_loss)" "resumed"
+  done
+  run plan gpt --data text "${tiny[@]}" --json >plan1
+  run plan gpt --data text "${tiny[@]}" --ranks 3 --json >plan3
+  local bytes1 bytes3
+  bytes1=$(sed -n 's/.*"optimizer": \([0-9]*\).*/\1/p' plan1)
+  bytes3=$(sed -n 's/.*"optimizer": \([0-9]*\).*/\1/p' plan3)
+  ((bytes3 * 3 < bytes1 + 30000 && bytes3 < bytes1)) || die "optimizer state $bytes3 of $bytes1 with three ranks"
+}
+
+case_ranks_refused() {
+  local library
+  text
+  seq 1 1400 >other
+  library=$(launchers)
+  library=${library%% *}
+  # refuses_all TEXT ARGUMENT...: one sentence of the program.
+  refuses_all() {
+    start "$library" 2 "${@:2}"
+    ((code != 0)) || die "accrue ${*:2} does not fail with two ranks"
+    grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
+    (($(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
+  }
+  refuses_all 'gradients that are fused cannot be summed over ranks' "${shared[@]}" --gradients fused --out refused
+  refuses_all 'cannot read nothing' train gpt --data nothing --out refused
+  refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
+  [[ ! -e refused ]] || die "a refused run leaves a folder"
+  # differ TEXT FLAG...: of one rank alone.
+  differ() {
+    code=0
+    timeout 60 "mpirun.$library" -n 1 "$ACCRUE" "${shared[@]}" --out refused : -n 1 "$ACCRUE" "${shared[@]}" --out refused "${@:2}" >run.out 2>run.err </dev/null || code=$?
+    ((code != 0 && code != 124)) || die "ranks that differ: $code"
+    grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
+  }
+  differ 'ranks must agree on --lr: it is "0.001" on rank 0 and "0.01" on rank 1' --lr 0.01
+  differ 'ranks must agree on the data' --data other
+  differ 'cannot read nothing' --data nothing
+}
+
+# One rank is killed while it trains: the others end as well, and the run goes on from its state.
+case_ranks_gone() {
+  local library launcher code=0
+  text
+  library=$(launchers)
+  library=${library%% *}
+  "mpirun.$library" -n 3 "$ACCRUE" "${shared[@]}" --steps 1000000 --eval-every 0 --save-every 5 --rank-timeout 20 --out gone --overwrite >run.out 2>run.err </dev/null &
+  launcher=$!
+  for _ in $(seq 300); do
+    compgen -G 'gone/state-*' >/dev/null && break
+    sleep 0.2
+  done
+  compgen -G 'gone/state-*' >/dev/null || die "no state is saved: $(cat run.err)"
+  local victim
+  victim=$(pgrep -f "^$PROGRAM train gpt --data text .*--out gone" | tail -n 1)
+  kill -KILL "$victim"
+  wait $launcher || code=$?
+  ((code != 0)) || die "the launcher ends with 0"
+  sleep 1
+  ! pgrep -f "^$PROGRAM train gpt --data text .*--out gone" >/dev/null || die "a rank is still there"
+  local last
+  last=$(ls gone | sed -n 's/state-0*\([1-9][0-9]*\).*/\1/p' | sort -n | tail -n 1)
+  starts "$library" 2 train --resume --out gone --steps $((last + 3)) --eval-every 0
+  [[ $(value gone/metrics.jsonl end steps) == $((last + 3)) ]] || die "the run does not go on: $(tail -n 1 gone/metrics.jsonl)"
+}
