@@ -236,7 +236,7 @@ static void check_changes(comparison *c, ac_trainer *trainer) {
     if (strstr(info.name, "running_")) continue;
     snprintf(name, sizeof name, "change.%s", info.name);
     float *wanted = read_tensor(c->file, c->prefix, name, &one);
-    close_to(c, name, sqrt(squares), *wanted, 1, 1e-2 * (double)*wanted + 1e-6 * sqrt(size));
+    close_to(c, name, sqrt(squares), *wanted, 1, 1e-2 * (double)*wanted + 1e-6 * sqrt(size) + 1e-8);
     free(wanted);
   }
   free(c->begun);

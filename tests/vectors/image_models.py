@@ -222,7 +222,7 @@ def write_published(folder, names):
                     if name == "resnet50" and key.startswith("layer") and key.endswith("bn3.weight"):
                         p.fill_(0.25)
             torch.save(model.state_dict(), path)
-        rate = 1e-4 if name.startswith("resnet") else 1e-3
+        rate = 1e-4 if name.startswith("resnet") else 1e-5 if "net" in name and "convnext" not in name else 1e-3
         out = results(model, pixels, size, classes=1000, samples=4, rate=rate, **options)
         out["rate"] = torch.tensor([rate])
         save_file({k: v.contiguous() for k, v in out.items()}, os.path.join(folder, name + ".safetensors"))
