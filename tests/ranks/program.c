@@ -4,6 +4,7 @@
  *   traffic SEED    random traffic with known contents, and a hash of all that came
  *   threads N SEED  the same by N ranks of this process
  *   pieces          messages that travel in pieces, and one of 48 MiB
+ *   huge            one of 2200 MiB to each next rank; by hand, it takes 4.3 GiB for each rank
  *   size            a receiver expects another size than was sent
  *   die R           rank R dies by a signal while the others wait
  *   stall R         rank R sleeps while the others wait for each other, and one for it
@@ -25,6 +26,7 @@
 
 enum { MOST_THREADS = 16 };
 #define TIMEOUT 2.0
+#define HUGE_TIMEOUT 120.0 /* filling 2 GiB takes a while */
 
 static int refuse(void) {
   fprintf(stderr, "error: %s\n", ac_last_error());
@@ -155,8 +157,8 @@ static void print_warning(void *user, ac_log_level level, const char *line) {
 static int run(ac_ranks *ranks, const char *what, const char *value) {
   if (!strcmp(what, "traffic")) return move_traffic(ranks, value);
   if (!strcmp(what, "pieces"))
-    return move_pieces(ranks, 1000, 123457) || move_pieces(ranks, UINT64_C(1) << 30, 48 << 20);
-  if (!strcmp(what, "huge")) return move_pieces(ranks, UINT64_C(1) << 30, UINT64_C(2200) << 20);
+    return move_pieces(ranks, 1000, 123457) || move_pieces(ranks, UINT64_C(1) << 26, 48 << 20);
+  if (!strcmp(what, "huge")) return move_pieces(ranks, UINT64_C(1) << 26, UINT64_C(2200) << 20);
   if (!strcmp(what, "size")) return differ_in_size(ranks);
   if (!strcmp(what, "die")) return wait_for_faulty(ranks, atoi(value), true);
   if (!strcmp(what, "stall")) return wait_for_faulty(ranks, atoi(value), false);
@@ -172,8 +174,9 @@ int main(int argc, char **argv) {
   if (!strcmp(what, "leave") && own && !strcmp(own, value))
     return fprintf(stderr, "error: rank %s has no data\n", own), 1;
   ac_ranks *ranks;
-  const ac_ranks_desc desc = {
-      .timeout = TIMEOUT, .engine = strcmp(what, "engine") ? NULL : value, .log = print_warning};
+  const ac_ranks_desc desc = {.timeout = strcmp(what, "huge") ? TIMEOUT : HUGE_TIMEOUT,
+                              .engine = strcmp(what, "engine") ? NULL : value,
+                              .log = print_warning};
   if (ac_ranks_open(&ranks, &desc) != AC_OK) return refuse();
   const int status = run(ranks, what, value);
   ac_ranks_close(ranks);

@@ -327,7 +327,7 @@ ac_status ac_mpi_plugin_open(ac_engine **engine, const ac_mpi_host *host, char *
   }
   mpi->host = *host;
   mpi->engine.functions = &functions;
-  mpi->engine.piece = UINT64_C(1) << 30;
+  mpi->engine.piece = UINT64_C(1) << 26; /* less than a timeout takes on a slow network */
   mpi->engine.closes_together = true;
   for (int slot = 0; slot < NOTICES; slot++) mpi->notice_requests[slot] = MPI_REQUEST_NULL;
   name_library(mpi->engine.name, sizeof mpi->engine.name);
