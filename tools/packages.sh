@@ -33,7 +33,7 @@ install_packages() {
 
 # What the library and the program need to be built.
 build_packages=(gcc libc6-dev make cmake pkg-config libopenblas-openmp-dev libjansson-dev libxxhash-dev
-  libpcre2-dev libutf8proc-dev zlib1g-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev libprotobuf-c-dev protobuf-c-compiler)
+  libpcre2-dev libutf8proc-dev zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev ocl-icd-opencl-dev opencl-c-headers libclblast-dev libprotobuf-c-dev protobuf-c-compiler)
 
 # What self-contained programs also need: libstdc++.a, for CLBlast.
 static_packages=(g++)
@@ -79,7 +79,8 @@ unpack_packages() {
 unpack_arm64_packages() {
   local folder=$1 link apt_options=(-o APT::Architecture=arm64 -o APT::Architectures=arm64)
   unpack_packages "$folder" libopenblas0-openmp libopenblas-openmp-dev libgfortran5 libjansson4 libjansson-dev libxxhash-dev \
-    libpcre2-8-0 libpcre2-dev libutf8proc2 libutf8proc-dev zlib1g zlib1g-dev libcmocka0 libcmocka-dev || return
+    libpcre2-8-0 libpcre2-dev libutf8proc2 libutf8proc-dev zlib1g zlib1g-dev libjpeg62-turbo libjpeg62-turbo-dev \
+    libpng16-16 libpng-dev libwebp7 libwebp-dev libcmocka0 libcmocka-dev || return
   # Absolute links would lead out of the folder.
   while read -r link; do
     ln -sf "$(basename "$(readlink "$link")")" "$link"

@@ -34,6 +34,7 @@
 #include <accrue/plan.h>
 #include <accrue/format.h>
 #include <accrue/dataset.h>
+#include <accrue/pictures.h>
 #include <accrue/chat.h>
 #include <accrue/model_file.h>
 #include <accrue/gguf.h>

@@ -84,6 +84,10 @@ AC_API ac_model_file *ac_model_weights(ac_model *model);
  * file. It belongs to the model. Fails like ac_tokenizer_open. */
 AC_API ac_status ac_model_tokenizer(ac_model *model, ac_tokenizer **tokenizer);
 
+/** Frees the tokenizer, for example when all texts are read: it has several MiB. A later call of
+ * ac_model_tokenizer opens it again. */
+AC_API void ac_model_close_tokenizer(ac_model *model);
+
 /** The template of chats, in Jinja, of chat_template.jinja, tokenizer_config.json or the GGUF file.
  * It belongs to the model. NULL if there is none. */
 AC_API const char *ac_model_chat_template(const ac_model *model);

@@ -31,6 +31,13 @@ ac_status ac_dataset_create(ac_dataset **dataset, const ac_callback_dataset_desc
 ac_status ac_dataset_create_over(ac_dataset **dataset, const ac_dataset *whole, int64_t count,
                                  ac_read_sample read, void (*close)(void *user), void *user);
 
+/* A dataset with all that `whole` has and one field more, which comes last. If it fails, `user`
+ * remains the caller's. */
+ac_status ac_dataset_with_field(ac_dataset **dataset, const ac_dataset *whole, ac_field field,
+                                ac_read_sample read, void (*close)(void *user), void *user);
+/* The position of the i32 field "labels" of one element, or -1. */
+int ac_dataset_label_field(const ac_dataset *dataset);
+
 /* K-fold cross-validation. Whether there is fold `fold` of 1 .. `folds` of so many samples or
  * tokens, none of them empty. */
 ac_status ac_kfold_check(int64_t fold, int64_t folds, int64_t count, const char *of_what);

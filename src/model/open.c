@@ -276,6 +276,12 @@ ac_model_file *ac_model_weights(ac_model *model) {
   return AC_GIVEN(model) ? model->weights : NULL;
 }
 
+void ac_model_close_tokenizer(ac_model *model) {
+  if (!model) return;
+  ac_tokenizer_free(model->tokenizer);
+  model->tokenizer = NULL;
+}
+
 ac_status ac_model_tokenizer(ac_model *model, ac_tokenizer **tokenizer) {
   AC_CREATES(tokenizer);
   AC_REQUIRE(model);

@@ -3,6 +3,8 @@
  *   fixture images FOLDER SET COUNT   SET-images-idx3-ubyte and SET-labels-idx1-ubyte: 6 x 6
  * pixels, ten classes
  *   fixture digits FOLDER SET COUNT   the same, 28 x 28: drawn digits, moved and noisy
+ *   fixture pictures FOLDER COUNT SEED   PNG pictures of circles, crosses and squares, in a folder
+ * for each class
  *   fixture text FILE BYTES           sentences of English words
  *   fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB, or uint32 if it is above
  *                                     65536
@@ -18,9 +20,13 @@
 #include "support/tiny_llm.h"
 
 #include <accrue/model_file.h>
+#include <accrue/pictures.h>
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static FILE *create(const char *folder, const char *set, const char *rest) {
   char path[4096];
@@ -258,6 +264,54 @@ static int write_safetensors(const char *path, const char *length, const char *h
   return fclose(file) != 0;
 }
 
+/* Whether (x, y), from -1 to 1, is in the shape of a class. */
+static bool is_drawn(int class, double x, double y) {
+  if (class == 0) return x * x + y * y < 0.8;              /* circle */
+  if (class == 1) return fabs(x) < 0.25 || fabs(y) < 0.25; /* cross */
+  return fabs(x) < 0.75 && fabs(y) < 0.75;                 /* square */
+}
+
+/* One picture: a shape in one colour on another, at a random place, in a random size. */
+static int write_picture(const char *path, int class, uint32_t *random) {
+  enum { MOST = 112 };
+  static uint8_t pixels[3 * MOST * MOST];
+  const int width = 48 + (int)(next_random(random) % 64),
+            height = 48 + (int)(next_random(random) % 64);
+  const int least = width < height ? width : height;
+  const double radius = least * (0.25 + 0.15 * (next_random(random) % 100) / 100.0),
+               left = radius + (width - 2 * radius) * (next_random(random) % 100) / 100.0,
+               top = radius + (height - 2 * radius) * (next_random(random) % 100) / 100.0;
+  int colours[2][3];
+  for (int c = 0; c < 3; c++) {
+    colours[0][c] = 20 + (int)(next_random(random) % 90);
+    colours[1][c] = 140 + (int)(next_random(random) % 90);
+  }
+  const bool dark = next_random(random) % 2;
+  for (int i = 0; i < width * height; i++) {
+    const bool drawn = is_drawn(class, (i % width - left) / radius, (i / width - top) / radius);
+    for (int c = 0; c < 3; c++)
+      pixels[3 * i + c] =
+          (uint8_t)(colours[drawn != dark][c] + (int)(next_random(random) % 24) - 12);
+  }
+  return ac_picture_write_png(path, width, height, 3, pixels) != AC_OK;
+}
+
+/* A folder for each class, with `count` pictures in all. */
+static int write_pictures(const char *folder, int count, int seed) {
+  static const char *const classes[] = {"circle", "cross", "square"};
+  char path[4096];
+  uint32_t random = (uint32_t)seed;
+  for (int c = -1; c < 3; c++) {
+    snprintf(path, sizeof path, "%s/%s", folder, c < 0 ? "" : classes[c]);
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) return 1;
+  }
+  for (int i = 0; i < count; i++) {
+    snprintf(path, sizeof path, "%s/%s/%04d.png", folder, classes[i % 3], i);
+    if (write_picture(path, i % 3, &random) != 0) return 1;
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (argc == 5 && !strcmp(what, "images")) return write_images(argv[2], argv[3], atoi(argv[4]));
@@ -271,6 +325,8 @@ int main(int argc, char **argv) {
     return !tiny_llm_write(argv[2], (unsigned)atoi(argv[3]), atoi(argv[3]) > 0);
   if (argc == 3 && !strcmp(what, "chats")) return write_chats(atoi(argv[2]));
   if (argc == 3 && !strcmp(what, "formats")) return !formats_write(argv[2]);
+  if (argc == 5 && !strcmp(what, "pictures"))
+    return write_pictures(argv[2], atoi(argv[3]), atoi(argv[4]));
   if (argc == 2 && !strcmp(what, "list")) return list_formats();
   if (argc == 6 && !strcmp(what, "safetensors"))
     return write_safetensors(argv[2], argv[3], argv[4], argv[5]);

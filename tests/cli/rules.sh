@@ -25,7 +25,7 @@ mapfile -t files < <(find src include -name '*.[ch]' ! -path 'src/core/platform/
 c='assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal|stdalign|stdarg|stdatomic'
 c+='|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn|string|tgmath|threads|time|uchar|wchar|wctype'
 instructions='cpuid|immintrin|arm_neon|arm_sve'
-libraries='accrue/[a-z_]*|CL/cl|cblas|clblast_c|jansson|mpi|omp|pcre2|utf8proc|xxhash|zlib'
+libraries='accrue/[a-z_]*|CL/cl|cblas|clblast_c|jansson|jerror|jpeglib|mpi|omp|pcre2|png|utf8proc|webp/decode|xxhash|zlib'
 none 'a header that is neither of C, of instructions nor of a library that Accrue needs' < <(
   grep -nE '^ *# *include *<' "${files[@]}" | grep -vE "<($c|$instructions|$libraries)\.h>")
 

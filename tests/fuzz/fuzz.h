@@ -18,7 +18,7 @@ typedef struct fuzz_format {
 
 extern const fuzz_format fuzz_idx, fuzz_cifar, fuzz_model_file, fuzz_state_file, fuzz_tokens,
     fuzz_trainer_state, fuzz_options, fuzz_report, fuzz_policy, fuzz_formula, fuzz_tokenizer,
-    fuzz_tokenizer_model, fuzz_tokenizer_gguf, fuzz_language_model, fuzz_chat;
+    fuzz_tokenizer_model, fuzz_tokenizer_gguf, fuzz_language_model, fuzz_chat, fuzz_pictures;
 
 /* The path of file `which` (0 or 1), which now holds these bytes. */
 const char *fuzz_file(int which, const void *data, size_t bytes);

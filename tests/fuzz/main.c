@@ -25,7 +25,8 @@ static const fuzz_format *const formats[] = {&fuzz_idx,
                                              &fuzz_tokenizer_model,
                                              &fuzz_tokenizer_gguf,
                                              &fuzz_language_model,
-                                             &fuzz_chat};
+                                             &fuzz_chat,
+                                             &fuzz_pictures};
 static const fuzz_format *format;
 
 /* ---- files in memory ------------------------------------------------------------------------- */

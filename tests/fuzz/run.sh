@@ -9,7 +9,7 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 cd "$source"
 
-flags=(-g -O1 -std=c17 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -fno-omit-frame-pointer
+flags=(-DAC_HAVE_JPEG -DAC_HAVE_PNG -DAC_HAVE_WEBP -g -O1 -std=c17 -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -fno-omit-frame-pointer
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined)
 echo '#include <stddef.h>
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t bytes);
@@ -30,9 +30,9 @@ fi
 cmake -DFLAGS=docs/flags -DOUTPUT="$folder/flag_records.c" -P tools/flags/generate.cmake
 cmake -DCOMMANDS=docs/commands -DENVIRONMENT=docs/reference/environment.md -DOUTPUT="$folder/command_records.c" \
   -P tools/flags/commands.cmake
-read -ra libraries <<<"$(pkg-config --cflags --libs jansson libpcre2-8 libutf8proc zlib)"
+read -ra libraries <<<"$(pkg-config --cflags --libs jansson libpcre2-8 libutf8proc libjpeg libpng libwebp zlib)"
 mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
-"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c tests/support/checksums.c src/{core,core/platform,text,graph,adapter,model,ops,ops/*,optimizer,plan,schedule,record,observe,run,window,state,fit,data,chat,io,bench}/*.c \
+"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c tests/support/checksums.c src/{core,core/platform,text,graph,adapter,model,ops,ops/*,optimizer,plan,schedule,record,observe,run,window,state,fit,data,image,chat,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
   tools/common/{command_record,flag_record,flag_text,help,option_help,options,roff,suggest,terminal,text,file,json_file,run_id,storage}.c "$folder"/{flag,command}_records.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 
@@ -42,7 +42,7 @@ TMPDIR=$(mktemp -d)
 export TMPDIR
 trap 'rm -rf "$TMPDIR"' EXIT
 
-for format in idx cifar model_file state_file trainer_state tokens options report policy formula tokenizer tokenizer_model tokenizer_gguf language_model chat; do
+for format in idx cifar pictures model_file state_file trainer_state tokens options report policy formula tokenizer tokenizer_model tokenizer_gguf language_model chat; do
   rm -rf "${folder:?}/$format"
   mkdir "$folder/$format"
   # Inputs are small, so that they are many; no seed of the fuzzer's own, so that each run looks elsewhere.

@@ -59,7 +59,7 @@ typedef struct option {
 #define FLAG(flag_name, flag_kind, ...) \
   { .name = flag_name, .kind = flag_kind, .value = __VA_ARGS__ }
 
-enum { OPTION_ROWS = 128 };
+enum { OPTION_ROWS = 192 };
 
 typedef struct options {
   const char *command; /* "train gpt" */

@@ -6,7 +6,7 @@ cmake_minimum_required(VERSION 3.21)
 set(keys name value group commands models default range ignored-by needs excludes repeat record plan pilot compared common see short)
 set(must_keys name group commands short)
 set(known_commands train eval predict plan lr-find pilot verify bench-gemm bench-ops bench-step bench-all bench-memory report
-    sample devices tokenize export)
+    sample devices tokenize export show)
 set(known_models gpt llm mlp resnet mobilenet)
 include(${CMAKE_CURRENT_LIST_DIR}/read.cmake)
 

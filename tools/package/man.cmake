@@ -8,7 +8,7 @@ if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   return()
 endif()
 
-set(man_commands devices report sample export tokenize init bench completion)
+set(man_commands devices report sample export tokenize show init bench completion)
 foreach(what gemm ops step all memory)
   list(APPEND man_commands "bench ${what}")
 endforeach()

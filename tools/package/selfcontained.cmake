@@ -9,7 +9,7 @@ get_filename_component(compiler_folder "${libgomp}" DIRECTORY)
 # In the order in which they need each other.
 set(archives "")
 set(archives_missing "")
-set(names openblas jansson pcre2-8 utf8proc z gomp)
+set(names openblas jansson pcre2-8 utf8proc ${picture_names} z gomp)
 if(have_clblast)
   list(PREPEND names clblast stdc++)
 endif()

@@ -16,5 +16,6 @@ int verify_main(int argc, char **argv);
 int sample_main(int argc, char **argv);
 int init_main(int argc, char **argv);
 int tokenize_main(int argc, char **argv);
+int show_main(int argc, char **argv);
 
 #endif

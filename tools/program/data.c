@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -123,15 +124,34 @@ static bool holds_any(const char *folder, const char *const *names) {
   return false;
 }
 
+static const char *const ten[] = {"data_batch_1.bin",
+                                  "data_batch_2.bin",
+                                  "data_batch_3.bin",
+                                  "data_batch_4.bin",
+                                  "data_batch_5.bin",
+                                  "test_batch.bin",
+                                  NULL};
+static const char *const hundred[] = {"train.bin", "test.bin", NULL};
+static const char *const mnist[] = {
+    "train-images-idx3-ubyte", "train-images.idx3-ubyte", "train-labels-idx1-ubyte",
+    "train-labels.idx1-ubyte", "t10k-images-idx3-ubyte",  "t10k-images.idx3-ubyte",
+    "t10k-labels-idx1-ubyte",  "t10k-labels.idx1-ubyte",  NULL};
+
+/* A folder without the file names of MNIST and CIFAR, or a file that ends like a picture or a list
+ * of them. */
+bool data_is_pictures(const char *path) {
+  static const char *const endings[] = {".csv", ".jpg", ".jpeg", ".png", ".webp"};
+  struct stat info;
+  if (stat(path, &info) != 0) return false;
+  if (S_ISDIR(info.st_mode))
+    return !holds_any(path, ten) && !holds_any(path, hundred) && !holds_any(path, mnist);
+  const char *dot = strrchr(path, '.');
+  for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
+    if (!strcasecmp(dot, endings[i])) return true;
+  return false;
+}
+
 static int open_folder(train_data *data, const char *folder, bool coarse) {
-  static const char *const ten[] = {"data_batch_1.bin",
-                                    "data_batch_2.bin",
-                                    "data_batch_3.bin",
-                                    "data_batch_4.bin",
-                                    "data_batch_5.bin",
-                                    "test_batch.bin",
-                                    NULL};
-  static const char *const hundred[] = {"train.bin", "test.bin", NULL};
   data->unit = "image";
   ac_dataset **train = &data->train, **validation = data->undivided ? NULL : &data->validation;
   ac_status status;
@@ -141,22 +161,25 @@ static int open_folder(train_data *data, const char *folder, bool coarse) {
   if (is_hundred) status = ac_dataset_cifar100_folder(train, validation, folder, coarse);
   else if (holds_any(folder, ten)) status = ac_dataset_cifar10_folder(train, validation, folder);
   else status = ac_dataset_mnist_folder(train, validation, folder);
-  if (status == AC_OK) return STATUS_CONTINUE;
-  if (strstr(ac_last_error(), " holds neither train-images"))
-    return fail("%s has no images that accrue reads: a folder must hold MNIST's files, such as "
-                "train-images-idx3-ubyte and train-labels-idx1-ubyte, or CIFAR's, such as "
-                "data_batch_1.bin or train.bin; pictures such as PNG are not read",
-                folder);
-  return fail_library();
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void data_add_image_options(image_data_flags *flags, options *o) {
+  picture_flags *p = &flags->pictures;
   const option rows[] = {
       FLAG("data", OPTION_TEXT, &flags->path),
       FLAG("coarse", OPTION_SWITCH, &flags->coarse),
       FLAG("images", OPTION_TEXT, &flags->images),
       FLAG("labels", OPTION_TEXT, &flags->labels),
+      FLAG("size", OPTION_INTEGER, &p->size),
+      FLAG("grey", OPTION_SWITCH, &p->grey),
+      FLAG("filter", OPTION_CHOICE, &p->filter),
+      FLAG("crop-share", OPTION_REAL, &p->crop_share),
+      FLAG("scaled-decoding", OPTION_SWITCH, &p->scaled),
+      FLAG("bad-images", OPTION_CHOICE, &p->bad),
   };
+  if (!p->size) p->size = 224;
+  if (p->crop_share == 0) p->crop_share = 0.875;
   OPTIONS_ADD(o, rows);
 }
 
@@ -173,11 +196,12 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags) {
   struct stat info;
   if (flags->path && stat(flags->path, &info) != 0)
     return fail("cannot read %s: %s", flags->path, strerror(errno));
+  if (flags->path && data_is_pictures(flags->path)) return data_open_pictures(data, flags);
   if (flags->path && !S_ISDIR(info.st_mode))
     return open_cifar_file(data, flags->path, flags->coarse);
   if (flags->path) return open_folder(data, flags->path, flags->coarse);
-  return fail_usage("--data is missing: a folder with the file names of MNIST or of CIFAR-10 or "
-                    "-100; or give --images%s",
+  return fail_usage("--data is missing: a folder of pictures, or one with the file names of MNIST "
+                    "or of CIFAR-10 or -100; or give --images%s",
                     data->unlabelled ? "" : " and --labels");
 }
 
@@ -194,11 +218,20 @@ static bool changes_anything(const ac_augmentation *a) {
   return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
 }
 
-int data_augment(train_data *data) {
+int data_augment(train_data *data, const options *o) {
+  ac_augmentation *a = &data->augmentation;
+  if (data->all) {
+    const int status = data_change_pictures(data);
+    if (status != STATUS_CONTINUE) return status;
+    if (!options_given(o, "shift")) a->shift = 0;
+    if (!options_given(o, "rotation")) a->rotation = 0;
+    if (!options_given(o, "scaling")) a->scaling = 0;
+  }
   if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
-  data->plain = data->train;
+  ac_dataset **from = data->all ? &data->changed : &data->plain;
+  *from = data->train;
   data->train = NULL;
-  const ac_status status = ac_dataset_augmented(&data->train, data->plain, &data->augmentation);
+  const ac_status status = ac_dataset_augmented(&data->train, *from, &data->augmentation);
   return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
@@ -230,6 +263,7 @@ int data_fold(train_data *data, const char *part) {
     return made == AC_OK ? STATUS_CONTINUE : fail_library();
   }
   if (!data->train) return fail_usage("--fold needs data to be given");
+  if (data->all) return data_fold_pictures(data, fold, folds);
   data->whole = data->train;
   data->train = NULL;
   if (ac_dataset_fold(&data->train, &data->validation, data->whole, fold, folds) != AC_OK)
@@ -260,8 +294,12 @@ void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
   ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->changed);
   ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);
+  ac_pictures_free(data->all);
+  ac_pictures_free(data->training);
+  ac_pictures_free(data->validating);
   ac_tokens_free(data->tokens);
   *data = (train_data){0};
 }

@@ -5,7 +5,22 @@
 #include "common/options.h"
 #include "program/left_out.h"
 
-#include <accrue/dataset.h>
+#include <accrue/pictures.h>
+
+/* The flags that say how pictures become samples. */
+typedef struct picture_flags {
+  const ac_pictures *list; /* what is learned; NULL: it is not pictures */
+  int64_t size;
+  bool grey, scaled;
+  int bad, filter; /* ac_bad_pictures, ac_picture_filter */
+  double crop_share;
+  /* Of those that train: */
+  ac_picture_changes changes;
+  double crop_area; /* the least; 0: not at random */
+  double jitter;    /* of brightness, contrast and saturation */
+  int64_t rand_augment;
+  bool balanced;
+} picture_flags;
 
 typedef struct train_data {
   /* Set beforehand: */
@@ -16,10 +31,16 @@ typedef struct train_data {
 
   left_out left_out; /* the files that the run writes, which are not part of a folder of text */
 
+  picture_flags pictures; /* how pictures become samples, if they are what is learned */
+  /* Lists of pictures, or NULL: all that --data names but what is in a folder to validate; and what
+   * train and validation are made of. */
+  ac_pictures *all, *training, *validating;
+
   ac_tokens *tokens;
-  ac_dataset *whole;              /* what train and validation are parts of, or NULL */
-  ac_dataset *plain;              /* what train's images are before they are changed, or NULL */
-  ac_dataset *unsharded;          /* what train is a shard of, or NULL */
+  ac_dataset *whole;     /* what train and validation are parts of, or NULL */
+  ac_dataset *plain;     /* what train's images are before they are changed, or NULL */
+  ac_dataset *changed;   /* pictures with changes of their own, if train changes them more */
+  ac_dataset *unsharded; /* what train is a shard of, or NULL */
   ac_dataset *train, *validation; /* validation is NULL if undivided */
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
   const char *unit;               /* what speed is counted in: "byte", "token", "image" */
@@ -42,21 +63,34 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
- * CIFAR's records. Or --images FILE and --labels FILE are a pair of IDX files. Of a single source
- * the last 10 % validates. */
+ * CIFAR's records; or a folder or list of pictures (data_pictures.c). Or --images FILE and --labels
+ * FILE are a pair of IDX files. Of a single source the last 10 % validates. */
 typedef struct image_data_flags {
   const char *path, *images, *labels;
   bool coarse;
+  picture_flags pictures;
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 bool data_image_flags_given(const options *o);
 int data_open_image_flags(train_data *data, const image_data_flags *flags);
 
+/* The same of pictures: a folder with a folder for each class, a .csv file, or, unlabelled, any
+ * folder or one picture. Without a folder that validates, a tenth of each class does. */
+bool data_is_pictures(const char *path);
+int data_open_pictures(train_data *data, const image_data_flags *flags);
+/* Fold `fold` of `folds` of all pictures. */
+int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);
+/* The flags of random changes. */
+void data_add_picture_changes(picture_flags *flags, options *o);
+/* Makes `train` anew, with the changes that flags ask for. */
+int data_change_pictures(train_data *data);
+
 /* Refuses labels that are not below `classes`, of images that train or validate. */
 int data_check_labels(const train_data *data, int64_t classes);
 
-/* Changes training images as `augmentation` says, if it says anything. */
-int data_augment(train_data *data);
+/* Changes training images as `augmentation` says, if it says anything, and pictures as their own
+ * flags say. Defaults of `augmentation` are for small images, so they do not change pictures. */
+int data_augment(train_data *data, const options *o);
 
 /* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
  * folds of text are ranges of it. */

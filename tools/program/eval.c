@@ -111,7 +111,8 @@ static void print_data(const saved_model *m) {
   printf("data         %s", text_count(ac_dataset_count(m->dataset)).text);
   if (m->dataset == whole) printf(" samples, all\n");
   else if (!m->split && whole && !m->setup.flags.fold)
-    printf(" of the validation split, the last tenth; --split all takes all %s\n",
+    printf(" of the validation split, %s; --split all takes all %s\n",
+           m->setup.data.all ? "a tenth of each class" : "the last tenth",
            text_count(ac_dataset_count(whole)).text);
   else printf(" of the %s split\n", splits[m->split]);
 }

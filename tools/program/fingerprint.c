@@ -35,10 +35,12 @@ static uint64_t sample_bytes(const ac_dataset *dataset) {
   return bytes;
 }
 
-static ac_status add_samples(ac_dataset *dataset, XXH3_state_t *state,
+static ac_status add_samples(ac_dataset *dataset, bool decoded, XXH3_state_t *state,
                              void *const fields[AC_MAX_FIELDS]) {
+  enum { PICTURES = 16 };
   const int64_t count = ac_dataset_count(dataset);
-  const int64_t most = 2 + (int64_t)(FINGERPRINT_BYTES / (sample_bytes(dataset) + 1));
+  const int64_t most =
+      decoded ? PICTURES : 2 + (int64_t)(FINGERPRINT_BYTES / (sample_bytes(dataset) + 1));
   const int64_t taken = count < most ? count : most;
   for (int64_t i = 0; i < taken; i++) {
     const double part = taken > 1 ? (double)i / (double)(taken - 1) : 0;
@@ -52,7 +54,18 @@ static ac_status add_samples(ac_dataset *dataset, XXH3_state_t *state,
   return AC_OK;
 }
 
-static int add_dataset(ac_dataset *dataset, XXH3_state_t *state) {
+/* Of pictures the names of files and the classes, as decoding takes long. */
+static void add_names(const ac_pictures *list, XXH3_state_t *state) {
+  for (int64_t i = 0; i < ac_pictures_count(list); i++) {
+    const char *path = ac_pictures_path(list, i), *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const int64_t label = ac_pictures_label(list, i);
+    XXH3_64bits_update(state, name, strlen(name) + 1);
+    XXH3_64bits_update(state, &label, sizeof label);
+  }
+}
+
+static int add_dataset(ac_dataset *dataset, const ac_pictures *list, XXH3_state_t *state) {
   const int64_t count = dataset ? ac_dataset_count(dataset) : 0;
   XXH3_64bits_update(state, &count, sizeof count);
   if (!dataset) return STATUS_CONTINUE;
@@ -64,7 +77,8 @@ static int add_dataset(ac_dataset *dataset, XXH3_state_t *state) {
   }
   void *fields[AC_MAX_FIELDS] = {0};
   if (!make_room(dataset, fields)) return fail("out of memory");
-  ac_status status = add_samples(dataset, state, fields);
+  add_names(list, state);
+  ac_status status = add_samples(dataset, list != NULL, state, fields);
   free(fields[0]);
   return status == AC_OK ? STATUS_CONTINUE : fail_library();
 }
@@ -89,8 +103,9 @@ int fingerprint(const train_data *data, const char *rank, char text[17]) {
   XXH3_state_t state;
   XXH3_64bits_reset(&state);
   if (rank) XXH3_64bits_update(&state, rank, strlen(rank));
-  int status = add_dataset(data->plain ? data->plain : data->train, &state);
-  if (status == STATUS_CONTINUE) status = add_dataset(data->validation, &state);
+  const ac_pictures *training = data->training ? data->training : data->all;
+  int status = add_dataset(data->plain ? data->plain : data->train, training, &state);
+  if (status == STATUS_CONTINUE) status = add_dataset(data->validation, data->validating, &state);
   snprintf(text, 17, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(&state));
   return status;
 }

@@ -1,7 +1,8 @@
 /* What tells the data of one run from those of another: XXH3 of what it trains on before
  * augmentation, of what validates it, and of its share (--rank). Of each of these the descriptions
  * of the fields count, the number of samples, and the samples. Of a large dataset evenly spaced
- * samples of FINGERPRINT_BYTES in all count. */
+ * samples of FINGERPRINT_BYTES in all count. Of pictures the names of files and the classes count,
+ * and a few samples. */
 #ifndef TOOLS_PROGRAM_FINGERPRINT_H
 #define TOOLS_PROGRAM_FINGERPRINT_H
 

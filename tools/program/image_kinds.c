@@ -3,6 +3,7 @@
 #include "models/image_net.h"
 #include "common/message.h"
 #include "program/model_kind.h"
+#include "program/picture_words.h"
 #include "program/preset.h"
 
 #include <inttypes.h>
@@ -64,6 +65,7 @@ static void add_training_options(void *self, options *o) {
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
+      FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
@@ -72,6 +74,7 @@ static void add_training_options(void *self, options *o) {
   };
   OPTIONS_ADD(o, loss);
   OPTIONS_ADD(o, augmentation);
+  data_add_picture_changes(&model->data.pictures, o);
 }
 
 /* ---- data and files -------------------------------------------------------------------------- */
@@ -130,8 +133,11 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
     assume_images(net, o, init, &preset->net);
     return STATUS_CONTINUE;
   }
+  if (status == STATUS_CONTINUE && init)
+    status = picture_adopt(&model->data.pictures, o, init, init_path);
   if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
+  model->data.pictures.list = data->all;
   int64_t shape[3];
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];
@@ -173,6 +179,7 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.width", "%" PRId64, net->base);
   model_metadata_add(metadata, "accrue.norm", "%s", norms[net->norm]);
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, net->classes);
+  picture_describe(&model->data.pictures, metadata);
 }
 
 static int64_t classes(const void *self) {

@@ -58,7 +58,7 @@ static int open_questions(llm_model *model, ac_tokenizer *tokenizer, train_data 
   return STATUS_CONTINUE;
 }
 
-int llm_open_data(llm_model *model, train_data *data) {
+static int open_data(llm_model *model, train_data *data) {
   ac_tokenizer *tokenizer;
   char begin[256], end[256];
   const ac_chat_template *template;
@@ -82,4 +82,11 @@ int llm_open_data(llm_model *model, train_data *data) {
       .end = token_text(tokenizer, info->end_count ? info->ends[0] : -1, end, sizeof end)};
   if (ac_chat_open(&model->chat, model->data, &desc) != AC_OK) return fail_library();
   return make_datasets(model, data);
+}
+
+/* Nothing becomes tokens after that. */
+int llm_open_data(llm_model *model, train_data *data) {
+  const int status = open_data(model, data);
+  ac_model_close_tokenizer(model->model);
+  return status;
 }

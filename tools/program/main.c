@@ -38,6 +38,7 @@ static const struct {
     {"export", export_main, NULL},
     {"init", init_main, NULL},
     {"tokenize", tokenize_main, NULL},
+    {"show", show_main, NULL},
     {"completion", completion_main, NULL},
 };
 

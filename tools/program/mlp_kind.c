@@ -2,6 +2,7 @@
 #include "common/message.h"
 #include "models/mlp.h"
 #include "program/model_kind.h"
+#include "program/picture_words.h"
 #include "program/preset.h"
 
 #include <inttypes.h>
@@ -91,9 +92,13 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
     model->config.inputs = preset->net.channels * preset->net.height * preset->net.width;
     return STATUS_CONTINUE;
   }
-  status = data_open_image_flags(data, &model->data);
+  if (init) status = picture_adopt(&model->data.pictures, o, init, init_path);
+  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
+  model->data.pictures.list = data->all;
   model->config.inputs = data_field_elements(data->train, "images");
+  if (data->all && !options_given(o, "classes") && !init)
+    model->config.classes = ac_dataset_classes(data->train);
   return data_check_labels(data, model->config.classes);
 }
 
@@ -107,6 +112,7 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.inputs", "%" PRId64, model->config.inputs);
   model_metadata_add(metadata, "accrue.hidden", "%s", model->hidden);
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, model->config.classes);
+  picture_describe(&model->data.pictures, metadata);
 }
 
 static int64_t classes(const void *self) {

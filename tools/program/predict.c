@@ -61,25 +61,71 @@ static double probability(const prediction *p, const float *logits, double log_s
   return exp((double)logits[p->order[rank]] - (double)logits[p->order[0]] - log_sum);
 }
 
+/* The name of a class, if the model's file has it, else its number. */
+typedef struct class_word {
+  char text[64];
+} class_word;
+
+static class_word word_of(const prediction *p, int64_t class) {
+  class_word word;
+  const char *name = p->saved.class_names;
+  for (int64_t c = 0; name && c < class; c++) {
+    name = strchr(name, '\n');
+    if (name) name++;
+  }
+  if (name) snprintf(word.text, sizeof word.text, "%.*s", (int)strcspn(name, "\n"), name);
+  else snprintf(word.text, sizeof word.text, "%" PRId64, class);
+  return word;
+}
+
+/* The file of a picture, or NULL. */
+static const char *file_of(const prediction *p, int64_t sample) {
+  const train_data *data = &p->saved.setup.data;
+  const ac_pictures *list = p->saved.dataset == data->whole                     ? data->all
+                            : p->saved.dataset == data->train && data->training ? data->training
+                            : p->saved.dataset == data->train                   ? data->all
+                                                                                : data->validating;
+  return ac_pictures_path(list ? list : data->all, sample);
+}
+
 static void put_row(const prediction *p, int64_t sample, int64_t label, const float *logits,
                     double log_sum) {
+  const char *file = file_of(p, sample);
   printf("%8" PRId64, sample);
-  if (label >= 0) printf(" %6" PRId64, label);
+  if (label >= 0) message_put(stdout, " %6s", word_of(p, label).text);
   for (int64_t k = 0; k < p->top; k++)
-    printf("   %6" PRId64 " %6.2f %%", p->order[k], 100 * probability(p, logits, log_sum, k));
+    message_put(stdout, "   %6s %6.2f %%", word_of(p, p->order[k]).text,
+                100 * probability(p, logits, log_sum, k));
+  if (file) message_put(stdout, "   %s", file);
   putchar('\n');
 }
 
+/* A text as a value of JSON; false: out of memory. */
+static bool put_text(const char *key, const char *text) {
+  json_t *value = json_text_name(text);
+  char *written = value ? json_text(value, JSON_ENCODE_ANY) : NULL;
+  json_decref(value);
+  if (written) printf(", \"%s\": %s", key, written);
+  free(written);
+  return written;
+}
+
 /* One image a line, so that a program can read as it comes. */
-static void put_json(const prediction *p, int64_t sample, int64_t label, const float *logits,
+static bool put_json(const prediction *p, int64_t sample, int64_t label, const float *logits,
                      double log_sum) {
+  const char *file = file_of(p, sample);
+  bool good = true;
   printf("%s    {\"index\": %" PRId64, p->told ? ",\n" : "", sample);
+  if (file) good = put_text("file", file);
   if (label >= 0) printf(", \"label\": %" PRId64, label);
   printf(", \"answers\": [");
-  for (int64_t k = 0; k < p->top; k++)
-    printf("%s{\"class\": %" PRId64 ", \"probability\": %.9g}", k ? ", " : "", p->order[k],
-           probability(p, logits, log_sum, k));
+  for (int64_t k = 0; k < p->top; k++) {
+    printf("%s{\"class\": %" PRId64, k ? ", " : "", p->order[k]);
+    if (p->saved.class_names) good = put_text("name", word_of(p, p->order[k]).text) && good;
+    printf(", \"probability\": %.9g}", probability(p, logits, log_sum, k));
+  }
   printf("]}");
+  return good;
 }
 
 static int tell(void *user, int64_t sample, int64_t label, const float *logits) {
@@ -89,8 +135,8 @@ static int tell(void *user, int64_t sample, int64_t label, const float *logits) 
   find_likeliest(p, logits);
   const double log_sum = log_of_sum(p, logits);
   progress_clear(&p->saved.progress);
-  if (p->saved.json) put_json(p, sample, label, logits, log_sum);
-  else put_row(p, sample, label, logits, log_sum);
+  if (p->saved.json && !put_json(p, sample, label, logits, log_sum)) return fail("out of memory");
+  if (!p->saved.json) put_row(p, sample, label, logits, log_sum);
   p->told++;
   return ferror(stdout) ? fail("cannot write the result: %s", strerror(errno)) : STATUS_CONTINUE;
 }

@@ -156,6 +156,8 @@ static int open_all(saved_model *m, int argc, char **argv,
   s->data.unlabelled = m->command->images_alone;
   if (status == STATUS_CONTINUE)
     status = s->kind->prepare(s->model, &s->options, file, m->path, &s->data);
+  const char *names = file ? ac_model_file_metadata(file, "accrue.class_names") : NULL;
+  if (names) m->class_names = strdup(names);
   ac_model_file_close(file);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status != STATUS_CONTINUE) return status;
@@ -178,6 +180,7 @@ int saved_model_open(saved_model *m, const saved_command *command, int argc, cha
 }
 
 void saved_model_close(saved_model *m) {
+  free(m->class_names);
   setup_close(&m->setup);
 }
 

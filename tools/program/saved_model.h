@@ -24,7 +24,8 @@ typedef struct saved_model {
   int64_t batch;
   bool json;
   ac_dataset *dataset;
-  uint64_t bytes; /* planned, of the largest pass */
+  char *class_names; /* one a line; NULL: the file does not name them */
+  uint64_t bytes;    /* planned, of the largest pass */
   progress progress;
   int64_t done, step; /* samples of the pass that runs, and of each call of saved_model_show */
 } saved_model;

@@ -50,7 +50,7 @@ case_verify() {
   grep -q 'not finite' err || die "no reason: $(cat err)"
   refuse 2 '--data is missing: a text file or a folder' verify gpt
   refuse 2 '--data is missing: a text file or a folder' verify gpt --preset gpt-tiny
-  refuse 2 '--data is missing: a folder with the file names' verify resnet --preset resnet18
+  refuse 2 '--data is missing: a folder of pictures, or one with the file names' verify resnet --preset resnet18
 }
 
 # Every optimizer with every way to store weights, gradients and state. Their rounding is not a fault. Weights have 4,096

@@ -20,6 +20,19 @@ flag_table() {
 * images pair/train-images-idx3-ubyte
 * labels pair/train-labels-idx1-ubyte
 * coarse
+* size 24 | --data shapes
+* grey | --data shapes --size 8
+* filter bicubic | --data shapes --size 8 --crop-area 0
+* crop-share 0.5 | --data shapes --size 8 --crop-area 0
+* scaled-decoding | --data jpegs --size 4 --crop-area 0
+* bad-images skip | --data broken --size 8
+* balanced | --data unequal --size 8
+* crop-area 1 | --data shapes --size 8
+* rand-augment 2 | --data shapes --size 8
+* magnitude 30 | --data shapes --size 8 --rand-augment 4
+* trivial-augment | --data shapes --size 8
+* jitter 0.5 | --data shapes --size 8
+* hue 0.5 | --data shapes --size 8
 * label-smoothing 0.2
 * shift 1
 * flip
@@ -192,6 +205,14 @@ case_without_effect() {
   mkdir pair
   "$FIXTURE" images pair train 60
   "$FIXTURE" images pair t10k 20
+  "$FIXTURE" pictures shapes 30 1
+  cp -r shapes broken
+  head -c 20 shapes/cross/0001.png >broken/cross/cut.png
+  cp -r shapes unequal
+  rm unequal/cross/00[12]*.png
+  mkdir -p jpegs/{a,b}
+  cp "$here/../vectors/pictures/"colour*.jpg jpegs/a
+  cp "$here/../vectors/pictures/"turned*.jpg jpegs/b
   train --layers 3 --steps 1 --out other >/dev/null
   local model verb name base just
   for model in gpt resnet; do

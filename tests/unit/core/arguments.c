@@ -431,6 +431,49 @@ static void datasets(void) {
          ac_dataset_augmented(&d, dataset, &(ac_augmentation){0}));
 }
 
+static void pictures(void) {
+  const char *path = ACCRUE_TEST_VECTORS "/pictures/pixel.png", *all = ACCRUE_TEST_VECTORS;
+  const uint8_t pixel[3] = {0};
+  ac_pictures *list, *p = NULL;
+  ac_dataset *d = NULL;
+  assert_ok(ac_pictures_open(&list, NULL, all, &(ac_pictures_desc){.unlabelled = true}));
+  REFUSED(ac_pictures_open, pictures, ac_pictures_open(NULL, &p, path, NULL));
+  HARMLESS(ac_pictures_open, validation,
+           ac_pictures_open(&p, NULL, "nowhere", NULL) == AC_ERROR_ARGUMENT);
+  NOT_MADE(ac_pictures_open, path, ac_pictures, q, ac_pictures_open(&q, NULL, NULL, NULL));
+  ZEROED(ac_pictures_open, desc, ac_pictures_open(&p, NULL, path, NULL),
+         ac_pictures_open(&p, NULL, path, &(ac_pictures_desc){0}));
+  REFUSED(ac_pictures_fold, train, ac_pictures_fold(NULL, &p, list, 1, 2));
+  NOT_MADE(ac_pictures_fold, validation, ac_pictures, q, ac_pictures_fold(&q, NULL, list, 1, 2));
+  NOT_MADE(ac_pictures_fold, pictures, ac_pictures, q, ac_pictures_fold(&q, &p, NULL, 1, 2));
+  REFUSED(ac_dataset_from_pictures, dataset, ac_dataset_from_pictures(NULL, list, NULL));
+  NOT_MADE(ac_dataset_from_pictures, pictures, ac_dataset, e,
+           ac_dataset_from_pictures(&e, NULL, NULL));
+  ZEROED(ac_dataset_from_pictures, samples, ac_dataset_from_pictures(&d, list, NULL),
+         (ac_dataset_free(d), ac_dataset_from_pictures(&d, list, &(ac_picture_samples){0})));
+  REFUSED(ac_picture_write_png, path, ac_picture_write_png(NULL, 1, 1, 3, pixel));
+  REFUSED(ac_picture_write_png, pixels, ac_picture_write_png("x.png", 1, 1, 3, NULL));
+  REFUSED(ac_pictures_class_weights, pictures, ac_pictures_class_weights(NULL, numbers));
+  REFUSED(ac_pictures_class_weights, weights, ac_pictures_class_weights(list, NULL));
+  REFUSED(ac_dataset_weighted, dataset, ac_dataset_weighted(NULL, dataset, 3, numbers));
+  NOT_MADE(ac_dataset_weighted, whole, ac_dataset, e, ac_dataset_weighted(&e, NULL, 3, numbers));
+  NOT_MADE(ac_dataset_weighted, weights, ac_dataset, e, ac_dataset_weighted(&e, dataset, 3, NULL));
+  REFUSED(ac_dataset_mixed, dataset, ac_dataset_mixed(NULL, dataset, NULL));
+  NOT_MADE(ac_dataset_mixed, whole, ac_dataset, e, ac_dataset_mixed(&e, NULL, NULL));
+  ac_dataset_free(d);
+  ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
+         ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
+  NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
+  HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
+  HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
+  HARMLESS(ac_pictures_class_name, pictures, !ac_pictures_class_name(NULL, 0));
+  HARMLESS(ac_pictures_path, pictures, !ac_pictures_path(NULL, 0));
+  HARMLESS(ac_pictures_label, pictures, ac_pictures_label(NULL, 0) == -1);
+  HARMLESS(ac_pictures_left_out, pictures, ac_pictures_left_out(NULL) == 0);
+  HARMLESS(ac_dataset_picture_bytes, dataset, ac_dataset_picture_bytes(NULL) == 0);
+  ac_pictures_free(list);
+}
+
 static void language_models(void) {
   static const char path[] = ACCRUE_TEST_VECTORS "/models/llama/config.json";
   ac_model *m;
@@ -446,6 +489,7 @@ static void language_models(void) {
   HARMLESS(ac_model_weights, model, !ac_model_weights(NULL));
   REFUSED(ac_model_tokenizer, model, ac_model_tokenizer(NULL, &t));
   REFUSED(ac_model_tokenizer, tokenizer, ac_model_tokenizer(m, NULL));
+  NOTHING(ac_model_close_tokenizer, model, ac_model_close_tokenizer(NULL));
   HARMLESS(ac_model_chat_template, model, !ac_model_chat_template(NULL));
   assert_ok(ac_graph_create(&g));
   HARMLESS(ac_model_build, model, !ac_model_build(NULL, g, NULL));
@@ -1710,6 +1754,7 @@ static void null_is_a_default_or_refused(void **state) {
   graphs();
   plans();
   datasets();
+  pictures();
   files();
   tokenizers();
   chats();

@@ -74,6 +74,8 @@ static const ac_lora_desc lora = {.rank = 2};
 static ac_trainer *adapted; /* with such an adapter */
 static ac_trainer *owner;   /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
+static ac_pictures *pictures;
+static const ac_pictures_desc unlabelled = {.unlabelled = true};
 static ac_tokens *tokens;
 static ac_tokenizer *tokenizer;
 static ac_chat *chat;
@@ -121,6 +123,7 @@ typedef struct made {
   ac_adapter *adapter;
   ac_gguf_metadata *metadata;
   ac_dataset *dataset, *validation;
+  ac_pictures *pictures, *other_pictures;
 } made;
 
 static void free_made(made *m) {
@@ -135,6 +138,8 @@ static void free_made(made *m) {
   ac_device_close(m->device);
   ac_dataset_free(m->dataset);
   ac_dataset_free(m->validation);
+  ac_pictures_free(m->pictures);
+  ac_pictures_free(m->other_pictures);
   ac_tokens_free(m->tokens);
   ac_tokenizer_free(m->tokenizer);
   ac_chat_free(m->chat);
@@ -191,6 +196,10 @@ typedef struct creation {
   X(ac_ranks_create_threads, 0, &m->ranks, 1, NULL)                                            \
   X(ac_dataset_from_callback, 0, &m->dataset, &callback)                                       \
   X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
+  X(ac_pictures_open, 0, &m->pictures, &m->other_pictures, ACCRUE_TEST_VECTORS "/pictures",    \
+    &unlabelled)                                                                               \
+  X(ac_pictures_fold, 0, &m->pictures, &m->other_pictures, pictures, 1, 2)                     \
+  X(ac_dataset_from_pictures, 0, &m->dataset, pictures, NULL)                                  \
   X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
   X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                            \
   X(ac_dataset_shard, 0, &m->dataset, dataset, 1, 2)                                           \
@@ -480,6 +489,7 @@ static int open_all(void **state) {
   if (write_files() != 0) return -1;
   graph = test_gpt_graph(&model);
   assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 1, fields, data));
+  assert_ok(ac_pictures_open(&pictures, NULL, ACCRUE_TEST_VECTORS "/pictures", &unlabelled));
   assert_ok(ac_dataset_from_idx(&images, pixels.text, labels.text, 0, -1));
   assert_ok(ac_tokens_from_uint16(&tokens, words.text, 256));
   assert_ok(ac_tokenizer_open(&tokenizer, ACCRUE_TEST_VECTORS "/tokenizers/qwen.json"));
@@ -495,6 +505,7 @@ static int close_all(void **state) {
   ac_graph_free(graph);
   ac_dataset_free(dataset);
   ac_dataset_free(images);
+  ac_pictures_free(pictures);
   ac_tokens_free(tokens);
   ac_chat_free(chat);
   ac_tokenizer_free(chat_desc.tokenizer);

@@ -1,0 +1,376 @@
+/* Samples of pictures. To read one takes a file in memory, its pixels, the same turned as its
+ * orientation says, and what resizing needs: a set of buffers. There is one for each thread that is
+ * to read at the same time. A thread that finds none free waits for one. */
+#include "core/error.h"
+#include "core/integers.h"
+#include "core/platform/processors.h"
+#include "data/dataset.h"
+#include "data/pictures.h"
+#include "image/change.h"
+#include "image/resample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BUFFERS = 16, MOST_SIDE = 16384 };
+
+typedef struct buffers {
+  ac_picture_buffer file, pixels, turned, room, sample;
+} buffers;
+
+typedef struct source {
+  ac_pictures *pictures; /* its own list */
+  ac_picture_samples desc;
+  ac_picture_changes changes; /* desc.changes is NULL or leads here */
+  uint64_t bytes;             /* the most that buffers take */
+  int64_t most_pixels;        /* of a picture, as listed */
+
+  /* If classes are balanced: the classes that have pictures, and the pictures of each. */
+  int64_t present;
+  int64_t *first, *member; /* those of class c begin at member[first[c]] */
+
+  ac_monitor *monitor; /* guards the stack of free buffers */
+  buffers all[MAX_BUFFERS];
+  buffers *free_buffers[MAX_BUFFERS];
+  int free_count;
+} source;
+
+/* ---- geometry -------------------------------------------------------------------------------- */
+
+/* Half of an even number, or the even one of the two whole numbers next to it: as Python rounds. */
+static int64_t half(int64_t number) {
+  return number / 2 + (number % 2 && number / 2 % 2);
+}
+
+/* How all of a picture of width x height becomes a sample. */
+static ac_resampling fit(const ac_picture_samples *d, int64_t width, int64_t height) {
+  ac_resampling r = {.filter = d->filter,
+                     .channels = (int)d->channels,
+                     .from_width = width,
+                     .from_height = height,
+                     .box_width = width,
+                     .box_height = height,
+                     .width = d->width,
+                     .height = d->height,
+                     .result_width = d->width,
+                     .result_height = d->height};
+  if (d->fit == AC_PICTURE_FIT_STRETCH) return r;
+  const int64_t least_width = (int64_t)((double)d->width / d->crop_share),
+                least_height = (int64_t)((double)d->height / d->crop_share);
+  if (width * least_height <= height * least_width) {
+    r.width = least_width;
+    r.height = ac_larger(least_width * height / width, d->height);
+  } else {
+    r.height = least_height;
+    r.width = ac_larger(least_height * width / height, d->width);
+  }
+  r.left = half(r.width - d->width);
+  r.top = half(r.height - d->height);
+  return r;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static buffers *borrow(source *s) {
+  ac_monitor_lock(s->monitor);
+  while (!s->free_count) ac_monitor_wait(s->monitor);
+  buffers *b = s->free_buffers[--s->free_count];
+  ac_monitor_unlock(s->monitor);
+  return b;
+}
+
+static void give_back(source *s, buffers *b) {
+  ac_monitor_lock(s->monitor);
+  if (!s->free_count) ac_monitor_wake(s->monitor);
+  s->free_buffers[s->free_count++] = b;
+  ac_monitor_unlock(s->monitor);
+}
+
+/* What becomes of a picture of width x height, as it is to be seen. */
+static ac_resampling arrange(const source *s, const ac_sample_key *key, int64_t width,
+                             int64_t height) {
+  const ac_picture_samples *d = &s->desc;
+  if (!d->changes || !d->changes->random_crop) return fit(d, width, height);
+  const ac_picture_box box = ac_picture_draw_crop(d->changes, key, width, height);
+  return (ac_resampling){.filter = d->filter,
+                         .channels = (int)d->channels,
+                         .from_width = width,
+                         .from_height = height,
+                         .box_left = box.left,
+                         .box_top = box.top,
+                         .box_width = box.width,
+                         .box_height = box.height,
+                         .width = d->width,
+                         .height = d->height,
+                         .result_width = d->width,
+                         .result_height = d->height};
+}
+
+/* By how much a JPEG may be decoded smaller: what is cut out stays twice as large as it has to be.
+ */
+static int reduction(const source *s, const ac_picture_info *info, const ac_resampling *r) {
+  if (!s->desc.scaled_decoding) return 1;
+  const int64_t width = 2 * r->width * r->from_width / r->box_width,
+                height = 2 * r->height * r->from_height / r->box_height;
+  return info->orientation > 4 ? ac_picture_reduction(info, height, width)
+                               : ac_picture_reduction(info, width, height);
+}
+
+/* The same of a picture that was decoded smaller. */
+static void reduce(ac_resampling *r, int by) {
+  if (by == 1) return;
+  r->from_width = ac_picture_reduced(r->from_width, by);
+  r->from_height = ac_picture_reduced(r->from_height, by);
+  r->box_left /= by;
+  r->box_top /= by;
+  r->box_width =
+      ac_larger(ac_smaller(ac_picture_reduced(r->box_width, by), r->from_width - r->box_left), 1);
+  r->box_height =
+      ac_larger(ac_smaller(ac_picture_reduced(r->box_height, by), r->from_height - r->box_top), 1);
+}
+
+/* Decodes and turns a picture. */
+static ac_status decode(const source *s, const ac_picture_file *file, const ac_picture_info *info,
+                        int by, buffers *b, const uint8_t **pixels) {
+  const int channels = (int)s->desc.channels;
+  const int64_t width = ac_picture_reduced(info->width, by),
+                height = ac_picture_reduced(info->height, by);
+  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(3 * width * height), file->path));
+  AC_TRY(ac_picture_decode(file, info, by, channels, b->pixels.data));
+  *pixels = b->pixels.data;
+  if (info->orientation == 1) return AC_OK;
+  AC_TRY(ac_picture_buffer_grow(&b->turned, (uint64_t)(channels * width * height), file->path));
+  ac_picture_orient(b->pixels.data, width, height, channels, info->orientation, b->turned.data);
+  *pixels = b->turned.data;
+  return AC_OK;
+}
+
+/* From pixels with their channels next to each other to a plane for each channel. */
+static void write_planes(const ac_picture_samples *d, const uint8_t *pixels, void *to) {
+  const int64_t count = d->height * d->width, channels = d->channels;
+  uint8_t *bytes = to;
+  float *floats = to;
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t p = 0; p < count; p++) {
+      const uint8_t value = pixels[p * channels + c];
+      if (d->dtype == AC_U8) bytes[c * count + p] = value;
+      else floats[c * count + p] = (float)value / 255.0f;
+    }
+}
+
+static ac_status read_image(source *s, const ac_sample_key *key, const char *path, buffers *b,
+                            void *to) {
+  const ac_picture_samples *d = &s->desc;
+  ac_picture_file file = {.path = path};
+  ac_picture_info info;
+  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes));
+  file.data = b->file.data;
+  AC_TRY(ac_picture_inspect(&file, &info));
+  if (info.width * info.height > s->most_pixels)
+    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
+  ac_resampling r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
+                                         : arrange(s, key, info.width, info.height);
+  const int by = reduction(s, &info, &r);
+  const uint8_t *pixels;
+  AC_TRY(decode(s, &file, &info, by, b, &pixels));
+  reduce(&r, by);
+  const uint64_t bytes = (uint64_t)(d->channels * d->width * d->height);
+  AC_TRY(ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), path));
+  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, path));
+  ac_resample(&r, pixels, b->room.data, b->sample.data);
+  const ac_pixels sample = {b->sample.data, d->width, d->height, (int)d->channels};
+  if (d->changes) ac_picture_change(d->changes, key, &sample, b->room.data);
+  write_planes(d, b->sample.data, to);
+  return AC_OK;
+}
+
+static void write_labels(const ac_picture_store *store, const ac_picture_entry *entry, void *to) {
+  if (!store->several) {
+    *(int32_t *)to = entry->label;
+    return;
+  }
+  float *targets = to;
+  for (int64_t c = 0; c < store->classes; c++) targets[c] = 0;
+  for (int64_t l = 0; l < entry->labels; l++) targets[store->labels[entry->first + l]] = 1;
+}
+
+/* Which picture of the list a sample is. */
+static int64_t picture_of(const source *s, const ac_sample_key *key) {
+  if (!s->desc.balanced) return key->index;
+  const int64_t c = key->index % s->present, own = s->first[c + 1] - s->first[c];
+  const int64_t in_epoch = (s->pictures->count - c + s->present - 1) / s->present;
+  const int64_t turn = key->epoch * in_epoch + key->index / s->present;
+  const uint64_t seed = key->seed ^ ((uint64_t)(c + 1) * UINT64_C(0x9E3779B97F4A7C15));
+  return s->member[s->first[c] + ac_shuffle(seed, turn / own, turn % own, own)];
+}
+
+static ac_status read_picture(void *user, const ac_sample_key *key, void *const *fields) {
+  source *s = user;
+  const ac_picture_store *store = s->pictures->store;
+  const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
+  buffers *b = borrow(s);
+  const ac_status status = read_image(s, key, entry->path, b, fields[0]);
+  give_back(s, b);
+  if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
+  return status;
+}
+
+/* ---- making one ------------------------------------------------------------------------------ */
+
+static void close_source(void *user) {
+  source *s = user;
+  for (int i = 0; i < MAX_BUFFERS; i++) {
+    free(s->all[i].file.data);
+    free(s->all[i].pixels.data);
+    free(s->all[i].turned.data);
+    free(s->all[i].room.data);
+    free(s->all[i].sample.data);
+  }
+  ac_monitor_free(s->monitor);
+  free(s->first);
+  free(s->member);
+  ac_pictures_free(s->pictures);
+  free(s);
+}
+
+static ac_status complete(ac_picture_samples *d) {
+  if (!d->height) d->height = 224;
+  if (!d->width) d->width = d->height;
+  if (!d->channels) d->channels = 3;
+  if (d->crop_share == 0) d->crop_share = 0.875;
+  if (d->height < 1 || d->width < 1 || d->height > MOST_SIDE || d->width > MOST_SIDE)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: samples of %lld x %lld pixels; sides are 1 to %d",
+                   (long long)d->height, (long long)d->width, (int)MOST_SIDE);
+  if (d->channels != 1 && d->channels != 3)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: samples have 1 or 3 channels, not %lld",
+                   (long long)d->channels);
+  if (d->dtype != AC_F32 && d->dtype != AC_U8)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: samples are f32 or u8, not %s",
+                   ac_dtype_name(d->dtype));
+  if ((unsigned)d->filter > AC_PICTURE_BICUBIC || (unsigned)d->fit > AC_PICTURE_FIT_STRETCH)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: unknown filter or fit");
+  if (!(d->crop_share >= 0.1 && d->crop_share <= 1))
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: a crop share of %g is not in [0.1, 1]",
+                   d->crop_share);
+  if (d->threads < 0 || d->threads > MAX_BUFFERS)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: %d threads; there can be 0 to %d", d->threads,
+                   (int)MAX_BUFFERS);
+  const int processors = ac_processor_count();
+  if (!d->threads) d->threads = processors < MAX_BUFFERS ? processors : MAX_BUFFERS;
+  return AC_OK;
+}
+
+/* The most that one set of buffers takes, and the most pixels of a picture. */
+static void measure(source *s) {
+  const ac_picture_samples *d = &s->desc;
+  uint64_t file = 0, room = 0;
+  for (int64_t i = 0; i < s->pictures->count; i++) {
+    const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[i]];
+    const int64_t pixels = (int64_t)entry->width * entry->height;
+    if (entry->bytes > file) file = entry->bytes;
+    if (pixels > s->most_pixels) s->most_pixels = pixels;
+    for (int turned = 0; turned < 2; turned++) {
+      const int64_t w = turned ? entry->height : entry->width,
+                    h = turned ? entry->width : entry->height;
+      ac_resampling r = fit(d, w, h);
+      room = ac_larger_bytes(room, ac_resample_room(&r));
+      r.width = d->width; /* a crop of all of it */
+      r.height = d->height;
+      room = ac_larger_bytes(room, ac_resample_room(&r));
+    }
+  }
+  s->bytes = (uint64_t)d->threads * (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) +
+                                     room + (uint64_t)(d->channels * d->height * d->width));
+}
+
+/* Lists the pictures of each class that has some. */
+static ac_status sort_by_class(source *s) {
+  const int64_t classes = s->pictures->store->classes, count = s->pictures->count;
+  int64_t *next = calloc((size_t)classes, sizeof *next); /* where the next one of a class goes */
+  s->first = calloc((size_t)classes + 1, sizeof *s->first);
+  s->member = malloc((size_t)count * sizeof *s->member);
+  if (!next || !s->first || !s->member) {
+    free(next);
+    return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a dataset");
+  }
+  for (int64_t i = 0; i < count; i++) next[ac_pictures_label(s->pictures, i)]++;
+  for (int64_t c = 0, begin = 0; c < classes; c++) {
+    const int64_t own = next[c];
+    next[c] = begin;
+    begin += own;
+    if (own) s->first[++s->present] = begin;
+  }
+  for (int64_t i = 0; i < count; i++) s->member[next[ac_pictures_label(s->pictures, i)]++] = i;
+  free(next);
+  return AC_OK;
+}
+
+static ac_status make_source(source **made, const ac_pictures *pictures,
+                             const ac_picture_samples *desc) {
+  source *s = calloc(1, sizeof *s);
+  if (!s) return ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a dataset");
+  s->desc = *desc;
+  if (desc->changes) {
+    s->changes = *desc->changes;
+    s->desc.changes = &s->changes;
+  }
+  s->monitor = ac_monitor_create();
+  ac_status status = s->monitor ? ac_pictures_create(&s->pictures, pictures->store, pictures->count)
+                                : ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a lock");
+  if (status == AC_OK) {
+    const size_t bytes = (size_t)pictures->count * sizeof *pictures->index;
+    s->pictures->count = pictures->count;
+    memcpy(s->pictures->index, pictures->index, bytes);
+    if (desc->balanced) status = sort_by_class(s);
+  }
+  if (status != AC_OK) {
+    close_source(s);
+    return status;
+  }
+  for (; s->free_count < desc->threads; s->free_count++)
+    s->free_buffers[s->free_count] = &s->all[s->free_count];
+  measure(s);
+  *made = s;
+  return AC_OK;
+}
+
+ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pictures,
+                                   const ac_picture_samples *samples) {
+  AC_CREATES(dataset);
+  AC_REQUIRE(pictures);
+  ac_picture_samples d = AC_DESCRIBED(ac_picture_samples, samples);
+  AC_TRY(complete(&d));
+  ac_picture_changes changes;
+  if (d.changes) {
+    changes = *d.changes;
+    AC_TRY(ac_picture_changes_complete(&changes));
+    d.changes = &changes;
+  }
+  if (d.balanced && (!pictures->store->classes || pictures->store->several))
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "pictures: classes cannot be balanced unless each picture has one");
+  source *s = NULL;
+  AC_TRY(make_source(&s, pictures, &d));
+  const ac_picture_store *store = pictures->store;
+  ac_callback_dataset_desc desc = {
+      .count = pictures->count,
+      .field_count = store->classes ? 2 : 1,
+      .fields = {{"images", d.dtype, d.channels * d.height * d.width}, {"labels", AC_I32, 1}},
+      .read = read_picture,
+      .close = close_source,
+      .user = s};
+  if (store->several) desc.fields[1] = (ac_field){"targets", AC_F32, store->classes};
+  const ac_status status = ac_dataset_create(dataset, &desc, store->classes);
+  if (status != AC_OK) {
+    close_source(s);
+    return status;
+  }
+  memcpy((*dataset)->image_shape, (int64_t[]){d.channels, d.height, d.width},
+         sizeof(*dataset)->image_shape);
+  return AC_OK;
+}
+
+uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset) {
+  return dataset && dataset->read == read_picture ? ((const source *)dataset->user)->bytes : 0;
+}

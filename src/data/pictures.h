@@ -1,0 +1,60 @@
+/* Lists of picture files. What was found is in a store; lists are choices of it, and so are cheap.
+ * A store lives until the last list and the last dataset that uses it are freed. */
+#ifndef AC_DATA_PICTURES_H
+#define AC_DATA_PICTURES_H
+
+#include <accrue/pictures.h>
+
+#include "image/decode.h"
+
+#include <stdatomic.h>
+
+typedef struct ac_picture_entry {
+  char *path;
+  int32_t label;         /* -1: none, or several */
+  int64_t first, labels; /* with several labels: of store->labels */
+  uint64_t bytes;        /* of the file */
+  int32_t width, height; /* as stored */
+  char *bad;             /* why it cannot be read; NULL: it can */
+} ac_picture_entry;
+
+typedef struct ac_picture_store {
+  atomic_int users;
+  int64_t count, room; /* entries, and how many there is memory for */
+  ac_picture_entry *entries;
+  int64_t classes;
+  char **names;    /* of classes */
+  bool several;    /* labels for each picture */
+  int32_t *labels; /* with several labels */
+  int64_t label_count;
+} ac_picture_store;
+
+struct ac_pictures {
+  ac_picture_store *store;
+  int64_t count, left_out;
+  int64_t index[]; /* of entries */
+};
+
+void ac_picture_store_keep(ac_picture_store *store);    /* one user more */
+void ac_picture_store_release(ac_picture_store *store); /* NULL: nothing */
+/* A list with room for `count` pictures and none in it. */
+ac_status ac_pictures_create(ac_pictures **pictures, ac_picture_store *store, int64_t count);
+
+/* Fills in what the files say about themselves, or why they cannot be read, with several threads.
+ * `decode`: all of each file is looked at. */
+ac_status ac_picture_store_inspect(ac_picture_store *store, bool decode);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Memory that grows with what it has to hold. */
+typedef struct ac_picture_buffer {
+  uint8_t *data;
+  size_t bytes;
+} ac_picture_buffer;
+
+ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, const char *path);
+/* The first `limit` bytes of a file, or all of it; *got: how many. */
+ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
+                               size_t *got);
+
+#endif

@@ -1,0 +1,63 @@
+# Folders and lists of pictures.
+
+case_pictures() {
+  local model=(--size 16 --depth 8 --width 8 --batch 8 --device cpu --threads 1)
+  "$FIXTURE" pictures shapes 60 1
+  local changes=(--crop-area 0.5 --flip --jitter 0.3 --hue 0.1 --rand-augment 2 --erase 0.2)
+  run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 12 --eval-every 0 --out whole >out
+  # Folds are stratified: two of each class validate.
+  run eval --model whole --data shapes --json >result
+  grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
+
+  # Stopped and continued, with other threads that decode, the weights have the same bits.
+  run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 5 --eval-every 0 --schedule constant --warmup 0 --out part >out
+  run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 12 --eval-every 0 --schedule constant --warmup 0 --out once >out
+  run train --resume --out part --steps 12 --loader-threads 3 >out
+  cmp part/model.safetensors once/model.safetensors || die 'a run that was continued has other weights'
+
+  # The file says how pictures became samples, and names the classes.
+  run predict --model whole --data shapes/cross/0001.png --top 3 >row
+  grep -q 'cross.*shapes/cross/0001.png$' row || die "no class or file: $(cat row)"
+  run predict --model whole --data shapes/cross --json >rows
+  (($(grep -c '"file": "shapes/cross' rows) == 20)) || die "a folder without classes: $(cat rows)"
+  run predict --model whole --data shapes --split train --top 1 >rows
+  (($(grep -c shapes/ rows) == 54)) || die "not all that trains: $(cat rows)"
+
+  # train/ and val/, and a list.
+  mkdir both
+  cp -r shapes both/train
+  mkdir -p both/val/square
+  cp shapes/square/0002.png both/val/square
+  run train mlp --data both --size 8 --hidden 8 --steps 2 --batch 4 --device cpu --out mlp >out
+  run eval --model mlp --data both --json >result
+  grep -q '"samples": 1' result || die "val has one picture: $(cat result)"
+  local i
+  for i in 0000 0003 0006 0009; do echo "shapes/circle/$i.png,round"; done >list.csv
+  for i in 0002 0005 0008; do echo "shapes/square/$i.png,\"with, corners\""; done >>list.csv
+  run train mlp --data list.csv --size 8 --hidden 8 --steps 2 --batch 4 --device cpu --fold 1/3 --out listed >out
+  run predict --model listed --data shapes/square/0002.png --top 1 >row
+  grep -qE 'round|with, corners' row || die "a list names no classes: $(cat row)"
+}
+
+case_pictures_refused() {
+  "$FIXTURE" pictures shapes 12 1
+  local model=(--size 8 --hidden 8 --steps 1 --batch 4 --device cpu --out m)
+  head -c 200 shapes/cross/0001.png >shapes/cross/cut.png
+  refuse 1 'shapes/cross/cut.png is a truncated PNG picture' train mlp --data shapes --batch 11 "${model[@]}"
+  printf 'GIF89a123456' >shapes/cross/old.gif
+  refuse 1 'shapes/cross/old.gif is a GIF picture, not a picture that is JPEG, PNG or WebP' train mlp --data shapes "${model[@]}"
+  run train mlp --data shapes --bad-images skip "${model[@]}" >out
+  grep -q 'left out: shapes/cross/cut.png is a truncated PNG picture' run.err || die "not named: $(cat run.err)"
+  grep -q '2 pictures cannot be read and are left out' run.err || die "not counted: $(cat run.err)"
+  rm shapes/cross/*.png
+  rm shapes/cross/old.gif
+  refuse 1 'the folder of class cross has no pictures' train mlp --data shapes --bad-images skip --overwrite "${model[@]}"
+  mkdir flat
+  cp shapes/square/0002.png flat
+  refuse 1 'flat has no images that accrue reads: a folder must hold a folder of pictures' train mlp --data flat --overwrite "${model[@]}"
+  refuse 2 '--coarse is for CIFAR-100' train mlp --data shapes --coarse --overwrite "${model[@]}"
+  refuse 2 'magnitude has no meaning without --rand-augment' train resnet --data shapes --magnitude 3
+  refuse 2 'rand-augment' train resnet --data shapes --rand-augment 2 --trivial-augment
+  refuse 2 'size' train mlp --data shapes --size 0
+  refuse 1 'list.csv: No such file' train mlp --data list.csv --overwrite "${model[@]}"
+}

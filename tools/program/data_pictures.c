@@ -1,0 +1,139 @@
+/* Pictures in files as data: lists of them, and the datasets that train, validate and are
+ * predicted. */
+#include "common/message.h"
+#include "common/text.h"
+#include "program/data.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+static void say_left_out(void *user, const char *path, const char *sentence) {
+  (void)user, (void)path;
+  say("left out: %s", sentence);
+}
+
+static ac_status open_lists(train_data *data, const char *path, bool unlabelled) {
+  const ac_pictures_desc desc = {
+      .bad = (ac_bad_pictures)data->pictures.bad, .report = say_left_out, .unlabelled = unlabelled};
+  return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, &desc);
+}
+
+/* Whether the library found none there. */
+static bool is_without(void) {
+  return strstr(ac_last_error(), " has no folders; ") ||
+         strstr(ac_last_error(), " holds no pictures") ||
+         strstr(ac_last_error(), " is neither a folder nor a .csv");
+}
+
+static int open_list(train_data *data, const char *path) {
+  ac_status status = open_lists(data, path, false);
+  if (status != AC_OK && data->unlabelled && is_without()) status = open_lists(data, path, true);
+  if (status == AC_OK) {
+    const int64_t left_out =
+        ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);
+    if (left_out) say("%s pictures cannot be read and are left out", text_count(left_out).text);
+    return STATUS_CONTINUE;
+  }
+  if (is_without())
+    return fail(
+        "%s has no images that accrue reads: a folder must hold a folder of pictures (JPEG, "
+        "PNG or WebP) for each class, or MNIST's files, such as train-images-idx3-ubyte and "
+        "train-labels-idx1-ubyte, or CIFAR's, such as data_batch_1.bin or train.bin",
+        path);
+  return fail_library();
+}
+
+/* ---- datasets -------------------------------------------------------------------------------- */
+
+static int make_changed(train_data *data, const ac_pictures *list,
+                        const ac_picture_changes *changes, ac_dataset **dataset) {
+  const picture_flags *p = &data->pictures;
+  const ac_picture_samples samples = {.changes = changes,
+                                      .balanced = changes && p->balanced,
+                                      .height = p->size,
+                                      .channels = p->grey ? 1 : 3,
+                                      .filter = (ac_picture_filter)p->filter,
+                                      .crop_share = p->crop_share,
+                                      .scaled_decoding = p->scaled};
+  return ac_dataset_from_pictures(dataset, list, &samples) == AC_OK ? STATUS_CONTINUE
+                                                                    : fail_library();
+}
+
+static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **dataset) {
+  return make_changed(data, list, NULL, dataset);
+}
+
+int data_change_pictures(train_data *data) {
+  const picture_flags *p = &data->pictures;
+  ac_picture_changes changes = p->changes;
+  changes.random_crop = p->crop_area > 0;
+  changes.crop_area[0] = p->crop_area;
+  changes.crop_area[1] = changes.random_crop;
+  changes.rand_augment = (int)p->rand_augment;
+  changes.brightness = changes.contrast = changes.saturation = p->jitter;
+  data->plain = data->train;
+  data->train = NULL;
+  return make_changed(data, data->training ? data->training : data->all, &changes, &data->train);
+}
+
+void data_add_picture_changes(picture_flags *p, options *o) {
+  const option rows[] = {
+      FLAG("crop-area", OPTION_REAL, &p->crop_area),
+      FLAG("rand-augment", OPTION_INTEGER, &p->rand_augment),
+      FLAG("magnitude", OPTION_REAL, &p->changes.magnitude),
+      FLAG("trivial-augment", OPTION_SWITCH, &p->changes.trivial_augment),
+      FLAG("jitter", OPTION_REAL, &p->jitter),
+      FLAG("hue", OPTION_REAL, &p->changes.hue),
+  };
+  p->crop_area = 0.25;
+  p->changes.magnitude = 9;
+  OPTIONS_ADD(o, rows);
+}
+
+/* ---- lists and folds ------------------------------------------------------------------------- */
+
+int data_fold_pictures(train_data *data, int64_t fold, int64_t folds) {
+  ac_pictures_free(data->training);
+  ac_pictures_free(data->validating);
+  ac_dataset_free(data->train);
+  data->train = NULL;
+  data->training = data->validating = NULL;
+  if (ac_pictures_fold(&data->training, &data->validating, data->all, fold, folds) != AC_OK)
+    return fail_library();
+  const int status = make_samples(data, data->training, &data->train);
+  return status == STATUS_CONTINUE ? make_samples(data, data->validating, &data->validation)
+                                   : status;
+}
+
+/* A tenth of each class, if there is no folder that validates. */
+static int divide(train_data *data, const char *path) {
+  enum { FOLDS = 10 };
+  const int64_t count = ac_pictures_count(data->all);
+  const bool all = data->unlabelled && (count < 2 || !ac_pictures_classes(data->all));
+  if (data->validating || all) return STATUS_CONTINUE;
+  if (count < 2) return fail("%s has 1 picture, too few to train and validate on", path);
+  const int64_t folds = count < FOLDS ? count : FOLDS;
+  const int status = make_samples(data, data->all, &data->whole);
+  return status == STATUS_CONTINUE ? data_fold_pictures(data, folds, folds) : status;
+}
+
+int data_open_pictures(train_data *data, const image_data_flags *flags) {
+  if (flags->coarse) return fail_usage("--coarse is for CIFAR-100");
+  data->unit = "image";
+  data->pictures = flags->pictures;
+  int status = open_list(data, flags->path);
+  if (status != STATUS_CONTINUE) return status;
+  if (data->undivided) return make_samples(data, data->all, &data->train);
+  status = divide(data, flags->path);
+  if (status != STATUS_CONTINUE || data->train) return status;
+  if (!data->validating) { /* all is predicted */
+    status = make_samples(data, data->all, &data->whole);
+    if (status == STATUS_CONTINUE) status = make_samples(data, data->all, &data->train);
+    return status == STATUS_CONTINUE ? make_samples(data, data->all, &data->validation) : status;
+  }
+  status = make_samples(data, data->all, &data->train);
+  return status == STATUS_CONTINUE ? make_samples(data, data->validating, &data->validation)
+                                   : status;
+}
