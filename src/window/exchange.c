@@ -140,15 +140,6 @@ ac_status ac_exchange_take(ac_exchange *e, ac_meeting meeting, double *values, i
   return meet_once(e, meeting, AC_OK, values, count, false);
 }
 
-ac_status ac_exchange_answer_questions(ac_exchange *e) {
-  bool done;
-  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
-}
-
-static ac_status answer_between_steps(void *exchange) {
-  return ac_exchange_answer_questions(exchange);
-}
-
 void ac_exchange_fail(ac_exchange *e, ac_status status) {
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
   meet_once(e, AC_MEET_TURN, status, NULL, 0, true);
@@ -221,6 +212,15 @@ static ac_status agree(const ac_trainer *trainer) {
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);
 }
 
+ac_status ac_exchange_show_life(ac_exchange *e) {
+  bool done;
+  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
+}
+
+static ac_status show_life(void *exchange) {
+  return ac_exchange_show_life(exchange);
+}
+
 ac_status ac_exchange_begin(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   const ac_plan_info *info = &trainer->instance.plan->info;
@@ -237,7 +237,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(make_room(trainer));
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
-  trainer->instance.meanwhile = (ac_meanwhile){answer_between_steps, e};
+  trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
   return AC_OK;
 }
 
@@ -663,7 +663,7 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
-  AC_TRY(ac_exchange_answer_questions(e)); /* what was written before may have taken long */
+  AC_TRY(ac_exchange_show_life(e)); /* what was written before may have taken long */
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));

@@ -55,12 +55,13 @@ ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status s
 /* Takes over what rank 0 has. */
 ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *values,
                            int64_t count);
-/* Tells ranks that ask that this one is busy. A rank that computes, reads or writes for longer than
- * the timeout calls it meanwhile; else the others take it for dead. */
-ac_status ac_exchange_answer_questions(ac_exchange *exchange);
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(ac_exchange *exchange, ac_status status);
 
+/* Shows the others that this rank is at work; without it one that computes, reads or writes for
+ * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
+ * each sample. Fails where the ranks have failed. */
+ac_status ac_exchange_show_life(ac_exchange *exchange);
 /* Says which sample of the window this rank's first one is. */
 void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */

@@ -457,24 +457,24 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
-/* Rank 0 has more to do than the timeout takes: it is not dead, and the others wait. */
+/* Rank 1 takes longer for a micro-batch than the others wait for one that is silent. */
 static ac_status read_slowly(void *user, const ac_sample_key *key, void *const *fields) {
-  if (ranked_rank() == 0) ac_sleep(0.05);
+  if (ranked_rank() == 1) ac_sleep(0.3);
   return read_features(user, key, fields);
 }
 
-static void a_rank_that_is_busy_is_not_silent(void **state) {
+static void a_slow_rank_is_waited_for(void **state) {
   (void)state;
   ranked_case c = feature_case(plain);
   ranked all[2];
+  c.plan.micro_batch = 6;
   c.data.read = read_slowly;
-  c.data.count = 24;
-  c.validation = 16;
-  c.plan.batch = 24;
   c.fit.steps = 1;
-  c.ranks = (ac_ranks_threads_desc){.timeout = 0.2};
+  c.validation = 12;
+  c.ranks.timeout = 1;
   ranked_run(&c, 2, all);
   ranked_check_same(all, 2);
+  assert_true(all[0].result.seconds > 1.2);
   ranked_free(all, 2);
 }
 
@@ -633,10 +633,10 @@ int main(void) {
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(several_losses_are_divided_by_all_weights),
+      cmocka_unit_test(a_slow_rank_is_waited_for),
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
-      cmocka_unit_test(a_rank_that_is_busy_is_not_silent),
       cmocka_unit_test(ranks_stop_together),
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
