@@ -195,18 +195,24 @@ static ac_status agree(const ac_trainer *trainer) {
     hash = ac_hash(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
     hash = ac_hash(hash, &(int){plan->problem.parameters[i].gradient >= 0}, sizeof(int));
   }
-  char model[64], batch[32], seed[32], rate[64];
+  const ac_optimizer_desc *optimizer = &trainer->desc.optimizer;
+  char model[64], batch[32], seed[32], rate[64], decay[64], clip[64];
   snprintf(model, sizeof model, "%d parameters (%016llx)", graph->parameter_count,
            (unsigned long long)hash);
   snprintf(batch, sizeof batch, "%lld", (long long)asked->batch);
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)trainer->desc.seed);
   snprintf(rate, sizeof rate, "%.17g", trainer->desc.schedule.lr);
+  snprintf(decay, sizeof decay, "%.17g", optimizer->weight_decay);
+  snprintf(clip, sizeof clip, "%.17g", optimizer->clip);
   const ac_ranks_fact facts[] = {
       {"the version of Accrue", ac_version()},
       {"the model", model},
       {"the batch", batch},
       {"the precision", ac_precision_name(plan->info.precision)},
       {"the optimizer", ac_optimizer_row_of(plan->problem.desc.optimizer.kind)->words},
+      {"the optimizer's state", plan->info.optimizer_state == AC_STATE_8BIT ? "8 bits" : "f32"},
+      {"the weight decay", decay},
+      {"the clipping", clip},
       {"the seed", seed},
       {"the learning rate", rate}};
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);

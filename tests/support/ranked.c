@@ -60,6 +60,7 @@ static ac_status train(job *j) {
   plan.ranks = ac_ranks_size(j->ranks);
   plan.rank = ac_ranks_rank(j->ranks);
   trainer.ranks = j->ranks;
+  if (c->vary && plan.rank == plan.ranks - 1) c->vary(&plan);
   if (status == AC_OK) status = ac_plan_create(&j->plan, j->graph, j->device, &plan);
   if (status == AC_OK) status = ac_trainer_create(&j->trainer, j->plan, &trainer);
   ac_callback_dataset_desc data = c->data;

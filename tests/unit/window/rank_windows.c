@@ -457,6 +457,34 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
+static void take_8_bits(ac_plan_desc *plan) {
+  plan->optimizer.state = AC_STATE_8BIT;
+}
+
+static void clip_more(ac_plan_desc *plan) {
+  plan->optimizer.clip = 0.25;
+}
+
+static void check_refused(void (*vary)(ac_plan_desc *plan), const char *sentence) {
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked all[3];
+  c.plan.optimizer.clip = 1;
+  c.vary = vary;
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK);
+    assert_contains(all[r].sentence, sentence);
+  }
+  ranked_free(all, 3);
+}
+
+static void ranks_with_other_settings_are_refused(void **state) {
+  (void)state;
+  check_refused(take_8_bits, "ranks must agree on the optimizer's state: it is \"f32\" on rank 0 "
+                             "and \"8 bits\" on rank 2");
+  check_refused(clip_more, "ranks must agree on the clipping: it is \"1\" on rank 0");
+}
+
 /* Rank 1 takes longer for a micro-batch than the others wait for one that is silent. */
 static ac_status read_slowly(void *user, const ac_sample_key *key, void *const *fields) {
   if (ranked_rank() == 1) ac_sleep(0.3);
@@ -633,6 +661,7 @@ int main(void) {
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(several_losses_are_divided_by_all_weights),
+      cmocka_unit_test(ranks_with_other_settings_are_refused),
       cmocka_unit_test(a_slow_rank_is_waited_for),
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
