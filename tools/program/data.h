@@ -24,10 +24,12 @@ typedef struct picture_flags {
 
 typedef struct train_data {
   /* Set beforehand: */
-  bool optional;   /* data may be missing if flags give the shape of the kind */
-  bool unlabelled; /* for predictions: images need no labels, and one image is enough */
-  bool undivided;  /* nothing is split off to validate, as folds will do that. Of text only the
-                      tokens are opened */
+  bool optional;           /* data may be missing if flags give the shape of the kind */
+  bool unlabelled;         /* for predictions: images need no labels, and one image is enough */
+  const char *class_names; /* of the model, one a line, in the order of their numbers; NULL: those
+                              of pictures are as the data has them */
+  bool undivided; /* nothing is split off to validate, as folds will do that. Of text only the
+                     tokens are opened */
 
   left_out left_out; /* the files that the run writes, which are not part of a folder of text */
 
@@ -77,6 +79,8 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags);
 /* The same of pictures: a folder with a folder for each class, a .csv file, or, unlabelled, any
  * folder or one picture. Without a folder that validates, a tenth of each class does. */
 bool data_is_pictures(const char *path);
+/* The most that buffers for decoding take while a model trains and is validated. */
+uint64_t data_picture_bytes(const train_data *data);
 int data_open_pictures(train_data *data, const image_data_flags *flags);
 /* Fold `fold` of `folds` of all pictures. */
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);

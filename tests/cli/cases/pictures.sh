@@ -9,6 +9,11 @@ case_pictures() {
   run eval --model whole --data shapes --json >result
   grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
 
+  # What decoding takes on the host is said beforehand.
+  grep -qE 'besides +[0-9.]+ [KM]iB at most, on the host, to decode pictures' run.err || die "memory to decode is not said: $(cat run.err)"
+  run plan resnet --data shapes "${model[@]}" --json >plan
+  grep -q '"picture_bytes": [1-9]' plan || die "memory to decode is not in the plan: $(cat plan)"
+
   # Stopped and continued, with other threads that decode, the weights have the same bits.
   run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 5 --eval-every 0 --schedule constant --warmup 0 --out part >out
   run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 12 --eval-every 0 --schedule constant --warmup 0 --out once >out
@@ -22,6 +27,17 @@ case_pictures() {
   (($(grep -c '"file": "shapes/cross' rows) == 20)) || die "a folder without classes: $(cat rows)"
   run predict --model whole --data shapes --split train --top 1 >rows
   (($(grep -c shapes/ rows) == 54)) || die "not all that trains: $(cat rows)"
+
+  # The model's classes have the numbers that they had, whichever of them the data has.
+  mkdir some dates
+  cp -r shapes/circle shapes/square some
+  cp -r shapes/circle dates/2024
+  run predict --model whole --data some --top 1 >rows
+  grep -q '^ *0 circle ' rows || die "the first class has another name: $(cat rows)"
+  grep -q '^ *39 square ' rows || die "the third class has the name of the second: $(cat rows)"
+  refuse 1 'dates: class 2024 is none of the 3 that are expected, circle to square' eval --model whole --data dates
+  run predict --model whole --data dates --top 1 >rows
+  (($(grep -c 'dates/2024/' rows) == 20)) || die "folders of other names hold no pictures: $(cat rows)"
 
   # train/ and val/, and a list.
   mkdir both
