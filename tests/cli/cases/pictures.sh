@@ -5,14 +5,14 @@ case_pictures() {
   "$FIXTURE" pictures shapes 60 1
   local changes=(--crop-area 0.5 --flip --jitter 0.3 --hue 0.1 --rand-augment 2 --erase 0.2)
   run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 12 --eval-every 0 --out whole >out
-  # Folds are stratified: two of each class validate.
-  run eval --model whole --data shapes --json >result
-  grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
-
   # What decoding takes on the host is said beforehand.
   grep -qE 'besides +[0-9.]+ [KM]iB at most, on the host, to decode pictures' run.err || die "memory to decode is not said: $(cat run.err)"
   run plan resnet --data shapes "${model[@]}" --json >plan
   grep -q '"picture_bytes": [1-9]' plan || die "memory to decode is not in the plan: $(cat plan)"
+
+  # Folds are stratified: two of each class validate.
+  run eval --model whole --data shapes --json >result
+  grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
 
   # Stopped and continued, with other threads that decode, the weights have the same bits.
   run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 5 --eval-every 0 --schedule constant --warmup 0 --out part >out
