@@ -65,7 +65,7 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
- * CIFAR's records; or a folder or list of pictures (data_pictures.c). Or --images FILE and --labels
+ * CIFAR's records; or a folder or list of pictures (data_pictures.c), for which some flags are. Or --images FILE and --labels
  * FILE are a pair of IDX files. Of a single source the last 10 % validates. */
 typedef struct image_data_flags {
   const char *path, *images, *labels;
@@ -74,7 +74,7 @@ typedef struct image_data_flags {
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 bool data_image_flags_given(const options *o);
-int data_open_image_flags(train_data *data, const image_data_flags *flags);
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);
 
 /* The same of pictures: a folder with a folder for each class, a .csv file, or, unlabelled, any
  * folder or one picture. Without a folder that validates, a tenth of each class does. */

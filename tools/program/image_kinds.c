@@ -135,7 +135,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   }
   if (status == STATUS_CONTINUE && init)
     status = picture_adopt(&model->data.pictures, o, init, init_path);
-  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
+  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
   model->data.pictures.list = data->all;
   int64_t shape[3];

@@ -71,6 +71,12 @@ case_pictures_refused() {
   mkdir flat
   cp shapes/square/0002.png flat
   refuse 1 'flat has no images that accrue reads: a folder must hold a folder of pictures' train mlp --data flat --overwrite "${model[@]}"
+  mkdir idx
+  "$FIXTURE" images idx train 20
+  "$FIXTURE" images idx t10k 10
+  refuse 2 '--size is for folders and lists of pictures' train mlp --data idx "${model[@]}" --overwrite
+  refuse 2 '--jitter is for folders and lists of pictures' train resnet --data idx --jitter 0.4
+  refuse 2 '--hue is for folders and lists of pictures' show --data idx --hue 0.4 --out a.png
   refuse 2 '--coarse is for CIFAR-100' train mlp --data shapes --coarse --overwrite "${model[@]}"
   refuse 2 'magnitude has no meaning without --rand-augment' train resnet --data shapes --magnitude 3
   refuse 2 'rand-augment' train resnet --data shapes --rand-augment 2 --trivial-augment
