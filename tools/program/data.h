@@ -65,8 +65,9 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
- * CIFAR's records; or a folder or list of pictures (data_pictures.c), for which some flags are. Or --images FILE and --labels
- * FILE are a pair of IDX files. Of a single source the last 10 % validates. */
+ * CIFAR's records; or a folder or list of pictures (data_pictures.c), for which some flags are. Or
+ * --images FILE and --labels FILE are a pair of IDX files. Of a single source the last 10 %
+ * validates. */
 typedef struct image_data_flags {
   const char *path, *images, *labels;
   bool coarse;
