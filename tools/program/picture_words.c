@@ -16,7 +16,7 @@ static bool is_utf8(const char *text) {
 
 /* Each on a line, if they fit in a model's description. */
 static void describe_classes(const ac_pictures *list, model_metadata *metadata) {
-  char text[3000];
+  char text[CLASS_NAMES_BYTES];
   size_t used = 0;
   for (int64_t c = 0; c < ac_pictures_classes(list); c++) {
     const char *name = ac_pictures_class_name(list, c);

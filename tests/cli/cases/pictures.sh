@@ -55,6 +55,20 @@ case_pictures() {
   grep -qE 'round|with, corners' row || die "a list names no classes: $(cat row)"
 }
 
+# As many classes as ImageNet has, and a name as long as a file system lets it be.
+case_pictures_of_many_classes() {
+  "$FIXTURE" pictures shapes 3 1
+  local i long
+  long=$(printf 'n%.0s' {1..240})
+  for i in {001..999} "$long"; do
+    printf 'shapes/square/0002.png,class number %s\nshapes/cross/0001.png,class number %s\n' "$i" "$i"
+  done >many.csv
+  run train mlp --data many.csv --size 4 --hidden 4 --steps 1 --batch 4 --eval-every 0 --device cpu --out m >out
+  run predict --model m --data shapes/square/0002.png --top 1000 --json >answers
+  (($(grep -oE '"name": "class number [0-9]+"' answers | sort -u | wc -l) == 999)) || die "classes have no names: $(head -c 500 answers)"
+  grep -q "\"name\": \"class number $long\"" answers || die 'a long name is cut'
+}
+
 case_pictures_refused() {
   "$FIXTURE" pictures shapes 12 1
   local model=(--size 8 --hidden 8 --steps 1 --batch 4 --device cpu --out m)
