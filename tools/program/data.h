@@ -20,14 +20,16 @@ typedef struct picture_flags {
   double jitter;    /* of brightness, contrast and saturation */
   int64_t rand_augment;
   bool balanced;
+  const char
+      *class_names; /* as in train_data, of --init; while data is opened. Others replace them */
 } picture_flags;
 
 typedef struct train_data {
   /* Set beforehand: */
   bool optional;           /* data may be missing if flags give the shape of the kind */
   bool unlabelled;         /* for predictions: images need no labels, and one image is enough */
-  const char *class_names; /* of the model, one a line, in the order of their numbers; NULL: those
-                              of pictures are as the data has them */
+  const char *class_names; /* of the model, which no others replace, one a line, in the order of
+                              their numbers; NULL: those of pictures are as the data has them */
   bool undivided; /* nothing is split off to validate, as folds will do that. Of text only the
                      tokens are opened */
 

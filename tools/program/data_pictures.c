@@ -36,8 +36,9 @@ static const char **split_lines(char *text, int64_t *count) {
 /* With the numbers that the model's classes have. */
 static ac_status open_as_model(train_data *data, const char *path, bool *no_memory) {
   ac_pictures_desc desc = {0};
-  if (!data->class_names) return open_lists(data, path, &desc);
-  char *text = strdup(data->class_names);
+  const char *model_names = data->class_names ? data->class_names : data->pictures.class_names;
+  if (!model_names) return open_lists(data, path, &desc);
+  char *text = strdup(model_names);
   const char **names = text ? split_lines(text, &desc.class_count) : NULL;
   desc.classes = names;
   *no_memory = !names;
@@ -65,6 +66,8 @@ static int open_list(train_data *data, const char *path) {
   if (no_memory) return fail("out of memory");
   if (status != AC_OK && data->unlabelled && (is_without() || has_other_classes()))
     status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
+  else if (status != AC_OK && !data->class_names && has_other_classes())
+    status = open_lists(data, path, &(ac_pictures_desc){0});
   if (status == AC_OK) {
     const int64_t left_out =
         ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);

@@ -36,6 +36,7 @@ void picture_describe(const picture_flags *flags, model_metadata *metadata) {
 
 int picture_adopt(picture_flags *flags, const options *o, const ac_model_file *file,
                   const char *path) {
+  flags->class_names = ac_model_file_metadata(file, "accrue.class_names");
   const char *text = ac_model_file_metadata(file, "accrue.pictures");
   if (!text) return STATUS_CONTINUE;
   int64_t size;

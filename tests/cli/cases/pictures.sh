@@ -39,6 +39,13 @@ case_pictures() {
   run predict --model whole --data dates --top 1 >rows
   (($(grep -c 'dates/2024/' rows) == 20)) || die "folders of other names hold no pictures: $(cat rows)"
 
+  run train resnet --init whole --data some --size 16 --steps 1 --batch 8 --device cpu --out next >out
+  run predict --model next --data shapes/square/0002.png --top 3 --json >answers
+  grep -q '"class": 2, "name": "square"' answers || die "training on two classes renumbers them: $(cat answers)"
+  run train resnet --init whole --data dates --size 16 --steps 1 --batch 8 --device cpu --out other >out
+  run predict --model other --data shapes/square/0002.png --top 3 --json >answers
+  grep -q '"class": 0, "name": "2024"' answers || die "other classes have the names of the old ones: $(cat answers)"
+
   # train/ and val/, and a list.
   mkdir both
   cp -r shapes both/train
