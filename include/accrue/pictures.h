@@ -42,12 +42,18 @@ typedef struct ac_pictures_desc {
   bool unlabelled;                /**< All pictures of a folder, without classes. */
   /** Pictures of a CSV file may have several classes, or none. */
   bool several_labels;
+  /** Names of the classes, in the order of their numbers, such as those of a trained model; NULL:
+   * the classes that are found. Some may have no pictures. Whole numbers in a CSV file are numbers
+   * of these classes. Fails with AC_ERROR_FORMAT if a class is not among them. */
+  const char *const *classes;
+  int64_t class_count; /**< How many. */
 } ac_pictures_desc;
 
 /** Lists pictures. `path` is one of these:
  *
- * - A folder with a folder for each class. Classes have the byte order of the folders' names, and
- *   pictures that of their paths, as in torchvision's ImageFolder. If there is a folder `train`
+ * - A folder with a folder for each class. Classes have the byte order of the folders' names.
+ *   Pictures of a class have that of their folders' paths, and in a folder that of their names, as
+ *   in torchvision's ImageFolder. If there is a folder `train`
  * that has folders itself, its classes train, and *validation lists the folder `val` (or `valid`,
  *   `validation`, `test`: the first that is there). The classes of that one must be among those of
  *   `train`.
@@ -60,7 +66,8 @@ typedef struct ac_pictures_desc {
  * Files with names that end in .jpg, .jpeg, .png or .webp, in any case, are pictures; what a file
  * is, its first bytes say. A name that ends like another picture format, such as .gif or .tif, is a
  * picture that cannot be read. Other files are left out, and so are names that begin with a dot.
- * Links to folders are not followed. The header of each file is read.
+ * Links to folders are followed, but not links below them, as those may form circles. A file may
+ * have at most 1 GiB. The header of each file is read.
  *
  * *validation is NULL if the path has no pictures that validate. `validation` itself may be NULL;
  * then only those that train are listed. Fails with AC_ERROR_FORMAT, and names the file, if a
@@ -195,7 +202,8 @@ AC_API ac_status ac_dataset_weighted(ac_dataset **dataset, ac_dataset *whole, in
 
 /** How samples are mixed. A zero is off. */
 typedef struct ac_mixing {
-  double mixup;  /**< alpha of mixup (arXiv 1710.09412): pixels are averaged. 0.2 is usual. */
+  double mixup; /**< alpha of mixup (arXiv 1710.09412), in [1e-6, 1000]: pixels are averaged. 0.2 is
+                   usual. */
   double cutmix; /**< alpha of CutMix (arXiv 1905.04899): a rectangle is replaced. 1 is usual. */
   double probability; /**< That a sample is mixed at all. 0: 1. */
   double smoothing;   /**< Share s of the targets that is spread over all classes, in [0, 1). */
@@ -220,7 +228,8 @@ AC_API ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /** Writes a PNG file: rows from the top, `channels` (1 or 3) bytes for each pixel. Fails with
- * AC_ERROR_ARGUMENT if a side is not in [1, 65535], and with AC_ERROR_IO if it cannot be written.
+ * AC_ERROR_ARGUMENT if a side is not in [1, 65535] or there are more than 2^27 pixels, and with
+ * AC_ERROR_IO if it cannot be written.
  */
 AC_API ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, int channels,
                                       const uint8_t *pixels);

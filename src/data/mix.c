@@ -202,8 +202,9 @@ static ac_status check(const ac_mixing *d, const ac_dataset *whole) {
     return ac_fail(AC_ERROR_ARGUMENT, "mixing: the dataset does not know its number of classes");
   const double alphas[] = {d->mixup, d->cutmix};
   for (int i = 0; i < 2; i++)
-    if (!(alphas[i] >= 0 && alphas[i] <= 1000))
-      return ac_fail(AC_ERROR_ARGUMENT, "mixing: alpha %g is not in [0, 1000]", alphas[i]);
+    if (alphas[i] != 0 && !(alphas[i] >= 1e-6 && alphas[i] <= 1000))
+      return ac_fail(AC_ERROR_ARGUMENT, "mixing: alpha %g is neither 0 nor in [1e-6, 1000]",
+                     alphas[i]);
   if (!(d->probability >= 0 && d->probability <= 1))
     return ac_fail(AC_ERROR_ARGUMENT, "mixing: a probability of %g is not in [0, 1]",
                    d->probability);

@@ -264,7 +264,8 @@ static ac_status complete(ac_picture_samples *d) {
 /* The most that one set of buffers takes, and the most pixels of a picture. */
 static void measure(source *s) {
   const ac_picture_samples *d = &s->desc;
-  uint64_t file = 0, room = 0;
+  const uint64_t sample = (uint64_t)(d->channels * d->height * d->width);
+  uint64_t file = 0, room = sample; /* changes need that much */
   for (int64_t i = 0; i < s->pictures->count; i++) {
     const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[i]];
     const int64_t pixels = (int64_t)entry->width * entry->height;
@@ -280,8 +281,8 @@ static void measure(source *s) {
       room = ac_larger_bytes(room, ac_resample_room(&r));
     }
   }
-  s->bytes = (uint64_t)d->threads * (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) +
-                                     room + (uint64_t)(d->channels * d->height * d->width));
+  s->bytes = (uint64_t)d->threads *
+             (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) + room + sample);
 }
 
 /* Lists the pictures of each class that has some. */

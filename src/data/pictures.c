@@ -147,8 +147,12 @@ ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buff
   *got = 0;
   AC_TRY(ac_file_open(&stream, path, false));
   uint64_t bytes = ac_file_bytes(stream);
+  ac_status status = AC_OK;
+  if (bytes > AC_PICTURE_MOST_BYTES)
+    status = ac_fail(AC_ERROR_FORMAT, "%s has %llu bytes; the file of a picture may have %d", path,
+                     (unsigned long long)bytes, (int)AC_PICTURE_MOST_BYTES);
   if (bytes > limit) bytes = limit;
-  ac_status status = ac_picture_buffer_grow(buffer, bytes + 1, path);
+  if (status == AC_OK) status = ac_picture_buffer_grow(buffer, bytes + 1, path);
   if (status == AC_OK) {
     *got = fread(buffer->data, 1, (size_t)bytes, stream);
     if (ferror(stream)) status = ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
@@ -166,6 +170,7 @@ typedef struct inspection {
   bool decode;
   atomic_llong next;
   atomic_int status; /* of what is not the fault of a file */
+  int64_t stopped;   /* the first entry that had it */
 } inspection;
 
 /* The header alone, if it is in the first bytes. */
@@ -211,20 +216,22 @@ static void inspect_some(void *user) {
     const size_t length = strlen(ac_last_error()) + 1;
     entry->bad = malloc(length);
     if (entry->bad) memcpy(entry->bad, ac_last_error(), length);
-    if (!entry->bad || status == AC_ERROR_MEMORY) atomic_store(&job->status, AC_ERROR_MEMORY);
-    if (status == AC_ERROR_UNSUPPORTED) atomic_store(&job->status, AC_ERROR_UNSUPPORTED);
+    int none = AC_OK;
+    const ac_status stop = entry->bad ? status : AC_ERROR_MEMORY;
+    if ((stop == AC_ERROR_MEMORY || stop == AC_ERROR_UNSUPPORTED) &&
+        atomic_compare_exchange_strong(&job->status, &none, (int)stop))
+      job->stopped = i;
   }
   free(bytes.data);
   free(pixels.data);
 }
 
-/* What stopped the threads, in the words of the first file that has some. */
+/* What stopped the threads. */
 static ac_status explain(const inspection *job) {
   const ac_status status = (ac_status)atomic_load(&job->status);
   if (status == AC_OK) return AC_OK;
-  for (int64_t i = 0; i < job->store->count; i++)
-    if (job->store->entries[i].bad) return ac_fail(status, "%s", job->store->entries[i].bad);
-  return ac_fail(status, "pictures: no memory to read them");
+  const char *sentence = job->store->entries[job->stopped].bad;
+  return ac_fail(status, "%s", sentence ? sentence : "pictures: no memory to read them");
 }
 
 ac_status ac_picture_store_inspect(ac_picture_store *store, bool decode) {

@@ -19,6 +19,7 @@ typedef struct opening {
   ac_picture_store *store;
   int64_t boundary; /* entries from there on validate */
   int64_t name_room, label_room;
+  bool numbered; /* classes are numbers of a CSV file */
 } opening;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -130,10 +131,19 @@ static int32_t find_class(const ac_picture_store *s, const char *name, size_t le
   return -1;
 }
 
+static size_t folder_bytes(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? (size_t)(slash - path) : 0;
+}
+
+/* By class, then by folder, then by name. */
 static int compare_entries(const void *a, const void *b) {
   const ac_picture_entry *x = a, *y = b;
   if (x->label != y->label) return x->label < y->label ? -1 : 1;
-  return strcmp(x->path, y->path);
+  const size_t m = folder_bytes(x->path), n = folder_bytes(y->path);
+  const int order = memcmp(x->path, y->path, m < n ? m : n);
+  if (order) return order;
+  return m != n ? (m < n ? -1 : 1) : strcmp(x->path + m, y->path + n);
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -242,7 +252,7 @@ static ac_status divide_folder(opening *o, const walk *w, ac_paths *paths) {
 static ac_status open_folder(opening *o) {
   walk w = {0};
   ac_paths paths = {0};
-  ac_status status = ac_paths_list(&paths, o->path, &(ac_path_choice){takes, &w});
+  ac_status status = ac_paths_list(&paths, o->path, &(ac_path_choice){takes, &w, .links = true});
   if (status == AC_OK && w.failed) status = no_memory();
   if (status == AC_OK) status = divide_folder(o, &w, &paths);
   if (o->desc.unlabelled) o->boundary = o->store->count;
@@ -257,8 +267,9 @@ static ac_status open_folder(opening *o) {
 typedef struct csv {
   const char *at, *end;
   const char *path; /* of the file */
-  int64_t line;
-  char *text; /* as large as the file */
+  int64_t line;     /* from 1 */
+  int64_t ended;    /* ends of lines within its quotes */
+  char *text;       /* as large as the file */
   size_t length;
 } csv;
 
@@ -273,6 +284,7 @@ static ac_status next_field(csv *c, bool *last) {
   if (c->at < c->end && *c->at == '"') {
     for (c->at++; c->at < c->end && (*c->at != '"' || (c->at + 1 < c->end && c->at[1] == '"'));) {
       if (*c->at == '"') c->at++; /* of two, one is meant */
+      c->ended += *c->at == '\n';
       c->text[c->length++] = *c->at++;
     }
     if (c->at == c->end) return csv_fails(c, "a quote is not closed");
@@ -405,6 +417,7 @@ static ac_status finish_labels(opening *o) {
   bool numbers;
   int64_t most;
   AC_TRY(number_classes(o, &numbers, &most));
+  o->numbered = numbers;
   AC_TRY(numbers ? replace_by_numbers(o, most) : name_classes(o));
   for (int64_t i = 0; i < s->count; i++)
     if (s->entries[i].labels == 1) s->entries[i].label = s->labels[s->entries[i].first];
@@ -418,7 +431,10 @@ static ac_status read_csv(opening *o, const ac_bytes *bytes) {
   c.end = c.at + bytes->count;
   if (bytes->count >= 3 && !memcmp(c.at, "\xef\xbb\xbf", 3)) c.at += 3; /* UTF-8's mark */
   ac_status status = AC_OK;
-  for (c.line = 1; c.at < c.end && status == AC_OK; c.line++) status = read_line(o, &c);
+  for (c.line = 1; c.at < c.end && status == AC_OK; c.line += 1 + c.ended) {
+    c.ended = 0;
+    status = read_line(o, &c);
+  }
   free(c.text);
   return status;
 }
@@ -436,6 +452,44 @@ static ac_status open_csv(opening *o) {
   free(bytes.data);
   if (status == AC_OK) status = finish_labels(o);
   o->boundary = o->store->count;
+  return status;
+}
+
+/* ---- classes that are given ------------------------------------------------------------------ */
+
+/* The number of a class among those that are given. */
+static ac_status given_class(const opening *o, int64_t class, int32_t *number) {
+  const ac_pictures_desc *d = &o->desc;
+  const char *name = o->store->names[class];
+  int64_t found = o->numbered ? class : 0;
+  while (!o->numbered && found < d->class_count && strcmp(d->classes[found], name) != 0) found++;
+  *number = (int32_t)found;
+  if (found < d->class_count) return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s: class %s is none of the %lld that are expected, %s to %s",
+                 o->path, name, (long long)d->class_count, d->classes[0],
+                 d->classes[d->class_count - 1]);
+}
+
+/* Names and numbers of classes become those that are given. */
+static ac_status number_as_given(opening *o, int32_t *number) {
+  ac_picture_store *s = o->store;
+  for (int64_t c = 0; c < s->classes; c++) AC_TRY(given_class(o, c, &number[c]));
+  for (int64_t i = 0; i < s->count; i++)
+    if (s->entries[i].label >= 0) s->entries[i].label = number[s->entries[i].label];
+  for (int64_t l = 0; l < s->label_count; l++) s->labels[l] = number[s->labels[l]];
+  for (int64_t c = 0; c < s->classes; c++) free(s->names[c]);
+  s->classes = 0;
+  for (int64_t c = 0; c < o->desc.class_count; c++)
+    AC_TRY(add_class(o, o->desc.classes[c], strlen(o->desc.classes[c])));
+  return AC_OK;
+}
+
+static ac_status take_given_classes(opening *o) {
+  if (!o->desc.classes || o->desc.unlabelled) return AC_OK;
+  int32_t *number = malloc((size_t)(o->store->classes + 1) * sizeof *number);
+  if (!number) return no_memory();
+  const ac_status status = number_as_given(o, number);
+  free(number);
   return status;
 }
 
@@ -468,7 +522,7 @@ static ac_status make_list(opening *o, part which, ac_pictures **list) {
 /* A class without pictures is a mistake, unless numbers name it. */
 static ac_status check_classes(const opening *o, const ac_pictures *list) {
   const ac_picture_store *s = o->store;
-  if (is_csv(o->path) || !s->classes) return AC_OK;
+  if (is_csv(o->path) || o->desc.classes || !s->classes) return AC_OK;
   int64_t next = 0;
   for (int64_t i = 0; i < list->count && next < s->classes; i++)
     if (s->entries[list->index[i]].label == next) next++;
@@ -493,6 +547,7 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
     for (int64_t i = o->boundary; i < o->store->count; i++) free(o->store->entries[i].path);
     o->store->count = o->boundary;
   }
+  AC_TRY(take_given_classes(o));
   AC_TRY(ac_picture_store_inspect(o->store, o->desc.bad == AC_BAD_PICTURES_SKIP));
   AC_TRY(make_list(o, TRAIN, &lists[TRAIN]));
   AC_TRY(check_classes(o, lists[TRAIN]));
@@ -515,6 +570,9 @@ ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation, con
                    (int)o.desc.bad);
   if (o.desc.unlabelled && o.desc.several_labels)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: unlabelled ones have no labels, also not several");
+  if (o.desc.classes && (o.desc.class_count < 1 || o.desc.class_count > INT32_MAX))
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: %lld names of classes",
+                   (long long)o.desc.class_count);
   o.store = calloc(1, sizeof *o.store);
   if (!o.store) return no_memory();
   atomic_init(&o.store->users, 1);

@@ -96,7 +96,7 @@ ac_status ac_tokens_from_text(ac_tokens **tokens, const char *path, uint64_t max
 
 ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64_t max_bytes,
                                     ac_takes_path *takes, void *user) {
-  const ac_path_choice choice = {takes, user};
+  const ac_path_choice choice = {.takes = takes, .user = user};
   AC_CREATES(tokens);
   AC_REQUIRE(path);
   return from_bytes(tokens, path, max_bytes, TEXT, &choice);
@@ -104,7 +104,7 @@ ac_status ac_tokens_from_text_where(ac_tokens **tokens, const char *path, uint64
 
 ac_status ac_tokens_from_bytes(ac_tokens **tokens, const char *path, uint64_t max_bytes,
                                ac_takes_path *takes, void *user) {
-  const ac_path_choice choice = {takes, user};
+  const ac_path_choice choice = {.takes = takes, .user = user};
   AC_CREATES(tokens);
   AC_REQUIRE(path);
   return from_bytes(tokens, path, max_bytes, BYTES, &choice);

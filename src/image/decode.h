@@ -30,7 +30,7 @@ typedef struct ac_picture_file {
 
 /* Pixels that a picture may have; more are refused before they take memory. */
 #define AC_PICTURE_MOST_PIXELS (INT64_C(1) << 27)
-enum { AC_PICTURE_MOST_SIDE = 65535 };
+enum { AC_PICTURE_MOST_SIDE = 65535, AC_PICTURE_MOST_BYTES = 1 << 30 /* of a file */ };
 
 /* Reads the header. */
 ac_status ac_picture_inspect(const ac_picture_file *file, ac_picture_info *info);

@@ -82,6 +82,25 @@ static void read_header(reader *r) {
   png_read_info(r->png, r->info);
 }
 
+static size_t number(const uint8_t *at) {
+  return (size_t)at[0] << 24 | (size_t)at[1] << 16 | (size_t)at[2] << 8 | at[3];
+}
+
+/* The orientation of the chunk eXIf, which may come before or after the pixels. A chunk is a
+ * length, a name, so many bytes, and a checksum. */
+static int orientation(const ac_picture_file *file) {
+  enum { SIGNATURE = 8, AROUND = 12 };
+  size_t at = SIGNATURE;
+  while (at <= file->bytes && file->bytes - at >= AROUND) {
+    const uint8_t *chunk = file->data + at;
+    const size_t bytes = number(chunk);
+    if (bytes > file->bytes - at - AROUND) return 1;
+    if (!memcmp(chunk + 4, "eXIf", 4)) return ac_exif_orientation(chunk + 8, bytes);
+    at += AROUND + bytes;
+  }
+  return 1;
+}
+
 ac_status ac_png_inspect(const ac_picture_file *file, ac_picture_info *info) {
   reader r;
   AC_TRY(begin(&r, file));
@@ -89,10 +108,7 @@ ac_status ac_png_inspect(const ac_picture_file *file, ac_picture_info *info) {
   read_header(&r);
   info->width = png_get_image_width(r.png, r.info);
   info->height = png_get_image_height(r.png, r.info);
-  png_bytep exif;
-  png_uint_32 bytes;
-  if (png_get_eXIf_1(r.png, r.info, &bytes, &exif))
-    info->orientation = ac_exif_orientation(exif, bytes);
+  info->orientation = orientation(file);
   png_destroy_read_struct(&r.png, &r.info, NULL);
   return AC_OK;
 }

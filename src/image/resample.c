@@ -105,8 +105,9 @@ static parts divide(const ac_resampling *r) {
   }
   p.down_first = p.across && p.down && r->height < r->box_height &&
                  r->box_height - r->height > 2 * (r->box_width - r->width);
-  p.between = add(&p, (uint64_t)(r->channels *
-                                 (p.down_first ? r->box_width : r->box_height * r->result_width)));
+  /* What either order needs, so that a part of a picture never needs more than all of it. */
+  const int64_t rows = r->box_height * r->result_width;
+  p.between = add(&p, (uint64_t)(r->channels * (rows > r->box_width ? rows : r->box_width)));
   return p;
 }
 

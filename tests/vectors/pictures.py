@@ -199,12 +199,14 @@ def write():
 class Samples(ctypes.Structure):
     _fields_ = [("height", ctypes.c_int64), ("width", ctypes.c_int64), ("channels", ctypes.c_int64),
                 ("dtype", ctypes.c_int), ("filter", ctypes.c_int), ("fit", ctypes.c_int), ("crop_share", ctypes.c_double),
-                ("scaled_decoding", ctypes.c_bool), ("changes", ctypes.c_void_p), ("threads", ctypes.c_int)]
+                ("scaled_decoding", ctypes.c_bool), ("changes", ctypes.c_void_p), ("balanced", ctypes.c_bool),
+                ("threads", ctypes.c_int)]
 
 
 class Desc(ctypes.Structure):
     _fields_ = [("bad", ctypes.c_int), ("report", ctypes.c_void_p), ("user", ctypes.c_void_p),
-                ("unlabelled", ctypes.c_bool), ("several_labels", ctypes.c_bool)]
+                ("unlabelled", ctypes.c_bool), ("several_labels", ctypes.c_bool), ("classes", ctypes.c_void_p),
+                ("class_count", ctypes.c_int64)]
 
 
 class Key(ctypes.Structure):

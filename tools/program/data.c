@@ -187,16 +187,30 @@ bool data_image_flags_given(const options *o) {
   return options_given(o, "data") || options_given(o, "images") || options_given(o, "labels");
 }
 
-int data_open_image_flags(train_data *data, const image_data_flags *flags) {
+/* Flags of pictures would have no effect on other images. */
+static int refuse_picture_flags(const options *o) {
+  static const char *const names[] = {
+      "size",      "grey",     "filter",       "crop-share",      "bad-images", "scaled-decoding",
+      "crop-area", "balanced", "rand-augment", "trivial-augment", "jitter",     "hue"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (options_given(o, names[i]))
+      return fail_usage("--%s is for folders and lists of pictures (JPEG, PNG or WebP)", names[i]);
+  return STATUS_CONTINUE;
+}
+
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o) {
   if (flags->images && !flags->labels && !data->unlabelled)
     return fail_usage("--images needs --labels as well");
   if (flags->labels && !flags->images) return fail_usage("--labels needs --images as well");
   if (flags->images && flags->coarse) return fail_usage("--coarse is for CIFAR-100");
-  if (flags->images) return open_idx(data, flags->images, flags->labels);
   struct stat info;
-  if (flags->path && stat(flags->path, &info) != 0)
-    return fail("cannot read %s: %s", flags->path, strerror(errno));
-  if (flags->path && data_is_pictures(flags->path)) return data_open_pictures(data, flags);
+  const bool missing = flags->path && stat(flags->path, &info) != 0;
+  if (!flags->images && missing) return fail("cannot read %s: %s", flags->path, strerror(errno));
+  if (!flags->images && flags->path && data_is_pictures(flags->path))
+    return data_open_pictures(data, flags);
+  const int status = refuse_picture_flags(o);
+  if (status != STATUS_CONTINUE) return status;
+  if (flags->images) return open_idx(data, flags->images, flags->labels);
   if (flags->path && !S_ISDIR(info.st_mode))
     return open_cifar_file(data, flags->path, flags->coarse);
   if (flags->path) return open_folder(data, flags->path, flags->coarse);

@@ -20,14 +20,18 @@ typedef struct picture_flags {
   double jitter;    /* of brightness, contrast and saturation */
   int64_t rand_augment;
   bool balanced;
+  const char
+      *class_names; /* as in train_data, of --init; while data is opened. Others replace them */
 } picture_flags;
 
 typedef struct train_data {
   /* Set beforehand: */
-  bool optional;   /* data may be missing if flags give the shape of the kind */
-  bool unlabelled; /* for predictions: images need no labels, and one image is enough */
-  bool undivided;  /* nothing is split off to validate, as folds will do that. Of text only the
-                      tokens are opened */
+  bool optional;           /* data may be missing if flags give the shape of the kind */
+  bool unlabelled;         /* for predictions: images need no labels, and one image is enough */
+  const char *class_names; /* of the model, which no others replace, one a line, in the order of
+                              their numbers; NULL: those of pictures are as the data has them */
+  bool undivided; /* nothing is split off to validate, as folds will do that. Of text only the
+                     tokens are opened */
 
   left_out left_out; /* the files that the run writes, which are not part of a folder of text */
 
@@ -63,8 +67,9 @@ int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t co
 
 /* The flags by which image data is given. --data PATH is a folder with MNIST's file names, where
  * train-* trains and t10k-* validates, or with those of CIFAR-10 or CIFAR-100; or one file of
- * CIFAR's records; or a folder or list of pictures (data_pictures.c). Or --images FILE and --labels
- * FILE are a pair of IDX files. Of a single source the last 10 % validates. */
+ * CIFAR's records; or a folder or list of pictures (data_pictures.c), for which some flags are. Or
+ * --images FILE and --labels FILE are a pair of IDX files. Of a single source the last 10 %
+ * validates. */
 typedef struct image_data_flags {
   const char *path, *images, *labels;
   bool coarse;
@@ -72,11 +77,13 @@ typedef struct image_data_flags {
 } image_data_flags;
 void data_add_image_options(image_data_flags *flags, options *o);
 bool data_image_flags_given(const options *o);
-int data_open_image_flags(train_data *data, const image_data_flags *flags);
+int data_open_image_flags(train_data *data, const image_data_flags *flags, const options *o);
 
 /* The same of pictures: a folder with a folder for each class, a .csv file, or, unlabelled, any
  * folder or one picture. Without a folder that validates, a tenth of each class does. */
 bool data_is_pictures(const char *path);
+/* The most that buffers for decoding take while a model trains and is validated. */
+uint64_t data_picture_bytes(const train_data *data);
 int data_open_pictures(train_data *data, const image_data_flags *flags);
 /* Fold `fold` of `folds` of all pictures. */
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);

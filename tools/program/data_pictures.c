@@ -5,6 +5,7 @@
 #include "program/data.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -14,10 +15,37 @@ static void say_left_out(void *user, const char *path, const char *sentence) {
   say("left out: %s", sentence);
 }
 
-static ac_status open_lists(train_data *data, const char *path, bool unlabelled) {
-  const ac_pictures_desc desc = {
-      .bad = (ac_bad_pictures)data->pictures.bad, .report = say_left_out, .unlabelled = unlabelled};
-  return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, &desc);
+static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc) {
+  desc->bad = (ac_bad_pictures)data->pictures.bad;
+  desc->report = say_left_out;
+  return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, desc);
+}
+
+/* The lines of a text, which it ends with zeros. Free the array; NULL: out of memory. */
+static const char **split_lines(char *text, int64_t *count) {
+  *count = 1;
+  for (const char *at = text; *at; at++) *count += *at == '\n';
+  const char **line = malloc((size_t)*count * sizeof *line);
+  for (int64_t i = 0; line && i < *count; i++, text += strlen(text) + 1) {
+    line[i] = text;
+    text[strcspn(text, "\n")] = '\0';
+  }
+  return line;
+}
+
+/* With the numbers that the model's classes have. */
+static ac_status open_as_model(train_data *data, const char *path, bool *no_memory) {
+  ac_pictures_desc desc = {0};
+  const char *model_names = data->class_names ? data->class_names : data->pictures.class_names;
+  if (!model_names) return open_lists(data, path, &desc);
+  char *text = strdup(model_names);
+  const char **names = text ? split_lines(text, &desc.class_count) : NULL;
+  desc.classes = names;
+  *no_memory = !names;
+  const ac_status status = names ? open_lists(data, path, &desc) : AC_ERROR_MEMORY;
+  free(names);
+  free(text);
+  return status;
 }
 
 /* Whether the library found none there. */
@@ -27,13 +55,25 @@ static bool is_without(void) {
          strstr(ac_last_error(), " is neither a folder nor a .csv");
 }
 
+/* Whether folders are not named after the model's classes. */
+static bool has_other_classes(void) {
+  return strstr(ac_last_error(), " that are expected, ");
+}
+
 static int open_list(train_data *data, const char *path) {
-  ac_status status = open_lists(data, path, false);
-  if (status != AC_OK && data->unlabelled && is_without()) status = open_lists(data, path, true);
+  bool no_memory = false;
+  ac_status status = open_as_model(data, path, &no_memory);
+  if (no_memory) return fail("out of memory");
+  if (status != AC_OK && data->unlabelled && (is_without() || has_other_classes()))
+    status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
+  else if (status != AC_OK && !data->class_names && has_other_classes())
+    status = open_lists(data, path, &(ac_pictures_desc){0});
   if (status == AC_OK) {
     const int64_t left_out =
         ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);
-    if (left_out) say("%s pictures cannot be read and are left out", text_count(left_out).text);
+    if (left_out)
+      say("%s picture%s cannot be read and %s left out", text_count(left_out).text,
+          left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
     return STATUS_CONTINUE;
   }
   if (is_without())
@@ -63,6 +103,11 @@ static int make_changed(train_data *data, const ac_pictures *list,
 
 static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **dataset) {
   return make_changed(data, list, NULL, dataset);
+}
+
+uint64_t data_picture_bytes(const train_data *data) {
+  return ac_dataset_picture_bytes(data->train) + ac_dataset_picture_bytes(data->changed) +
+         ac_dataset_picture_bytes(data->unsharded) + ac_dataset_picture_bytes(data->validation);
 }
 
 int data_change_pictures(train_data *data) {

@@ -337,7 +337,7 @@ static void choose_classes(image_model *model, const options *o, bool init,
 static int open_data(image_model *model, const options *o, bool init, train_data *data) {
   image_net *net = &model->net;
   int64_t shape[3];
-  int status = data_open_image_flags(data, &model->data);
+  int status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
   model->data.pictures.list = data->all;
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");

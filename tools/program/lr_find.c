@@ -95,7 +95,9 @@ static int make_trainer(finder *f) {
   if (status == STATUS_CONTINUE)
     status = policy_check_memory(&s->policy, ac_plan_get_info(s->plan));
   if (status != STATUS_CONTINUE) return status;
-  if (!s->flags.quiet) plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan));
+  if (!s->flags.quiet)
+    plan_table(ac_device_get_info(s->device), ac_plan_get_info(s->plan),
+               data_picture_bytes(&s->data));
   s->trainer.schedule = (ac_schedule){0};
   const ac_status created = ac_trainer_create(&f->trainer, s->plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);

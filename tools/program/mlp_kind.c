@@ -93,7 +93,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
     return STATUS_CONTINUE;
   }
   if (init) status = picture_adopt(&model->data.pictures, o, init, init_path);
-  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
+  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
   model->data.pictures.list = data->all;
   model->config.inputs = data_field_elements(data->train, "images");

@@ -75,11 +75,12 @@ typedef struct train_flags {
   watch_flags watch;
 } train_flags;
 
-/* Configuration for a model file's metadata. */
+/* Configuration for a model file's metadata. Names of the classes are the longest value. */
+enum { CLASS_NAMES_BYTES = 64000 };
 typedef struct model_metadata {
   ac_metadata entries[32];
   int count;
-  char text[4096]; /* holds the values */
+  char text[CLASS_NAMES_BYTES + 4096]; /* holds the values */
   size_t used;
   bool incomplete; /* something did not fit, so no file may be written with it */
 } model_metadata;

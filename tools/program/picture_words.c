@@ -16,7 +16,7 @@ static bool is_utf8(const char *text) {
 
 /* Each on a line, if they fit in a model's description. */
 static void describe_classes(const ac_pictures *list, model_metadata *metadata) {
-  char text[3000];
+  char text[CLASS_NAMES_BYTES];
   size_t used = 0;
   for (int64_t c = 0; c < ac_pictures_classes(list); c++) {
     const char *name = ac_pictures_class_name(list, c);
@@ -36,6 +36,7 @@ void picture_describe(const picture_flags *flags, model_metadata *metadata) {
 
 int picture_adopt(picture_flags *flags, const options *o, const ac_model_file *file,
                   const char *path) {
+  flags->class_names = ac_model_file_metadata(file, "accrue.class_names");
   const char *text = ac_model_file_metadata(file, "accrue.pictures");
   if (!text) return STATUS_CONTINUE;
   int64_t size;

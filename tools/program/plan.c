@@ -147,9 +147,9 @@ static void print_storage(const report *r) {
     printf("%-32s %-32s %s\n", r->storage[i].op, r->storage[i].reads, r->storage[i].writes);
 }
 
-static void print_text(const report *r, const ac_device_info *device) {
+static void print_text(const report *r, const ac_device_info *device, uint64_t picture_bytes) {
   char lines[PLAN_TABLE_BYTES];
-  printf("%s", plan_table_text(lines, sizeof lines, device, r->info));
+  printf("%s", plan_table_text(lines, sizeof lines, device, r->info, picture_bytes));
   const char *scope = r->peak_step.scope;
   const bool twice = gradient_way_of(r->info->gradients)->passes > 1,
              later = r->peak >= r->info->steps;
@@ -222,6 +222,9 @@ static int print_json(const report *r, const setup *s) {
       r->peak_step.backward ? 1 : 0, "alternatives", list, "storage", storage_array(r), "ranks",
       (json_int_t)i->ranks, "rank", (json_int_t)i->rank, "share", (json_int_t)i->share,
       "transfer_bytes", (json_int_t)i->transfer_bytes);
+  const uint64_t picture_bytes = data_picture_bytes(&s->data);
+  if (picture_bytes && object)
+    json_object_set_new(object, "picture_bytes", json_integer((json_int_t)picture_bytes));
   if (r->ranks.count && object) json_object_set_new(object, "exchange", plan_ranks_json(&r->ranks));
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
@@ -263,7 +266,7 @@ int plan_main(int argc, char **argv) {
     if (flags.json) status = print_json(&r, &s);
     else if (flags.names) status = plan_names_print(&s);
     else {
-      print_text(&r, ac_device_get_info(s.device));
+      print_text(&r, ac_device_get_info(s.device), data_picture_bytes(&s.data));
       status = STATUS_DONE;
     }
   }

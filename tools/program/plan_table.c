@@ -26,7 +26,7 @@ put(page *p, const char *format, ...) {
 }
 
 /* In 16 bits each class says how it is stored: not all of them shrink. */
-static void put_memory(page *p, const ac_plan_info *plan) {
+static void put_memory(page *p, const ac_plan_info *plan, uint64_t picture_bytes) {
   char parameters[160], blocks[64] = "";
   if (plan->blocks_bytes)
     snprintf(blocks, sizeof blocks, ", %s in blocks", text_bytes(plan->blocks_bytes).text);
@@ -70,13 +70,16 @@ static void put_memory(page *p, const ac_plan_info *plan) {
   if (plan->read_ahead_bytes)
     put(p, "%-12s %-18s %12s, on the host, for batches read ahead\n", "", "besides",
         text_bytes(plan->read_ahead_bytes).text);
+  if (picture_bytes)
+    put(p, "%-12s %-18s %12s at most, on the host, to decode pictures\n", "", "besides",
+        text_bytes(picture_bytes).text);
   if (plan->library_bytes)
     put(p, "%-12s %-18s %12s, held by libraries outside the plan\n", "", "besides",
         text_bytes(plan->library_bytes).text);
 }
 
 const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
-                            const ac_plan_info *plan) {
+                            const ac_plan_info *plan, uint64_t picture_bytes) {
   page p = {text, size, 0};
   const gradient_way *way = gradient_way_of(plan->gradients);
   put(&p, "device       %s: %s (%s)\n", device->id, device->name, device->driver);
@@ -95,11 +98,11 @@ const char *plan_table_text(char *text, size_t size, const ac_device_info *devic
         plan->micro_batch);
   if (way->lines) put(&p, "%s", way->lines);
   put(&p, "precision    %s\n", ac_precision_name(plan->precision));
-  put_memory(&p, plan);
+  put_memory(&p, plan, picture_bytes);
   return text;
 }
 
-void plan_table(const ac_device_info *device, const ac_plan_info *plan) {
+void plan_table(const ac_device_info *device, const ac_plan_info *plan, uint64_t picture_bytes) {
   char text[PLAN_TABLE_BYTES];
-  fputs(plan_table_text(text, sizeof text, device, plan), stderr);
+  fputs(plan_table_text(text, sizeof text, device, plan, picture_bytes), stderr);
 }

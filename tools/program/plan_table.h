@@ -4,12 +4,12 @@
 
 #include <accrue/plan.h>
 
-/* On stderr. */
-void plan_table(const ac_device_info *device, const ac_plan_info *plan);
+/* On stderr. `picture_bytes`: what data_picture_bytes says. */
+void plan_table(const ac_device_info *device, const ac_plan_info *plan, uint64_t picture_bytes);
 
 /* As lines of text; returns `text`. */
 enum { PLAN_TABLE_BYTES = 2048 };
 const char *plan_table_text(char *text, size_t size, const ac_device_info *device,
-                            const ac_plan_info *plan);
+                            const ac_plan_info *plan, uint64_t picture_bytes);
 
 #endif

@@ -63,7 +63,7 @@ static double probability(const prediction *p, const float *logits, double log_s
 
 /* The name of a class, if the model's file has it, else its number. */
 typedef struct class_word {
-  char text[64];
+  char text[1024];
 } class_word;
 
 static class_word word_of(const prediction *p, int64_t class) {

@@ -154,10 +154,11 @@ static int open_all(saved_model *m, int argc, char **argv,
   if (status == STATUS_CONTINUE) status = parse(m, argc - words, argv + words, more);
   s->data.undivided = s->flags.fold != NULL;
   s->data.unlabelled = m->command->images_alone;
-  if (status == STATUS_CONTINUE)
-    status = s->kind->prepare(s->model, &s->options, file, m->path, &s->data);
   const char *names = file ? ac_model_file_metadata(file, "accrue.class_names") : NULL;
   if (names) m->class_names = strdup(names);
+  s->data.class_names = m->class_names;
+  if (status == STATUS_CONTINUE)
+    status = s->kind->prepare(s->model, &s->options, file, m->path, &s->data);
   ac_model_file_close(file);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
   if (status != STATUS_CONTINUE) return status;

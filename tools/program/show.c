@@ -52,7 +52,7 @@ static int parse(show *s, options *o, int argc, char **argv) {
 
 static int open_data(show *s, const options *o) {
   s->data.unlabelled = true;
-  int status = data_open_image_flags(&s->data, &s->data_flags);
+  int status = data_open_image_flags(&s->data, &s->data_flags, o);
   if (status != STATUS_CONTINUE) return status;
   s->data.augmentation = s->augmentation;
   if (options_given(o, "erase")) s->data.augmentation.erase_area = 0.25;

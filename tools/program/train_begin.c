@@ -192,7 +192,7 @@ int training_begin(run *r) {
   const ac_device_info *device = ac_device_get_info(s->device);
   const ac_plan_info *plan = ac_plan_get_info(s->plan);
   if (!is_quiet(r) && s->kind->introduce) s->kind->introduce(s->model, s->plan);
-  if (!is_quiet(r)) plan_table(device, plan);
+  if (!is_quiet(r)) plan_table(device, plan, data_picture_bytes(&r->setup.data));
   metrics_plan(&r->metrics, s->device, plan);
   return STATUS_CONTINUE;
 }

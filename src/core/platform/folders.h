@@ -16,6 +16,7 @@ typedef struct ac_paths {
 typedef struct ac_path_choice {
   bool (*takes)(void *user, const char *path, bool is_folder);
   void *user;
+  bool links; /* to folders are followed, but none below another one */
 } ac_path_choice;
 ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice *choice);
 void ac_paths_free(ac_paths *paths);

@@ -29,31 +29,37 @@ static ac_status add_path(ac_paths *paths, const char *path) {
 }
 
 static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_choice *choice,
-                             int depth);
+                             int depth, bool linked);
 
 static bool is_taken(const ac_path_choice *choice, const char *path, bool is_folder) {
   return !choice->takes || choice->takes(choice->user, path, is_folder);
 }
 
-/* Symbolic links to files are followed, links to folders are not: they may form circles. What is
+/* Symbolic links to files are followed. Links to folders may form circles: they are followed if the
+ * choice says so and no other such link led there. What is
  * gone by now, and links to nothing, are not there; whatever else cannot be read is an error, as
  * data would be missing without a word. */
 static ac_status list_entry(ac_paths *paths, const char *path, const ac_path_choice *choice,
-                            int depth) {
+                            int depth, bool linked) {
   struct stat link, target;
   if (lstat(path, &link) != 0)
     return errno == ENOENT ? AC_OK
                            : ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   if (S_ISDIR(link.st_mode))
-    return is_taken(choice, path, true) ? list_folder(paths, path, choice, depth + 1) : AC_OK;
-  if (stat(path, &target) == 0)
-    return S_ISREG(target.st_mode) && is_taken(choice, path, false) ? add_path(paths, path) : AC_OK;
-  return errno == ENOENT ? AC_OK
-                         : ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+    return is_taken(choice, path, true) ? list_folder(paths, path, choice, depth + 1, linked)
+                                        : AC_OK;
+  if (stat(path, &target) != 0)
+    return errno == ENOENT ? AC_OK
+                           : ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
+  if (S_ISDIR(target.st_mode))
+    return choice->links && !linked && is_taken(choice, path, true)
+               ? list_folder(paths, path, choice, depth + 1, true)
+               : AC_OK;
+  return S_ISREG(target.st_mode) && is_taken(choice, path, false) ? add_path(paths, path) : AC_OK;
 }
 
 static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_choice *choice,
-                             int depth) {
+                             int depth, bool linked) {
   enum { MOST_DEPTH = 64 };
   if (depth > MOST_DEPTH)
     return ac_fail(AC_ERROR_IO, "cannot read folder %s: it is more than %d folders deep", folder,
@@ -69,7 +75,7 @@ static ac_status list_folder(ac_paths *paths, const char *folder, const ac_path_
     if (length < 0 || (size_t)length >= sizeof path)
       status =
           ac_fail(AC_ERROR_IO, "cannot read a file in folder %s: its path is too long", folder);
-    else status = list_entry(paths, path, choice, depth);
+    else status = list_entry(paths, path, choice, depth, linked);
   }
   if (status == AC_OK && errno)
     status = ac_fail(AC_ERROR_IO, "cannot read folder %s: %s", folder, strerror(errno));
@@ -83,7 +89,7 @@ ac_status ac_paths_list(ac_paths *paths, const char *path, const ac_path_choice 
   if (stat(path, &info) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   ac_status status =
-      S_ISDIR(info.st_mode) ? list_folder(paths, path, choice, 0) : add_path(paths, path);
+      S_ISDIR(info.st_mode) ? list_folder(paths, path, choice, 0, false) : add_path(paths, path);
   if (status != AC_OK) {
     ac_paths_free(paths);
     return status;

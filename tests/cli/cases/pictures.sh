@@ -5,6 +5,11 @@ case_pictures() {
   "$FIXTURE" pictures shapes 60 1
   local changes=(--crop-area 0.5 --flip --jitter 0.3 --hue 0.1 --rand-augment 2 --erase 0.2)
   run train resnet --data shapes "${model[@]}" "${changes[@]}" --steps 12 --eval-every 0 --out whole >out
+  # What decoding takes on the host is said beforehand.
+  grep -qE 'besides +[0-9.]+ [KM]iB at most, on the host, to decode pictures' run.err || die "memory to decode is not said: $(cat run.err)"
+  run plan resnet --data shapes "${model[@]}" --json >plan
+  grep -q '"picture_bytes": [1-9]' plan || die "memory to decode is not in the plan: $(cat plan)"
+
   # Folds are stratified: two of each class validate.
   run eval --model whole --data shapes --json >result
   grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
@@ -23,6 +28,24 @@ case_pictures() {
   run predict --model whole --data shapes --split train --top 1 >rows
   (($(grep -c shapes/ rows) == 54)) || die "not all that trains: $(cat rows)"
 
+  # The model's classes have the numbers that they had, whichever of them the data has.
+  mkdir some dates
+  cp -r shapes/circle shapes/square some
+  cp -r shapes/circle dates/2024
+  run predict --model whole --data some --top 1 >rows
+  grep -q '^ *0 circle ' rows || die "the first class has another name: $(cat rows)"
+  grep -q '^ *39 square ' rows || die "the third class has the name of the second: $(cat rows)"
+  refuse 1 'dates: class 2024 is none of the 3 that are expected, circle to square' eval --model whole --data dates
+  run predict --model whole --data dates --top 1 >rows
+  (($(grep -c 'dates/2024/' rows) == 20)) || die "folders of other names hold no pictures: $(cat rows)"
+
+  run train resnet --init whole --data some --size 16 --steps 1 --batch 8 --device cpu --out next >out
+  run predict --model next --data shapes/square/0002.png --top 3 --json >answers
+  grep -q '"class": 2, "name": "square"' answers || die "training on two classes renumbers them: $(cat answers)"
+  run train resnet --init whole --data dates --size 16 --steps 1 --batch 8 --device cpu --out other >out
+  run predict --model other --data shapes/square/0002.png --top 3 --json >answers
+  grep -q '"class": 0, "name": "2024"' answers || die "other classes have the names of the old ones: $(cat answers)"
+
   # train/ and val/, and a list.
   mkdir both
   cp -r shapes both/train
@@ -37,6 +60,20 @@ case_pictures() {
   run train mlp --data list.csv --size 8 --hidden 8 --steps 2 --batch 4 --device cpu --fold 1/3 --out listed >out
   run predict --model listed --data shapes/square/0002.png --top 1 >row
   grep -qE 'round|with, corners' row || die "a list names no classes: $(cat row)"
+}
+
+# As many classes as ImageNet has, and a name as long as a file system lets it be.
+case_pictures_of_many_classes() {
+  "$FIXTURE" pictures shapes 3 1
+  local i long
+  long=$(printf 'n%.0s' {1..240})
+  for i in {001..999} "$long"; do
+    printf 'shapes/square/0002.png,class number %s\nshapes/cross/0001.png,class number %s\n' "$i" "$i"
+  done >many.csv
+  run train mlp --data many.csv --size 4 --hidden 4 --steps 1 --batch 4 --eval-every 0 --device cpu --out m >out
+  run predict --model m --data shapes/square/0002.png --top 1000 --json >answers
+  (($(grep -oE '"name": "class number [0-9]+"' answers | sort -u | wc -l) == 999)) || die "classes have no names: $(head -c 500 answers)"
+  grep -q "\"name\": \"class number $long\"" answers || die 'a long name is cut'
 }
 
 case_pictures_refused() {
@@ -55,6 +92,12 @@ case_pictures_refused() {
   mkdir flat
   cp shapes/square/0002.png flat
   refuse 1 'flat has no images that accrue reads: a folder must hold a folder of pictures' train mlp --data flat --overwrite "${model[@]}"
+  mkdir idx
+  "$FIXTURE" images idx train 20
+  "$FIXTURE" images idx t10k 10
+  refuse 2 '--size is for folders and lists of pictures' train mlp --data idx "${model[@]}" --overwrite
+  refuse 2 '--jitter is for folders and lists of pictures' train resnet --data idx --jitter 0.4
+  refuse 2 '--hue is for folders and lists of pictures' show --data idx --hue 0.4 --out a.png
   refuse 2 '--coarse is for CIFAR-100' train mlp --data shapes --coarse --overwrite "${model[@]}"
   refuse 2 'magnitude has no meaning without --rand-augment' train resnet --data shapes --magnitude 3
   refuse 2 'rand-augment' train resnet --data shapes --rand-augment 2 --trivial-augment

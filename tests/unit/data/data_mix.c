@@ -159,6 +159,7 @@ static void mixing_refuses_what_makes_no_sense(void **state) {
     const char *mention;
   } bad[] = {{{.mixup = -1}, "alpha -1"},
              {{.cutmix = 2000}, "alpha 2000"},
+             {{.cutmix = 1e-310}, "alpha 1e-310 is neither 0 nor in [1e-6, 1000]"},
              {{.probability = 2}, "a probability of 2"},
              {{.smoothing = 1}, "a smoothing of 1"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

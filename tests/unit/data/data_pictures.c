@@ -184,6 +184,31 @@ static void hostile_files_are_named(void **state) {
   free(data);
 }
 
+/* A PNG file may say after its pixels how it is turned. */
+static void orientation_may_follow_pixels(void **state) {
+  (void)state;
+  static const uint8_t chunk[] = {0, 0, 0, 26, 'e', 'X',  'I', 'f', 'M', 'M', 0, '*', 0,
+                                  0, 0, 8, 0,  1,   0x01, 18,  0,   3,   0,   0, 0,   1,
+                                  0, 6, 0, 0,  0,   0,    0,   0,   0,   0,   0, 0};
+  enum { END = 12 };
+  size_t bytes;
+  unsigned char *data = read_vector("colour.png", &bytes);
+  uint8_t *turned = malloc(bytes + sizeof chunk);
+  assert_non_null(turned);
+  memcpy(turned, data, bytes - END);
+  memcpy(turned + bytes - END, chunk, sizeof chunk);
+  memcpy(turned + bytes - END + sizeof chunk, data + bytes - END, END);
+  ac_picture_file file = {.path = "a.png", .data = turned, .bytes = bytes + sizeof chunk};
+  ac_picture_info info;
+  assert_ok(ac_picture_inspect(&file, &info));
+  assert_int_equal(info.orientation, 6);
+  file.bytes = bytes; /* the chunk is cut */
+  assert_ok(ac_picture_inspect(&file, &info));
+  assert_int_equal(info.orientation, 1);
+  free(turned);
+  free(data);
+}
+
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 static void check_resized(const char *filter, int64_t height, int64_t width) {
@@ -264,6 +289,27 @@ static void a_box_is_a_picture_of_its_own(void **state) {
 /* ---- changes --------------------------------------------------------------------------------- */
 
 /* All operations at all magnitudes that are frozen. */
+/* The memory of a dataset is stated by whole pictures, and random crops are parts of them. */
+static void a_box_needs_no_more_room(void **state) {
+  (void)state;
+  for (int64_t width = 50; width <= 400; width += 50)
+    for (int64_t height = 50; height <= 2000; height += 50) {
+      ac_resampling r = {.channels = 3,
+                         .from_width = 400,
+                         .from_height = 2000,
+                         .width = 100,
+                         .height = 100,
+                         .result_width = 100,
+                         .result_height = 100,
+                         .box_width = 400,
+                         .box_height = 2000};
+      const uint64_t whole = ac_resample_room(&r);
+      r.box_width = width;
+      r.box_height = height;
+      assert_true(ac_resample_room(&r) <= whole);
+    }
+}
+
 static void operations_are_those_of_pillow(void **state) {
   (void)state;
   const result whole = find("colour.png/rgb");
@@ -370,6 +416,10 @@ static void copy_vector(const char *name, const char *to) {
   free(data);
 }
 
+static void write_text(const char *name, const char *text) {
+  write_file(in_folder(name).text, text, strlen(text));
+}
+
 static void assert_ends(const char *path, const char *end) {
   assert_non_null(path);
   assert_true(strlen(path) > strlen(end));
@@ -399,8 +449,8 @@ static void folders_are_classes(void **state) {
   assert_string_equal(ac_pictures_class_name(list, 0), "cat");
   assert_string_equal(ac_pictures_class_name(list, 1), "cat.b");
   assert_null(ac_pictures_class_name(list, 2));
-  assert_ends(ac_pictures_path(list, 0), "/cat/more/a.webp");
-  assert_ends(ac_pictures_path(list, 1), "/cat/z.JPG");
+  assert_ends(ac_pictures_path(list, 0), "/cat/z.JPG"); /* a folder before those in it */
+  assert_ends(ac_pictures_path(list, 1), "/cat/more/a.webp");
   assert_ends(ac_pictures_path(list, 2), "/cat.b/a.png");
   assert_null(ac_pictures_path(list, 3));
   for (int i = 0; i < 3; i++) assert_int_equal(ac_pictures_label(list, i), i / 2);
@@ -418,6 +468,72 @@ static void folders_are_classes(void **state) {
   make_folder("plain/dog");
   assert_refused(ac_pictures_open(&list, NULL, path, NULL), AC_ERROR_FORMAT,
                  "the folder of class dog has no pictures");
+}
+
+/* A link may lead to the folder of a class. One that leads back ends where it is met again. */
+static void links_to_folders_are_followed_once(void **state) {
+  (void)state;
+  make_folder("apart");
+  make_folder("linked");
+  make_folder("linked/a");
+  copy_vector("colour.png", "apart/1.png");
+  copy_vector("colour.png", "linked/a/1.png");
+  char path[600];
+  snprintf(path, sizeof path, "%s", in_folder("linked").text);
+  assert_int_equal(symlink(in_folder("apart").text, in_folder("linked/b").text), 0);
+  ac_pictures *list;
+  assert_ok(ac_pictures_open(&list, NULL, path, NULL));
+  assert_int_equal(ac_pictures_classes(list), 2);
+  assert_int_equal(ac_pictures_count(list), 2);
+  assert_ends(ac_pictures_path(list, 1), "/linked/b/1.png");
+  ac_pictures_free(list);
+  assert_int_equal(symlink(path, in_folder("linked/a/back").text), 0);
+  assert_ok(ac_pictures_open(&list, NULL, path, NULL));
+  assert_int_equal(ac_pictures_count(list), 3);
+  assert_ends(ac_pictures_path(list, 1), "/linked/a/back/a/1.png");
+  ac_pictures_free(list);
+}
+
+/* A model's classes keep their numbers, whichever of them the data has. */
+static void classes_can_be_given(void **state) {
+  (void)state;
+  static const char *const names[] = {"pear", "apple", "quince"};
+  const ac_pictures_desc desc = {.classes = names, .class_count = 3};
+  make_folder("fruit");
+  make_folder("fruit/apple");
+  make_folder("fruit/quince");
+  copy_vector("colour.png", "fruit/apple/1.png");
+  copy_vector("colour.png", "fruit/quince/1.png");
+  char path[600];
+  snprintf(path, sizeof path, "%s", in_folder("fruit").text);
+  ac_pictures *list;
+  assert_ok(ac_pictures_open(&list, NULL, path, &desc));
+  assert_int_equal(ac_pictures_classes(list), 3);
+  for (int c = 0; c < 3; c++) assert_string_equal(ac_pictures_class_name(list, c), names[c]);
+  assert_int_equal(ac_pictures_label(list, 0), 1);
+  assert_int_equal(ac_pictures_label(list, 1), 2);
+  ac_pictures_free(list);
+  make_folder("fruit/plum");
+  copy_vector("colour.png", "fruit/plum/1.png");
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT,
+                 "class plum is none of the 3 that are expected, pear to quince");
+
+  write_text("fruit.csv", "fruit/apple/1.png,pear\nfruit/apple/1.png,quince\n");
+  snprintf(path, sizeof path, "%s", in_folder("fruit.csv").text);
+  assert_ok(ac_pictures_open(&list, NULL, path, &desc));
+  assert_int_equal(ac_pictures_label(list, 0), 0);
+  assert_int_equal(ac_pictures_label(list, 1), 2);
+  ac_pictures_free(list);
+  write_text("fruit.csv", "fruit/apple/1.png,1\n");
+  assert_ok(ac_pictures_open(&list, NULL, path, &desc));
+  assert_int_equal(ac_pictures_label(list, 0), 1);
+  assert_string_equal(ac_pictures_class_name(list, 1), "apple");
+  ac_pictures_free(list);
+  write_text("fruit.csv", "fruit/apple/1.png,3\n");
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT,
+                 "class 3 is none of the 3");
+  assert_refused(ac_pictures_open(&list, NULL, path, &(ac_pictures_desc){.classes = names}),
+                 AC_ERROR_ARGUMENT, "0 names of classes");
 }
 
 static void train_and_val_are_apart(void **state) {
@@ -444,10 +560,6 @@ static void train_and_val_are_apart(void **state) {
   copy_vector("palette.png", "both/val/c/1.png");
   assert_refused(ac_pictures_open(&list, &validation, path.text, NULL), AC_ERROR_FORMAT,
                  "there is no class c among those that train");
-}
-
-static void write_text(const char *name, const char *text) {
-  write_file(in_folder(name).text, text, strlen(text));
 }
 
 static void lists_name_paths_and_classes(void **state) {
@@ -485,6 +597,7 @@ static void lists_name_paths_and_classes(void **state) {
       {"listed/1.png,\"a\n", "line 1: a quote is not closed"},
       {"\"listed/1.png\"x,a\n", "line 1: something follows a closing quote"},
       {"listed/no.png,a\n", "listed/no.png: No such file"},
+      {"listed/1.png,\"a\nb\"\nlisted/1.png\n", "line 3: there is no class after the path"},
       {"listed/1.png,99999999\n", "class 99999999; numbers of classes are below"},
       {"", "holds no pictures"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -565,6 +678,21 @@ static void bad_pictures_are_named_or_left_out(void **state) {
   write_text("bad/b/1.png", "no");
   assert_refused(ac_pictures_open(&list, NULL, path, &skip), AC_ERROR_FORMAT,
                  "the folder of class b has no pictures that can be read");
+}
+
+/* It is not read: memory for all of it may not be there. */
+static void huge_files_are_bad(void **state) {
+  (void)state;
+  make_folder("huge");
+  make_folder("huge/a");
+  FILE *stream = fopen(in_folder("huge/a/1.png").text, "wb");
+  assert_non_null(stream);
+  assert_int_equal(fseek(stream, 1L << 30, SEEK_SET), 0);
+  assert_int_equal(fputc(0, stream), 0);
+  assert_int_equal(fclose(stream), 0);
+  ac_pictures *list;
+  assert_refused(ac_pictures_open(&list, NULL, in_folder("huge").text, NULL), AC_ERROR_FORMAT,
+                 "huge/a/1.png has 1073741825 bytes; the file of a picture may have 1073741824");
 }
 
 /* Sizes of folds and of each class in them differ by at most one, and no picture is twice. */
@@ -691,17 +819,22 @@ int main(void) {
       cmocka_unit_test(jpegs_are_decoded_smaller),
       cmocka_unit_test(truncated_files_are_named),
       cmocka_unit_test(hostile_files_are_named),
+      cmocka_unit_test(orientation_may_follow_pixels),
       cmocka_unit_test(sizes_are_those_of_pillow),
       cmocka_unit_test(a_box_is_a_picture_of_its_own),
+      cmocka_unit_test(a_box_needs_no_more_room),
       cmocka_unit_test(operations_are_those_of_pillow),
       cmocka_unit_test(crops_are_in_their_ranges),
       cmocka_unit_test(changes_depend_on_the_key_alone),
       cmocka_unit_test(changes_out_of_range_are_refused),
       cmocka_unit_test(folders_are_classes),
+      cmocka_unit_test(links_to_folders_are_followed_once),
+      cmocka_unit_test(classes_can_be_given),
       cmocka_unit_test(train_and_val_are_apart),
       cmocka_unit_test(lists_name_paths_and_classes),
       cmocka_unit_test(pictures_can_have_several_classes),
       cmocka_unit_test(bad_pictures_are_named_or_left_out),
+      cmocka_unit_test(huge_files_are_bad),
       cmocka_unit_test(folds_have_their_share_of_each_class),
       cmocka_unit_test(samples_are_those_of_torchvision),
       cmocka_unit_test(samples_have_any_shape),
