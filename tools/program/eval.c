@@ -1,6 +1,6 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
-#include "program/accuracy.h"
+#include "common/accuracy.h"
 #include "program/commands.h"
 #include "program/finite.h"
 #include "common/json_text.h"
