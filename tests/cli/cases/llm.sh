@@ -170,7 +170,9 @@ case_llm_dpo() {
   run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu --split validation --json >tuned.json
   awk -v a="$("$METRICS" field whole/metrics.jsonl end val_loss)" -v b="$(field_of tuned.json loss)" \
     'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || die "eval has another loss than training: $(cat tuned.json)"
+  [[ $(field_of tuned.json accuracy) == 1.0 ]] || die "eval has another accuracy than training: $(cat tuned.json)"
   run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu >said
+  grep -q '^accuracy  *[1-9][0-9.]* % of the pairs' said || die "said: $(cat said)"
   grep -q '^data  *80 pairs of answers' said || die "said: $(cat said)"
   # A larger beta makes the same difference count more, and smoothing bounds what it is worth.
   run eval --model whole --data pairs.jsonl --objective dpo --beta 0.4 --context 64 --device cpu --json >beta.json
