@@ -135,6 +135,9 @@ typedef struct ac_parameter_desc {
    * it to blocks, and what reads it gets the decoded values. Ops decode it when they read it. So
    * results are those of a frozen parameter with the decoded values. */
   AC_UNSTABLE(ac_blocks) AC_UNSTABLE(blocks);
+  /** Its learning rate, as a part of the schedule's, such as 0.9 for the layer before the last one
+   * if rates decay with the distance from the head. The rate of its group multiplies it. 0: 1. */
+  double AC_UNSTABLE(rate);
 } ac_parameter_desc;
 
 /** A value that is fed. If `shape[0]` is AC_BATCH or AC_BATCH_TIMES, samples feed it. Without the

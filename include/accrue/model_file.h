@@ -1,7 +1,8 @@
 /** @file
  * Model files: weights by name, and metadata, which are pairs of strings. Files are written in the
- * safetensors format, and read in this and in GGUF, the format of llama.cpp. A new file is written
- * next to its target, synced and renamed over it. So the old file survives any failure. */
+ * safetensors format. They are read in this format, in GGUF, the format of llama.cpp, and in that
+ * of PyTorch's torch.save. A new file is written next to its target, synced and renamed over it. So
+ * the old file survives any failure. */
 #ifndef ACCRUE_MODEL_FILE_H
 #define ACCRUE_MODEL_FILE_H
 
@@ -65,7 +66,14 @@ typedef struct ac_model_file ac_model_file;
  * blocks Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K, which are listed as f32 and decoded
  * when they are read; another type is refused with AC_ERROR_UNSUPPORTED. Shapes have the innermost
  * dimension last, as everywhere here. Numbers of its metadata are texts of digits, and arrays are
- * left out. */
+ * left out.
+ *
+ * A file of PyTorch's torch.save holds a dict of tensors, or a dict that has one as "state_dict",
+ * "model_state_dict", "model" or "net"; a "module." before all names is left out. It may be a zip
+ * archive or have the form of before PyTorch 1.6. Its pickle is not run: only tensors and plain
+ * values are known, and a pickle that names anything else, or has another opcode, is refused by it
+ * with AC_ERROR_UNSUPPORTED. Several tensors may share their elements, and strides may have any
+ * order. */
 AC_API ac_status ac_model_file_open(ac_model_file **file, const char *path);
 /** Closes a file. */
 AC_API void ac_model_file_close(ac_model_file *file);

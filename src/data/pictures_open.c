@@ -215,20 +215,25 @@ static ac_status take_paths(opening *o, ac_paths *paths, const char *folder) {
   return AC_OK;
 }
 
+static ac_status join(const opening *o, const char *name, ac_file_path path) {
+  if (snprintf(path, sizeof(ac_file_path), "%s/%s", o->path, name) < (int)sizeof(ac_file_path))
+    return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT, "the folder's path is longer than a path may be");
+}
+
 /* Splits what is below the folder, if it is made so, into what trains and what validates. */
 static ac_status divide_folder(opening *o, const walk *w, ac_paths *paths) {
   static const char *const names[] = {"val", "valid", "validation", "test"};
   ac_file_path folder;
   if (o->desc.unlabelled) return take_paths(o, paths, o->path);
-  if (snprintf(folder, sizeof folder, "%s/train", o->path) >= (int)sizeof folder)
-    return ac_fail(AC_ERROR_ARGUMENT, "the folder's path is longer than a path may be");
+  AC_TRY(join(o, "train", folder));
   const bool divided = has_folders(w, folder);
   const char *training = divided ? folder : o->path;
   AC_TRY(find_classes(o, w, training));
   AC_TRY(take_paths(o, paths, training));
   o->boundary = o->store->count;
   for (size_t i = 0; divided && i < sizeof names / sizeof *names; i++) {
-    snprintf(folder, sizeof folder, "%s/%s", o->path, names[i]);
+    AC_TRY(join(o, names[i], folder));
     if (has_folders(w, folder)) return take_paths(o, paths, folder);
   }
   return AC_OK;

@@ -1,9 +1,9 @@
 /* Reads model files, and hostile ones safely: safetensors here, the headers of GGUF files in
- * gguf.c. Opening one parses the header and checks all of it: every tensor's dtype and shape
- * against its bytes, then, with the tensors sorted by offset, that each begins where the one before
- * it ends and that the last ends where the file does. So overlaps, holes, truncation and trailing
- * bytes are found by one comparison each, and no later read can leave the file. Cost: O(header + n
- * log n).
+ * gguf.c, those of PyTorch's in pytorch.c. Opening one parses the header and checks all of it:
+ * every tensor's dtype and shape against its bytes, then, with the tensors sorted by offset, that
+ * each begins where the one before it ends and that the last ends where the file does. So overlaps,
+ * holes, truncation and trailing bytes are found by one comparison each, and no later read can
+ * leave the file. Cost: O(header + n log n).
  *
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>
@@ -15,6 +15,7 @@
 #include "core/platform/memory.h"
 #include "io/checksum.h"
 #include "io/opened.h"
+#include "io/pytorch.h"
 #include "io/safetensors.h"
 
 #include <errno.h>
@@ -299,21 +300,27 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
   return status;
 }
 
+typedef enum file_form { FORM_SAFETENSORS, FORM_GGUF, FORM_INDEX, FORM_PYTORCH } file_form;
+
 /* Another format's file is called by its name. One that has JSON where a header begins may be a
  * damaged file of this format. `name` gets the format of what may be an index. */
-static ac_status check_format(ac_model_file *file, bool *is_gguf, bool *is_index,
-                              const char **name) {
+static ac_status check_format(ac_model_file *file, file_form *form, const char **name) {
   uint8_t start[4096];
   *name = NULL;
+  *form = FORM_SAFETENSORS;
   const size_t count = fread(start, 1, sizeof start, file->stream);
   if (ferror(file->stream))
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", file->path, strerror(errno));
-  *is_gguf = count >= 4 && !memcmp(start, "GGUF", 4);
+  if (count >= 4 && !memcmp(start, "GGUF", 4)) *form = FORM_GGUF;
   /* Text; a header has zeros among the bytes of its length. */
-  *is_index = count && start[0] == '{' && !memchr(start, 0, count < 8 ? count : 8);
-  if (*is_gguf || (!*is_index && (count < 9 || start[8] == '{'))) return AC_OK;
-  if (!ac_format_of(start, count, ac_file_bytes(file->stream), name) || *is_index) return AC_OK;
-  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors or GGUF file", file->path, *name);
+  else if (count && start[0] == '{' && !memchr(start, 0, count < 8 ? count : 8)) *form = FORM_INDEX;
+  else if (ac_is_pytorch(start, count)) *form = FORM_PYTORCH;
+  if (*form == FORM_GGUF || *form == FORM_PYTORCH) return AC_OK;
+  if (*form == FORM_SAFETENSORS && (count < 9 || start[8] == '{')) return AC_OK;
+  if (!ac_format_of(start, count, ac_file_bytes(file->stream), name) || *form == FORM_INDEX)
+    return AC_OK;
+  return ac_fail(AC_ERROR_FORMAT, "%s is %s, not a safetensors, GGUF or PyTorch file", file->path,
+                 *name);
 }
 
 static ac_status open_any(ac_model_file *file, const char *path, bool shard) {
@@ -323,18 +330,19 @@ static ac_status open_any(ac_model_file *file, const char *path, bool shard) {
   if (!shard && ac_is_folder(path)) AC_TRY(ac_model_file_in_folder(file));
   path = file->path;
   AC_TRY(ac_file_open(&file->stream, path, false));
-  bool is_gguf, is_index;
+  file_form form;
   const char *format;
-  AC_TRY(check_format(file, &is_gguf, &is_index, &format));
-  if (is_index && shard)
+  AC_TRY(check_format(file, &form, &format));
+  if (form == FORM_INDEX && shard)
     return ac_fail(AC_ERROR_FORMAT, "%s is JSON, not a safetensors file", path);
-  if (is_index) return ac_shards_open(file, format);
+  if (form == FORM_INDEX) return ac_shards_open(file, format);
   if (ac_seek(file->stream, 0, SEEK_END) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   int64_t file_bytes = ac_tell(file->stream);
   if (file_bytes < 0 || ac_seek(file->stream, 0, SEEK_SET) != 0)
     return ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
-  if (is_gguf) return ac_gguf_read_header(file, file_bytes);
+  if (form == FORM_GGUF) return ac_gguf_read_header(file, file_bytes);
+  if (form == FORM_PYTORCH) return ac_pytorch_read_header(file, file_bytes);
   AC_TRY(parse_header(file, file_bytes));
   return check_header(file, file_bytes - file->data_begin);
 }
@@ -367,6 +375,7 @@ void ac_model_file_close(ac_model_file *file) {
   json_decref(file->root);
   json_decref(file->arrays);
   free(file->by_name);
+  free(file->spread);
   free(file->entries);
   free(file->path);
   free(file);

@@ -33,6 +33,8 @@ typedef struct ac_tensor_entry {
     int64_t head_rows; /* rows of a head, which come in another order; 0: they do not */
     bool transposed;   /* the file has [columns, rows] */
     bool less_one;     /* 1 is subtracted from each element */
+    bool strided;      /* element [i, j, ...] is that at i strides[0] + j strides[1] + ... */
+    int64_t strides[8];
   } arranged;
 } ac_tensor_entry;
 
@@ -56,6 +58,9 @@ struct ac_model_file {
   ac_model_file **shards; /* that make up this file; it then has no stream */
   int shard_count;
   uint64_t checksum; /* of a safetensors header */
+  /* What was read last of a strided tensor: all from its first element to its last. */
+  const ac_tensor_entry *spread_of;
+  float *spread;
 };
 
 /* Whether an entry, also one of a shard, is in blocks of any format. */

@@ -118,7 +118,7 @@ static ac_status open_map(ac_model_file *file, json_t *opened, const json_t *map
 /* No index, whatever else was the matter with it. */
 static ac_status refuse(const ac_model_file *file, const char *format, ac_status status) {
   if (status != AC_ERROR_FORMAT || !format || ends_with(file->path, ".index.json")) return status;
-  return ac_fail(status, "%s is %s, not a safetensors or GGUF file", file->path, format);
+  return ac_fail(status, "%s is %s, not a safetensors, GGUF or PyTorch file", file->path, format);
 }
 
 ac_status ac_shards_open(ac_model_file *file, const char *format) {

@@ -223,6 +223,11 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->messages);
 }
 
+ac_status ac_exchange_show_life(ac_exchange *e) {
+  bool done;
+  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
+}
+
 void ac_exchange_lay(ac_exchange *e, int64_t first) {
   e->first = first;
   e->laid = true;
@@ -627,6 +632,7 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
+  AC_TRY(ac_exchange_show_life(e));
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));

@@ -57,6 +57,9 @@ ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *va
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(ac_exchange *exchange, ac_status status);
 
+/* Shows the others that this rank is at work: between pieces of what may take long. Fails where the
+ * ranks have failed. */
+ac_status ac_exchange_show_life(ac_exchange *exchange);
 /* Says which sample of the window this rank's first one is. */
 void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */

@@ -20,14 +20,16 @@ static double weight_decay(const ac_trainer *trainer, const ac_tensor *parameter
   return decays ? trainer->desc.optimizer.weight_decay : 0;
 }
 
-/* The rate of the current update, with the factor of its group, and of AdamW for what an optimizer
- * leaves to it. */
+/* The rate of the current update, with the factors of the parameter and of its group, and of AdamW
+ * for what an optimizer leaves to it. */
 static double rate_of(const ac_trainer *trainer, int index, double rate) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_group_settings *own = ac_groups_of(&trainer->run.groups, index);
   const bool left = plan->problem.parameters[index].optimizer !=
                     ac_optimizer_row_of(plan->problem.desc.optimizer.kind);
+  const double part = ac_tensor_at(plan->graph, plan->graph->parameters[index])->desc.rate;
   if (own) rate *= own->rate;
+  if (part > 0) rate *= part;
   return left ? rate * trainer->desc.optimizer.adamw_rate : rate;
 }
 

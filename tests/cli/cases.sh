@@ -68,7 +68,7 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train llm" "train mlp" "train resnet" "train mobilenet" eval sample plan "plan gpt" \
+  for command in "" devices train "train gpt" "train llm" "train mlp" "train resnet" "train mobilenet" "train efficientnet" "train vit" "train convnext" eval sample plan "plan gpt" \
     verify "verify gpt" lr-find "lr-find mlp" pilot "pilot gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
     # shellcheck disable=SC2086
     run $command --help >help
@@ -85,7 +85,7 @@ case_help() {
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
   # Every choice is listed whole, each command says what it does itself, and no flag that is refused is offered.
-  for command in gpt llm mlp resnet mobilenet; do
+  for command in gpt llm mlp resnet mobilenet efficientnet vit convnext; do
     run plan $command --help >help
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
     run verify $command --help >help
@@ -981,8 +981,12 @@ case_cifar() {
   run train resnet --data hundred/train.bin --device cpu --width 8 --batch 64 --steps 1 --fold 1/4 --metrics m \
     --out fine >/dev/null
   run train resnet --data hundred --coarse --device cpu --width 8 --batch 64 --steps 1 --metrics m --out coarse >/dev/null
-  refuse 2 '--classes 100 contradicts' train resnet --data hundred --classes 100 --init coarse/model.safetensors
-  refuse 2 '--classes 20 contradicts' train resnet --data hundred --classes 20 --init fine/model.safetensors
+  # Another number of classes replaces the last layer.
+  run train resnet --data hundred --classes 100 --init coarse/model.safetensors --device cpu --batch 64 --steps 1 \
+    --out replaced 2>said >/dev/null
+  grep -q 'the head, fc, has 20 classes in the file and 100 here; it begins anew' run.err ||
+    die "the head is not said to be replaced: $(cat run.err)"
+  refuse 2 '--classes 20 contradicts' eval resnet --model fine/model.safetensors --data hundred --coarse --classes 20
   refuse 2 '--coarse is for CIFAR-100' train mlp --data ten --coarse
   refuse 1 "text is text, not a file of CIFAR-10's records" train mlp --data text
   truncate -s -1 ten/test_batch.bin

@@ -173,6 +173,7 @@ def prepare(fixture, folder):
     make("llm", "tiny-llama", "1")
     with open(os.path.join(folder, "chats.jsonl"), "wb") as file:
         subprocess.run([fixture, "chats", "400"], check=True, stdout=file)
+    shutil.copy(os.path.join(SOURCE, "tests", "vectors", "narrow_resnet18.pth"), os.path.join(folder, "published.pth"))
     shutil.copytree(os.path.join(SOURCE, "examples", "models"), os.path.join(folder, "models"))
 
 

@@ -1,4 +1,4 @@
-/* Model files, safetensors and GGUF: the input is the file. */
+/* Model files, safetensors, GGUF and PyTorch's: the input is the file. */
 #include "fuzz.h"
 
 #include <accrue/gguf.h>
@@ -129,8 +129,91 @@ static void take_gguf(fuzz_take take) {
   take(to.bytes, to.count);
 }
 
+/* ---- PyTorch --------------------------------------------------------------------------------- */
+
+#define STORAGE                                      \
+  "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" \
+  "0X\3\0\0\0cpuK\6tQ"
+#define TENSOR(sizes, strides)                                                 \
+  "ctorch._utils\n_rebuild_tensor_v2\nq\1(" STORAGE "K\0" sizes strides "\x89" \
+  "ccollections\nOrderedDict\n)RtR"
+/* A checkpoint with a matrix, the same transposed, and what training scripts add. */
+static const char described[] =
+    "\x80\x02}q\0(X\5\0\0\0epochM\xe9\3X\4\0\0\0lossG?\xf0\0\0\0\0\0\0X\4\0\0\0list](N\x88K\1e"
+    "X\5\0\0\0modelccollections\nOrderedDict\n)R(X\1\0\0\0w" TENSOR(
+        "K\2K\3\x86", "K\3K\1\x86") "X\1\0\0\0t" TENSOR("K\3K\2\x86",
+                                                        "K\1K\3\x86") "u}X\1\0\0\0mNsbu.";
+
+static void put_bytes(gguf *to, const void *bytes, size_t count) {
+  memcpy(to->bytes + to->count, bytes, count);
+  to->count += count;
+}
+
+static void put_floats(gguf *to) {
+  for (int i = 0; i < 24; i++) put(to, 1, i % 4 == 3 ? 0x3f : 17 * i & 255);
+}
+
+/* Files of before PyTorch 1.6. */
+static void take_row(fuzz_take take) {
+  static const char begin[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e"
+                              "\x80\x02M\xe9\x03.\x80\x02}X\x0d\0\0\0little_endian\x88s.";
+  static const char keys[] = "\x80\x02]X\1\0\0\0"
+                             "0a.";
+  gguf to = {.count = 0};
+  put_bytes(&to, begin, sizeof begin - 1);
+  put_bytes(&to, described, sizeof described - 1);
+  put_bytes(&to, keys, sizeof keys - 1);
+  put(&to, 8, 6);
+  put_floats(&to);
+  take(to.bytes, to.count);
+}
+
+/* One entry of an archive, and what the directory says of it. */
+static void put_entry(gguf *to, gguf *directory, const char *name, const void *bytes,
+                      size_t count) {
+  const size_t begin = to->count;
+  gguf *const both[] = {to, directory};
+  put(to, 4, 0x04034b50);
+  put(directory, 4, 0x02014b50);
+  put(directory, 2, 20);
+  for (int i = 0; i < 2; i++) {
+    put(both[i], 8, 20);
+    put(both[i], 6, 0); /* date and checksum; flags, method and time are before them */
+    put(both[i], 4, count);
+    put(both[i], 4, count);
+    put(both[i], 2, strlen(name));
+    put(both[i], 2, 0);
+  }
+  put(directory, 8, 0);
+  put(directory, 2, 0);
+  put(directory, 4, begin);
+  put_bytes(to, name, strlen(name));
+  put_bytes(directory, name, strlen(name));
+  put_bytes(to, bytes, count);
+}
+
+static void take_archive(fuzz_take take) {
+  gguf to = {.count = 0}, directory = {.count = 0}, floats = {.count = 0};
+  put_floats(&floats);
+  put_entry(&to, &directory, "a/data.pkl", described, sizeof described - 1);
+  put_entry(&to, &directory, "a/byteorder", "little", 6);
+  put_entry(&to, &directory, "a/data/0", floats.bytes, floats.count);
+  const size_t begin = to.count;
+  put_bytes(&to, directory.bytes, directory.count);
+  put(&to, 4, 0x06054b50);
+  put(&to, 4, 0);
+  put(&to, 2, 3);
+  put(&to, 2, 3);
+  put(&to, 4, directory.count);
+  put(&to, 4, begin);
+  put(&to, 2, 0);
+  take(to.bytes, to.count);
+}
+
 static void seeds(fuzz_take take) {
   take_gguf(take);
+  take_row(take);
+  take_archive(take);
   take_file(take, "{}", 0);
   take_file(take,
             "{\"__metadata__\":{\"format\":\"pt\",\"accrue.model\":\"mlp\"},"

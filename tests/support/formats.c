@@ -14,7 +14,7 @@ const format_file format_files[FORMAT_FILES] = {
     {"npy64", "a NumPy array", 0},
     {"safetensors", "a safetensors file", READ_AS_MODEL},
     {"gguf", "a GGUF model", 0},
-    {"zip", "a zip archive, as PyTorch writes models", 0},
+    {"zip", "a zip archive", 0},
     {"idx3", "an IDX file", READ_AS_IDX_IMAGES},
     {"idx1", "an IDX file", READ_AS_IDX_LABELS},
     {"cifar10", "a file of CIFAR-10's records", READ_AS_CIFAR10},

@@ -10,7 +10,16 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-enum { GPT2_VOCAB = 50257, BYTES = PRESET_BYTE_VOCAB, CLASSES = 10 };
+enum { GPT2_VOCAB = 50257, BYTES = PRESET_BYTE_VOCAB, CLASSES = 10, IMAGENET_CLASSES = 1000 };
+
+static const struct {
+  const char *kind;
+  void (*build)(ac_graph *graph, const image_net *net);
+} image_builders[] = {{"resnet", resnet_build},
+                      {"mobilenet", mobilenet_build},
+                      {"efficientnet", efficientnet_build},
+                      {"vit", vit_build},
+                      {"convnext", convnext_build}};
 
 /* A model without a function of its own has the shape of the preset of its name. */
 static void build_preset(const char *name, ac_graph *graph, int64_t context) {
@@ -18,8 +27,8 @@ static void build_preset(const char *name, ac_graph *graph, int64_t context) {
   gpt_config gpt = preset->gpt;
   gpt.context = context;
   if (!strcmp(preset->kind, "gpt")) gpt_build(graph, &gpt, true);
-  else if (!strcmp(preset->kind, "resnet")) resnet_build(graph, &preset->net);
-  else mobilenet_build(graph, &preset->net);
+  for (size_t i = 0; i < sizeof image_builders / sizeof *image_builders; i++)
+    if (!strcmp(preset->kind, image_builders[i].kind)) image_builders[i].build(graph, &preset->net);
 }
 
 /* The convolutions that papers time, at 64 channels of 56 x 56: 3 x 3 and depthwise. The first of
@@ -58,6 +67,10 @@ const bench_model bench_models[] = {
     {"mobilenet", 32, 0, CLASSES, false, true, NULL},
     {"convolutions", 16, 0, CLASSES, false, false, build_convolutions},
     {"elementwise", 128, 1024, GPT2_VOCAB, false, false, build_elementwise},
+    {"resnet50", 32, 0, IMAGENET_CLASSES, false, false, NULL},
+    {"vit-small", 32, 0, IMAGENET_CLASSES, false, false, NULL},
+    {"convnext-tiny", 32, 0, IMAGENET_CLASSES, false, false, NULL},
+    {"efficientnet-lite0", 32, 0, IMAGENET_CLASSES, false, false, NULL},
     {"gpt2-355m", 4, 64, GPT2_VOCAB, false, false, NULL},
     {"gpt2-774m", 4, 64, GPT2_VOCAB, false, false, NULL},
     {"gpt2-1.5b", 4, 64, GPT2_VOCAB, false, false, NULL},

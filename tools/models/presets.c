@@ -7,6 +7,12 @@ enum { GPT2_VOCAB = 50257, GPT2_CONTEXT = 1024 };
 /* Images of CIFAR-10, and of MNIST. */
 #define COLOUR .channels = 3, .height = 32, .width = 32, .classes = 10
 #define DIGITS .channels = 1, .height = 28, .width = 28, .classes = 10
+/* Images of ImageNet, as they are cut out for training, and how their pixels are normalised. */
+#define IMAGENET \
+  .channels = 3, .height = 224, .width = 224, .classes = 1000, .pixels = IMAGE_PIXELS_IMAGENET
+#define RESNET(layers) \
+  .net = {IMAGENET, .depth = layers, .base = 64, .stem = IMAGE_STEM_LARGE, .norm = IMAGE_NORM_BATCH}
+#define VIT(size) .net = {IMAGENET, .depth = 12, .base = size, .heads = size / 64, .patch = 16}
 
 const model_preset model_presets[] = {
     /* Radford et al. 2019, table 2; the numbers of weights are those of the published files. */
@@ -24,6 +30,26 @@ const model_preset model_presets[] = {
     {"resnet56", "resnet", .net = {COLOUR, .depth = 56, .base = 16}},
     {"resnet110", "resnet", .net = {COLOUR, .depth = 110, .base = 16}},
     {"mobilenet", "mobilenet", .net = {COLOUR, .depth = 6, .base = 24}},
+    /* He et al. 2015, table 1, as published for ImageNet. */
+    {"resnet18-imagenet", "resnet", RESNET(18)},
+    {"resnet34-imagenet", "resnet", RESNET(34)},
+    {"resnet50", "resnet", RESNET(50)},
+    {"resnet101", "resnet", RESNET(101)},
+    {"resnet152", "resnet", RESNET(152)},
+    {"mobilenet-v2", "mobilenet",
+     .net = {IMAGENET, .base = 32, .variant = IMAGE_MOBILENET_V2, .norm = IMAGE_NORM_BATCH}},
+    {"mobilenet-v3-small", "mobilenet",
+     .net = {IMAGENET, .base = 16, .variant = IMAGE_MOBILENET_V3_SMALL, .norm = IMAGE_NORM_BATCH}},
+    {"mobilenet-v3-large", "mobilenet",
+     .net = {IMAGENET, .base = 16, .variant = IMAGE_MOBILENET_V3_LARGE, .norm = IMAGE_NORM_BATCH}},
+    {"efficientnet-lite0", "efficientnet", .net = {IMAGENET, .base = 32}},
+    {"efficientnet-b0", "efficientnet",
+     .net = {IMAGENET, .base = 32, .variant = IMAGE_EFFICIENTNET_B0}},
+    {"vit-tiny", "vit", VIT(192)},
+    {"vit-small", "vit", VIT(384)},
+    {"vit-base", "vit", VIT(768)},
+    {"convnext-tiny", "convnext", .net = {IMAGENET, .depth = 9, .base = 96}},
+    {"convnext-small", "convnext", .net = {IMAGENET, .depth = 27, .base = 96}},
     /* LeCun et al. 1998, section III.C. */
     {"lenet-300-100", "mlp", .net = {DIGITS}, .hidden = "300,100"},
 };

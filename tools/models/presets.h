@@ -8,9 +8,9 @@
 
 typedef struct model_preset {
   const char *name;
-  const char *kind; /* "gpt", "mlp", "resnet" or "mobilenet" */
-  gpt_config gpt;   /* of gpt. A vocabulary of 256 is that of bytes */
-  image_net net;    /* of the others: the images, their classes and, but for mlp, depth and base */
+  const char *kind;   /* "gpt", "mlp", "resnet" or another of images */
+  gpt_config gpt;     /* of gpt. A vocabulary of 256 is that of bytes */
+  image_net net;      /* of the others: the images, their classes and, but for mlp, their shape */
   const char *hidden; /* of mlp: "300,100" */
 } model_preset;
 

@@ -137,7 +137,7 @@ static ac_status average(const run *r, int64_t samples) {
 static ac_status obey_one(run *r, const message *m) {
   switch (m->order) {
   case ORDER_INIT:
-    return ac_trainer_load(r->trainer, r->setup.flags.init, r->setup.kind->optional_prefix);
+    return setup_take_init(&r->setup, r->trainer);
   case ORDER_LOAD:
     return ac_trainer_load_state(r->trainer, m->path);
   case ORDER_SAVE: /* rank 0 says what could not be saved, and goes on */

@@ -1,7 +1,8 @@
-/* `accrue train resnet` and `accrue train mobilenet`: convolutional networks that classify images.
- * They differ in their graph and their defaults. */
-#include "models/image_net.h"
+/* `accrue train resnet` and other networks that classify images: their flags, data and files. They
+ * differ in their family, which builds the graph and knows files of others, and their defaults. */
 #include "common/message.h"
+#include "models/image_net.h"
+#include "program/image_weights.h"
 #include "program/model_kind.h"
 #include "program/picture_words.h"
 #include "program/preset.h"
@@ -11,16 +12,50 @@
 
 typedef struct image_model {
   image_net net;
-  const char *name;
+  const image_family *family;
   image_data_flags data;
   ac_augmentation augmentation;
+  bool foreign;            /* --init is a file that Accrue has not written */
+  int64_t classes_of_file; /* of --init, if its head is not taken; 0: it is */
+  char head[40];           /* a pattern of all but the head: "!fc.*" */
 } image_model;
 
-static const char *const norms[] = {"group", "layer", "instance", "batch"};
+/* Words of choices, in the order of their enums: as flags and as metadata. */
+static const char *const norms[] = {"group", "layer", "instance", "batch", NULL};
+static const char *const stems[] = {"small", "large", NULL};
+static const char *const mobilenets[] = {"v1", "v2", "v3-small", "v3-large", NULL};
+static const char *const efficientnets[] = {"lite0", "b0", NULL};
+static const char *const namers[] = {"torchvision", "timm", "tensorflow", NULL};
+static const char *const pixels[] = {"plain", "imagenet", "half", "lite", NULL};
+
+static const char *const *variants_of(const image_model *model) {
+  return model->family == &mobilenet_family      ? mobilenets
+         : model->family == &efficientnet_family ? efficientnets
+                                                 : NULL;
+}
+
+/* Which of the shared settings a family has. */
+static bool has_stem(const image_model *model) {
+  return model->family == &resnet_family;
+}
+
+static bool has_norm(const image_model *model) {
+  return model->family == &resnet_family || model->family == &mobilenet_family;
+}
+
+static bool has_depth(const image_model *model) {
+  return model->family != &efficientnet_family;
+}
+
+static bool is_vit(const image_model *model) {
+  return model->family == &vit_family;
+}
 
 /* ---- flags ----------------------------------------------------------------------------------- */
 
-static void shared_defaults(image_model *model, train_flags *flags) {
+static image_model *shared_defaults(void *self, train_flags *flags, const image_family *family) {
+  image_model *model = self;
+  model->family = family;
   model->augmentation = (ac_augmentation){.shift = 3, .rotation = 10, .scaling = 0.1};
   flags->batch = 32;
   flags->read_ahead = 1;
@@ -29,35 +64,72 @@ static void shared_defaults(image_model *model, train_flags *flags) {
   flags->rate.schedule = AC_SCHEDULE_COSINE;
   flags->beta2 = 0.99;
   flags->weight_decay = 0.05;
+  return model;
 }
 
 static void resnet_defaults(void *self, train_flags *flags) {
-  image_model *model = self;
-  shared_defaults(model, flags);
-  model->name = "resnet";
-  model->net = (image_net){.classes = 10, .depth = 8, .base = 16};
+  image_model *model = shared_defaults(self, flags, &resnet_family);
+  model->net = (image_net){.classes = 10, .depth = 8, .base = 16, .layer_decay = 1};
   flags->out = "accrue-resnet";
 }
 
 static void mobilenet_defaults(void *self, train_flags *flags) {
-  image_model *model = self;
-  shared_defaults(model, flags);
-  model->name = "mobilenet";
-  model->net = (image_net){.classes = 10, .depth = 6, .base = 24};
+  image_model *model = shared_defaults(self, flags, &mobilenet_family);
+  model->net = (image_net){.classes = 10, .depth = 6, .base = 24, .layer_decay = 1};
   flags->out = "accrue-mobilenet";
+}
+
+static void efficientnet_defaults(void *self, train_flags *flags) {
+  image_model *model = shared_defaults(self, flags, &efficientnet_family);
+  model->net = (image_net){.classes = 10, .base = 32, .norm = IMAGE_NORM_BATCH, .layer_decay = 1};
+  flags->out = "accrue-efficientnet";
+}
+
+static void vit_defaults(void *self, train_flags *flags) {
+  image_model *model = shared_defaults(self, flags, &vit_family);
+  model->net = (image_net){.classes = 10,
+                           .depth = 6,
+                           .base = 192,
+                           .patch = 4,
+                           .names = IMAGE_NAMES_TIMM,
+                           .layer_decay = 1};
+  flags->rate.lr = 5e-4;
+  flags->beta2 = 0.999;
+  flags->out = "accrue-vit";
+}
+
+static void convnext_defaults(void *self, train_flags *flags) {
+  image_model *model = shared_defaults(self, flags, &convnext_family);
+  model->net = (image_net){.classes = 10, .depth = 2, .base = 32, .layer_decay = 1};
+  flags->rate.lr = 1e-3;
+  flags->beta2 = 0.999;
+  flags->out = "accrue-convnext";
 }
 
 static void add_options(void *self, options *o) {
   image_model *model = self;
   image_net *net = &model->net;
-  const option shape[] = {
-      FLAG("depth", OPTION_INTEGER, &net->depth),
-      FLAG("width", OPTION_INTEGER, &net->base),
-      FLAG("norm", OPTION_CHOICE, &net->norm),
+  const option depth[] = {FLAG("depth", OPTION_INTEGER, &net->depth)};
+  const option width[] = {FLAG("width", OPTION_INTEGER, &net->base)};
+  const option stem[] = {FLAG("stem", OPTION_CHOICE, &net->stem)};
+  const option norm[] = {FLAG("norm", OPTION_CHOICE, &net->norm)};
+  const option variant[] = {FLAG("variant", OPTION_CHOICE, &net->variant)};
+  const option patches[] = {
+      FLAG("heads", OPTION_INTEGER, &net->heads, .fallback = "--width / 64"),
+      FLAG("patch", OPTION_INTEGER, &net->patch),
+  };
+  const option images[] = {
       FLAG("classes", OPTION_INTEGER, &net->classes, .fallback = "as the data has"),
+      FLAG("pixels", OPTION_CHOICE, &net->pixels),
   };
   data_add_image_options(&model->data, o);
-  OPTIONS_ADD(o, shape);
+  if (variants_of(model)) OPTIONS_ADD(o, variant);
+  if (has_depth(model)) OPTIONS_ADD(o, depth);
+  OPTIONS_ADD(o, width);
+  if (is_vit(model)) OPTIONS_ADD(o, patches);
+  if (has_stem(model)) OPTIONS_ADD(o, stem);
+  if (has_norm(model)) OPTIONS_ADD(o, norm);
+  OPTIONS_ADD(o, images);
 }
 
 static void add_training_options(void *self, options *o) {
@@ -65,6 +137,7 @@ static void add_training_options(void *self, options *o) {
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
+      FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
       FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
   const option augmentation[] = {
@@ -77,7 +150,14 @@ static void add_training_options(void *self, options *o) {
   data_add_picture_changes(&model->data.pictures, o);
 }
 
-/* ---- data and files -------------------------------------------------------------------------- */
+static int check(void *self, const options *o, train_flags *flags) {
+  image_model *model = self;
+  (void)o;
+  model->net.frozen_norm = flags->batch_norm == BATCH_NORM_FROZEN;
+  return STATUS_CONTINUE;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* A flag that is given must not contradict the file. Otherwise the file decides, within the range
  * of the flag. */
@@ -94,26 +174,110 @@ static int adopt_number(const options *o, const ac_model_file *init, const char 
   return STATUS_CONTINUE;
 }
 
-static int adopt(image_model *model, const options *o, const ac_model_file *init,
-                 const char *path) {
-  const char *kind = ac_model_file_metadata(init, "accrue.model");
-  const char *norm = ac_model_file_metadata(init, "accrue.norm");
-  if (!kind || strcmp(kind, model->name) || !norm)
-    return fail("%s does not hold a model of kind %s", path, model->name);
-  int found = 0, count = sizeof norms / sizeof *norms;
-  while (found < count && strcmp(norms[found], norm)) found++;
-  if (found == count) return fail("%s has a damaged description of its norm", path);
-  if (options_given(o, "norm") && found != model->net.norm)
-    return fail_usage("--norm %s contradicts %s, where it is %s", norms[model->net.norm], path,
-                      norm);
-  model->net.norm = found;
-  int status = adopt_number(o, init, path, "accrue.depth", "depth", &model->net.depth);
+/* `flag` NULL: no flag says it. `missing`: what it is in a file without the key; < 0: damaged. */
+static int adopt_word(const options *o, const ac_model_file *init, const char *path,
+                      const char *key, const char *flag, const char *const *words, int missing,
+                      int *value) {
+  const char *text = ac_model_file_metadata(init, key);
+  int found = text ? 0 : missing;
+  while (text && words[found] && strcmp(words[found], text) != 0) found++;
+  if (found < 0 || (text && !words[found]))
+    return fail("%s has a damaged description of its %s", path, flag ? flag : "names");
+  if (flag && options_given(o, flag) && found != *value)
+    return fail_usage("--%s %s contradicts %s, where it is %s", flag, words[*value], path,
+                      words[found]);
+  *value = found;
+  return STATUS_CONTINUE;
+}
+
+static int adopt_patches(image_net *net, const options *o, const ac_model_file *init,
+                         const char *path) {
+  int status = adopt_number(o, init, path, "accrue.heads", "heads", &net->heads);
   if (status == STATUS_CONTINUE)
-    status = adopt_number(o, init, path, "accrue.width", "width", &model->net.base);
-  if (status == STATUS_CONTINUE)
-    status = adopt_number(o, init, path, "accrue.classes", "classes", &model->net.classes);
+    status = adopt_number(o, init, path, "accrue.patch", "patch", &net->patch);
   return status;
 }
+
+/* Another number of classes replaces the head. */
+static int adopt_classes(image_model *model, const options *o, const ac_model_file *init,
+                         const char *path) {
+  const char *text = ac_model_file_metadata(init, "accrue.classes");
+  int64_t classes;
+  if (!text || !options_read_integer(options_find(o, "classes"), text, &classes))
+    return fail("%s has a damaged description of its classes", path);
+  if (!options_given(o, "classes")) model->net.classes = classes;
+  else if (!options_find(o, "init") && model->net.classes != classes)
+    return fail_usage("--classes %" PRId64 " contradicts %s, where it is %" PRId64,
+                      model->net.classes, path, classes);
+  model->classes_of_file = classes;
+  return STATUS_CONTINUE;
+}
+
+/* Of a file that Accrue has written. */
+static int adopt_described(image_model *model, const options *o, const ac_model_file *init,
+                           const char *path) {
+  image_net *net = &model->net;
+  const char *kind = ac_model_file_metadata(init, "accrue.model");
+  const int missing_names = is_vit(model) ? IMAGE_NAMES_TIMM : IMAGE_NAMES_TORCHVISION;
+  if (strcmp(kind, model->family->name) != 0)
+    return fail("%s does not hold a model of kind %s", path, model->family->name);
+  int status = adopt_word(o, init, path, "accrue.names", NULL, namers, missing_names, &net->names);
+  if (status == STATUS_CONTINUE && has_norm(model))
+    status = adopt_word(o, init, path, "accrue.norm", "norm", norms, -1, &net->norm);
+  if (status == STATUS_CONTINUE && has_stem(model))
+    status = adopt_word(o, init, path, "accrue.stem", "stem", stems, 0, &net->stem);
+  if (status == STATUS_CONTINUE && variants_of(model))
+    status = adopt_word(o, init, path, "accrue.variant", "variant", variants_of(model), 0,
+                        &net->variant);
+  if (status == STATUS_CONTINUE && !options_given(o, "pixels"))
+    status = adopt_word(o, init, path, "accrue.pixels", "pixels", pixels, 0, &net->pixels);
+  if (status == STATUS_CONTINUE && has_depth(model))
+    status = adopt_number(o, init, path, "accrue.depth", "depth", &net->depth);
+  if (status == STATUS_CONTINUE)
+    status = adopt_number(o, init, path, "accrue.width", "width", &net->base);
+  if (status == STATUS_CONTINUE && is_vit(model)) status = adopt_patches(net, o, init, path);
+  return status == STATUS_CONTINUE ? adopt_classes(model, o, init, path) : status;
+}
+
+/* Flags that are given must not contradict what the tensors say. */
+static int check_given(const options *o, const char *path, const image_net *given,
+                       const image_net *found) {
+  const struct {
+    const char *flag;
+    int64_t given, found;
+  } numbers[] = {{"depth", given->depth, found->depth},
+                 {"width", given->base, found->base},
+                 {"patch", given->patch, found->patch}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (options_find(o, numbers[i].flag) && options_given(o, numbers[i].flag) &&
+        numbers[i].given != numbers[i].found)
+      return fail_usage("--%s %" PRId64 " contradicts %s, where it is %" PRId64, numbers[i].flag,
+                        numbers[i].given, path, numbers[i].found);
+  return STATUS_CONTINUE;
+}
+
+/* Of a file of others. Its classes are those of the data it was trained on. */
+static int adopt_foreign(image_model *model, const options *o, const ac_model_file *init,
+                         const char *path) {
+  const image_net given = model->net;
+  image_net *net = &model->net;
+  int status = image_weights_adopt(model->family, net, init, path);
+  if (status == STATUS_CONTINUE) status = check_given(o, path, &given, net);
+  if (status != STATUS_CONTINUE) return status;
+  if (options_given(o, "pixels")) net->pixels = given.pixels;
+  model->foreign = true;
+  model->classes_of_file = net->classes;
+  if (options_given(o, "classes")) net->classes = given.classes;
+  return STATUS_CONTINUE;
+}
+
+static int adopt(image_model *model, const options *o, const ac_model_file *init,
+                 const char *path) {
+  return ac_model_file_metadata(init, "accrue.model") ? adopt_described(model, o, init, path)
+                                                      : adopt_foreign(model, o, init, path);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* Without data, images are those that the preset is for. */
 static void assume_images(image_net *net, const options *o, bool known, const image_net *preset) {
@@ -123,27 +287,64 @@ static void assume_images(image_net *net, const options *o, bool known, const im
   if (!options_given(o, "classes") && !known) net->classes = preset->classes;
 }
 
-static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
-                   train_data *data) {
-  image_model *model = self;
+static int check_patches(const image_model *model, const char *init_path, int64_t of_file) {
+  const image_net *net = &model->net;
+  if (net->height % net->patch || net->width % net->patch)
+    return fail_usage("--patch %" PRId64 " does not divide images of %" PRId64 " x %" PRId64,
+                      net->patch, net->height, net->width);
+  if (net->heads ? net->base % net->heads : net->base % 64)
+    return fail_usage("--width %" PRId64 " is not a multiple of %s", net->base,
+                      net->heads ? "--heads" : "64; give --heads");
+  if (of_file && (net->height != of_file || net->width != of_file))
+    return fail("%s has positions for images of %" PRId64 " x %" PRId64 ", and those of the data "
+                "are %" PRId64 " x %" PRId64,
+                init_path, of_file, of_file, net->height, net->width);
+  return STATUS_CONTINUE;
+}
+
+/* What the flags ask for, now that the images are known. */
+static int check_shape(image_model *model, const options *o, const char *init_path,
+                       int64_t of_file) {
   image_net *net = &model->net;
-  const model_preset *preset = preset_given(o);
-  int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
-  if (status == STATUS_CONTINUE && preset && data->optional && !data_image_flags_given(o)) {
-    assume_images(net, o, init, &preset->net);
+  if (is_vit(model)) return check_patches(model, init_path, of_file);
+  if (has_stem(model) && !resnet_depth_is_valid(net))
+    return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
+                      net->stem == IMAGE_STEM_LARGE ? "18, 34, 50, 101 or 152"
+                                                    : "18, 34 or 6 n + 2");
+  if (model->family != &mobilenet_family || net->variant == IMAGE_MOBILENET_V1)
     return STATUS_CONTINUE;
-  }
-  if (status == STATUS_CONTINUE && init)
-    status = picture_adopt(&model->data.pictures, o, init, init_path);
-  if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data);
+  if (options_given(o, "depth"))
+    return fail_usage("--depth is for --variant v1; the others have the blocks of their papers");
+  if (options_given(o, "norm") && net->norm != IMAGE_NORM_BATCH)
+    return fail_usage("--norm %s is for --variant v1; the others have batch norm",
+                      norms[net->norm]);
+  net->norm = IMAGE_NORM_BATCH;
+  if (!options_given(o, "width") && !init_path)
+    net->base = net->variant == IMAGE_MOBILENET_V2 ? 32 : 16;
+  return STATUS_CONTINUE;
+}
+
+/* The classes of the data replace those of a file of others, if it begins a training. */
+static void choose_classes(image_model *model, const options *o, bool init,
+                           const train_data *data) {
+  image_net *net = &model->net;
+  const bool begins = model->foreign && options_find(o, "init");
+  if (options_given(o, "classes") || (init && !begins)) return;
+  const int64_t classes = ac_dataset_classes(data->train);
+  if (classes > 0) net->classes = classes;
+}
+
+static int open_data(image_model *model, const options *o, bool init, train_data *data) {
+  image_net *net = &model->net;
+  int64_t shape[3];
+  int status = data_open_image_flags(data, &model->data);
   if (status != STATUS_CONTINUE) return status;
   model->data.pictures.list = data->all;
-  int64_t shape[3];
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];
   net->height = shape[1];
   net->width = shape[2];
-  if (!options_given(o, "classes") && !init) net->classes = ac_dataset_classes(data->train);
+  choose_classes(model, o, init, data);
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
   data->augmentation = model->augmentation;
@@ -151,33 +352,49 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   return STATUS_CONTINUE;
 }
 
-static int prepare_resnet(void *self, const options *o, const ac_model_file *init,
-                          const char *init_path, train_data *data) {
+static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
+                   train_data *data) {
   image_model *model = self;
-  int status = prepare(self, o, init, init_path, data);
-  if (status == STATUS_CONTINUE && !resnet_depth_is_valid(model->net.depth))
-    return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give 18, 34 or 6 n + 2",
-                      model->net.depth);
+  const model_preset *preset = preset_given(o);
+  int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
+  const int64_t of_file = init && model->foreign ? model->net.height : 0;
+  if (status == STATUS_CONTINUE && init)
+    status = picture_adopt(&model->data.pictures, o, init, init_path);
+  if (status != STATUS_CONTINUE) return status;
+  if (preset && data->optional && !data_image_flags_given(o))
+    assume_images(&model->net, o, init, &preset->net);
+  else status = open_data(model, o, init != NULL, data);
+  if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL, of_file);
+  if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }
 
-static void build_resnet(const void *self, ac_graph *graph) {
-  resnet_build(graph, &((const image_model *)self)->net);
-}
+/* ---- the rest of the kinds ------------------------------------------------------------------- */
 
-static void build_mobilenet(const void *self, ac_graph *graph) {
-  mobilenet_build(graph, &((const image_model *)self)->net);
+static void build(const void *self, ac_graph *graph) {
+  const image_model *model = self;
+  model->family->build(graph, &model->net);
 }
 
 static void describe(const void *self, model_metadata *metadata) {
   const image_model *model = self;
   const image_net *net = &model->net;
-  model_metadata_add(metadata, "accrue.model", "%s", model->name);
+  model_metadata_add(metadata, "accrue.model", "%s", model->family->name);
   model_metadata_add(metadata, "accrue.channels", "%" PRId64, net->channels);
   model_metadata_add(metadata, "accrue.image", "%" PRId64 "x%" PRId64, net->height, net->width);
-  model_metadata_add(metadata, "accrue.depth", "%" PRId64, net->depth);
+  if (has_depth(model)) model_metadata_add(metadata, "accrue.depth", "%" PRId64, net->depth);
   model_metadata_add(metadata, "accrue.width", "%" PRId64, net->base);
-  model_metadata_add(metadata, "accrue.norm", "%s", norms[net->norm]);
+  if (is_vit(model)) {
+    model_metadata_add(metadata, "accrue.heads", "%" PRId64,
+                       net->heads ? net->heads : net->base / 64);
+    model_metadata_add(metadata, "accrue.patch", "%" PRId64, net->patch);
+  }
+  if (has_norm(model)) model_metadata_add(metadata, "accrue.norm", "%s", norms[net->norm]);
+  if (has_stem(model)) model_metadata_add(metadata, "accrue.stem", "%s", stems[net->stem]);
+  if (variants_of(model))
+    model_metadata_add(metadata, "accrue.variant", "%s", variants_of(model)[net->variant]);
+  model_metadata_add(metadata, "accrue.names", "%s", namers[net->names]);
+  model_metadata_add(metadata, "accrue.pixels", "%s", pixels[net->pixels]);
   model_metadata_add(metadata, "accrue.classes", "%" PRId64, net->classes);
   picture_describe(&model->data.pictures, metadata);
 }
@@ -186,28 +403,46 @@ static int64_t classes(const void *self) {
   return ((const image_model *)self)->net.classes;
 }
 
-const model_kind resnet_kind = {
-    .name = "resnet",
-    .what = "a residual network that classifies images",
-    .size = sizeof(image_model),
-    .defaults = resnet_defaults,
-    .add_options = add_options,
-    .add_training_options = add_training_options,
-    .prepare = prepare_resnet,
-    .build = build_resnet,
-    .describe = describe,
-    .classes = classes,
-};
+static void introduce(const void *self, const ac_plan *plan) {
+  const image_model *model = self;
+  const image_net *net = &model->net;
+  (void)plan;
+  if (model->classes_of_file)
+    say("the head, %s, has %" PRId64 " classes in the file and %" PRId64 " here; it begins anew",
+        model->family->head(net), model->classes_of_file, net->classes);
+  if (model->foreign) say("pixels are normalised as --pixels %s has it", pixels[net->pixels]);
+}
 
-const model_kind mobilenet_kind = {
-    .name = "mobilenet",
-    .what = "a network of depthwise separable convolutions that classifies images",
-    .size = sizeof(image_model),
-    .defaults = mobilenet_defaults,
-    .add_options = add_options,
-    .add_training_options = add_training_options,
-    .prepare = prepare,
-    .build = build_mobilenet,
-    .describe = describe,
-    .classes = classes,
-};
+static const char *taken(void *self) {
+  image_model *model = self;
+  if (!model->classes_of_file) return NULL;
+  snprintf(model->head, sizeof model->head, "!%s.*", model->family->head(&model->net));
+  return model->head;
+}
+
+static int check_file(const void *self, const ac_trainer *trainer, const char *path) {
+  const image_model *model = self;
+  return model->foreign ? image_weights_check(model->family, trainer, path) : STATUS_CONTINUE;
+}
+
+#define IMAGE_KIND(word, text)                                                  \
+  const model_kind word##_kind = {.name = #word,                                \
+                                  .what = text,                                 \
+                                  .size = sizeof(image_model),                  \
+                                  .defaults = word##_defaults,                  \
+                                  .add_options = add_options,                   \
+                                  .add_training_options = add_training_options, \
+                                  .check = check,                               \
+                                  .prepare = prepare,                           \
+                                  .build = build,                               \
+                                  .describe = describe,                         \
+                                  .introduce = introduce,                       \
+                                  .classes = classes,                           \
+                                  .taken = taken,                               \
+                                  .check_file = check_file}
+
+IMAGE_KIND(resnet, "a residual network that classifies images");
+IMAGE_KIND(mobilenet, "a network of depthwise separable convolutions that classifies images");
+IMAGE_KIND(efficientnet, "an EfficientNet that classifies images");
+IMAGE_KIND(vit, "a vision transformer that classifies images");
+IMAGE_KIND(convnext, "a ConvNeXt that classifies images");

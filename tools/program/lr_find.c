@@ -100,10 +100,7 @@ static int make_trainer(finder *f) {
   const ac_status created = ac_trainer_create(&f->trainer, s->plan, &s->trainer);
   if (created != AC_OK) return fail_setup(created);
   status = setup_load(s, f->trainer);
-  if (status != STATUS_CONTINUE) return status;
-  const bool loaded = !s->flags.init ||
-                      ac_trainer_load(f->trainer, s->flags.init, s->kind->optional_prefix) == AC_OK;
-  return loaded ? STATUS_CONTINUE : fail_library();
+  return status == STATUS_CONTINUE ? setup_load_init(s, f->trainer) : status;
 }
 
 static int test(finder *f) {

@@ -15,6 +15,13 @@
 #include <accrue/accrue.h>
 #include <jansson.h>
 
+/* What --batch-norm says. */
+typedef enum batch_norm_flag {
+  BATCH_NORM_WHOLE,
+  BATCH_NORM_MICRO,
+  BATCH_NORM_FROZEN
+} batch_norm_flag;
+
 /* Flags that every kind shares. */
 typedef struct train_flags {
   int64_t batch; /* the largest batch of a schedule, if there is one */
@@ -42,7 +49,7 @@ typedef struct train_flags {
   const char *device;
   uint64_t memory; /* 0: what the device has */
   int64_t read_ahead, loader_threads;
-  int batch_norm; /* 0: whole batches, 1: micro-batches */
+  int batch_norm; /* batch_norm_flag */
   int precision;  /* ac_precision */
   bool debug_numerics;
   int recompute; /* ac_recompute */
@@ -112,6 +119,12 @@ typedef struct model_kind {
   /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */
   const char *const *carried;
+
+  /* Of images: which parameters --init gives, as patterns for names; NULL: all. NULL function: all.
+   */
+  const char *(*taken)(void *model);
+  /* Refuses a file of --init with weights that the model lacks; NULL: none is refused. */
+  int (*check_file)(const void *model, const ac_trainer *trainer, const char *path);
 
   /* ---- of models that begin with weights of others; each may be NULL ------------------------- */
 

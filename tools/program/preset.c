@@ -49,6 +49,26 @@ static int unknown(const char *kind, const char *name, const char *where) {
                     near ? "did you mean " : "", near ? near : "", near ? "? " : "", kind, names);
 }
 
+/* Of what a kind has, and a preset says. */
+static void apply_number(options *o, const char *name, int64_t value) {
+  if (value && options_find(o, name)) set_number(o, name, value);
+}
+
+static void apply_choice(options *o, const char *name, int value) {
+  if (value && options_find(o, name)) *(int *)propose(o, name)->value = value;
+}
+
+static void apply_net(options *o, const image_net *net) {
+  apply_number(o, "depth", net->depth);
+  apply_number(o, "width", net->base);
+  apply_number(o, "heads", net->heads);
+  apply_number(o, "patch", net->patch);
+  apply_choice(o, "stem", net->stem);
+  apply_choice(o, "norm", net->norm);
+  apply_choice(o, "variant", net->variant);
+  apply_choice(o, "pixels", net->pixels);
+}
+
 int preset_apply(options *o, const char *kind, const char *name, const char *where) {
   const model_preset *preset = model_preset_find(name);
   if (!preset) return unknown(kind, name, where);
@@ -57,10 +77,7 @@ int preset_apply(options *o, const char *kind, const char *name, const char *whe
                       preset->kind, kind);
   if (!strcmp(kind, "gpt")) apply_gpt(o, &preset->gpt);
   else if (!strcmp(kind, "mlp")) *(const char **)propose(o, "hidden")->value = preset->hidden;
-  else {
-    set_number(o, "depth", preset->net.depth);
-    set_number(o, "width", preset->net.base);
-  }
+  else apply_net(o, &preset->net);
   return STATUS_CONTINUE;
 }
 

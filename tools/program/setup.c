@@ -19,9 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind;
+extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind,
+    efficientnet_kind, vit_kind, convnext_kind;
 const model_kind *const model_kinds[] = {&gpt_kind,    &llm_kind,       &mlp_kind,
-                                         &resnet_kind, &mobilenet_kind, NULL};
+                                         &resnet_kind, &mobilenet_kind, &efficientnet_kind,
+                                         &vit_kind,    &convnext_kind,  NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -350,7 +352,7 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .batch = f->batch,
                        .micro_batch = f->micro_batch,
                        .memory = f->memory,
-                       .micro_batch_norm = f->batch_norm != 0,
+                       .micro_batch_norm = f->batch_norm == BATCH_NORM_MICRO,
                        .whole_windows = f->last_window != AC_LAST_CARRY,
                        .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
                        .read_ahead_if_room =
@@ -531,6 +533,25 @@ model_files setup_files(const setup *s) {
 
 int setup_load(const setup *s, ac_trainer *trainer) {
   return s->kind->load ? s->kind->load(s->model, trainer) : STATUS_CONTINUE;
+}
+
+int setup_check_init(const setup *s, const ac_trainer *trainer) {
+  if (!s->flags.init || !s->kind->check_file) return STATUS_CONTINUE;
+  return s->kind->check_file(s->model, trainer, s->flags.init);
+}
+
+ac_status setup_take_init(const setup *s, ac_trainer *trainer) {
+  const char *path = s->flags.init, *prefix = s->kind->optional_prefix;
+  const char *taken = path && s->kind->taken ? s->kind->taken(s->model) : NULL;
+  if (!path) return AC_OK;
+  return taken ? ac_trainer_load_part(trainer, path, taken, prefix)
+               : ac_trainer_load(trainer, path, prefix);
+}
+
+int setup_load_init(const setup *s, ac_trainer *trainer) {
+  const int status = setup_check_init(s, trainer);
+  if (status != STATUS_CONTINUE) return status;
+  return setup_take_init(s, trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 void setup_close(setup *s) {

@@ -77,6 +77,12 @@ void setup_close(setup *s);
 model_files setup_files(const setup *s);
 /* Loads what the model is made of into a new trainer; without --init and states. */
 int setup_load(const setup *s, ac_trainer *trainer);
+/* Refuses a file of --init that the model would take only a part of. */
+int setup_check_init(const setup *s, const ac_trainer *trainer);
+/* Loads the weights of --init, if it is given, without the head that is replaced. */
+ac_status setup_take_init(const setup *s, ac_trainer *trainer);
+/* Both. */
+int setup_load_init(const setup *s, ac_trainer *trainer);
 
 /* ---- offers.c -------------------------------------------------------------------------------- */
 

@@ -17,12 +17,11 @@
 #include <unistd.h>
 
 static int load_init(run *r) {
-  const setup *s = &r->setup;
-  if (!s->flags.init) return STATUS_CONTINUE;
-  const int ordered = ranks_order(r->wish->ranks, ORDER_INIT, NULL, 0);
-  if (ordered != STATUS_CONTINUE) return ordered;
-  ac_status status = ac_trainer_load(r->trainer, s->flags.init, s->kind->optional_prefix);
-  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+  if (!r->setup.flags.init) return STATUS_CONTINUE;
+  int status = setup_check_init(&r->setup, r->trainer);
+  if (status == STATUS_CONTINUE) status = ranks_order(r->wish->ranks, ORDER_INIT, NULL, 0);
+  if (status != STATUS_CONTINUE) return status;
+  return setup_take_init(&r->setup, r->trainer) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
 /* Without further windows, a run that is resumed would only forget its length. */

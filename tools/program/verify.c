@@ -329,9 +329,8 @@ static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
     if (status == STATUS_CONTINUE && !make_room(v)) status = fail("out of memory");
   }
   ac_status result = AC_OK;
-  if (status == STATUS_CONTINUE && s->flags.init)
-    result = ac_trainer_load(trainer, s->flags.init, s->kind->optional_prefix);
-  if (status == STATUS_CONTINUE && result == AC_OK) result = run_windows(v, trainer, how, draw);
+  if (status == STATUS_CONTINUE) status = setup_load_init(s, trainer);
+  if (status == STATUS_CONTINUE) result = run_windows(v, trainer, how, draw);
   ac_trainer_free(trainer);
   if (status != STATUS_CONTINUE || result == AC_OK) return status;
   if (result != AC_ERROR_NOT_FINITE) return fail_library();

@@ -20,9 +20,10 @@ filed() {
 every_command() {
   local verb model
   for verb in train eval plan lr-find pilot verify; do
-    for model in gpt llm mlp resnet mobilenet; do echo "$verb $model"; done
+    for model in gpt llm mlp resnet mobilenet efficientnet vit convnext; do echo "$verb $model"; done
   done
-  printf '%s\n' 'predict mlp' 'predict resnet' 'predict mobilenet' devices report sample \
+  printf '%s\n' 'predict mlp' 'predict resnet' 'predict mobilenet' 'predict efficientnet' 'predict vit' \
+    'predict convnext' devices report sample \
     'bench gemm' 'bench ops' 'bench step' 'bench all' 'bench memory'
 }
 
@@ -135,8 +136,8 @@ case_completion() {
   bash -n accrue.bash || die "the script for bash has errors"
   ! command -v zsh >/dev/null || zsh -n _accrue || die "the script for zsh has errors"
   completes train accrue tr
-  completes 'gpt llm mlp resnet mobilenet' accrue train ''
-  completes 'mlp resnet mobilenet' accrue predict ''
+  completes 'gpt llm mlp resnet mobilenet efficientnet vit convnext' accrue train ''
+  completes 'mlp resnet mobilenet efficientnet vit convnext' accrue predict ''
   completes 'gemm ops step all memory' accrue bench ''
   completes '--lr-factor --lr-fall' accrue train gpt --lr-fa
   completes --heads accrue train gpt --hea
@@ -144,7 +145,7 @@ case_completion() {
   completes 'sgd' accrue train gpt --optimizer s
   completes 'sgd' accrue train gpt --optimizer = s
   completes 'f32 8bit' accrue train gpt --optimizer-state ''
-  completes 'resnet18 resnet110' accrue train resnet --preset resnet1
+  completes 'resnet18 resnet110 resnet18-imagenet resnet101 resnet152' accrue train resnet --preset resnet1
   completes 'none dynamic' accrue verify gpt --loss-scale ''
   completes '--size' accrue bench gemm --siz
   completes 'learning-rate limits' accrue train gpt --help l

@@ -100,19 +100,22 @@ case_ranks_gone() {
   "mpirun.$library" -n 3 "$ACCRUE" "${shared[@]}" --steps 1000000 --eval-every 0 --save-every 5 --rank-timeout 20 --out gone --overwrite >run.out 2>run.err </dev/null &
   launcher=$!
   for _ in $(seq 300); do
-    compgen -G 'gone/state-*' >/dev/null && break
+    compgen -G 'gone/state-??????????.safetensors' >/dev/null && break
     sleep 0.2
   done
-  compgen -G 'gone/state-*' >/dev/null || die "no state is saved: $(cat run.err)"
+  compgen -G 'gone/state-??????????.safetensors' >/dev/null || die "no state is saved: $(cat run.err)"
   local victim
   victim=$(pgrep -f "^$PROGRAM train gpt --data text .*--out gone" | tail -n 1)
   kill -KILL "$victim"
   wait $launcher || code=$?
   ((code != 0)) || die "the launcher ends with 0"
-  sleep 1
+  for _ in $(seq 100); do
+    pgrep -f "^$PROGRAM train gpt --data text .*--out gone" >/dev/null || break
+    sleep 0.2
+  done
   ! pgrep -f "^$PROGRAM train gpt --data text .*--out gone" >/dev/null || die "a rank is still there"
   local last
-  last=$(ls gone | sed -n 's/state-0*\([1-9][0-9]*\).*/\1/p' | sort -n | tail -n 1)
+  last=$(ls gone | sed -n 's/^state-0*\([1-9][0-9]*\).safetensors$/\1/p' | sort -n | tail -n 1)
   starts "$library" 2 train --resume --out gone --steps $((last + 3)) --eval-every 0
   [[ $(value gone/metrics.jsonl end steps) == $((last + 3)) ]] || die "the run does not go on: $(tail -n 1 gone/metrics.jsonl)"
 }

@@ -117,6 +117,9 @@ gpt read-ahead 32 | --memory 210KiB
 resnet read-ahead 32 | --memory JUST
 * loader-threads 3
 * batch-norm micro | --norm batch
+resnet stem large
+resnet pixels half
+resnet layer-decay 0.5
 * precision bf16
 * debug-numerics | --precision f16
 * recompute all

@@ -95,7 +95,7 @@ static void compressed_files_are_told_apart(void **state) {
       check(packed.text, &format_files[i], reader);
     }
     assert_refused(read_as(packed.text, READ_AS_MODEL), AC_ERROR_FORMAT,
-                   "is gzip data, not a safetensors or GGUF file");
+                   "is gzip data, not a safetensors, GGUF or PyTorch file");
   }
 }
 

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { CONTEXT = 6, VOCAB = 32, WIDTH = 32, SAMPLES = 43, UPDATES = 20 };
 
@@ -420,6 +421,28 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
+/* Rank 1 takes longer for its samples than the others wait for one that is silent. */
+static ac_status read_slowly(void *user, const ac_sample_key *key, void *const *fields) {
+  const struct timespec pause = {.tv_nsec = 300000000};
+  if (ranked_rank() == 1) nanosleep(&pause, NULL);
+  return read_features(user, key, fields);
+}
+
+static void a_slow_rank_is_waited_for(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[2];
+  c.plan.micro_batch = 1;
+  c.data.read = read_slowly;
+  c.fit.steps = 1;
+  c.validation = 12;
+  c.ranks.timeout = 1;
+  ranked_run(&c, 2, all);
+  ranked_check_same(all, 2);
+  assert_true(all[0].result.seconds > 1.2);
+  ranked_free(all, 2);
+}
+
 /* ---- a simulated network --------------------------------------------------------------------- */
 
 enum { SEEDS = 12 };
@@ -529,6 +552,7 @@ int main(void) {
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(several_losses_are_divided_by_all_weights),
+      cmocka_unit_test(a_slow_rank_is_waited_for),
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
