@@ -363,6 +363,8 @@ static ac_status end_window(fit *f) {
   AC_TRY(ac_good_state_keep(f->trainer, f->desc, f->result.steps, &event.good_state_failed));
   event.epoch_ended = !f->again && f->next.epoch > f->batch.window.begin.epoch;
   report(f, &event);
+  if (event.epoch_ended && f->desc->epochs_end)
+    AC_TRY(agree_to_end(f)); /* all report it, or none */
   if (event.epoch_ended) report_epoch(f, f->next.epoch - 1);
   if (event.update.stuck) return explain(f, &event.update);
   if (spent) return ac_good_state_give_up(f->trainer, f->result.steps, &event.update);

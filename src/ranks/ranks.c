@@ -44,8 +44,7 @@ static ac_status make(ac_ranks **ranks, ac_engine *engine, double timeout) {
   return AC_OK;
 }
 
-/* ---- ranks of other processes
- * --------------------------------------------------------------------- */
+/* ---- ranks of other processes ---------------------------------------------------------------- */
 
 static ac_status choose_engine(const char **name, const char *given, const ac_launcher *launcher) {
   *name = given;
@@ -97,8 +96,7 @@ ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
   return AC_OK;
 }
 
-/* ---- ranks of this process
- * ------------------------------------------------------------------------ */
+/* ---- ranks of this process ------------------------------------------------------------------- */
 
 static ac_status check_simulation(const ac_ranks_threads_desc *d, int count) {
   const bool asks =
@@ -142,8 +140,7 @@ ac_status ac_ranks_create_threads(ac_ranks **list, int count, const ac_ranks_thr
   return status;
 }
 
-/* ---- both
- * ------------------------------------------------------------------------------------------ */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 int ac_ranks_rank(const ac_ranks *ranks) {
   return ranks ? ac_transport_rank(ranks->transport) : 0;

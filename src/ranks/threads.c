@@ -21,8 +21,7 @@ static ac_status fail(ac_world_rank *rank, ac_status status, const char *sentenc
   return status;
 }
 
-/* ---- bells
- * --------------------------------------------------------------------------------------- */
+/* ---- bells ----------------------------------------------------------------------------------- */
 
 void ac_world_ring(ac_world_rank *rank) {
   ac_monitor_lock(rank->bell);
@@ -40,8 +39,7 @@ void ac_world_sleep(ac_world_rank *rank, double seconds) {
   ac_monitor_unlock(rank->bell);
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static ac_world_message *take_spare(ac_world *world) {
   ac_world_message *message = world->spare;
@@ -225,8 +223,7 @@ static ac_status work(ac_engine *engine, double seconds) {
   return AC_OK;
 }
 
-/* ---- notices
- * ------------------------------------------------------------------------------------- */
+/* ---- notices --------------------------------------------------------------------------------- */
 
 static void notify(ac_engine *engine, int to, const ac_notice *notice) {
   ac_world_rank *rank = rank_of(engine);
@@ -267,8 +264,7 @@ static bool notified(ac_engine *engine, int *from, ac_notice *notice) {
   return found != NULL;
 }
 
-/* ---- the end
- * ------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 void ac_world_detach(ac_world_rank *rank) {
   ac_world *world = rank->world;
@@ -363,8 +359,7 @@ static void close_rank(ac_engine *engine, bool in_order) {
   if (last) world_free(world);
 }
 
-/* ---- the beginning
- * ------------------------------------------------------------------------------- */
+/* ---- the beginning --------------------------------------------------------------------------- */
 
 static const ac_engine_functions functions = {
     .begin = begin,

@@ -86,8 +86,7 @@ static ac_status failed_before(const ac_transport *t) {
   return ac_fail(t->failed, "%s", t->sentence);
 }
 
-/* ---- transfers ----------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 static ac_status begin(ac_transport *t, int peer, uint32_t tag, void *bytes, uint64_t size,
                        bool sends, ac_transfer *transfer) {
@@ -140,8 +139,7 @@ static const ac_transfer *first_pending(const ac_transfer *list, int count) {
   return NULL;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------
- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void suspect_first(suspicion *s, double now, int peer) {
   *s = (suspicion){.last = now, .asked = now, .suspect = peer};
@@ -317,8 +315,7 @@ ac_status ac_transport_work(ac_transport *t, double seconds) {
   return status == AC_OK ? AC_OK : fail_by_engine(t, status);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 void ac_transport_abort(ac_transport *t, const char *why) {
   t->engine->functions->end_all(t->engine, why);

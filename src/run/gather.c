@@ -72,6 +72,7 @@ ac_status ac_instance_check_reading(const ac_instance *instance, const char *who
 ac_status ac_gather_read(ac_gathering *gather, ac_instance *instance, const ac_sample_key *key,
                          int64_t slot) {
   void *fields[AC_MAX_FIELDS];
+  AC_TRY(ac_instance_meanwhile(instance));
   for (int f = 0; f < ac_dataset_field_count(gather->dataset); f++) {
     int input = gather->input[f];
     fields[f] = input < 0 ? instance->unused

@@ -203,6 +203,7 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
   const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   const ac_backend *backend = instance->device->backend;
+  AC_TRY(ac_instance_meanwhile(instance));
   set_adds(prepared, index, fresh);
   if (step->copy.tensor >= 0)
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,

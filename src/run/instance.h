@@ -100,6 +100,13 @@ typedef struct ac_watched {
   float *copy;
 } ac_watched;
 
+/* What is called before each step and each sample that is gathered, where something has to be seen
+ * to meanwhile. */
+typedef struct ac_meanwhile {
+  ac_status (*call)(void *user); /* NULL: nothing */
+  void *user;
+} ac_meanwhile;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -121,6 +128,7 @@ typedef struct ac_instance {
   ac_needed needed; /* room, and what was asked for last */
   int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
+  ac_meanwhile meanwhile;
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_watched watched[AC_MAX_WATCHED];
@@ -132,6 +140,10 @@ typedef struct ac_instance {
   ac_update_attributes *updates; /* by parameter */
   const char *unusable; /* why parameters cannot be used until others are loaded; NULL: they can */
 } ac_instance;
+
+static inline ac_status ac_instance_meanwhile(const ac_instance *instance) {
+  return instance->meanwhile.call ? instance->meanwhile.call(instance->meanwhile.user) : AC_OK;
+}
 
 /* A handle of bytes of the plan's address space. */
 ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);

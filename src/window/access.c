@@ -100,18 +100,6 @@ ac_status ac_trainer_load_part(ac_trainer *trainer, const char *path, const char
   return load(trainer, path, pattern, optional_prefix);
 }
 
-/* Asked before each micro-batch. */
-typedef struct watched_stop {
-  ac_exchange *exchange;
-  ac_stop *outer;
-} watched_stop;
-
-static bool ask_and_show_life(void *user) {
-  const watched_stop *w = user;
-  ac_exchange_show_life(w->exchange); /* what fails, fails again where ranks meet */
-  return ac_stop_asked(w->outer);
-}
-
 /* Ranks share out the samples. */
 static ac_status evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limit, ac_stop *stop,
                           ac_evaluation *result) {
@@ -122,10 +110,8 @@ static ac_status evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limi
   AC_TRY(ac_instance_count_evaluated(dataset, limit, &samples));
   const int64_t begin = ac_share_begin(samples, e->rank, e->ranks),
                 end = begin + ac_share_of(samples, e->rank, e->ranks);
-  watched_stop watched = {e, stop};
-  ac_stop each = {.ask = ask_and_show_life, .user = &watched};
   const ac_status status =
-      ac_instance_sum_up(instance, &instance->evaluation, dataset, begin, end, &each, &sums);
+      ac_instance_sum_up(instance, &instance->evaluation, dataset, begin, end, stop, &sums);
   AC_TRY(ac_exchange_evaluation(e, status, &sums, &stop->stopped));
   if (!stop->stopped) *result = ac_instance_means(instance, &sums, samples);
   return AC_OK;

@@ -42,8 +42,9 @@ static const char *name_of(int meeting) {
                                       "the time between two windows",
                                       "the end of an evaluation",
                                       "a state",
-                                      "the weights of a window"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_COUNTS ? names[meeting] : names[0];
+                                      "the weights of a window",
+                                      "the norms of gradients"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_MEASURES ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -151,12 +152,28 @@ static int64_t window_values(const ac_trainer *trainer) {
          ac_watchers_get_sums(&trainer->run, NULL);
 }
 
+/* Bytes of the host's copy of all measures, as numbers of a point; to it or from it. */
+static int64_t move_measures(const ac_instance *instance, double *values, bool back) {
+  const ac_plan *plan = instance->plan;
+  int64_t count = 0;
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_STATISTICS) continue;
+    float *copy = instance->control_copy + (cell->address - plan->control) / sizeof(float);
+    if (values && back) memcpy(copy, values + count, (size_t)cell->bytes);
+    else if (values) memcpy(values + count, copy, (size_t)cell->bytes);
+    count += ac_ceil_div((int64_t)cell->bytes, (int64_t)sizeof *values);
+  }
+  return count;
+}
+
 static ac_status make_room(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   const ac_plan *plan = trainer->instance.plan;
   const size_t ranks = (size_t)e->ranks;
   e->chunk = ac_shards_chunk(&plan->problem);
-  e->most_values = window_values(trainer);
+  e->most_values =
+      ac_larger(window_values(trainer), move_measures(&trainer->instance, NULL, false));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
@@ -178,21 +195,36 @@ static ac_status agree(const ac_trainer *trainer) {
     hash = ac_hash(hash, tensor->shape.dim, (size_t)tensor->shape.rank * sizeof *tensor->shape.dim);
     hash = ac_hash(hash, &(int){plan->problem.parameters[i].gradient >= 0}, sizeof(int));
   }
-  char model[64], batch[32], seed[32], rate[64];
+  const ac_optimizer_desc *optimizer = &trainer->desc.optimizer;
+  char model[64], batch[32], seed[32], rate[64], decay[64], clip[64];
   snprintf(model, sizeof model, "%d parameters (%016llx)", graph->parameter_count,
            (unsigned long long)hash);
   snprintf(batch, sizeof batch, "%lld", (long long)asked->batch);
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)trainer->desc.seed);
   snprintf(rate, sizeof rate, "%.17g", trainer->desc.schedule.lr);
+  snprintf(decay, sizeof decay, "%.17g", optimizer->weight_decay);
+  snprintf(clip, sizeof clip, "%.17g", optimizer->clip);
   const ac_ranks_fact facts[] = {
       {"the version of Accrue", ac_version()},
       {"the model", model},
       {"the batch", batch},
       {"the precision", ac_precision_name(plan->info.precision)},
       {"the optimizer", ac_optimizer_row_of(plan->problem.desc.optimizer.kind)->words},
+      {"the optimizer's state", plan->info.optimizer_state == AC_STATE_8BIT ? "8 bits" : "f32"},
+      {"the weight decay", decay},
+      {"the clipping", clip},
       {"the seed", seed},
       {"the learning rate", rate}};
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);
+}
+
+ac_status ac_exchange_show_life(ac_exchange *e) {
+  bool done;
+  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
+}
+
+static ac_status show_life(void *exchange) {
+  return ac_exchange_show_life(exchange);
 }
 
 ac_status ac_exchange_begin(ac_trainer *trainer) {
@@ -211,6 +243,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(make_room(trainer));
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
+  trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
   return AC_OK;
 }
 
@@ -221,11 +254,6 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->values);
   free(e->reports);
   free(e->messages);
-}
-
-ac_status ac_exchange_show_life(ac_exchange *e) {
-  bool done;
-  return ac_exchange_is_alone(e) ? AC_OK : ac_transport_test(e->transport, NULL, 0, &done);
 }
 
 void ac_exchange_lay(ac_exchange *e, int64_t first) {
@@ -326,6 +354,15 @@ ac_status ac_exchange_window(ac_trainer *trainer) {
   const ac_status status = sum_window(trainer);
   if (status != AC_OK) trainer->window.broken = true;
   return status;
+}
+
+ac_status ac_exchange_measures(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  if (ac_exchange_is_alone(e)) return AC_OK;
+  const int64_t count = move_measures(&trainer->instance, e->values, false);
+  AC_TRY(ac_exchange_take(e, AC_MEET_MEASURES, e->values, count));
+  move_measures(&trainer->instance, e->values, true);
+  return AC_OK;
 }
 
 ac_status ac_exchange_decision(ac_exchange *e, ac_decision *decision) {
@@ -632,7 +669,7 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
-  AC_TRY(ac_exchange_show_life(e));
+  AC_TRY(ac_exchange_show_life(e)); /* what was written before may have taken long */
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));

@@ -18,7 +18,8 @@ typedef enum ac_meeting {
   AC_MEET_TURN,       /* before the next window of a fit: whether it goes on */
   AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
   AC_MEET_STATE,      /* rank 0 has saved a state */
-  AC_MEET_COUNTS      /* the weights of a window's losses, before it */
+  AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
+  AC_MEET_MEASURES    /* what rank 0 has measured of the gradients */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -57,8 +58,9 @@ ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *va
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(ac_exchange *exchange, ac_status status);
 
-/* Shows the others that this rank is at work: between pieces of what may take long. Fails where the
- * ranks have failed. */
+/* Shows the others that this rank is at work; without it one that computes, reads or writes for
+ * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
+ * each sample. Fails where the ranks have failed. */
 ac_status ac_exchange_show_life(ac_exchange *exchange);
 /* Says which sample of the window this rank's first one is. */
 void ac_exchange_lay(ac_exchange *exchange, int64_t first);
@@ -73,6 +75,9 @@ ac_status ac_exchange_counts(struct ac_trainer *trainer);
  */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
 ac_status ac_exchange_gradients(struct ac_trainer *trainer);
+/* Makes what rank 0 has measured of the summed gradients everybody's: other processors may round
+ * norms in another way, and then some ranks would skip an update that others take. */
+ac_status ac_exchange_measures(struct ac_trainer *trainer);
 /* After an update: each rank's part of the parameters goes to all others. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
 /* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer

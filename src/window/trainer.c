@@ -260,7 +260,6 @@ static int64_t first_sample(const ac_trainer *trainer) {
 static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, int64_t first,
                                   int64_t count) {
   ac_instance *instance = &trainer->instance;
-  AC_TRY(ac_exchange_show_life(&trainer->exchange));
   instance->run.batch = count;
   instance->run.sample = (uint32_t)(first_sample(trainer) + trainer->run.samples);
   instance->run.update = (uint32_t)trainer->run.updates;

@@ -39,6 +39,7 @@ static ac_status measure_all(ac_trainer *trainer) {
 static ac_status reduce(ac_trainer *trainer) {
   AC_TRY(ac_exchange_gradients(trainer));
   AC_TRY(measure_all(trainer));
+  AC_TRY(ac_exchange_measures(trainer));
   return ac_numerics_collect(&trainer->instance);
 }
 

@@ -27,10 +27,11 @@ typedef struct job {
 
 static bool on_event(void *user, const ac_fit_event *event) {
   ranked *out = user;
+  out->epochs += event->kind == AC_FIT_EPOCH;
   if (event->kind != AC_FIT_STEP || out->windows == RANKED_WINDOWS) return true;
   out->samples[out->windows] = event->samples;
   out->update[out->windows++] = event->update;
-  return true;
+  return out->windows != out->stop_after;
 }
 
 static ac_status keep_parameters(job *j) {
@@ -59,6 +60,7 @@ static ac_status train(job *j) {
   plan.ranks = ac_ranks_size(j->ranks);
   plan.rank = ac_ranks_rank(j->ranks);
   trainer.ranks = j->ranks;
+  if (c->vary && plan.rank == plan.ranks - 1) c->vary(&plan);
   if (status == AC_OK) status = ac_plan_create(&j->plan, j->graph, j->device, &plan);
   if (status == AC_OK) status = ac_trainer_create(&j->trainer, j->plan, &trainer);
   ac_callback_dataset_desc data = c->data;
@@ -71,6 +73,7 @@ static ac_status train(job *j) {
   fit.user = j->out;
   if (status == AC_OK && c->load) status = ac_trainer_load_state(j->trainer, c->load);
   if (status == AC_OK) status = ac_fit(j->trainer, &fit, &j->out->result);
+  if (status == AC_OK && c->after) status = c->after(j->trainer);
   if (status == AC_OK) status = keep_parameters(j);
   if (status == AC_OK && c->save) status = ac_trainer_save_state(j->trainer, c->save, NULL, 0);
   if (status == AC_OK && trainer.noise_every)
@@ -108,6 +111,7 @@ void ranked_run(const ranked_case *c, int ranks, ranked *all) {
   for (int r = 0; r < ranks; r++) {
     all[r].rank = r;
     all[r].ranks = ranks;
+    all[r].stop_after = r ? 0 : c->stop_after;
     jobs[r] = (job){.c = c, .ranks = list[r], .out = &all[r], .graph = c->graph()};
     assert_ok(ac_thread_start(&threads[r], run_rank, &jobs[r]));
   }

@@ -38,8 +38,10 @@ int ranks_open(int argc, char **argv, ac_ranks **ranks) {
   *ranks = NULL;
   if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_library();
   if (ac_ranks_size(*ranks) > 1) {
-    if (ac_ranks_rank(*ranks) > 0) message_silence(true);
-    return STATUS_CONTINUE;
+    if (ranks_lead(*ranks)) return STATUS_CONTINUE;
+    message_silence(true);
+    if (freopen("/dev/null", "w", stdout)) return STATUS_CONTINUE;
+    return ranks_close(*ranks, fail("cannot open /dev/null: %s", strerror(errno)));
   }
   ac_ranks_close(*ranks);
   *ranks = NULL;
@@ -54,9 +56,11 @@ int ranks_close(ac_ranks *ranks, int status) {
   if (status != STATUS_DONE) {
     fflush(stdout);
     if (!ranks_lead(ranks)) {
-      sleep(WAIT_SECONDS);
-      message_silence(false);
-      fail("rank %d: %s", ac_ranks_rank(ranks), message_last());
+      char why[1024];
+      snprintf(why, sizeof why, "%s", message_last());
+      /* A launcher that ends it says so with a signal, which ends the sleep. */
+      message_silence(sleep(WAIT_SECONDS) > 0 || stop_signal());
+      fail("rank %d: %s", ac_ranks_rank(ranks), why);
     }
     ac_ranks_abort(ranks, NULL);
   }

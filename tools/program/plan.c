@@ -253,6 +253,7 @@ int plan_main(int argc, char **argv) {
   int status = plan_ranks_measure(argc, argv);
   if (status != STATUS_CONTINUE) return status;
   status = setup_open_model(&s, "plan", argc, argv, more_flags);
+  if (status == STATUS_CONTINUE) plan_ranks_settle(&s);
   if (status == STATUS_CONTINUE) status = setup_plan(&s, plan_beyond_device, &s.plan);
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
   if (status == STATUS_CONTINUE && !flags.names)

@@ -12,6 +12,7 @@ static struct {
 } flags = {.bandwidth = 10, .latency = 100};
 
 static ac_network measured; /* no bandwidth: it was not */
+static int launched = 1;    /* ranks that have measured it */
 
 void plan_ranks_flags(options *o) {
   const option rows[] = {
@@ -27,12 +28,16 @@ int plan_ranks_measure(int argc, char **argv) {
   if (status != STATUS_CONTINUE || !ranks) return status;
   const bool leads = ranks_lead(ranks);
   if (ac_ranks_measure(ranks, &measured) != AC_OK) return ranks_close(ranks, fail_library());
+  launched = ac_ranks_size(ranks);
   ranks_close(ranks, STATUS_DONE);
   return leads ? STATUS_CONTINUE : STATUS_DONE;
 }
 
-/* ---- plans
- * --------------------------------------------------------------------------------------- */
+void plan_ranks_settle(setup *s) {
+  if (s->flags.ranks == 1) s->flags.ranks = launched;
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static struct {
   void (*change)(ac_plan_desc *desc);
@@ -81,8 +86,7 @@ int plan_ranks_price(const setup *s, void (*change)(ac_plan_desc *desc), ranks_r
   return STATUS_CONTINUE;
 }
 
-/* ---- what is printed
- * ------------------------------------------------------------------------------ */
+/* ---- what is printed ------------------------------------------------------------------------- */
 
 /* The fewest ranks that are about as fast as those that were asked for. */
 static const priced_ranks *enough(const ranks_report *r) {

@@ -11,6 +11,9 @@ void plan_ranks_flags(options *o);
  * after that: STATUS_DONE. A status of message.h. */
 int plan_ranks_measure(int argc, char **argv);
 
+/* Plans for as many ranks as the launcher has started, unless a number is given. */
+void plan_ranks_settle(setup *s);
+
 typedef struct priced_ranks {
   int ranks;
   bool fits;

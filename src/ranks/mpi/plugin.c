@@ -184,8 +184,7 @@ static void rest(ac_engine *engine, double until, int idle) {
   mpi->host.sleep(sleep < left ? sleep : left);
 }
 
-/* ---- notices
- * ------------------------------------------------------------------------------------- */
+/* ---- notices --------------------------------------------------------------------------------- */
 
 static void notify(ac_engine *engine, int to, const ac_notice *notice) {
   mpi_engine *mpi = mpi_of(engine);
@@ -211,8 +210,7 @@ static bool notified(ac_engine *engine, int *from, ac_notice *notice) {
                   MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
-/* ---- beginning and end
- * --------------------------------------------------------------------------- */
+/* ---- beginning and end ----------------------------------------------------------------------- */
 
 static void end_all(ac_engine *engine, const char *why) {
   (void)why;

@@ -54,6 +54,12 @@ case_ranks() {
     run train --resume --out "go$library" --steps 12 >/dev/null
     near "$(value one/metrics.jsonl end val_loss)" "$(value "go$library/metrics.jsonl" end val_loss)" "resumed"
   done
+  library=$(launchers)
+  starts "${library%% *}" 2 "${shared[@]}" --print-config
+  (($(grep -c '"steps": 12' run.out) == 1)) || die "not one configuration: $(cat run.out)"
+  starts "${library%% *}" 2 plan gpt --data text "${tiny[@]}"
+  grep -q 'rank 0 of 2, which takes at most 3 of 6 samples' run.out || die "the plan is not that of a rank: $(cat run.out)"
+  grep -q '^network .* measured$' run.out || die "no network is measured: $(cat run.out)"
   run plan gpt --data text "${tiny[@]}" --json >plan1
   run plan gpt --data text "${tiny[@]}" --ranks 3 --json >plan3
   local bytes1 bytes3
@@ -79,6 +85,7 @@ case_ranks_refused() {
   refuses_all 'cannot read nothing' train gpt --data nothing --out refused
   refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
   [[ ! -e refused ]] || die "a refused run leaves a folder"
+  refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges
   # differ TEXT FLAG...: of one rank alone.
   differ() {
     code=0

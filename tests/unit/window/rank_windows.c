@@ -5,12 +5,15 @@
 #include "support/ranked.h"
 #include "support/trainers.h"
 
+#include "core/error.h"
+#include "core/platform/clock.h"
+#include "core/share.h"
 #include "io/safetensors.h"
+#include "window/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { CONTEXT = 6, VOCAB = 32, WIDTH = 32, SAMPLES = 43, UPDATES = 20 };
 
@@ -107,6 +110,39 @@ static void check_case(const ranked_case *c, double tolerance) {
 static void check_optimizer(ac_optimizer_kind optimizer, double tolerance) {
   const ranked_case c = gpt_case(optimizer);
   check_case(&c, tolerance);
+}
+
+/* ---- a loop of the caller's own -------------------------------------------------------------- */
+
+/* Each rank gives its own share of a window; of the second window some ranks have no sample. */
+static ac_status loop_of_its_own(ac_trainer *trainer) {
+  static const int64_t windows[] = {5, 1, 8, 2};
+  const ac_plan_info *info = &trainer->instance.plan->info;
+  int64_t next = 0;
+  for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+    int32_t tokens[8 * CONTEXT], targets[8 * CONTEXT];
+    const int64_t first = ac_share_begin(windows[w], info->rank, info->ranks),
+                  share = ac_share_of(windows[w], info->rank, info->ranks);
+    for (int64_t i = 0; i < share; i++) {
+      const ac_sample_key key = {.index = next + first + i};
+      void *const fields[] = {tokens + i * CONTEXT, targets + i * CONTEXT};
+      AC_TRY(read_tokens(NULL, &key, fields));
+    }
+    next += windows[w];
+    const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+    AC_TRY(ac_trainer_begin_share(trainer, first));
+    if (share > 0) AC_TRY(ac_trainer_accumulate(trainer, share, feeds, 2));
+    AC_TRY(ac_trainer_update(trainer, NULL));
+  }
+  return AC_OK;
+}
+
+static void loops_of_callers_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  c.after = loop_of_its_own;
+  c.fit.steps = 1;
+  check_case(&c, 1e-5);
 }
 
 /* ---- state files ----------------------------------------------------------------------------- */
@@ -421,10 +457,37 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
-/* Rank 1 takes longer for its samples than the others wait for one that is silent. */
+static void take_8_bits(ac_plan_desc *plan) {
+  plan->optimizer.state = AC_STATE_8BIT;
+}
+
+static void clip_more(ac_plan_desc *plan) {
+  plan->optimizer.clip = 0.25;
+}
+
+static void check_refused(void (*vary)(ac_plan_desc *plan), const char *sentence) {
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked all[3];
+  c.plan.optimizer.clip = 1;
+  c.vary = vary;
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK);
+    assert_contains(all[r].sentence, sentence);
+  }
+  ranked_free(all, 3);
+}
+
+static void ranks_with_other_settings_are_refused(void **state) {
+  (void)state;
+  check_refused(take_8_bits, "ranks must agree on the optimizer's state: it is \"f32\" on rank 0 "
+                             "and \"8 bits\" on rank 2");
+  check_refused(clip_more, "ranks must agree on the clipping: it is \"1\" on rank 0");
+}
+
+/* Rank 1 takes longer for a micro-batch than the others wait for one that is silent. */
 static ac_status read_slowly(void *user, const ac_sample_key *key, void *const *fields) {
-  const struct timespec pause = {.tv_nsec = 300000000};
-  if (ranked_rank() == 1) nanosleep(&pause, NULL);
+  if (ranked_rank() == 1) ac_sleep(0.3);
   return read_features(user, key, fields);
 }
 
@@ -432,7 +495,7 @@ static void a_slow_rank_is_waited_for(void **state) {
   (void)state;
   ranked_case c = feature_case(plain);
   ranked all[2];
-  c.plan.micro_batch = 1;
+  c.plan.micro_batch = 6;
   c.data.read = read_slowly;
   c.fit.steps = 1;
   c.validation = 12;
@@ -441,6 +504,52 @@ static void a_slow_rank_is_waited_for(void **state) {
   ranked_check_same(all, 2);
   assert_true(all[0].result.seconds > 1.2);
   ranked_free(all, 2);
+}
+
+/* The window after which rank 0 stops is the last of its epoch, which nobody reports then. */
+static void ranks_stop_together(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[3];
+  c.stop_after = 4;
+  c.fit.epochs_end = true;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  for (int r = 0; r < 3; r++) {
+    assert_true(all[r].result.stopped);
+    assert_int_equal(all[r].windows, 4);
+    assert_int_equal(all[r].epochs, 0);
+  }
+  ranked_free(all, 3);
+}
+
+/* Devices that round norms in different ways would make ranks decide in different ways. Here each
+ * rank has measured something else. */
+static ac_status measure_otherwise(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  bool same = true;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < plan->cell_count; i++) {
+      const ac_cell *cell = &plan->cells[i];
+      if (cell->role != AC_ROLE_STATISTICS) continue;
+      float *copy = trainer->instance.control_copy + (cell->address - plan->control) / sizeof *copy;
+      if (pass) same &= copy[0] == (float)i && copy[1] == 3;
+      else copy[0] = (float)(i + ranked_rank()), copy[1] = 3 * (float)(ranked_rank() + 1);
+    }
+    if (!pass) AC_TRY(ac_exchange_measures(trainer));
+  }
+  return same ? AC_OK : ac_fail(AC_ERROR_INTERNAL, "measures are not those of rank 0");
+}
+
+static void all_ranks_have_the_measures_of_rank_0(void **state) {
+  (void)state;
+  ranked_case c = gpt_case(AC_ADAMW);
+  ranked all[3];
+  c.fit.steps = 1;
+  c.after = measure_otherwise;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  ranked_free(all, 3);
 }
 
 /* ---- a simulated network --------------------------------------------------------------------- */
@@ -552,10 +661,14 @@ int main(void) {
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(several_losses_are_divided_by_all_weights),
+      cmocka_unit_test(ranks_with_other_settings_are_refused),
       cmocka_unit_test(a_slow_rank_is_waited_for),
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
+      cmocka_unit_test(ranks_stop_together),
+      cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
+      cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
