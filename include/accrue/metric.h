@@ -31,7 +31,7 @@ enum {
 
 /** One metric of a graph, over a window or a dataset. */
 typedef struct ac_metric {
-  const char *name; /**< As given to ac_graph_add_metric. */
+  const char *name; /**< As given to ac_graph_add_metric. It belongs to the graph. */
   double value;     /**< As its kind says. NaN without weight. */
   double weight;    /**< The weight of the sum. */
 } ac_metric;

@@ -29,6 +29,15 @@ static ac_status add_piece(const ac_chat *chat, piece_list *pieces, int64_t docu
 
 /* ---- lengths --------------------------------------------------------------------------------- */
 
+/* Counts documents that are left out because nothing is learned of this one. Perhaps what would be
+ * learned is cut off. */
+static void leave_out(ac_chat *chat, const ac_chat_entry *entry, int64_t documents) {
+  const int64_t whole = (int64_t)entry->count - 1;
+  const bool too_long =
+      whole > chat->desc.context && has_learned(chat, entry->begin, (int32_t)whole);
+  *(too_long ? &chat->info.dropped : &chat->info.unlearned) += documents;
+}
+
 /* A conversation. */
 static ac_status cut(ac_chat *chat, piece_list *pieces, int64_t document) {
   ac_chat_entry *entry = &chat->entries[document];
@@ -38,9 +47,7 @@ static ac_status cut(ac_chat *chat, piece_list *pieces, int64_t document) {
     return AC_OK;
   }
   if (length < 1 || !has_learned(chat, entry->begin, (int32_t)length)) {
-    /* Perhaps what would be learned is cut off. */
-    const bool too_long = whole > length && has_learned(chat, entry->begin, (int32_t)whole);
-    *(too_long ? &chat->info.dropped : &chat->info.unlearned) += 1;
+    leave_out(chat, entry, 1);
     return AC_OK;
   }
   chat->info.cut += whole > length;
@@ -76,7 +83,7 @@ static ac_status take_pair(ac_chat *chat, piece_list *pieces, int64_t chosen) {
   for (int i = 0; i < 2; i++) {
     const int64_t length = ac_smaller((int64_t)pair[i].count - 1, context);
     if (length >= 1 && has_learned(chat, pair[i].begin, (int32_t)length)) continue;
-    chat->info.unlearned += 2;
+    leave_out(chat, &pair[i], 2);
     return AC_OK;
   }
   AC_TRY(cut(chat, pieces, chosen));

@@ -271,6 +271,11 @@ static ac_status refuse_keys(const json_t *json) {
     if (used > sizeof keys - 120) break;
     snprintf(keys + used, sizeof keys - used, "%s%s", used ? ", " : "", ac_quote(key).text);
   }
+  if (json_object_get(json, "chosen") && json_object_get(json, "rejected"))
+    return ac_fail(AC_ERROR_FORMAT,
+                   "an object with the keys %s is a pair of answers, which is "
+                   "learned as a preference (DPO), not as a text",
+                   keys);
   return ac_fail(AC_ERROR_FORMAT,
                  "an object with the keys %s has none of the known forms (messages, conversations, "
                  "prompt and completion, instruction and output, text)",

@@ -1,5 +1,6 @@
 #include "common/progress.h"
 
+#include "common/accuracy.h"
 #include "common/terminal.h"
 #include "common/text.h"
 
@@ -115,5 +116,5 @@ void progress_fit(progress *p, const ac_fit_event *event) {
   progress_clear(p);
   fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %s  accuracy %s %%\n", event->step,
           p->steps, text_fixed(event->evaluation.loss, 4).text,
-          text_fixed(100 * event->evaluation.accuracy, 2).text);
+          text_fixed(100 * accuracy_of(&event->evaluation), 2).text);
 }

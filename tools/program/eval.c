@@ -1,8 +1,8 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
-#include "program/accuracy.h"
 #include "program/commands.h"
 #include "program/finite.h"
+#include "common/accuracy.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/saved_model.h"
@@ -59,6 +59,9 @@ static int measure_loss(evaluation *e) {
   progress_clear(&m->progress);
   if (status == STATUS_CONTINUE && !isfinite(e->result.loss))
     status = fail_not_finite(m->path, "its loss is");
+  /* The names of metrics end with the pass. */
+  if (status == STATUS_CONTINUE) e->result.accuracy = accuracy_of(&e->result);
+  e->result.metric_count = 0;
   saved_pass_close(&pass);
   return status;
 }
@@ -132,7 +135,7 @@ static void print_text(const evaluation *e) {
   printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text,
          data_loss_unit(&s->data));
   if (has_perplexity(s)) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
-  printf("accuracy     %s %%%s\n", text_fixed(100 * accuracy_of(&e->result), 2).text,
+  printf("accuracy     %s %%%s\n", text_fixed(100 * e->result.accuracy, 2).text,
          e->questions        ? " of the questions, by log-likelihood for each byte"
          : s->data.loss_unit ? " of the pairs have a likelier chosen answer than before"
                              : "");
@@ -162,7 +165,7 @@ static int print_json(const evaluation *e) {
       json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name,
                 "file", json_text_name(e->saved.path), "split", split_of(&e->saved), "samples",
                 (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
-                accuracy_of(&e->result), "planned_bytes", (json_int_t)e->saved.bytes, "device",
+                e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
                 ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
   if (object && e->saved.setup.kind->load_session) {
     if (has_perplexity(&e->saved.setup))

@@ -159,9 +159,9 @@ static int put_json(const exporter *e) {
       "{s:o, s:s, s:s, s:I, s:b, s:s?, s:o, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "out",
       json_text_name(e->out), "to", forms[e->to], "storage", storages[e->storage], "bytes",
       (json_int_t)e->bytes, "merged", e->merge, "base", e->blocks_name, "data",
-      e->validation ? json_text_name(e->compared_on)
-      : e->data     ? json_text_name(e->data)
-                    : json_null(),
+      e->of_run ? json_text_name(e->compared_on)
+      : e->data ? json_text_name(e->data)
+                : json_null(),
       "positions", (json_int_t)(e->text.samples * e->text.context), "largest_logit", e->total.logit,
       "largest_difference", e->total.largest, "mean_difference", e->total.mean, "merging",
       e->merging, "beyond_storage", e->beyond, "allowed", e->allowed);
@@ -178,8 +178,11 @@ static int put_result(const exporter *e) {
   message_put(stdout,
               "logits at %" PRId64 " positions%s%s, the largest %.3g: they differ from the "
               "trained model's by at most %.2g, root mean square %.2g\n",
-              e->text.samples * e->text.context, e->validation ? " of validation samples of " : "",
-              e->validation ? e->compared_on : "", e->total.logit, e->total.largest, e->total.mean);
+              e->text.samples * e->text.context,
+              e->validates ? " of validation samples of "
+              : e->of_run  ? " of samples of "
+                           : "",
+              e->of_run ? e->compared_on : "", e->total.logit, e->total.largest, e->total.mean);
   if (is_whole(e))
     printf("without the rounding of weights by at most %.2g; the rounding of sums explains %.2g\n",
            fmax(e->merging, e->beyond), e->allowed);
@@ -202,7 +205,7 @@ int export_main(int argc, char **argv) {
   if (status == STATUS_CONTINUE) status = open_model(&e);
   if (status == STATUS_CONTINUE) status = export_check_out(&e);
   if (status == STATUS_CONTINUE && !e.data) status = export_take_samples(&e);
-  if (status == STATUS_CONTINUE && !e.validation) status = proof_text_make(&e.text, e.base, e.data);
+  if (status == STATUS_CONTINUE && !e.of_run) status = proof_text_make(&e.text, e.base, e.data);
   if (status == STATUS_CONTINUE) status = open_device(&e);
   if (status == STATUS_CONTINUE) status = open_trained(&e);
   if (status == STATUS_CONTINUE) status = export_write(&e);

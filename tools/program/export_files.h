@@ -27,7 +27,8 @@ typedef struct exporter {
   ac_blocks blocks;
   const char *blocks_name;
   proof_text text;
-  bool validation;                    /* these are of the run's validation */
+  bool of_run;                        /* it is of the run's data */
+  bool validates;                     /* and did not train */
   char compared_on[MODEL_PATH_BYTES]; /* of these data */
   proof_model trained;                /* the base with its adapter */
   float *logits;                      /* of that */

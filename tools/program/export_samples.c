@@ -52,19 +52,29 @@ static const ac_chat_template *template_of(const recorded *r, const ac_model *mo
   return jinja && ac_chat_template_recognise(&found, jinja) == AC_OK ? found : NULL;
 }
 
-static bool open_data(ac_chat **chat, const recorded *r, ac_model *model) {
+/* As the run had them: what validates is chosen by tokens. */
+static bool open_data(ac_chat **chat, const recorded *r, const exporter *e) {
+  char begin[256], end[256];
   ac_tokenizer *tokenizer;
+  const ac_model_info *info = &e->info;
+  const int64_t most = info->positions;
   const json_t *held_out = json_object_get(r->flags, "held-out");
   const json_int_t context = json_integer_value(json_object_get(r->flags, "context"));
   const char *objective = text_of(r, "objective"), *learn = text_of(r, "learn");
-  if (ac_model_tokenizer(model, &tokenizer) != AC_OK) return false;
+  if (ac_model_tokenizer(e->base, &tokenizer) != AC_OK) return false;
   const ac_chat_desc desc = {
       .tokenizer = tokenizer,
-      .chat_template = template_of(r, model),
-      .context = context > 0 ? context : 1024,
+      .chat_template = template_of(r, e->base),
+      .context = context > 0   ? context
+                 : most < 1024 ? most
+                               : 1024,
       .learn = learn && !strcmp(learn, "all") ? AC_LEARN_ALL : AC_LEARN_ASSISTANT,
       .long_documents = is_set(r, "drop-long") ? AC_LONG_DROP : AC_LONG_CUT,
-      .validation = json_is_number(held_out) ? json_number_value(held_out) : 0.05,
+      .validation = text_of(r, "fold")         ? 0
+                    : json_is_number(held_out) ? json_number_value(held_out)
+                                               : 0.05,
+      .begin = language_model_token(tokenizer, info->begin, begin, sizeof begin),
+      .end = language_model_token(tokenizer, info->end_count ? info->ends[0] : -1, end, sizeof end),
       .preferences = objective && !strcmp(objective, "dpo")};
   return ac_chat_open(chat, r->data, &desc) == AC_OK;
 }
@@ -103,7 +113,8 @@ static void take_documents(exporter *e, const ac_chat *chat) {
       taken++;
   if (!taken) return;
   e->text.samples = taken;
-  e->validation = true;
+  e->of_run = true;
+  e->validates = !all;
 }
 
 int export_take_samples(exporter *e) {
@@ -111,13 +122,13 @@ int export_take_samples(exporter *e) {
   ac_chat *chat = NULL;
   int status = STATUS_CONTINUE;
   if (read_record(&r, e)) {
-    if (!open_data(&chat, &r, e->base))
+    if (!open_data(&chat, &r, e))
       say("%s; logits are compared on a text that is built in", ac_last_error());
     else status = proof_text_make_room(&e->text, e->base);
   }
   if (chat && status == STATUS_CONTINUE) take_documents(e, chat);
-  if (chat && !e->validation) proof_text_free(&e->text);
-  if (e->validation) snprintf(e->compared_on, sizeof e->compared_on, "%s", r.data);
+  if (chat && !e->of_run) proof_text_free(&e->text);
+  if (e->of_run) snprintf(e->compared_on, sizeof e->compared_on, "%s", r.data);
   ac_chat_free(chat);
   json_decref(r.root);
   return status;

@@ -200,3 +200,13 @@ void language_model_compare_base(const char *adapter, const char *base) {
     say("%s was trained on other weights than those of %s", adapter, base);
   ac_model_file_close(file);
 }
+
+const char *language_model_token(const ac_tokenizer *tokenizer, int32_t id, char *text,
+                                 size_t size) {
+  size_t bytes;
+  const char *name = id < 0 ? NULL : ac_tokenizer_token(tokenizer, (uint32_t)id, &bytes);
+  if (!name || bytes >= size) return NULL;
+  memcpy(text, name, bytes);
+  text[bytes] = 0;
+  return text;
+}

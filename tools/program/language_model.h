@@ -5,7 +5,11 @@
 
 #include "program/model_path.h"
 
+#include <accrue/tokenizer.h>
+#include <accrue/tokenizer.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stddef.h>
 
 typedef struct language_model_path {
   char base[MODEL_PATH_BYTES];    /* what ac_model_open takes */
@@ -27,5 +31,9 @@ int language_model_fingerprint(const char *base, char text[17]);
 /* Says so if an adapter that Accrue has written was trained on other weights than the base's: in
  * another form they are still of use, but those of another model give other texts. */
 void language_model_compare_base(const char *adapter, const char *base);
+
+/* The text of a token, in `text`. NULL: `id` is below 0, or there is no room for the text. */
+const char *language_model_token(const ac_tokenizer *tokenizer, int32_t id, char *text,
+                                 size_t size);
 
 #endif

@@ -31,25 +31,38 @@ bool llm_choices_are_in(const char *path) {
 typedef struct line_reader {
   gzFile file;
   const char *path;
+  int64_t line; /* its number, from 1 on */
   char *text;
   size_t room;
 } line_reader;
 
+static int make_room(line_reader *r) {
+  enum { FIRST = 4096, MOST = 1 << 26 };
+  const size_t room = r->room ? 2 * r->room : FIRST;
+  if (room > MOST)
+    return fail("%s: line %" PRId64 " has more than %zu bytes", r->path, r->line, r->room);
+  char *text = realloc(r->text, room);
+  if (!text) return fail("out of memory");
+  r->text = text;
+  r->room = room;
+  return STATUS_CONTINUE;
+}
+
 /* STATUS_DONE after the last line. */
 static int read_line(line_reader *r) {
-  enum { FIRST = 4096, MOST = 1 << 26 };
   size_t length = 0;
+  int byte;
+  r->line++;
   do {
-    if (length + 2 > r->room) {
-      const size_t room = r->room ? 2 * r->room : FIRST;
-      char *text = room <= MOST ? realloc(r->text, room) : NULL;
-      if (!text) return fail("%s: a line has more than %zu bytes", r->path, r->room);
-      r->text = text;
-      r->room = room;
+    if (length + 1 >= r->room) {
+      const int status = make_room(r);
+      if (status != STATUS_CONTINUE) return status;
     }
-    if (!gzgets(r->file, r->text + length, (int)(r->room - length))) break;
-    length += strlen(r->text + length);
-  } while (r->text[length - 1] != '\n');
+    byte = gzgetc(r->file);
+    if (!byte) return fail("%s: line %" PRId64 " has a zero byte", r->path, r->line);
+    if (byte > 0) r->text[length++] = (char)byte;
+  } while (byte > 0 && byte != '\n');
+  r->text[length] = 0;
   int error;
   const char *why = gzerror(r->file, &error);
   if (error != Z_OK && error != Z_STREAM_END)
@@ -167,9 +180,9 @@ int llm_choices_open(llm_choices *choices, const char *path, ac_tokenizer *token
   char where[4200];
   line_reader r = {.file = gzopen(path, "rb"), .path = path};
   int status = r.file ? STATUS_CONTINUE : fail("cannot read %s: %s", path, strerror(errno));
-  for (int64_t number = 1; status == STATUS_CONTINUE; number++) {
+  while (status == STATUS_CONTINUE) {
     status = read_line(&r);
-    snprintf(where, sizeof where, "%s: line %" PRId64, path, number);
+    snprintf(where, sizeof where, "%s: line %" PRId64, path, r.line);
     if (status == STATUS_CONTINUE) status = add_line(choices, r.text, tokenizer, begin, where);
   }
   free(r.text);

@@ -3,8 +3,7 @@
 
 #include "common/message.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <stddef.h>
 
 /* The template that a flag names, or the model's own; NULL: the model has none, and data that need
  * one are refused. */
@@ -19,16 +18,6 @@ static int find_template(const llm_model *model, const ac_chat_template **found)
   return fail("%s: %s; name one with --template, or give data that are rendered already (text and "
               "spans)",
               model->path, ac_last_error());
-}
-
-/* The texts of the tokens that begin and end a text. */
-static const char *token_text(const ac_tokenizer *tokenizer, int32_t id, char *text, size_t size) {
-  size_t bytes;
-  const char *name = id < 0 ? NULL : ac_tokenizer_token(tokenizer, (uint32_t)id, &bytes);
-  if (!name || bytes >= size) return NULL;
-  memcpy(text, name, bytes);
-  text[bytes] = 0;
-  return text;
 }
 
 static int make_datasets(llm_model *model, train_data *data) {
@@ -78,8 +67,9 @@ static int open_data(llm_model *model, train_data *data) {
       .preferences = pairs,
       .long_documents = model->drop_long ? AC_LONG_DROP : AC_LONG_CUT,
       .validation = data->undivided ? 0 : model->held_out,
-      .begin = token_text(tokenizer, info->begin, begin, sizeof begin),
-      .end = token_text(tokenizer, info->end_count ? info->ends[0] : -1, end, sizeof end)};
+      .begin = language_model_token(tokenizer, info->begin, begin, sizeof begin),
+      .end =
+          language_model_token(tokenizer, info->end_count ? info->ends[0] : -1, end, sizeof end)};
   if (ac_chat_open(&model->chat, model->data, &desc) != AC_OK) return fail_library();
   return make_datasets(model, data);
 }

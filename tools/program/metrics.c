@@ -1,11 +1,11 @@
 #include "program/metrics.h"
 
+#include "common/accuracy.h"
 #include "common/json_text.h"
 #include "common/lock.h"
 #include "common/message.h"
 #include "common/outputs.h"
 #include "common/run_id.h"
-#include "program/accuracy.h"
 #include "program/layer_words.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
  */
 #include "program/sample.h"
 #include "common/message.h"
+#include "program/language_model.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -61,15 +62,6 @@ static void forget(chat *c, size_t first, size_t count) {
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static const char *token_text(const ac_tokenizer *tokenizer, int32_t id, char text[NAME]) {
-  size_t bytes;
-  const char *name = id < 0 ? NULL : ac_tokenizer_token(tokenizer, (uint32_t)id, &bytes);
-  if (!name || bytes >= NAME) return NULL;
-  memcpy(text, name, bytes);
-  text[bytes] = 0;
-  return text;
-}
-
 static int find_template(chat *c) {
   const sample_model *m = c->model;
   const char *jinja = ac_model_chat_template(m->model);
@@ -92,8 +84,9 @@ static int prepare(chat *c) {
   if (status != STATUS_CONTINUE) return status;
   c->asks = isatty(STDIN_FILENO);
   c->desc.generation_prompt = true;
-  c->desc.begin = token_text(m->tokenizer, info->begin, c->begin);
-  c->desc.end = token_text(m->tokenizer, info->end_count ? info->ends[0] : -1, c->end);
+  c->desc.begin = language_model_token(m->tokenizer, info->begin, c->begin, NAME);
+  c->desc.end =
+      language_model_token(m->tokenizer, info->end_count ? info->ends[0] : -1, c->end, NAME);
   c->context = m->flags->context           ? m->flags->context
                : info->positions < CONTEXT ? info->positions
                                            : CONTEXT;

@@ -4,10 +4,10 @@
  * model; or when the run is interrupted. A run without an update writes none. If a run diverges, or
  * has no finite validation loss at the end, the model that is there stays: the run's last finite
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
+#include "common/accuracy.h"
 #include "common/message.h"
 #include "common/replacement.h"
 #include "common/text.h"
-#include "program/accuracy.h"
 #include "program/commands.h"
 #include "program/follow.h"
 #include "program/good_state.h"

@@ -1,7 +1,6 @@
 #include "program/train_json.h"
 
-#include "program/accuracy.h"
-
+#include "common/accuracy.h"
 #include "common/json_text.h"
 #include "common/message.h"
 

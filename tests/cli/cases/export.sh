@@ -70,6 +70,31 @@ case_export_adapter() {
   at_most "$after" "$before" && [[ $after != "$before" ]] || die "losses $before and $after"
 }
 
+# Samples of the run's own data: those that validate are the same as in training, also where each text gets a token at
+# its end. If a fold validated, or nothing did, nothing else is said.
+case_export_samples() {
+  local i
+  mkdir tiny
+  "$FIXTURE" llm tiny 3
+  for i in $(seq 1 40); do
+    echo "{\"text\": \"text $i: $(seq -s ' ' $i $((i + 60)))\"}"
+  done >texts.jsonl
+  local flags=(llm --model tiny --lora 4 --context 64 --steps 1 --precision f32 --device cpu)
+  run train "${flags[@]}" --data texts.jsonl --out run >/dev/null
+  run eval --model run --data texts.jsonl --context 64 --split validation --device cpu >said
+  local validating
+  validating=$(sed -n 's/^data  *\([0-9]*\) document.*/\1/p' said)
+  ((validating < 4)) || die "a test for few documents: $(cat said)"
+  run export --model run --to adapter --out one --device cpu >said
+  grep -q "^logits at $((32 * validating)) positions of validation samples of texts.jsonl" said || die "$validating documents validate: $(cat said)"
+  run train "${flags[@]}" --data texts.jsonl --fold 1/2 --out fold >/dev/null
+  run export --model fold --to adapter --out two --device cpu >said
+  grep -q ' positions of samples of texts.jsonl' said || die "a fold: $(cat said)"
+  run train "${flags[@]}" --data texts.jsonl --held-out 0 --out all >/dev/null
+  run export --model all --to adapter --out three --device cpu >said
+  grep -q ' positions of samples of texts.jsonl' said || die "nothing validates: $(cat said)"
+}
+
 # What was learned next to a base in blocks is merged into these, and compared on the run's own validation samples.
 case_export_blocks() {
   tiny_run --base q4_0

@@ -154,6 +154,7 @@ case_llm_dpo() {
   local dpo=(llm --model base --data pairs.jsonl --objective dpo --device cpu --context 64 --batch 4 --lora 4 --lr 0.01)
   run train "${dpo[@]}" --epochs 2 --save-every 3 --out whole >said
   grep -q 'pairs.jsonl: 80 pairs of answers, [0-9,]* tokens of them learned; [0-9]* train and [0-9]* validate' run.err || die "said: $(cat run.err)"
+  grep -q '^step .* validation loss [0-9.]*  accuracy 100.00 %' run.err || die "another accuracy on the way: $(cat run.err)"
   grep -q 'validation loss [0-9.]* nats per pair, accuracy 100.00 %' said || die "it has learned nothing: $(cat said)"
   awk -v a="$("$METRICS" field whole/metrics.jsonl end val_loss)" 'BEGIN { exit !(a < 0.3) }' || die "the loss stays: $(cat said)"
   "$METRICS" check whole/metrics.jsonl
@@ -169,7 +170,9 @@ case_llm_dpo() {
   run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu --split validation --json >tuned.json
   awk -v a="$("$METRICS" field whole/metrics.jsonl end val_loss)" -v b="$(field_of tuned.json loss)" \
     'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || die "eval has another loss than training: $(cat tuned.json)"
+  [[ $(field_of tuned.json accuracy) == 1.0 ]] || die "eval has another accuracy than training: $(cat tuned.json)"
   run eval --model whole --data pairs.jsonl --objective dpo --context 64 --device cpu >said
+  grep -q '^accuracy  *[1-9][0-9.]* % of the pairs' said || die "said: $(cat said)"
   grep -q '^data  *80 pairs of answers' said || die "said: $(cat said)"
   # A larger beta makes the same difference count more, and smoothing bounds what it is worth.
   run eval --model whole --data pairs.jsonl --objective dpo --beta 0.4 --context 64 --device cpu --json >beta.json
@@ -186,7 +189,7 @@ case_llm_dpo() {
   refuse 2 '--beta' train "${llm[@]}" --beta 0.2
   refuse 2 'base has none' eval --model base --data pairs.jsonl --objective dpo --device cpu
   refuse 1 'it has no "chosen" and "rejected"' train "${dpo[@]}" --data chats.jsonl --out never
-  refuse 1 'pairs.jsonl' train "${llm[@]}" --data pairs.jsonl --out never
+  refuse 1 'is a pair of answers' train "${llm[@]}" --data pairs.jsonl --out never
 }
 
 case_llm_plan() {
@@ -328,6 +331,11 @@ case_llm_choices() {
   cmp tuned.json packed.json || die "other results of the same questions in gzip: $(cat packed.json)"
   head -c 60 questions.jsonl.gz >damaged.jsonl.gz
   refuse 1 'damaged.jsonl.gz' eval --model tuned --data damaged.jsonl.gz --device cpu
+  printf '%s\n\000\n' "$(head -n 1 questions.jsonl)" >zero.jsonl
+  refuse 1 'zero.jsonl: line 2 has a zero byte' eval --model tuned --data zero.jsonl --device cpu
+  { printf '\n%s\n\n' "$(head -n 1 questions.jsonl)" && printf %s "$(sed -n 2p questions.jsonl)"; } >blank.jsonl
+  run eval --model tuned --data blank.jsonl --device cpu >said
+  grep -q '^data  *2 questions' said || die "empty lines, and a last one without an end: $(cat said)"
   echo '{"question": "a", "choices": ["b"], "answer": 0}' >bad.jsonl
   refuse 1 'bad.jsonl: line 1: choices must be two or more texts' eval --model base --data bad.jsonl --device cpu
   echo '{"question": "a", "choices": ["b", "c"], "answer": 2}' >bad.jsonl

@@ -573,8 +573,28 @@ static void preferences_are_pairs(void **state) {
   }
   ac_dataset_free(dataset);
   ac_chat_free(chat);
-  const test_path path = data_file("bad.jsonl", "{\"text\":\"a\"}");
+  test_path path = data_file("bad.jsonl", "{\"text\":\"a\"}");
   assert_refused(ac_chat_open(&chat, path.text, &desc), AC_ERROR_FORMAT, "rejected");
+  desc.preferences = false;
+  path = data_file("bad.jsonl", PAIR("\"prompt\":\"q\",", "\"a\"", "\"c\""));
+  assert_refused(ac_chat_open(&chat, path.text, &desc), AC_ERROR_FORMAT, "a pair of answers");
+}
+
+/* A pair is too long if its answers are cut off. */
+static void pairs_that_are_too_long_are_counted(void **state) {
+  (void)state;
+  ac_chat_desc desc = described(1);
+  ac_chat_info info;
+  desc.preferences = true;
+  desc.end = END;
+  ac_chat *chat = open_data(PAIR("\"prompt\":\"q\",", "\" a b\"", "\" c\"")
+                                PAIR("\"prompt\":\"q q q q q q q q q\",", "\" a\"", "\" c\""),
+                            &desc);
+  ac_chat_get_info(chat, &info);
+  assert_int_equal(info.dropped, 2);
+  assert_int_equal(info.unlearned, 0);
+  assert_int_equal(info.train.samples, 1);
+  ac_chat_free(chat);
 }
 
 /* ---- a model's files ------------------------------------------------------------------------- */
@@ -614,6 +634,7 @@ int main(void) {
       cmocka_unit_test(one_document_a_sample),
       cmocka_unit_test(a_share_validates_and_stays),
       cmocka_unit_test(preferences_are_pairs),
+      cmocka_unit_test(pairs_that_are_too_long_are_counted),
       cmocka_unit_test(a_folder_tells_its_template),
   };
   return cmocka_run_group_tests(tests, prepare, finish);

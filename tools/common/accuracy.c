@@ -1,4 +1,4 @@
-#include "program/accuracy.h"
+#include "common/accuracy.h"
 
 #include <string.h>
 

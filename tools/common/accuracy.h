@@ -1,6 +1,6 @@
 /* The accuracy that is reported of an evaluation. */
-#ifndef TOOLS_PROGRAM_ACCURACY_H
-#define TOOLS_PROGRAM_ACCURACY_H
+#ifndef TOOLS_COMMON_ACCURACY_H
+#define TOOLS_COMMON_ACCURACY_H
 
 #include <accrue/evaluation.h>
 
