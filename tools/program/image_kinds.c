@@ -240,8 +240,8 @@ static int adopt_described(image_model *model, const options *o, const ac_model_
 }
 
 /* Flags that are given must not contradict what the tensors say. */
-static int check_given(const options *o, const char *path, const image_net *given,
-                       const image_net *found) {
+static int check_numbers(const options *o, const char *path, const image_net *given,
+                         const image_net *found) {
   const struct {
     const char *flag;
     int64_t given, found;
@@ -256,13 +256,32 @@ static int check_given(const options *o, const char *path, const image_net *give
   return STATUS_CONTINUE;
 }
 
+static int check_words(const image_model *model, const options *o, const char *path,
+                       const image_net *given, const image_net *found) {
+  const struct {
+    const char *flag;
+    const char *const *words;
+    int given, found;
+  } choices[] = {{"stem", stems, given->stem, found->stem},
+                 {"norm", norms, given->norm, found->norm},
+                 {"variant", variants_of(model), given->variant, found->variant}};
+  for (size_t i = 0; i < sizeof choices / sizeof *choices; i++)
+    if (options_find(o, choices[i].flag) && options_given(o, choices[i].flag) &&
+        choices[i].given != choices[i].found)
+      return fail_usage("--%s %s contradicts %s, where it is %s", choices[i].flag,
+                        choices[i].words[choices[i].given], path,
+                        choices[i].words[choices[i].found]);
+  return STATUS_CONTINUE;
+}
+
 /* Of a file of others. Its classes are those of the data it was trained on. */
 static int adopt_foreign(image_model *model, const options *o, const ac_model_file *init,
                          const char *path) {
   const image_net given = model->net;
   image_net *net = &model->net;
   int status = image_weights_adopt(model->family, net, init, path);
-  if (status == STATUS_CONTINUE) status = check_given(o, path, &given, net);
+  if (status == STATUS_CONTINUE) status = check_numbers(o, path, &given, net);
+  if (status == STATUS_CONTINUE) status = check_words(model, o, path, &given, net);
   if (status != STATUS_CONTINUE) return status;
   if (options_given(o, "pixels")) net->pixels = given.pixels;
   model->foreign = true;

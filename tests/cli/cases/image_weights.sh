@@ -23,6 +23,7 @@ case_image_weights() {
   run verify resnet "${net[@]}" --init "$narrow" --batch-norm frozen --micro-batch 5 >/dev/null
   refuse 2 'cannot be split into micro-batches of 8' train resnet "${net[@]}" --init "$narrow" --micro-batch 8
   refuse 2 '--depth 34 contradicts' train resnet "${net[@]}" --init "$narrow" --depth 34
+  refuse 2 '--norm group contradicts' train resnet "${net[@]}" --init "$narrow" --norm group
   refuse 2 '--stem small contradicts' train resnet "${net[@]}" --init tuned --stem small
   refuse 1 'does not hold a vit: it does not have the tensors' train vit "${net[@]}" --init "$narrow"
   refuse 1 'does not hold a resnet: it has no tensor conv1.weight' train resnet "${net[@]}" --init "$vectors/tensors.pth"
