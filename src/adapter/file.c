@@ -424,7 +424,7 @@ ac_status ac_adapter_save_weights(ac_trainer *trainer, const char *path,
                                   const ac_metadata *metadata, int metadata_count) {
   AC_REQUIRE(trainer, path);
   if (metadata_count > 0) AC_REQUIRE(metadata);
-  AC_TRY(ac_trainer_check_whole(trainer));
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
   saved s;
   ac_status status = list_saved(&s, &trainer->instance);
   const ac_write_rules rules = {.finite = s.finite};

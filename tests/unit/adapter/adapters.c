@@ -107,7 +107,8 @@ static trained start(ac_device *device, const ac_lora_desc *lora, const ac_plan_
   desc.batch = BATCH;
   assert_ok(ac_plan_create(&t.plan, graph, device, &desc));
   ac_graph_free(graph);
-  const ac_trainer_desc rates = {.seed = 1, .schedule = {.lr = 1e-2}, .share = share};
+  const ac_trainer_desc rates = {
+      .seed = 1, .schedule = {.lr = 1e-2}, .share = share, .average_decay = desc.average ? 0.5 : 0};
   assert_ok(ac_trainer_create(&t.trainer, t.plan, &rates));
   if (!share) load_base(t.trainer, NULL);
   return t;
@@ -292,6 +293,39 @@ static void a_folder_of_peft_is_read(const char *name) {
   ac_device_close(device);
 }
 ON_EVERY_DEVICE(a_folder_of_peft_is_read)
+
+/* The first values of a parameter, and of its tensor in the adapter's file in the test folder. */
+static void values_saved(ac_trainer *trainer, const char *name, float now[8], float saved[8]) {
+  ac_model_file *file;
+  char full[256];
+  snprintf(full, sizeof full, "base_model.model.%s", name);
+  test_path path = in_folder("adapter_model.safetensors");
+  assert_ok(ac_model_file_open(&file, path.text));
+  assert_ok(ac_model_file_read(file, ac_model_file_find(file, full), 0, 8, saved));
+  ac_model_file_close(file);
+  assert_ok(ac_trainer_get_parameter(trainer, ac_trainer_find_parameter(trainer, name), 0, 8, now));
+}
+
+static void averages_are_saved_in_their_place(void **state) {
+  (void)state;
+  static const char name[] = "model.layers.0.self_attn.q_proj.lora_B.weight";
+  const ac_lora_desc lora = {.rank = 4, .targets = targets};
+  ac_device *device = open_device("cpu");
+  trained t = start(device, &lora, &(ac_plan_desc){.average = true}, NULL);
+  float *rows = values_of("lora", "tokens"), now[8], saved[8], trained_values[8];
+  for (int update = 0; update < 3; update++) train_window(t.trainer, rows, update);
+  assert_ok(ac_adapter_save(t.trainer, test_folder, &lora, NULL));
+  values_saved(t.trainer, name, trained_values, saved);
+  assert_memory_equal(trained_values, saved, sizeof saved);
+  assert_ok(ac_trainer_use_average(t.trainer, true));
+  assert_ok(ac_adapter_save(t.trainer, test_folder, &lora, NULL));
+  values_saved(t.trainer, name, now, saved);
+  assert_memory_equal(now, saved, sizeof saved);
+  assert_memory_not_equal(saved, trained_values, sizeof saved);
+  free(rows);
+  end(&t);
+  ac_device_close(device);
+}
 
 /* ---- several adapters of one base ------------------------------------------------------------ */
 
@@ -625,6 +659,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(updates_are_pefts_everywhere),
       cmocka_unit_test(a_folder_of_peft_is_read_everywhere),
+      cmocka_unit_test(averages_are_saved_in_their_place),
       cmocka_unit_test(one_base_serves_all_everywhere),
       cmocka_unit_test(a_base_in_blocks_is_read_as_it_is_everywhere),
       cmocka_unit_test(weights_may_have_any_name),
