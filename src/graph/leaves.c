@@ -129,9 +129,10 @@ ac_tensor *ac_parameter(ac_graph *graph, const char *name, int rank, const int64
   if (graph->status == AC_OK && !check_blocks(graph, &builder, name, &described, rank, shape))
     return NULL;
   if (!(described.rate >= 0) || isinf(described.rate))
-    return ac_builder_fail(graph, &builder, NULL,
-                           "\"%s\": its rate of %g is not a positive, finite part of the schedule's",
-                           name ? name : "", described.rate);
+    return ac_builder_fail(
+        graph, &builder, NULL,
+        "\"%s\": its rate of %g is not a positive, finite part of the schedule's", name ? name : "",
+        described.rate);
   ac_tensor *tensor = add_leaf(graph, &builder, AC_ROLE_PARAMETER, name, AC_F32, rank, shape);
   if (!tensor) return NULL;
   tensor->desc = described;

@@ -57,6 +57,7 @@ static void begin_page(help *h, const char *arguments, const char *text) {
   fputs(".TH ", h->out);
   put_page_name(h->out, h->command, strlen(h->command), true);
   fprintf(h->out, " 1 \"\" \"Accrue %s\" \"Accrue Manual\"\n", ac_version());
+  fputs(".ad l\n", h->out); /* a line of one long word cannot be stretched */
   put_section(h->out, "NAME");
   put_page_name(h->out, h->command, strlen(h->command), false);
   fputs(" \\- ", h->out);
