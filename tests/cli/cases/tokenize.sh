@@ -28,7 +28,9 @@ END
   printf '{"prompt":"a","chosen":" good","rejected":" bad"}' >pairs.jsonl
   run tokenize --model tiny --data pairs.jsonl --preferences >out
   grep -qF 'a[[ good' out && grep -qF 'a[[ bad' out || die "no pair: $(cat out)"
-  refuse 1 'none of the known forms' tokenize --model tiny --data pairs.jsonl
+  refuse 1 'is a pair of answers, which is learned as a preference (DPO)' tokenize --model tiny --data pairs.jsonl
+  echo '{"question":"a","reply":"b"}' >unknown.jsonl
+  refuse 1 'none of the known forms' tokenize --model tiny --data unknown.jsonl
 
   printf 'one two' >book.txt
   run tokenize --model tiny --data book.txt --out book.u32 >out
