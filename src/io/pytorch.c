@@ -208,31 +208,36 @@ static size_t count_tensors(const ac_pickle_value *dict) {
   return count;
 }
 
-/* What training scripts write next to their own counters. */
-static const ac_pickle_value *find_weights(const ac_pickle_value *root) {
+/* What training scripts write next to their own counters, which may be tensors as well. */
+static const ac_pickle_value *find_weights(const ac_pickle_value *root, int depth) {
   static const char *const keys[] = {"state_dict", "model_state_dict", "model", "net"};
-  for (int depth = 0; depth < MOST_DEPTH && root->kind == AC_PICKLE_DICT; depth++) {
-    if (count_tensors(root)) return root;
-    const ac_pickle_value *inner = NULL;
-    for (size_t k = 0; k < sizeof keys / sizeof *keys && !inner; k++)
-      inner = ac_pickle_get(root, keys[k]);
-    if (!inner) return NULL;
-    root = inner;
+  if (root->kind != AC_PICKLE_DICT) return NULL;
+  for (size_t k = 0; k < sizeof keys / sizeof *keys && depth < MOST_DEPTH; k++) {
+    const ac_pickle_value *inner = ac_pickle_get(root, keys[k]),
+                          *found = inner ? find_weights(inner, depth + 1) : NULL;
+    if (found) return found;
   }
-  return NULL;
+  return count_tensors(root) ? root : NULL;
 }
 
-/* What DistributedDataParallel and torch.compile put before all names. */
+/* Whether the names of all tensors go on like this after their first `from` bytes. */
+static bool all_go_on(const ac_pickle_items *items, size_t from, const char *prefix) {
+  for (size_t i = 0; i + 1 < items->count; i += 2)
+    if (is_tensor_of(items, i) && strncmp(items->at[i].text + from, prefix, strlen(prefix)) != 0)
+      return false;
+  return true;
+}
+
+/* The length of what DistributedDataParallel and torch.compile put before all names. */
 static size_t wrapped(const ac_pickle_items *items) {
   static const char *const prefixes[] = {"module.", "_orig_mod."};
-  for (int k = 0; k < 2; k++) {
-    const size_t length = strlen(prefixes[k]);
-    bool all = true;
-    for (size_t i = 0; i + 1 < items->count && all; i += 2)
-      all = !is_tensor_of(items, i) || !strncmp(items->at[i].text, prefixes[k], length);
-    if (all) return length;
-  }
-  return 0;
+  size_t length = 0;
+  for (int k = 0; k < 2; k++)
+    if (all_go_on(items, length, prefixes[k])) {
+      length += strlen(prefixes[k]);
+      k = -1;
+    }
+  return length;
 }
 
 static int compare_begins(const void *a, const void *b) {
@@ -242,7 +247,7 @@ static int compare_begins(const void *a, const void *b) {
 }
 
 static ac_status read_tensors(ac_model_file *file, const ac_pickle *pickle, const int64_t *begins) {
-  const ac_pickle_value *dict = find_weights(&pickle->root);
+  const ac_pickle_value *dict = find_weights(&pickle->root, 0);
   if (!dict)
     return ac_fail(AC_ERROR_FORMAT,
                    "%s holds no tensors by name; write it by torch.save(model.state_dict(), FILE)",

@@ -304,41 +304,64 @@ static void small_models_are_those_of_pytorch(void **state) {
   ac_model_file_close(file);
 }
 
+static bool trainer_has(const void *trainer, const char *name) {
+  return ac_trainer_find_parameter(trainer, name) >= 0;
+}
+
+static void check_told(const model_case *model) {
+  const image_net *net = &model->net;
+  image_net found = {.heads = net->heads};
+  const test_path path = in_folder("model");
+  ac_graph *graph;
+  ac_device *device;
+  ac_plan *plan;
+  ac_trainer *trainer;
+  ac_model_file *file;
+  assert_ok(ac_graph_create(&graph));
+  model->family->build(graph, net);
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1}));
+  assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = SAMPLES}));
+  assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
+  assert_ok(ac_trainer_save(trainer, path.text, NULL, 0));
+  assert_ok(ac_model_file_open(&file, path.text));
+  assert_int_equal(image_weights_adopt(model->family, &found, file, path.text), -1);
+  ac_model_file_close(file);
+  assert_int_equal(image_weights_check(model->family, trainer_has, trainer, path.text), -1);
+  assert_int_equal(found.base, net->base);
+  assert_int_equal(found.depth, net->depth);
+  assert_int_equal(found.variant, net->variant);
+  assert_int_equal(found.names, net->names);
+  assert_int_equal(found.stem, net->stem);
+  assert_int_equal(found.classes, net->classes);
+  assert_int_equal(found.patch, net->patch);
+  assert_int_equal(found.pixels, net->pixels);
+  ac_trainer_free(trainer);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
 /* A file without a description is recognised by its tensors. */
 static void shapes_are_told_by_tensors(void **state) {
   (void)state;
-  for (int i = 0; i < CASES; i++) {
-    const image_net *net = &cases[i].net;
-    image_net found = {.heads = net->heads};
-    const test_path path = in_folder("model");
-    ac_graph *graph;
-    ac_device *device;
-    ac_plan *plan;
-    ac_trainer *trainer;
-    ac_model_file *file;
-    assert_ok(ac_graph_create(&graph));
-    cases[i].family->build(graph, net);
-    assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1}));
-    assert_ok(ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = SAMPLES}));
-    assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
-    assert_ok(ac_trainer_save(trainer, path.text, NULL, 0));
-    assert_ok(ac_model_file_open(&file, path.text));
-    assert_int_equal(image_weights_adopt(cases[i].family, &found, file, path.text), -1);
-    ac_model_file_close(file);
-    assert_int_equal(image_weights_check(cases[i].family, trainer, path.text), -1);
-    assert_int_equal(found.base, net->base);
-    assert_int_equal(found.depth, net->depth);
-    assert_int_equal(found.variant, net->variant);
-    assert_int_equal(found.names, net->names);
-    assert_int_equal(found.stem, net->stem);
-    assert_int_equal(found.classes, net->classes);
-    assert_int_equal(found.patch, net->patch);
-    assert_int_equal(found.pixels, net->pixels);
-    ac_trainer_free(trainer);
-    ac_plan_free(plan);
-    ac_device_close(device);
-    ac_graph_free(graph);
-  }
+  static const model_case older = {"vit_torchvision_old",
+                                   &vit_family,
+                                   {SIZED(32), COLOURS, .depth = 2, .base = 64, .heads = 2,
+                                    .patch = 8, .names = IMAGE_NAMES_TORCHVISION_OLD},
+                                   0.01};
+  for (int i = 0; i < CASES; i++) check_told(&cases[i]);
+  check_told(&older);
+}
+
+/* A rate of 0 would be the whole rate. */
+static void rates_of_layers_do_not_vanish(void **state) {
+  (void)state;
+  image_net net = {.layer_decay = 1e-100};
+  image_level(&net, 0, 8);
+  assert_true(net.rate > 0 && net.rate < 1e-300);
+  net.layer_decay = 0.5;
+  image_level(&net, 5, 8);
+  assert_true(net.rate == 0.125);
 }
 
 /* ---- published shapes ------------------------------------------------------------------------ */
@@ -407,6 +430,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(small_models_are_those_of_pytorch),
       cmocka_unit_test(shapes_are_told_by_tensors),
+      cmocka_unit_test(rates_of_layers_do_not_vanish),
   };
   const struct CMUnitTest published[] = {cmocka_unit_test(published_shapes_are_those_of_pytorch)};
   if (argc == 2) {

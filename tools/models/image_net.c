@@ -1,6 +1,7 @@
 #include "models/image_net.h"
 #include "models/share.h"
 
+#include <float.h>
 #include <stdio.h>
 
 ac_tensor *image_parameter(const image_net *net, const char *name, const char *leaf, int rank,
@@ -15,6 +16,7 @@ void image_level(image_net *net, int64_t level, int64_t last) {
   net->rate = 1;
   if (net->layer_decay > 0)
     for (; level < last; level++) net->rate *= net->layer_decay;
+  if (!(net->rate > 0)) net->rate = DBL_MIN; /* 0 would be the whole rate */
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */

@@ -34,8 +34,9 @@ typedef enum efficientnet_variant {
 typedef enum image_names {
   IMAGE_NAMES_TORCHVISION = 0,
   IMAGE_NAMES_TIMM,
-  IMAGE_NAMES_TENSORFLOW /* the packages efficientnet-pytorch and efficientnet-lite-pytorch, with
-                            TensorFlow's padding and epsilon */
+  IMAGE_NAMES_TENSORFLOW, /* the packages efficientnet-pytorch and efficientnet-lite-pytorch, with
+                             TensorFlow's padding and epsilon */
+  IMAGE_NAMES_TORCHVISION_OLD /* torchvision before 0.13, as in its published files of ViT */
 } image_names;
 
 /* What is made of pixels, which are in [0, 1], before the first layer: (pixel - mean) / deviation.

@@ -24,11 +24,15 @@ static const vit_names all_names[] = {
                                  "self_attention.in_proj_weight", "self_attention.in_proj_bias",
                                  "self_attention.out_proj", "ln_2", "mlp.0", "mlp.3", "encoder.ln",
                                  "heads.head"},
+    [IMAGE_NAMES_TORCHVISION_OLD] = {"class_token", "conv_proj", "encoder.pos_embedding",
+                                     "encoder.layers.encoder_layer_%d", "ln_1", "self_attention",
+                                     "self_attention.in_proj_weight", "self_attention.in_proj_bias",
+                                     "self_attention.out_proj", "ln_2", "mlp.linear_1",
+                                     "mlp.linear_2", "encoder.ln", "heads.head"},
 };
 
 static const vit_names *names_of(const image_net *net) {
-  return &all_names[net->names == IMAGE_NAMES_TORCHVISION ? IMAGE_NAMES_TORCHVISION
-                                                          : IMAGE_NAMES_TIMM];
+  return &all_names[net->names == IMAGE_NAMES_TENSORFLOW ? IMAGE_NAMES_TIMM : net->names];
 }
 
 const char *vit_head(const image_net *config) {

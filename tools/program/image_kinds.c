@@ -25,7 +25,7 @@ static const char *const norms[] = {"group", "layer", "instance", "batch", NULL}
 static const char *const stems[] = {"small", "large", NULL};
 static const char *const mobilenets[] = {"v1", "v2", "v3-small", "v3-large", NULL};
 static const char *const efficientnets[] = {"lite0", "b0", NULL};
-static const char *const namers[] = {"torchvision", "timm", "tensorflow", NULL};
+static const char *const namers[] = {"torchvision", "timm", "tensorflow", "torchvision-old", NULL};
 static const char *const pixels[] = {"plain", "imagenet", "half", "lite", NULL};
 
 static const char *const *variants_of(const image_model *model) {
@@ -229,7 +229,7 @@ static int adopt_described(image_model *model, const options *o, const ac_model_
   if (status == STATUS_CONTINUE && variants_of(model))
     status = adopt_word(o, init, path, "accrue.variant", "variant", variants_of(model), 0,
                         &net->variant);
-  if (status == STATUS_CONTINUE && !options_given(o, "pixels"))
+  if (status == STATUS_CONTINUE && !options_given_now(o, "pixels"))
     status = adopt_word(o, init, path, "accrue.pixels", "pixels", pixels, 0, &net->pixels);
   if (status == STATUS_CONTINUE && has_depth(model))
     status = adopt_number(o, init, path, "accrue.depth", "depth", &net->depth);
@@ -283,7 +283,7 @@ static int adopt_foreign(image_model *model, const options *o, const ac_model_fi
   if (status == STATUS_CONTINUE) status = check_numbers(o, path, &given, net);
   if (status == STATUS_CONTINUE) status = check_words(model, o, path, &given, net);
   if (status != STATUS_CONTINUE) return status;
-  if (options_given(o, "pixels")) net->pixels = given.pixels;
+  if (options_given_now(o, "pixels")) net->pixels = given.pixels;
   model->foreign = true;
   model->classes_of_file = net->classes;
   if (options_given(o, "classes")) net->classes = given.classes;
@@ -439,9 +439,10 @@ static const char *taken(void *self) {
   return model->head;
 }
 
-static int check_file(const void *self, const ac_trainer *trainer, const char *path) {
+static int check_file(const void *self, bool (*has)(const void *in, const char *name),
+                      const void *in, const char *path) {
   const image_model *model = self;
-  return model->foreign ? image_weights_check(model->family, trainer, path) : STATUS_CONTINUE;
+  return model->foreign ? image_weights_check(model->family, has, in, path) : STATUS_CONTINUE;
 }
 
 #define IMAGE_KIND(word, text)                                                  \

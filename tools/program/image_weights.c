@@ -59,7 +59,8 @@ static const char *recognise_resnet(image_net *net, const ac_model_file *file) {
   for (int i = 0; i < 4; i++) blocks[i] = count_in(file, "layer%d.%d.conv1.weight", i + 1);
   net->base = size_of(file, "conv1.weight", 4, 0);
   net->stem = kernel == 7 ? IMAGE_STEM_LARGE : IMAGE_STEM_SMALL;
-  net->norm = has(file, "bn1.running_mean") ? IMAGE_NORM_BATCH : IMAGE_NORM_GROUP;
+  if (!has(file, "bn1.running_mean")) return "it has no batch norm";
+  net->norm = IMAGE_NORM_BATCH;
   for (size_t i = 0; i < sizeof published / sizeof *published; i++)
     if (published[i].stem == net->stem && published[i].bottleneck == bottleneck &&
         !memcmp(published[i].blocks, blocks, sizeof blocks)) {
@@ -131,13 +132,17 @@ static const char *recognise_vit(image_net *net, const ac_model_file *file) {
   const char *patches = timm ? "patch_embed.proj.weight" : "conv_proj.weight";
   const int64_t positions = size_of(file, timm ? "pos_embed" : "encoder.pos_embedding", 3, 1);
   const int64_t side = (int64_t)(sqrt((double)positions) + 0.5);
-  net->names = timm ? IMAGE_NAMES_TIMM : IMAGE_NAMES_TORCHVISION;
+  net->names = timm ? IMAGE_NAMES_TIMM
+               : has(file, "encoder.layers.encoder_layer_0.mlp.linear_1.weight")
+                   ? IMAGE_NAMES_TORCHVISION_OLD
+                   : IMAGE_NAMES_TORCHVISION;
   net->base = size_of(file, patches, 4, 0);
   net->patch = size_of(file, patches, 4, 2);
   net->depth = timm ? count_of(file, "blocks.%d.attn.qkv.weight")
                     : count_of(file, "encoder.layers.encoder_layer_%d.ln_1.weight");
   if (!net->base || !net->patch || !net->depth || positions < 2)
     return "it does not have the tensors of a vision transformer with a class token";
+  if (net->patch > INT16_MAX || side > INT16_MAX) return "its sizes are beyond those of any image";
   if (side * side + 1 != positions) return "its table of positions is not that of a square image";
   net->height = net->width = side * net->patch;
   return NULL;
@@ -190,13 +195,14 @@ int image_weights_adopt(const image_family *family, image_net *net, const ac_mod
   return STATUS_CONTINUE;
 }
 
-int image_weights_check(const image_family *family, const ac_trainer *trainer, const char *path) {
+int image_weights_check(const image_family *family, bool (*has)(const void *in, const char *name),
+                        const void *in, const char *path) {
   ac_model_file *file;
   int status = STATUS_CONTINUE;
   if (ac_model_file_open(&file, path) != AC_OK) return fail_library();
   for (int i = 0; i < ac_model_file_tensor_count(file) && status == STATUS_CONTINUE; i++) {
     const ac_model_tensor *t = ac_model_file_tensor(file, i);
-    if (t->dtype != AC_I32 && t->dtype != AC_U8 && ac_trainer_find_parameter(trainer, t->name) < 0)
+    if (t->dtype != AC_I32 && t->dtype != AC_U8 && !has(in, t->name))
       status = fail("%s has a tensor %s, which is not one of a %s of this shape; accrue would have "
                     "to leave it out, and that would be another model",
                     path, t->name, family->name);

@@ -23,8 +23,9 @@ extern const image_family resnet_family, mobilenet_family, efficientnet_family, 
 int image_weights_adopt(const image_family *family, image_net *net, const ac_model_file *file,
                         const char *path);
 
-/* Refuses a file with a tensor that the graph has no parameter for: leaving it out would make
- * another model of it. */
-int image_weights_check(const image_family *family, const ac_trainer *trainer, const char *path);
+/* Refuses a file with a tensor that `in`, a trainer or plan, has no parameter for: leaving it out
+ * would make another model of it. */
+int image_weights_check(const image_family *family, bool (*has)(const void *in, const char *name),
+                        const void *in, const char *path);
 
 #endif

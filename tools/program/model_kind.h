@@ -124,8 +124,10 @@ typedef struct model_kind {
   /* Of images: which parameters --init gives, as patterns for names; NULL: all. NULL function: all.
    */
   const char *(*taken)(void *model);
-  /* Refuses a file of --init with weights that the model lacks; NULL: none is refused. */
-  int (*check_file)(const void *model, const ac_trainer *trainer, const char *path);
+  /* Refuses a file with weights that the model, as a trainer or a plan has it, lacks; NULL: none is
+   * refused. */
+  int (*check_file)(const void *model, bool (*has)(const void *in, const char *name),
+                    const void *in, const char *path);
 
   /* ---- of models that begin with weights of others; each may be NULL ------------------------- */
 

@@ -227,6 +227,13 @@ static ac_status make_plan(const saved_model *m, ac_purpose purpose, uint64_t me
   return ac_plan_create(&pass->plan, pass->graph, m->setup.device, &desc);
 }
 
+static bool plan_has(const void *plan, const char *name) {
+  ac_plan_parameter parameter;
+  for (int i = 0; ac_plan_get_parameter(plan, i, &parameter) == AC_OK; i++)
+    if (!strcmp(parameter.tensor.name, name)) return true;
+  return false;
+}
+
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
   const setup *s = &m->setup;
   const uint64_t given = s->flags.memory, trained = given ? 0 : memory_of_training(m);
@@ -237,6 +244,10 @@ int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
     if (status == AC_ERROR_BUDGET && trained) status = make_plan(m, purpose, 0, pass);
   }
   freed_memory_return();
+  if (status == AC_OK && s->kind->check_file) {
+    const int checked = s->kind->check_file(s->model, plan_has, pass->plan, m->path);
+    if (checked != STATUS_CONTINUE) return checked;
+  }
   if (status == AC_OK) status = ac_session_create(&pass->session, pass->plan, 0);
   if (status == AC_OK && !s->kind->load_session)
     status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);

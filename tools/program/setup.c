@@ -535,9 +535,13 @@ int setup_load(const setup *s, ac_trainer *trainer) {
   return s->kind->load ? s->kind->load(s->model, trainer) : STATUS_CONTINUE;
 }
 
+static bool trainer_has(const void *trainer, const char *name) {
+  return ac_trainer_find_parameter(trainer, name) >= 0;
+}
+
 int setup_check_init(const setup *s, const ac_trainer *trainer) {
   if (!s->flags.init || !s->kind->check_file) return STATUS_CONTINUE;
-  return s->kind->check_file(s->model, trainer, s->flags.init);
+  return s->kind->check_file(s->model, trainer_has, trainer, s->flags.init);
 }
 
 ac_status setup_take_init(const setup *s, ac_trainer *trainer) {

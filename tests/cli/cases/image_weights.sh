@@ -25,10 +25,15 @@ case_image_weights() {
   refuse 2 '--depth 34 contradicts' train resnet "${net[@]}" --init "$narrow" --depth 34
   refuse 2 '--norm group contradicts' train resnet "${net[@]}" --init "$narrow" --norm group
   refuse 2 '--stem small contradicts' train resnet "${net[@]}" --init tuned --stem small
+  "$FIXTURE" model "$narrow" groups.safetensors -bn1.running_mean # whose groups it has is not known
+  refuse 1 'does not hold a resnet: it has no batch norm' train resnet "${net[@]}" --init groups.safetensors
   refuse 1 'does not hold a vit: it does not have the tensors' train vit "${net[@]}" --init "$narrow"
   refuse 1 'does not hold a resnet: it has no tensor conv1.weight' train resnet "${net[@]}" --init "$vectors/tensors.pth"
-  # With a rate of 0 for all but the head, which a decay near 0 comes to, other layers hardly change.
   run train resnet "${net[@]}" --init "$narrow" --layer-decay 1e-6 --out slow >/dev/null
+  # A tensor that the network lacks would make another model of it, wherever it is read.
+  "$FIXTURE" model "$narrow" more.safetensors +layer1.0.gamma=layer1.0.bn1.weight
+  refuse 1 'has a tensor layer1.0.gamma, which is not one of a resnet' train resnet "${net[@]}" --init more.safetensors
+  refuse 1 'has a tensor layer1.0.gamma, which is not one of a resnet' eval resnet --model more.safetensors --data ten --device cpu
   refuse 2 '--layer-decay' train resnet "${net[@]}" --layer-decay 1.5
 }
 

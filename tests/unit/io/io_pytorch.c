@@ -126,6 +126,26 @@ static void pickles_run_nothing(void **state) {
   REFUSED("\x80\x09.", AC_ERROR_UNSUPPORTED, "has protocol 9, not 2 to 5");
 }
 
+/* A checkpoint {"best": tensor, "model": "a name", "net": {"module._orig_mod.w": tensor}}. */
+static void weights_are_found_beside_others(void **state) {
+  (void)state;
+  static const char file[] = "\x80\x02}(X\4\0\0\0best" TENSOR(
+      "\1", "K\1\x85", "K\1\x85") "X\5\0\0\0modelX\6\0\0\0a nameX\3"
+                                  "\0\0\0net}X\x12\0\0\0module._orig_mod.w" TENSOR(
+                                      "\0", "K\2\x85", "K\1\x85") "su.\x80\x02]X\1\0\0\0"
+                                                                  "0a." DATA;
+  char path[512];
+  float values[2];
+  ac_model_file *opened;
+  write_pickle(file, sizeof file - 1, path);
+  assert_ok(ac_model_file_open(&opened, path));
+  assert_int_equal(ac_model_file_tensor_count(opened), 1);
+  assert_int_equal(ac_model_file_find(opened, "w"), 0);
+  assert_ok(ac_model_file_read(opened, 0, 0, 2, values));
+  assert_true(values[0] == 1 && values[1] == 2);
+  ac_model_file_close(opened);
+}
+
 static void damaged_pickles_are_refused(void **state) {
   (void)state;
   REFUSED("\x80\x02}", AC_ERROR_FORMAT, "it ends too early");
@@ -228,6 +248,7 @@ int main(void) {
       cmocka_unit_test(archives_are_read),
       cmocka_unit_test(older_files_are_read),
       cmocka_unit_test(pickles_run_nothing),
+      cmocka_unit_test(weights_are_found_beside_others),
       cmocka_unit_test(damaged_pickles_are_refused),
       cmocka_unit_test(tensors_stay_within_their_storage),
       cmocka_unit_test(damaged_archives_are_refused),

@@ -188,9 +188,46 @@ static void refusals(void **state) {
   ac_device_close(device);
 }
 
+/* Two parameters with equal gradients, one with a quarter of the rate, or almost none. */
+static void own_rates(void **state) {
+  (void)state;
+  static const double rates[] = {0.25, 2.2250738585072014e-308};
+  const float x[] = {1, 2}, t[] = {3, 5};
+  for (int k = 0; k < 2; k++) {
+    ac_device *device = open_device("cpu");
+    ac_graph *graph;
+    ac_plan *plan;
+    ac_trainer *trainer;
+    assert_ok(ac_graph_create(&graph));
+    ac_tensor *in = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, 1)),
+              *target = ac_input(graph, "t", AC_F32, AC_SHAPE(AC_BATCH, 1));
+    const ac_parameter_desc whole = {.init = {AC_INIT_CONSTANT, .value = 1}},
+                            part = {.init = {AC_INIT_CONSTANT, .value = 1}, .rate = rates[k]};
+    ac_tensor *a = ac_parameter(graph, "a", AC_SHAPE(1, 1), &whole),
+              *b = ac_parameter(graph, "b", AC_SHAPE(1, 1), &part);
+    ac_tensor *y = ac_add(ac_linear(in, a, NULL, AC_OUT_IN), ac_linear(in, b, NULL, AC_OUT_IN));
+    ac_graph_set_loss(graph, ac_mean_squared_error(y, target, NULL));
+    ac_plan_desc desc = {.batch = 2, .optimizer = {.kind = AC_SGD}};
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
+    ac_graph_free(graph);
+    assert_ok(ac_trainer_create(
+        &trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 0.01}, .optimizer = {.clip = -1}}));
+    const ac_feed feeds[] = {{"x", x}, {"t", t}};
+    float values[2];
+    assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
+    assert_ok(ac_trainer_update(trainer, NULL));
+    for (int p = 0; p < 2; p++) assert_ok(ac_trainer_get_parameter(trainer, p, 0, 1, &values[p]));
+    assert_true(fabs((double)values[0] - 1) > 1e-3);
+    assert_true(fabs(((double)values[1] - 1) - rates[k] * ((double)values[0] - 1)) < 1e-6);
+    ac_trainer_free(trainer);
+    ac_plan_free(plan);
+    ac_device_close(device);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(check_pytorch_everywhere),
                                      cmocka_unit_test(locally), cmocka_unit_test(states),
-                                     cmocka_unit_test(refusals)};
+                                     cmocka_unit_test(refusals), cmocka_unit_test(own_rates)};
   return cmocka_run_group_tests(tests, make_test_folder, remove_test_folder);
 }
