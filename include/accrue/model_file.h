@@ -70,10 +70,10 @@ typedef struct ac_model_file ac_model_file;
  *
  * A file of PyTorch's torch.save holds a dict of tensors, or a dict that has one as "state_dict",
  * "model_state_dict", "model" or "net"; "module." and "_orig_mod." before all names are left out.
- * It may be a zip archive or have the form of before PyTorch 1.6. Its pickle is not run: only tensors and plain
- * values are known, and a pickle that names anything else, or has another opcode, is refused by it
- * with AC_ERROR_UNSUPPORTED. Several tensors may share their elements, and strides may have any
- * order. */
+ * It may be a zip archive or have the form of before PyTorch 1.6. Its pickle is not run: only
+ * tensors and plain values are known, and a pickle that names anything else, or has another opcode,
+ * is refused by it with AC_ERROR_UNSUPPORTED. Several tensors may share their elements, and strides
+ * may have any order. */
 AC_API ac_status ac_model_file_open(ac_model_file **file, const char *path);
 /** Closes a file. */
 AC_API void ac_model_file_close(ac_model_file *file);
