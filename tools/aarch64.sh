@@ -52,6 +52,7 @@ cmake -S . -B "$build" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch6
   -DCMAKE_C_COMPILER=aarch64-linux-gnu-gcc -DCMAKE_LIBRARY_ARCHITECTURE=aarch64-linux-gnu \
   -DCMAKE_FIND_ROOT_PATH="$root" -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
+  -DCMAKE_C_STANDARD_INCLUDE_DIRECTORIES="$root/usr/include/aarch64-linux-gnu" \
   -DACCRUE_OPENCL=OFF -DACCRUE_WERROR=ON
 targets=(accrue_program cli_fixture cli_metrics test_ops test_half test_products test_initialisers)
 if [[ $all ]]; then targets=(all); fi

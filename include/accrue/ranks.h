@@ -54,7 +54,7 @@ AC_API int ac_ranks_threads(const ac_ranks *ranks);
 
 /** Something that all ranks must have in common. */
 typedef struct ac_ranks_fact {
-  const char *name;  /**< What it is, such as "the model" or "--lr". */
+  const char *name;  /**< What it is, such as "the model" or "the batch". */
   const char *value; /**< Any text. */
 } ac_ranks_fact;
 

@@ -32,7 +32,7 @@ cmake -DCOMMANDS=docs/commands -DENVIRONMENT=docs/reference/environment.md -DOUT
   -P tools/flags/commands.cmake
 read -ra libraries <<<"$(pkg-config --cflags --libs jansson libpcre2-8 libutf8proc libjpeg libpng libwebp zlib)"
 mapfile -t report < <(printf '%s\n' tools/report/*.c | grep -vF /report.c) # but for the command itself
-"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c tests/support/checksums.c src/{core,core/platform,text,graph,adapter,model,ops,ops/*,optimizer,plan,schedule,record,observe,run,window,state,fit,data,image,chat,io,bench}/*.c \
+"$compiler" "${flags[@]}" -Iinclude -Isrc -Itools -Itests tests/fuzz/*.c tests/support/checksums.c src/{core,core/platform,text,graph,adapter,model,ops,ops/*,optimizer,plan,schedule,record,observe,ranks,run,window,state,fit,data,image,chat,io,bench}/*.c \
   src/backend/*.c src/backend/dry/*.c \
   tools/common/{command_record,flag_record,flag_text,help,option_help,options,roff,suggest,terminal,text,file,json_file,run_id,storage}.c "$folder"/{flag,command}_records.c tools/program/{policy,batch_flag}.c "${report[@]}" "${libraries[@]}" -lpthread -lm -ldl -o "$folder/fuzz"
 

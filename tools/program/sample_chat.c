@@ -54,6 +54,7 @@ static size_t systems(const chat *c) {
 
 /* Forgets `count` messages from number `first` on. */
 static void forget(chat *c, size_t first, size_t count) {
+  if (!count) return; /* there may be no messages at all */
   for (size_t i = first; i < first + count; i++) free((char *)c->messages[i].content);
   c->count -= count;
   memmove(c->messages + first, c->messages + first + count,
