@@ -1,6 +1,7 @@
 /* Formats are told by their first bytes (the table), then by properties that the whole file must
  * have: records of CIFAR have a fixed size and small labels, text has no control characters, and
  * uint16 tokens are mostly small numbers. */
+#include "core/little_endian.h"
 #include "core/format.h"
 
 #include "core/error.h"
@@ -65,16 +66,10 @@ static bool begins_with(const uint8_t *data, size_t count, const magic *m) {
   return count >= m->offset + m->length && !memcmp(data + m->offset, m->bytes, m->length);
 }
 
-static uint64_t little_endian(const uint8_t *data) {
-  uint64_t value = 0;
-  for (int i = 0; i < 8; i++) value |= (uint64_t)data[i] << 8 * i;
-  return value;
-}
-
 /* Its length comes first, then an object of JSON. */
 static bool is_safetensors(const uint8_t *data, size_t count, uint64_t file_bytes) {
   if (count < 10 || data[8] != '{' || !data[9] || !strchr("\"} \n\r\t", data[9])) return false;
-  const uint64_t length = little_endian(data);
+  const uint64_t length = ac_little_endian(data, 8);
   return length >= 2 && length <= 100000000 && (!file_bytes || length <= file_bytes - 8);
 }
 

@@ -3,6 +3,7 @@
  * else four. */
 #include "data/dataset.h"
 
+#include "core/little_endian.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/platform/folders.h"
@@ -117,20 +118,15 @@ typedef struct token_layout {
   size_t begin, size;
 } token_layout;
 
-static uint32_t little_endian(const uint8_t *data, size_t size) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < size; i++) value |= (uint32_t)data[i] << 8 * i;
-  return value;
-}
-
 /* llm.c's header is 256 int32; the third one is the number of tokens. */
 static ac_status check_llmc(const char *path, const ac_bytes *file, const token_layout *tokens) {
   const size_t bytes = file->count < tokens->begin ? 0 : file->count - tokens->begin;
-  if (file->count >= tokens->begin && bytes == little_endian(file->data + 8, 4) * tokens->size)
+  if (file->count >= tokens->begin && bytes == ac_little_endian(file->data + 8, 4) * tokens->size)
     return AC_OK;
   return ac_fail(AC_ERROR_FORMAT,
                  "%s is damaged: its llm.c header announces %u tokens, but %zu bytes follow it",
-                 path, file->count >= 12 ? (unsigned)little_endian(file->data + 8, 4) : 0, bytes);
+                 path, file->count >= 12 ? (unsigned)ac_little_endian(file->data + 8, 4) : 0,
+                 bytes);
 }
 
 /* `size`: bytes of a token in a file without a header. */
@@ -193,7 +189,7 @@ static ac_status narrow(ac_bytes *file, const char *path, const token_layout *to
   if (!count) return ac_fail(AC_ERROR_FORMAT, "%s holds no tokens", path);
   for (size_t i = 0; i < count; i++) {
     const uint32_t token =
-        little_endian(file->data + tokens->begin + i * tokens->size, tokens->size);
+        ac_little_endian(file->data + tokens->begin + i * tokens->size, tokens->size);
     if (token >= vocab)
       return ac_fail(AC_ERROR_FORMAT,
                      "%s: token %u at position %zu is outside the vocabulary of %lld", path,

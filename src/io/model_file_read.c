@@ -8,6 +8,7 @@
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>
 
+#include "core/little_endian.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/half.h"
@@ -274,8 +275,7 @@ static ac_status parse_header(ac_model_file *file, int64_t file_bytes) {
     return ac_fail(AC_ERROR_FORMAT, "%s: not a safetensors file: it has only %lld bytes",
                    file->path, (long long)file_bytes);
   AC_TRY(read_exactly(file, prefix, sizeof prefix));
-  uint64_t length = 0;
-  for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << 8 * i;
+  const uint64_t length = ac_little_endian(prefix, 8);
   if (length > AC_SAFETENSORS_MAX_HEADER)
     return ac_fail(AC_ERROR_FORMAT,
                    "%s: not a safetensors file: its header would have %llu bytes, more than %d",
@@ -418,12 +418,6 @@ const char *ac_model_file_metadata(const ac_model_file *file, const char *key) {
       json_object_get(json_object_get(file->root, AC_SAFETENSORS_METADATA), key));
 }
 
-static uint64_t little_endian(const unsigned char *data, size_t size) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < size; i++) value |= (uint64_t)data[i] << 8 * i;
-  return value;
-}
-
 static float convert(const unsigned char *data, ac_element_storage storage) {
   uint32_t bits = 0;
   float value;
@@ -431,16 +425,16 @@ static float convert(const unsigned char *data, ac_element_storage storage) {
   uint64_t wide_bits;
   switch (storage) {
   case AC_STORED_F16:
-    return ac_f16_to_float((uint16_t)little_endian(data, 2));
+    return ac_f16_to_float((uint16_t)ac_little_endian(data, 2));
   case AC_STORED_F64:
-    wide_bits = little_endian(data, 8);
+    wide_bits = ac_little_endian(data, 8);
     memcpy(&wide, &wide_bits, 8);
     return (float)wide;
   case AC_STORED_BF16:
-    bits = (uint32_t)little_endian(data, 2) << 16;
+    bits = (uint32_t)ac_little_endian(data, 2) << 16;
     break;
   default:
-    bits = (uint32_t)little_endian(data, 4);
+    bits = (uint32_t)ac_little_endian(data, 4);
     break;
   }
   memcpy(&value, &bits, 4);

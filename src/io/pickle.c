@@ -13,6 +13,7 @@
  * file of tensors does is refused. */
 #include "io/pickle.h"
 
+#include "core/little_endian.h"
 #include "core/error.h"
 #include "core/quote.h"
 
@@ -67,8 +68,7 @@ static ac_status take(ac_pickle *p, void *data, size_t bytes) {
 static ac_status take_number(ac_pickle *p, int bytes, uint64_t *value) {
   unsigned char data[8];
   AC_TRY(take(p, data, (size_t)bytes));
-  *value = 0;
-  for (int i = 0; i < bytes; i++) *value |= (uint64_t)data[i] << 8 * i;
+  *value = ac_little_endian(data, (size_t)bytes);
   return AC_OK;
 }
 
@@ -352,11 +352,11 @@ static ac_status build(ac_pickle *p) {
 /* Little-endian, in two's complement. One beyond 64 bits is a number of another kind: the largest.
  */
 static ac_status push_long(ac_pickle *p) {
-  uint64_t length, bits = 0;
+  uint64_t length;
   unsigned char data[255];
   AC_TRY(take_number(p, 1, &length));
   AC_TRY(take(p, data, (size_t)length));
-  for (uint64_t i = 0; i < length && i < 8; i++) bits |= (uint64_t)data[i] << 8 * i;
+  uint64_t bits = ac_little_endian(data, length < 8 ? (size_t)length : 8);
   if (length && length < 8 && data[length - 1] & 0x80) bits |= ~(uint64_t)0 << 8 * length;
   return push_integer(p, AC_PICKLE_INTEGER, length > 8 ? INT64_MAX : (int64_t)bits);
 }

@@ -9,6 +9,7 @@
  * Each length is checked against the file's. */
 #include "io/zip.h"
 
+#include "core/little_endian.h"
 #include "core/error.h"
 #include "core/quote.h"
 #include "core/platform/files.h"
@@ -27,12 +28,6 @@ enum {
   MOST_COMMENT = 65535,
   MOST_DIRECTORY = 256 << 20
 };
-
-static uint64_t number(const unsigned char *at, int bytes) {
-  uint64_t value = 0;
-  for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << 8 * i;
-  return value;
-}
 
 static ac_status damaged(const ac_model_file *file, const char *what) {
   return ac_fail(AC_ERROR_FORMAT, "%s is a zip archive, but %s; it is truncated or damaged",
@@ -56,13 +51,15 @@ static ac_status read_wide_end(const ac_model_file *file, int64_t end, directory
   unsigned char locator[LOCATOR_BYTES], wide[WIDE_END_BYTES];
   if (end < LOCATOR_BYTES) return AC_OK;
   AC_TRY(read_at(file, end - LOCATOR_BYTES, locator, sizeof locator));
-  if (number(locator, 4) != 0x07064b50) return AC_OK;
-  const uint64_t place = number(locator + 8, 8);
+  if (ac_little_endian(locator, 4) != 0x07064b50) return AC_OK;
+  const uint64_t place = ac_little_endian(locator + 8, 8);
   if (end < WIDE_END_BYTES || place > (uint64_t)(end - WIDE_END_BYTES))
     return damaged(file, "its end is not in the file");
   AC_TRY(read_at(file, (int64_t)place, wide, sizeof wide));
-  if (number(wide, 4) != 0x06064b50) return damaged(file, "its end is not where it should be");
-  *d = (directory){number(wide + 32, 8), number(wide + 40, 8), number(wide + 48, 8)};
+  if (ac_little_endian(wide, 4) != 0x06064b50)
+    return damaged(file, "its end is not where it should be");
+  *d = (directory){ac_little_endian(wide + 32, 8), ac_little_endian(wide + 40, 8),
+                   ac_little_endian(wide + 48, 8)};
   return AC_OK;
 }
 
@@ -75,13 +72,14 @@ static ac_status find_end(const ac_model_file *file, int64_t file_bytes, directo
   ac_status status = read_at(file, file_bytes - bytes, tail, (size_t)bytes);
   int64_t at = bytes - END_BYTES;
   while (status == AC_OK && at >= 0 &&
-         (number(tail + at, 4) != 0x06054b50 ||
-          at + END_BYTES + (int64_t)number(tail + at + 20, 2) != bytes))
+         (ac_little_endian(tail + at, 4) != 0x06054b50 ||
+          at + END_BYTES + (int64_t)ac_little_endian(tail + at + 20, 2) != bytes))
     at--;
   if (status == AC_OK && at < 0) status = damaged(file, "it has no directory");
   if (status == AC_OK) {
     const unsigned char *end = tail + at;
-    *d = (directory){number(end + 10, 2), number(end + 12, 4), number(end + 16, 4)};
+    *d = (directory){ac_little_endian(end + 10, 2), ac_little_endian(end + 12, 4),
+                     ac_little_endian(end + 16, 4)};
     status = read_wide_end(file, file_bytes - bytes + at, d);
   }
   free(tail);
@@ -98,13 +96,13 @@ static void read_wide(const unsigned char *extra, size_t length, uint64_t *unpac
                       uint64_t *packed, uint64_t *header) {
   uint64_t *const fields[] = {unpacked, packed, header};
   while (length >= 4) {
-    const size_t size = (size_t)number(extra + 2, 2);
+    const size_t size = (size_t)ac_little_endian(extra + 2, 2);
     if (size > length - 4) return;
-    if (number(extra, 2) == 1) {
+    if (ac_little_endian(extra, 2) == 1) {
       size_t used = 0;
       for (int i = 0; i < 3; i++)
         if (*fields[i] == 0xffffffff && used + 8 <= size) {
-          *fields[i] = number(extra + 4 + used, 8);
+          *fields[i] = ac_little_endian(extra + 4 + used, 8);
           used += 8;
         }
       return;
@@ -117,22 +115,25 @@ static void read_wide(const unsigned char *extra, size_t length, uint64_t *unpac
 /* *used: the bytes that it takes in the directory; its name goes to `name`. */
 static ac_status read_entry(const ac_model_file *file, int64_t file_bytes, const unsigned char *at,
                             size_t left, ac_zip_entry *entry, char *name, size_t *used) {
-  if (left < LISTED_BYTES || number(at, 4) != 0x02014b50)
+  if (left < LISTED_BYTES || ac_little_endian(at, 4) != 0x02014b50)
     return damaged(file, "its directory has fewer entries than it says");
-  const size_t name_bytes = (size_t)number(at + 28, 2), extra = (size_t)number(at + 30, 2),
-               comment = (size_t)number(at + 32, 2);
+  const size_t name_bytes = (size_t)ac_little_endian(at + 28, 2),
+               extra = (size_t)ac_little_endian(at + 30, 2),
+               comment = (size_t)ac_little_endian(at + 32, 2);
   if (name_bytes + extra + comment > left - LISTED_BYTES)
     return damaged(file, "an entry goes beyond the end of its directory");
-  uint64_t packed = number(at + 20, 4), unpacked = number(at + 24, 4), header = number(at + 42, 4);
+  uint64_t packed = ac_little_endian(at + 20, 4), unpacked = ac_little_endian(at + 24, 4),
+           header = ac_little_endian(at + 42, 4);
   read_wide(at + LISTED_BYTES + name_bytes, extra, &unpacked, &packed, &header);
   memcpy(name, at + LISTED_BYTES, name_bytes);
   name[name_bytes] = 0;
   if (header > (uint64_t)file_bytes || packed > (uint64_t)file_bytes)
     return damaged(file, "an entry goes beyond the end of the file");
-  *entry = (ac_zip_entry){.name = name,
-                          .header = (int64_t)header,
-                          .bytes = (int64_t)packed,
-                          .plain = !number(at + 10, 2) && !(at[8] & 1) && packed == unpacked};
+  *entry =
+      (ac_zip_entry){.name = name,
+                     .header = (int64_t)header,
+                     .bytes = (int64_t)packed,
+                     .plain = !ac_little_endian(at + 10, 2) && !(at[8] & 1) && packed == unpacked};
   *used = LISTED_BYTES + name_bytes + extra + comment;
   return AC_OK;
 }
@@ -196,10 +197,10 @@ ac_status ac_zip_begin_of(const ac_model_file *file, int64_t file_bytes, const a
   if (entry->header > file_bytes - HEADER_BYTES)
     return damaged(file, "an entry goes beyond the end of the file");
   AC_TRY(read_at(file, entry->header, header, sizeof header));
-  if (number(header, 4) != 0x04034b50)
+  if (ac_little_endian(header, 4) != 0x04034b50)
     return damaged(file, "an entry is not where its directory says");
-  *begin = entry->header + HEADER_BYTES + (int64_t)number(header + 26, 2) +
-           (int64_t)number(header + 28, 2);
+  *begin = entry->header + HEADER_BYTES + (int64_t)ac_little_endian(header + 26, 2) +
+           (int64_t)ac_little_endian(header + 28, 2);
   if (*begin > file_bytes || entry->bytes > file_bytes - *begin)
     return damaged(file, "an entry goes beyond the end of the file");
   return AC_OK;

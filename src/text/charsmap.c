@@ -1,4 +1,5 @@
 #include "text/charsmap.h"
+#include "core/little_endian.h"
 
 #include "text/room.h"
 
@@ -35,10 +36,6 @@ static int64_t decode_base64(unsigned char *to, const char *text) {
   return (int64_t)made;
 }
 
-static uint32_t little_endian(const unsigned char *at) {
-  return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 static bool has_long_text(const char *texts, size_t bytes) {
   for (size_t at = 0; at < bytes;) {
     const size_t length = strlen(texts + at); /* a 0 follows the last one */
@@ -52,7 +49,7 @@ static ac_status take_apart(ac_charsmap *map, const unsigned char *bytes, int64_
   const ac_status wrong =
       ac_fail(AC_ERROR_FORMAT, "precompiled_charsmap is not a table of characters");
   if (count < 4) return wrong;
-  const uint32_t table = little_endian(bytes);
+  const uint32_t table = (uint32_t)ac_little_endian(bytes, 4);
   if (table % 4 || !table || (int64_t)table > count - 4) return wrong;
   map->unit_count = table / 4;
   map->text_bytes = (size_t)count - 4 - table;
@@ -60,7 +57,8 @@ static ac_status take_apart(ac_charsmap *map, const unsigned char *bytes, int64_
   map->texts = malloc(map->text_bytes + 1);
   if (!map->units || !map->texts)
     return ac_fail(AC_ERROR_MEMORY, "tokenizer: no memory for a table of characters");
-  for (size_t i = 0; i < map->unit_count; i++) map->units[i] = little_endian(bytes + 4 + 4 * i);
+  for (size_t i = 0; i < map->unit_count; i++)
+    map->units[i] = (uint32_t)ac_little_endian(bytes + 4 + 4 * i, 4);
   memcpy(map->texts, bytes + 4 + table, map->text_bytes);
   map->texts[map->text_bytes] = 0;
   if (!has_long_text(map->texts, map->text_bytes)) return AC_OK;

@@ -9,6 +9,7 @@
  *   normalizer  2: table of characters   3: a space before a text   4: removes spaces
  *               5: spaces become marks */
 #include "text/sentencepiece.h"
+#include "core/little_endian.h"
 
 #include "text/room.h"
 
@@ -43,8 +44,8 @@ static ac_status take_varint(reader *r, uint64_t *value) {
 
 static ac_status take_fixed(reader *r, size_t bytes, uint64_t *value) {
   if ((size_t)(r->end - r->at) < bytes) return damaged();
-  *value = 0;
-  for (size_t i = 0; i < bytes; i++) *value |= (uint64_t)*r->at++ << 8 * i;
+  *value = ac_little_endian(r->at, bytes);
+  r->at += bytes;
   return AC_OK;
 }
 
