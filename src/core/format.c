@@ -1,10 +1,10 @@
 /* Formats are told by their first bytes (the table), then by properties that the whole file must
  * have: records of CIFAR have a fixed size and small labels, text has no control characters, and
  * uint16 tokens are mostly small numbers. */
-#include "core/little_endian.h"
 #include "core/format.h"
 
 #include "core/error.h"
+#include "core/little_endian.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * else four. */
 #include "data/dataset.h"
 
-#include "core/little_endian.h"
 #include "core/error.h"
+#include "core/little_endian.h"
 #include "core/format.h"
 #include "core/platform/folders.h"
 #include "core/random.h"

@@ -2,16 +2,13 @@
 #include "image/decode.h"
 
 #include "core/error.h"
+#include "core/little_endian.h"
 
 #ifdef AC_HAVE_WEBP
 
 #include <string.h>
 
 #include <webp/decode.h>
-
-static size_t number(const uint8_t *at) {
-  return at[0] | (size_t)at[1] << 8 | (size_t)at[2] << 16 | (size_t)at[3] << 24;
-}
 
 /* The orientation of the chunk EXIF, which comes after the pixels. */
 static int orientation(const ac_picture_file *file) {
@@ -20,7 +17,7 @@ static int orientation(const ac_picture_file *file) {
   while (at <= file->bytes && file->bytes - at >= 8) {
     const uint8_t *chunk = file->data + at;
     const size_t left = file->bytes - at - 8;
-    const size_t bytes = number(chunk + 4);
+    const size_t bytes = (size_t)ac_little_endian(chunk + 4, 4);
     if (bytes > left) return 1;
     if (!memcmp(chunk, "EXIF", 4)) {
       const size_t skipped =
@@ -42,7 +39,7 @@ static ac_status damaged(const ac_picture_file *file, VP8StatusCode code) {
 
 ac_status ac_webp_inspect(const ac_picture_file *file, ac_picture_info *info) {
   WebPBitstreamFeatures features;
-  if (file->bytes < 12 || file->bytes - 8 < number(file->data + 4))
+  if (file->bytes < 12 || file->bytes - 8 < ac_little_endian(file->data + 4, 4))
     return damaged(file, VP8_STATUS_NOT_ENOUGH_DATA); /* what follows the pixels may be missing */
   const VP8StatusCode code = WebPGetFeatures(file->data, file->bytes, &features);
   if (code != VP8_STATUS_OK) return damaged(file, code);

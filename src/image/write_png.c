@@ -1,12 +1,11 @@
 /* A PNG file is a signature and chunks: a length, a name, so many bytes, and a checksum of name and
  * bytes. The pixels, each row after the number of its filter (0: none), are one zlib stream. */
 #include "core/error.h"
+#include "core/platform/atomic_file.h"
 #include "image/decode.h"
 
 #include <accrue/pictures.h>
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -15,24 +14,38 @@ static void put_number(uint8_t *to, uint32_t value) {
   for (int i = 0; i < 4; i++) to[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-static bool put_chunk(FILE *stream, const char *name, const uint8_t *data, uint32_t bytes) {
+static ac_status put_chunk(ac_atomic_file *file, const char *name, const uint8_t *data,
+                           uint32_t bytes) {
   uint8_t head[8], sum[4];
   put_number(head, bytes);
   memcpy(head + 4, name, 4);
   uLong crc = crc32(0, head + 4, 4);
   if (bytes) crc = crc32(crc, data, bytes);
   put_number(sum, (uint32_t)crc);
-  return fwrite(head, 1, 8, stream) == 8 && fwrite(data, 1, bytes, stream) == bytes &&
-         fwrite(sum, 1, 4, stream) == 4;
+  AC_TRY(ac_atomic_write(file, head, 8));
+  AC_TRY(ac_atomic_write(file, data, bytes));
+  return ac_atomic_write(file, sum, 4);
 }
 
-static bool put_picture(FILE *stream, int64_t width, int64_t height, int channels,
-                        const uint8_t *data, uint32_t bytes) {
+static ac_status put_picture(ac_atomic_file *file, int64_t width, int64_t height, int channels,
+                             const uint8_t *data, uint32_t bytes) {
   uint8_t head[13] = {[8] = 8, [9] = channels == 1 ? 0 : 2};
   put_number(head, (uint32_t)width);
   put_number(head + 4, (uint32_t)height);
-  return fwrite("\x89PNG\r\n\x1a\n", 1, 8, stream) == 8 && put_chunk(stream, "IHDR", head, 13) &&
-         put_chunk(stream, "IDAT", data, bytes) && put_chunk(stream, "IEND", head, 0);
+  AC_TRY(ac_atomic_write(file, "\x89PNG\r\n\x1a\n", 8));
+  AC_TRY(put_chunk(file, "IHDR", head, 13));
+  AC_TRY(put_chunk(file, "IDAT", data, bytes));
+  return put_chunk(file, "IEND", head, 0);
+}
+
+static ac_status write_file(const char *path, int64_t width, int64_t height, int channels,
+                            const uint8_t *data, uint32_t bytes) {
+  ac_atomic_file file;
+  AC_TRY(ac_atomic_open(&file, path));
+  const ac_status status = put_picture(&file, width, height, channels, data, bytes);
+  if (status == AC_OK) return ac_atomic_commit(&file);
+  ac_atomic_abandon(&file);
+  return status;
 }
 
 ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, int channels,
@@ -52,12 +65,8 @@ ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, 
   }
   if (status == AC_OK && compress(packed, &packed_bytes, rows, (uLong)bytes) != Z_OK)
     status = ac_fail(AC_ERROR_MEMORY, "%s: no memory to compress it", path);
-  FILE *stream = status == AC_OK ? fopen(path, "wb") : NULL;
-  bool written =
-      stream && put_picture(stream, width, height, channels, packed, (uint32_t)packed_bytes);
-  if (stream && fclose(stream) != 0) written = false;
-  if (status == AC_OK && !written)
-    status = ac_fail(AC_ERROR_IO, "cannot write %s: %s", path, strerror(errno));
+  if (status == AC_OK)
+    status = write_file(path, width, height, channels, packed, (uint32_t)packed_bytes);
   free(rows);
   free(packed);
   return status;

@@ -4,6 +4,7 @@
 #define AC_IO_GGUF_READER_H
 
 #include "core/error.h"
+#include "core/little_endian.h"
 #include "io/opened.h"
 
 #include <errno.h>
@@ -55,8 +56,7 @@ static inline ac_status take(reader *r, void *data, uint64_t bytes) {
 static inline ac_status take_number(reader *r, int bytes, uint64_t *value) {
   unsigned char data[8];
   AC_TRY(take(r, data, (uint64_t)bytes));
-  *value = 0;
-  for (int i = 0; i < bytes; i++) *value |= (uint64_t)data[i] << 8 * i;
+  *value = ac_little_endian(data, (size_t)bytes);
   return AC_OK;
 }
 

@@ -8,10 +8,10 @@
  * Names and metadata stay where the JSON parser has put them. */
 #include <accrue/model_file.h>
 
-#include "core/little_endian.h"
 #include "core/error.h"
 #include "core/format.h"
 #include "core/half.h"
+#include "core/little_endian.h"
 #include "core/platform/files.h"
 #include "core/platform/memory.h"
 #include "io/checksum.h"

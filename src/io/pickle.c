@@ -13,8 +13,8 @@
  * file of tensors does is refused. */
 #include "io/pickle.h"
 
-#include "core/little_endian.h"
 #include "core/error.h"
+#include "core/little_endian.h"
 #include "core/quote.h"
 
 #include <errno.h>

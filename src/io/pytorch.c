@@ -257,8 +257,9 @@ static ac_status read_tensors(ac_model_file *file, const ac_pickle *pickle, cons
   json_t *metadata = json_object();
   file->root = json_object();
   file->entries = calloc(count + 1, sizeof *file->entries);
-  if (!file->root || !file->entries || !metadata ||
-      json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata) != 0)
+  /* This takes the metadata also where it fails. */
+  const int failed = json_object_set_new(file->root, AC_SAFETENSORS_METADATA, metadata);
+  if (failed || !file->entries)
     return ac_fail(AC_ERROR_MEMORY, "%s: no memory for its tensors", file->path);
   ac_tensor_entry *entry = file->entries;
   for (size_t i = 0; i + 1 < items->count; i += 2) {

@@ -9,8 +9,8 @@
  * Each length is checked against the file's. */
 #include "io/zip.h"
 
-#include "core/little_endian.h"
 #include "core/error.h"
+#include "core/little_endian.h"
 #include "core/quote.h"
 #include "core/platform/files.h"
 #include "core/platform/memory.h"

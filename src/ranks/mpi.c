@@ -49,10 +49,10 @@ static bool find_plugin(char path[PATH_BYTES], const char *library) {
   return false;
 }
 
-/* ---- the beginning of MPI
- * -------------------------------------------------------------------------
- *
- * MPI_Init waits for all ranks, without end if one of them has ended before. Nothing but the end of
+/* ---- the beginning of MPI ---------------------------------------------------------------------
+ */
+
+/* MPI_Init waits for all ranks, without end if one of them has ended before. Nothing but the end of
  * the process gets out of it. */
 
 typedef struct watchdog {

@@ -42,9 +42,8 @@ typedef struct ac_transfer {
   uint32_t tag;
   uint8_t sends;   /* or receives */
   uint8_t pending; /* in the list of those that are not done */
-  uint8_t
-      behind; /* an earlier one of the same pair, tag and direction is not all with the engine */
-  uint8_t engine; /* what else the engine remembers */
+  uint8_t follows; /* an earlier one of the same pair, tag and direction is not all started */
+  uint8_t engine;  /* what else the engine remembers */
   void *pieces[AC_TRANSFER_PIECES];
 } ac_transfer;
 

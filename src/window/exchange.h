@@ -34,8 +34,8 @@ typedef struct ac_exchange {
   int64_t chunk; /* elements */
   float *memory; /* of chunks */
   struct ac_transfer *transfers;
-  double *values; /* room for what is told at a point, and of all ranks on rank 0 */
-  char *messages;
+  double *values; /* room for what is told at a point */
+  char *messages; /* with these, and on rank 0 those of all ranks */
   int64_t most_values;
   double *reports; /* by rank: bytes sent and seconds waited */
 } ac_exchange;

@@ -36,9 +36,8 @@ static bool is_taken(const ac_path_choice *choice, const char *path, bool is_fol
 }
 
 /* Symbolic links to files are followed. Links to folders may form circles: they are followed if the
- * choice says so and no other such link led there. What is
- * gone by now, and links to nothing, are not there; whatever else cannot be read is an error, as
- * data would be missing without a word. */
+ * choice says so and no other such link led there. What is gone by now, and links to nothing, are
+ * not there. Whatever else cannot be read is an error, as data would be missing without a word. */
 static ac_status list_entry(ac_paths *paths, const char *path, const ac_path_choice *choice,
                             int depth, bool linked) {
   struct stat link, target;

@@ -46,10 +46,9 @@ static ac_status fail_by_mpi(ac_engine *engine, int error, const char *what, int
   return AC_ERROR_IO;
 }
 
-/* ---- pieces, in the slots of a transfer
- * -----------------------------------------------------------
- *
- * A request of MPI is a number or a pointer; a slot keeps its bits. A free one has
+/* ---- pieces, in the slots of a transfer ------------------------------------------------------ */
+
+/* A request of MPI is a number or a pointer; a slot keeps its bits. A free one has
  * MPI_REQUEST_NULL. */
 
 static MPI_Request request_of(const ac_transfer *t, int slot) {
@@ -82,7 +81,7 @@ static ac_status begin(ac_engine *engine, ac_transfer *transfer) {
   for (ac_transfer *t = engine->first; t != transfer; t = t->next) {
     if (!same_way(t, transfer) || t->follower || all_begun(t)) continue;
     t->follower = transfer;
-    transfer->behind = 1;
+    transfer->follows = 1;
   }
   return AC_OK;
 }
@@ -93,7 +92,7 @@ static void count_begun(ac_transfer *t, int slot, MPI_Request request, uint64_t 
   t->begun += piece;
   t->engine |= STARTED;
   if (!all_begun(t) || !t->follower) return;
-  t->follower->behind = 0;
+  t->follower->follows = 0;
   t->follower = NULL;
 }
 
@@ -148,7 +147,7 @@ static ac_status advance_slot(ac_engine *engine, ac_transfer *t, int slot, bool 
     if (!ended) return AC_OK;
     t->since = mpi_of(engine)->host.clock();
   }
-  if (t->behind || all_begun(t)) return AC_OK;
+  if (t->follows || all_begun(t)) return AC_OK;
   int found = 1;
   ac_status status =
       t->sends ? send_piece(engine, t, slot) : receive_piece(engine, t, slot, &found);
@@ -162,7 +161,7 @@ static ac_status advance(ac_engine *engine) {
     next = t->next;
     bool busy = false;
     for (int slot = 0; slot < AC_TRANSFER_PIECES && mpi->broken == AC_OK; slot++) {
-      if (slot && (t->behind || (t->begun == 0 && !(t->engine & STARTED)))) break;
+      if (slot && (t->follows || (t->begun == 0 && !(t->engine & STARTED)))) break;
       mpi->broken = advance_slot(engine, t, slot, &busy);
     }
     if (mpi->broken == AC_OK && !busy && all_begun(t)) ac_engine_remove(engine, t);

@@ -129,6 +129,6 @@ case_show() {
   cp a.png written/a && cp b.png written/b
   run show --data written --size 8 --rows 1 --columns 1 --out e.png >out
   refuse 2 '--out is missing: the PNG file to write' show --data shapes
-  refuse 1 'cannot write nowhere/a.png' show --data shapes --size 8 --out nowhere/a.png
+  refuse 1 'cannot create a file next to nowhere/a.png' show --data shapes --size 8 --out nowhere/a.png
   refuse 2 'are too large for a picture' show --data shapes --size 8192 --rows 12 --columns 20 --out f.png
 }

@@ -10,13 +10,19 @@
 #include "support/headers.h"
 #include "support/models.h"
 
+#include <stdatomic.h>
+
 /* ---- allocations that fail ------------------------------------------------------------------- */
 
-static int countdown; /* the allocation that fails, counted from 1; 0 when it has, or none does */
-static long live;     /* blocks */
+/* Threads of the library allocate as well. */
+static atomic_int
+    countdown;           /* the allocation that fails, counted from 1; 0: it has, or none does */
+static atomic_long live; /* blocks */
 
 static bool fails(void) {
-  return countdown > 0 && --countdown == 0;
+  int left = countdown;
+  while (left > 0 && !atomic_compare_exchange_weak(&countdown, &left, left - 1)) continue;
+  return left == 1;
 }
 
 static void *counted(void *block) {
@@ -237,6 +243,8 @@ typedef struct creation {
   X(ac_model_config_json, folder, &m->text, language_model, AC_F32)                            \
   X(ac_model_config_json, gguf, &m->text, gguf_model, AC_F32)                                  \
   X(ac_model_file_open, 0, &m->file, weights.text)                                             \
+  X(ac_model_file_open, 1, &m->file, ACCRUE_TEST_VECTORS "/tensors.pth")                       \
+  X(ac_model_file_open, 2, &m->file, ACCRUE_TEST_VECTORS "/tensors_old.pth")                   \
   X(ac_gguf_metadata_open, 0, &m->metadata, ACCRUE_TEST_VECTORS "/blocks.gguf")
 
 CREATIONS(CREATION)
