@@ -300,10 +300,7 @@ static int check_ranges(const options *o, const char *path, const image_net *fou
   const struct {
     const char *flag;
     int64_t found;
-  } numbers[] = {{"depth", found->depth},
-                 {"width", found->base},
-                 {"patch", found->patch},
-                 {"classes", found->classes}};
+  } numbers[] = {{"depth", found->depth}, {"width", found->base}, {"patch", found->patch}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     const option *row = options_find(o, numbers[i].flag);
     char text[24];
@@ -314,6 +311,11 @@ static int check_ranges(const options *o, const char *path, const image_net *fou
                   text, numbers[i].flag);
   }
   return STATUS_CONTINUE;
+}
+
+static int check_classes(const image_net *net, const char *path) {
+  if (net->classes > 1) return STATUS_CONTINUE;
+  return fail("%s has 1 class, and a classifier needs two", path);
 }
 
 /* Of a file of others. Its classes are those of the data it was trained on. */
@@ -332,7 +334,7 @@ static int adopt_foreign(image_model *model, const options *o, const ac_model_fi
     model->grid_of_file = (patch_grid){net->height / net->patch, net->width / net->patch};
   model->classes_of_file = net->classes;
   if (options_given(o, "classes")) net->classes = given.classes;
-  return STATUS_CONTINUE;
+  return options_find(o, "init") ? STATUS_CONTINUE : check_classes(net, path); /* may be replaced */
 }
 
 static int adopt(image_model *model, const options *o, const ac_model_file *init,
@@ -456,6 +458,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   else status = open_data(model, o, init != NULL, data);
   if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL);
   if (status == STATUS_CONTINUE) status = make_positions(model, (ac_model_file *)init, init_path);
+  if (status == STATUS_CONTINUE) status = check_classes(&model->net, init_path);
   if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }

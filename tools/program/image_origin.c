@@ -36,7 +36,9 @@ image_origin image_origin_of(const char *path) {
       length > 0 && (size_t)length < sizeof config ? json_file_load(config, 0, NULL) : NULL;
   text = json_string_value(json_object_get(read, "architecture"));
   if (text) origin.pixels = pixels_of(read);
-  snprintf(origin.architecture, sizeof origin.architecture, "%s", text ? text : name);
+  const char *dot = text ? NULL : strrchr(name, '.');
+  const int used = (int)(dot ? (size_t)(dot - name) : strlen(text ? text : name));
+  snprintf(origin.architecture, sizeof origin.architecture, "%.*s", used, text ? text : name);
   /* What downloads call all files alike says nothing. */
   if (!text && (!strncmp(name, "model", 5) || !strncmp(name, "pytorch_model", 13)))
     origin.architecture[0] = 0;
