@@ -518,7 +518,7 @@ static void introduce(const void *self, const ac_plan *plan) {
   if (model->guessed)
     say("timm's tf_ networks have the same tensors, and another padding; this one is taken for "
         "none "
-        "of them, as neither its file's name nor a config.json beside it says tf_");
+        "of them, as neither the file's name nor a config.json next to it says tf_");
   if (model->foreign) say("pixels are normalised as --pixels %s has it", pixels[net->pixels]);
 }
 

@@ -9,8 +9,8 @@ typedef struct patch_grid {
   int64_t rows, columns; /* of patches */
 } patch_grid;
 
-/* Reads the table [1, 1 + rows * columns, width] of `file` for the grid `from`, whose first vector
- * is that of the class, and makes one for the grid `to`: the first vector stays, the others are
+/* Reads the table [1, 1 + rows * columns, width] of `file` for the grid `from`, with the vector of
+ * the class first, and makes one for the grid `to`: the first vector stays, the others are
  * resampled with the antialiased cubic filter, as timm's resample_abs_pos_embed does. *table is
  * freed by the caller. A status of message.h. */
 int image_positions_resample(float **table, ac_model_file *file, const char *path, const char *name,

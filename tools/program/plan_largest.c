@@ -118,6 +118,10 @@ static int look(search *r) {
 
 /* ---- what is printed ------------------------------------------------------------------------- */
 
+static text predicted(double seconds) {
+  return seconds < 10 ? text_duration(seconds) : text_time(seconds);
+}
+
 static void print_text(const search *r) {
   const sized_plan *best = found(r);
   const ac_plan_info *info = &best->info;
@@ -136,7 +140,7 @@ static void print_text(const search *r) {
       printf("%12" PRId64 " %6" PRId64 " %12" PRId64 " %11s %12s %12s\n", row->info.micro_batch,
              row->info.accumulation_steps, row->info.recomputed_ops,
              gradient_way_of(row->info.gradients)->name, text_bytes(row->info.bytes.total).text,
-             text_duration(row->info.predicted_seconds).text);
+             predicted(row->info.predicted_seconds).text);
   }
   if (!r->rows[r->count - 1].fits)
     printf("\n%s: %s\n", words_of(r->rows[r->count - 1].size, false, words), r->beyond);
