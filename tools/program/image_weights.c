@@ -182,6 +182,10 @@ static bool begins(const image_origin *origin, const char *start) {
   return !strncmp(origin->architecture, start, strlen(start));
 }
 
+static const char *article_of(const image_family *family) {
+  return family->name[0] == 'e' ? "an" : "a";
+}
+
 static bool is_inverted(const image_family *family) {
   return family == &mobilenet_family || family == &efficientnet_family;
 }
@@ -214,12 +218,13 @@ int image_weights_adopt(const image_family *family, image_net *net, const ac_mod
   const int status = refuse_look_alikes(&origin, path);
   if (status != STATUS_CONTINUE) return status;
   const char *lacks = family->recognise(net, file);
-  if (lacks) return fail("%s does not hold a %s: %s", path, family->name, lacks);
+  const char *article = article_of(family);
+  if (lacks) return fail("%s does not hold %s %s: %s", path, article, family->name, lacks);
   snprintf(name, sizeof name, "%s.weight", family->head(net));
   net->classes = size_of(file, name, 2, 0);
   if (net->classes < 1)
-    return fail("%s does not hold a whole %s: it has no tensor %s [classes, C]", path, family->name,
-                name);
+    return fail("%s does not hold the whole of %s %s: it has no tensor %s [classes, C]", path,
+                article, family->name, name);
   *guessed = false;
   if (is_inverted(family) && net->names == IMAGE_NAMES_TIMM) {
     if (begins(&origin, "tf_")) net->names = IMAGE_NAMES_TIMM_TENSORFLOW;
@@ -237,9 +242,10 @@ int image_weights_check(const image_family *family, bool (*has)(const void *in, 
   for (int i = 0; i < ac_model_file_tensor_count(file) && status == STATUS_CONTINUE; i++) {
     const ac_model_tensor *t = ac_model_file_tensor(file, i);
     if (t->dtype != AC_I32 && t->dtype != AC_U8 && !has(in, t->name))
-      status = fail("%s has a tensor %s, which is not one of a %s of this shape; accrue would have "
-                    "to leave it out, and that would be another model",
-                    path, t->name, family->name);
+      status =
+          fail("%s has a tensor %s, which is not one of %s %s of this shape; accrue would have "
+               "to leave it out, and that would be another model",
+               path, t->name, article_of(family), family->name);
   }
   ac_model_file_close(file);
   return status;
