@@ -87,7 +87,7 @@ case_image_drops() {
 
 # One tensor after the other, all zeros: `zeros FILE NAME SHAPE NAME SHAPE ...`, shapes as in 5000,3,7,7.
 zeros() {
-  local file=$1 header= at=0 count size
+  local file=$1 header='' at=0 count size
   shift
   while (($#)); do
     count=1

@@ -25,7 +25,7 @@ case_largest() {
   # Contexts.
   run plan gpt --layers 1 --heads 2 --width 16 --batch 2 --device dry --memory 3MiB --largest context --json >sizes
   next=$(($(sed -n 's/^  "size": \([0-9]*\).*/\1/p' sizes) + 1))
-  run plan gpt --layers 1 --heads 2 --width 16 --batch 2 --device dry --memory 3MiB --context $((next - 1)) >plan
+  run plan gpt --layers 1 --heads 2 --width 16 --batch 2 --device dry --memory 3MiB --context $((next - 1)) >fits
   refuse 1 'needs at least' plan gpt --layers 1 --heads 2 --width 16 --batch 2 --device dry --memory 3MiB --context $next
 
   refuse 2 '--largest has no meaning without --memory' "${net[@]}" --largest resolution
