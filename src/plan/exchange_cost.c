@@ -22,7 +22,7 @@
 #include <stdlib.h>
 
 /* What the host copies and adds in a second, with one thread; and what is told at a point. */
-#define HOST_BYTES 6e9
+#define HOST_BYTES 15e9
 enum { POINTS = 3, POINT_BYTES = 2048, POINT_BYTES_OF_RANK = 16 };
 
 /* The last micro-batch: when each of its steps has ended, from 0 on; and after how many of them

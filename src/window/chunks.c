@@ -81,11 +81,16 @@ static ac_chunk chunk_of(const ac_trainer *trainer, int rank, int64_t n) {
 
 /* Each rank's part of the chunk that this rank owns, in the order of ranks. */
 static void add_parts(const ac_exchange *e, int64_t count) {
-  float *own = of_own(e);
-  for (int64_t i = 0; i < count; i++) {
-    float sum = (e->rank ? coming(e, 0) : own)[i];
-    for (int r = 1; r < e->ranks; r++) sum += (r == e->rank ? own : coming(e, r))[i];
-    own[i] = sum;
+  float *own = of_own(e), sums[1024];
+  const int64_t most = sizeof sums / sizeof *sums;
+  for (int64_t first = 0; first < count; first += most) {
+    const int64_t n = ac_smaller(count - first, most);
+    memcpy(sums, (e->rank ? coming(e, 0) : own) + first, (size_t)n * sizeof *sums);
+    for (int r = 1; r < e->ranks; r++) {
+      const float *part = (r == e->rank ? own : coming(e, r)) + first;
+      for (int64_t i = 0; i < n; i++) sums[i] += part[i];
+    }
+    memcpy(own + first, sums, (size_t)n * sizeof *sums);
   }
 }
 

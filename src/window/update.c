@@ -373,16 +373,18 @@ static ac_status look_before(ac_trainer *trainer) {
   return status;
 }
 
-/* Steps, and lets watchers look before and after, if that is due. */
+/* Steps, and lets watchers look before and after, if that is due. Other ranks wait for the weights
+ * of one that fails here. */
 static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                const ac_update *update) {
   const ac_window_view *view = &trainer->window.view;
   const bool look = ac_watchers_look(view);
-  if (look) AC_TRY(look_before(trainer));
-  ac_status status = step_parameters(trainer, factors, update->lr);
+  ac_status status = look ? look_before(trainer) : AC_OK;
+  if (status != AC_OK) return ac_exchange_end_transfers(&trainer->exchange, status);
+  status = step_parameters(trainer, factors, update->lr);
   if (status == AC_OK && look) status = ac_watchers_after_step(&trainer->run, view);
   if (status != AC_OK) give_up(trainer);
-  return status;
+  return ac_exchange_end_transfers(&trainer->exchange, status);
 }
 
 static void report_not_finite(ac_update *update) {

@@ -72,6 +72,7 @@ static ac_status train(job *j) {
   fit.callback = on_event;
   fit.user = j->out;
   if (status == AC_OK && c->load) status = ac_trainer_load_state(j->trainer, c->load);
+  if (status == AC_OK && c->before) status = c->before(j->trainer);
   if (status == AC_OK) status = ac_fit(j->trainer, &fit, &j->out->result);
   if (status == AC_OK && c->after) status = c->after(j->trainer);
   if (status == AC_OK) status = keep_parameters(j);
