@@ -56,7 +56,9 @@ static ac_status train(job *j) {
   ac_plan_desc plan = c->plan;
   ac_trainer_desc trainer = c->trainer;
   ac_fit_desc fit = c->fit;
-  ac_status status = ac_device_open(&j->device, &(ac_device_desc){.name = "cpu", .threads = 1});
+  const ac_device_desc device = {.name = c->device ? c->device : "cpu",
+                                 .threads = c->device ? 0 : 1};
+  ac_status status = ac_device_open(&j->device, &device);
   plan.ranks = ac_ranks_size(j->ranks);
   plan.rank = ac_ranks_rank(j->ranks);
   trainer.ranks = j->ranks;

@@ -1,6 +1,7 @@
 /* Windows that ranks share out: N ranks of this process against one rank with the same effective
  * batch. All ranks have the same bits, the same again in another run, and those of one rank but for
  * rounding. */
+#include "support/devices.h"
 #include "support/models.h"
 #include "support/ranked.h"
 #include "support/trainers.h"
@@ -652,6 +653,26 @@ static void chunks_go_while_backward_goes_on(void **state) {
   }
 }
 
+/* Of devices with memory of their own gradients are exchanged after the last micro-batch;
+ * each rank measures and steps its part there. */
+static void other_devices_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked one, all[3];
+  ac_device_close(open_opencl("opencl:0")); /* or there is none to try */
+  c.device = "opencl:0";
+  c.fit.steps = 6;
+  c.after = note_rounds;
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  check_near(&one, all, 1e-5);
+  for (int r = 0; r < 3; r++) assert_int_equal(early[r], 0);
+  ranked_free(&one, 1);
+  ranked_free(all, 3);
+}
+
 /* Fails before a step in the middle of the last micro-batch of the second window. */
 static ac_meanwhile meanwhile_of_all[RANKED_MOST];
 static int steps_left;
@@ -904,6 +925,7 @@ int main(void) {
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(chunks_go_while_backward_goes_on),
+      cmocka_unit_test(other_devices_are_those_of_one_rank),
       cmocka_unit_test(a_step_that_fails_ends_all),
       cmocka_unit_test(who_decides_reads_whole_gradients),
       cmocka_unit_test(layers_are_those_of_one_rank),
