@@ -44,8 +44,9 @@ static const char *name_of(int meeting) {
                                       "the end of an evaluation",
                                       "a state",
                                       "the weights of a window",
-                                      "the last micro-batch of a window"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_PARTS ? names[meeting] : names[0];
+                                      "the last micro-batch of a window",
+                                      "gradients that were written"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_MEASURES ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */

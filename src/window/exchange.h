@@ -21,7 +21,8 @@ typedef enum ac_meeting {
   AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
   AC_MEET_STATE,      /* rank 0 has saved a state */
   AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
-  AC_MEET_PARTS       /* the last micro-batch of a window, before its gradients are exchanged */
+  AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
+  AC_MEET_MEASURES    /* gradients that were written are measured anew */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -87,6 +88,8 @@ void ac_exchange_leave_last(struct ac_trainer *trainer);
 ac_status ac_exchange_window(struct ac_trainer *trainer);
 /* Then, where somebody reads them: all gradients, on each rank. */
 ac_status ac_exchange_gather_gradients(struct ac_trainer *trainer);
+/* And if all ranks have written them alike: measures them anew, each its part. */
+ac_status ac_exchange_measures(struct ac_trainer *trainer);
 /* After an update: each rank's part of the parameters goes to all others. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
 /* A rank that fails half way through transfers cannot tell so at a point, because the others wait

@@ -100,6 +100,19 @@ static ac_status put_window(ac_trainer *trainer, double *losses, double *fed, do
   return AC_OK;
 }
 
+/* Once more, where gradients were written since. */
+ac_status ac_exchange_measures(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  const int64_t count = get_measures(trainer, NULL);
+  memset(e->values, 0, (size_t)count * sizeof *e->values);
+  ac_status status = ac_instance_measure_shards(&trainer->instance);
+  if (status == AC_OK) status = ac_instance_fetch_control(&trainer->instance);
+  if (status == AC_OK) get_measures(trainer, e->values);
+  AC_TRY(ac_exchange_sum(e, AC_MEET_MEASURES, status, e->values, count));
+  set_measures(trainer, e->values);
+  return AC_OK;
+}
+
 static ac_status sum_window(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   ac_run *run = &trainer->run;

@@ -36,6 +36,11 @@ static ac_status measure_all(ac_trainer *trainer) {
   return ac_instance_fetch_control(&trainer->instance);
 }
 
+static ac_status measure_anew(ac_trainer *trainer) {
+  if (ac_exchange_is_alone(&trainer->exchange)) return measure_all(trainer);
+  return ac_exchange_measures(trainer);
+}
+
 /* Several ranks have measured already, each its part (exchange_sums.c). */
 static ac_status reduce(ac_trainer *trainer) {
   trainer->window.reduced_weight = 0;
@@ -339,7 +344,7 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   AC_TRY(ask_caller(trainer, decision));
   if (!trainer->window.rewritten) return AC_OK;
   const ac_decision asked = *decision;
-  const ac_status status = measure_all(trainer);
+  const ac_status status = measure_anew(trainer);
   trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);
