@@ -209,7 +209,7 @@ static void what_backward_hides_is_not_exposed(void **state) {
   assert_true(at_most > 0 && at_most < computing && slow.exposed_seconds > hidden);
   assert_true(fabs(fast.window_seconds - computing - fast.exposed_seconds) <=
               1e-9 * fast.window_seconds);
-  /* 8 bytes of each parameter, of which half belong to the other rank. */
+  /* 8 bytes of each parameter; one of two ranks sends half of them. */
   const double parameters = (double)LAYERS * WIDE * WIDE;
   assert_true((double)fast.bytes >= 4 * parameters && (double)fast.bytes < 4.05 * parameters);
   ac_plan_free(plan);
