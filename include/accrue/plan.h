@@ -47,6 +47,23 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE /**< Not needed: each sum is divided by the window's samples instead. */
 } ac_loss_means;
 
+/** The samples that a batch norm in training takes its mean and variance from. */
+typedef enum ac_batch_norm_statistics {
+  /** The whole effective batch, which is never split: a window is one micro-batch. */
+  AC_BATCH_NORM_WHOLE = 0,
+  /** One micro-batch. Results then depend on its size. This also allows other ops that look at more
+   * than one sample to see a micro-batch at a time. */
+  AC_BATCH_NORM_MICRO,
+  /** The whole effective batch, split or not. All micro-batches go through the ops before a batch
+   * norm, then all through those after it, and likewise backward. What they hand on there is kept
+   * for the whole window, as are its inputs. Loss, gradients and running statistics are those of
+   * the whole batch but for rounding, at every micro-batch.
+   *
+   * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
+   * ops that look at more than one sample, and several ranks, are AC_ERROR_ARGUMENT. */
+  AC_BATCH_NORM_EXACT
+} ac_batch_norm_statistics;
+
 /** What a plan should be. */
 typedef struct ac_plan_desc {
   ac_purpose purpose; /**< What it is for. */
@@ -55,9 +72,8 @@ typedef struct ac_plan_desc {
   /** Budget in bytes for everything below. 0: what the device has; on a CPU three quarters of it.
    * More than the device has is AC_ERROR_BUDGET. */
   uint64_t memory;
-  /** Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
-   * this, a plan with such an op does not split the batch. */
-  bool micro_batch_norm;
+  /** What batch norms take their statistics from, and so whether a batch may be split. */
+  ac_batch_norm_statistics batch_norm;
   /** A promise: a window is one call of ac_trainer_accumulate, with at most `batch` samples. ac_fit
    * keeps the promise; it refuses AC_LAST_CARRY, which cannot. If the plan takes a window as one
    * micro-batch, gradients are in the arena from where backward first writes them to the update.
@@ -158,6 +174,10 @@ typedef struct ac_plan_info {
   int64_t batch;              /**< Effective batch in samples. */
   int64_t micro_batch;        /**< Most samples of a micro-batch. */
   int64_t accumulation_steps; /**< Micro-batches of a window, of the share of one rank. */
+  /** With exact batch norm (AC_BATCH_NORM_EXACT): parts of the step that each micro-batch waits for
+   * all others before. 0: micro-batches run one after the other, and each may be a call of
+   * ac_trainer_accumulate. */
+  int64_t sections;
   int64_t recomputed_ops;     /**< Steps that run an op again. */
   int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
@@ -234,7 +254,7 @@ typedef enum ac_relief {
   AC_RELIEF_WORKING_COPIES_AUTO = 1 << 2, /**< working_copies = AC_WORKING_COPIES_AUTO. */
   AC_RELIEF_STATE_SPACE_AUTO = 1 << 3,    /**< state_space = AC_STATE_SPACE_AUTO. */
   AC_RELIEF_HOST_MEMORY = 1 << 4,         /**< host_memory: what optimizer state takes there. */
-  AC_RELIEF_MICRO_BATCH_NORM = 1 << 5,    /**< micro_batch_norm = true. */
+  AC_RELIEF_MICRO_BATCH_NORM = 1 << 5,    /**< batch_norm = AC_BATCH_NORM_MICRO. */
   AC_RELIEF_MICRO_BATCH_1 = 1 << 6,       /**< micro_batch = 1. */
   AC_RELIEF_RECOMPUTE_AUTO = 1 << 7,      /**< recompute = AC_RECOMPUTE_AUTO. */
   AC_RELIEF_NO_HINTS = 1 << 8,            /**< A graph without ac_tensor_hint. */

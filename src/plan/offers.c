@@ -158,7 +158,7 @@ static void offer_micro_batch(offers *o) {
       o->problem->way->one_micro_batch)
     return;
   ac_plan_offer x = begin(o, coupled ? AC_RELIEF_MICRO_BATCH_NORM : AC_RELIEF_MICRO_BATCH_1);
-  if (coupled) x.desc.micro_batch_norm = true;
+  if (coupled) x.desc.batch_norm = AC_BATCH_NORM_MICRO;
   if (coupled && asked->micro_batch) x.reliefs |= AC_RELIEF_MICRO_BATCH_1;
   if (asked->micro_batch || !coupled) x.desc.micro_batch = 1;
   add(o, &x);

@@ -88,7 +88,7 @@ static void select_micro_batch(const ac_graph *graph, ac_target target, bool *ru
     for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
       int out = node->out[j];
       const ac_role role = out < 0 ? AC_ROLE_INPUT : ac_tensor_at(graph, out)->role;
-      if (role == AC_ROLE_ACTIVATION || role == AC_ROLE_CACHE)
+      if (role == AC_ROLE_ACTIVATION || role == AC_ROLE_CACHE || role == AC_ROLE_GATHERED)
         runs[i] |= needed[ac_tensor_at(graph, out)->storage];
     }
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
@@ -232,6 +232,8 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
   if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
     return false;
+  /* What does not vary is read in the next micro-batch as well. */
+  if (sequence->values[root].varies != output->varies) return false;
   output->shares = root;
   sequence->values[root].last = output->last;
   return true;
@@ -339,15 +341,18 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   sequence->training = target == AC_TARGET_GRADIENTS;
   sequence->whole_window = storage.whole_window;
   sequence->host_state = storage.host_state;
+  sequence->window = storage.window;
   sequence->shards = storage.shards;
   set_phases(sequence, graph, order, after);
   builder b = {sequence, graph, room->current, room->written};
   sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);
-  const bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
-                    lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
+              lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  if (good && storage.window) good = ac_sections_find(sequence, graph) == AC_OK;
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     share_memory(sequence, graph);
+    if (storage.window) ac_sections_extend(sequence);
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
   forget_nodes(room, graph, order);
@@ -368,6 +373,7 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
 
 void ac_sequence_free(ac_sequence *sequence) {
   free(sequence->steps);
+  free(sequence->sections);
   free(sequence->values);
   memset(sequence, 0, sizeof *sequence);
 }
@@ -456,7 +462,9 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_work
   sequence->value_count = own;
   for (int i = 0; i < own; i++) {
     ac_value *value = &sequence->values[i];
-    value->bytes = value->shares == i ? ac_align(bytes_of(value, graph, batch), alignment) : 0;
+    value->bytes = value->shares == i ? ac_align(bytes_of(value, graph, batch), alignment) *
+                                            (uint64_t)ac_sections_places(sequence, value, batch)
+                                      : 0;
   }
   for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_step *step = &sequence->steps[i];

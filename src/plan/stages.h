@@ -69,6 +69,7 @@ typedef struct ac_stage_chain {
 /* A chain that is asked for, at a micro-batch and by a model of costs. */
 typedef struct ac_stage_chain_request {
   int64_t batch;
+  int64_t window; /* as of a sequence; the same in all requests */
   const ac_cost_model *costs;
   ac_stage_chain *result;
 } ac_stage_chain_request;

@@ -352,7 +352,9 @@ ac_plan_desc setup_plan_desc(const setup *s) {
                        .batch = f->batch,
                        .micro_batch = f->micro_batch,
                        .memory = f->memory,
-                       .micro_batch_norm = f->batch_norm == BATCH_NORM_MICRO,
+                       .batch_norm = f->batch_norm == BATCH_NORM_MICRO   ? AC_BATCH_NORM_MICRO
+                                     : f->batch_norm == BATCH_NORM_EXACT ? AC_BATCH_NORM_EXACT
+                                                                         : AC_BATCH_NORM_WHOLE,
                        .whole_windows = f->last_window != AC_LAST_CARRY,
                        .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
                        .read_ahead_if_room =
@@ -398,8 +400,8 @@ static bool norm_is_in_the_way(const setup_request *request, const ac_graph *gra
                                ac_status status) {
   ac_plan_desc desc = setup_describe(request, request->setup);
   ac_plan *plan = NULL;
-  if (status == AC_ERROR_BUDGET || desc.micro_batch_norm) return false;
-  desc.micro_batch_norm = true;
+  if (status == AC_ERROR_BUDGET || desc.batch_norm != AC_BATCH_NORM_WHOLE) return false;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   const bool does = ac_plan_create(&plan, graph, request->setup->device, &desc) == AC_OK;
   ac_plan_free(plan);
   return does;

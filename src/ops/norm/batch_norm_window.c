@@ -4,6 +4,7 @@
 
 #include "ops/norm/batch_norm.h"
 #include "ops/norm/norm.h"
+#include "ops/words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,8 +144,14 @@ static void words(ac_words *words, const ac_op_args *args) {
 
 static const ac_batch_norm_attributes sampled = {.epsilon = 1e-5f};
 
+/* One value of a channel has no variance: of a whole window. */
+static int64_t least_samples(const ac_op_args *args) {
+  return args->in[0].count == args->in[0].dim[1] ? 2 : 1;
+}
+
 const ac_op_desc ac_op_desc_batch_norm_moments = {
     .sums = 1,
+    .least_samples = least_samples,
     .flops = moments_flops,
     .sample = {{"mcP"}, {"c3"}, &sampled},
 };

@@ -389,8 +389,8 @@ static void settle_statistics(const ac_cpu_context *context, const ac_op_args *a
   float *statistics = args->out[0].data;
   for (int64_t c = 0; c < args->in[1].count; c++) {
     const bool measured = args->run->training;
-    const double v = measured ? (double)pooled[3 * c + 2] / (double)pooled[3 * c]
-                              : (double)variance[c];
+    const double v =
+        measured ? (double)pooled[3 * c + 2] / (double)pooled[3 * c] : (double)variance[c];
     statistics[2 * c] = measured ? pooled[3 * c + 1] : mean[c];
     statistics[2 * c + 1] = (float)(1 / sqrt(v + epsilon));
   }

@@ -102,12 +102,12 @@ static ac_status update(ac_opencl *cl, const ac_op_args *args) {
 static ac_status gather_moments(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
   const ac_cl_chunks chunks = ac_cl_sample_chunks(&shape);
-  AC_TRY(AC_CL_LAUNCH(
-      cl, kernel_of(cl, "batch_norm_moments", &shape),
-      ac_cl_rows(cl, chunks.count * shape.channels, chunks.rows * shape.positions),
-      AC_CL_OPERAND(args->in[0]), AC_CL_BUFFER(args->workspace), AC_CL_LONG(shape.samples),
-      AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions), AC_CL_LONG(chunks.rows),
-      AC_CL_LONG(chunks.count)));
+  AC_TRY(AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm_moments", &shape),
+                      ac_cl_rows(cl, chunks.count * shape.channels, chunks.rows * shape.positions),
+                      AC_CL_OPERAND(args->in[0]), AC_CL_BUFFER(args->workspace),
+                      AC_CL_LONG(shape.samples), AC_CL_LONG(shape.channels),
+                      AC_CL_LONG(shape.positions), AC_CL_LONG(chunks.rows),
+                      AC_CL_LONG(chunks.count)));
   return AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm_gather_moments", &shape),
                       ac_cl_elements(cl, shape.channels), AC_CL_BUFFER(args->workspace),
                       AC_CL_OPERAND(args->out[0]), AC_CL_LONG(shape.samples),
@@ -130,12 +130,11 @@ static ac_status settle_statistics(ac_opencl *cl, const ac_op_args *args) {
 
 static ac_status apply(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
-  return AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm", &shape),
-                      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_LONG(args->in[0].count), AC_CL_LONG(shape.channels),
-                      AC_CL_LONG(shape.positions));
+  return AC_CL_LAUNCH(
+      cl, kernel_of(cl, "batch_norm", &shape), ac_cl_elements(cl, args->in[0].count),
+      AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
+      AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count),
+      AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions));
 }
 
 static ac_status gather_sums(ac_opencl *cl, const ac_op_args *args) {
@@ -150,13 +149,12 @@ static ac_status gather_sums(ac_opencl *cl, const ac_op_args *args) {
 
 static ac_status window_input_gradient(ac_opencl *cl, const ac_op_args *args) {
   const ac_channels shape = ac_channels_of(&args->in[0]);
-  return AC_CL_LAUNCH(cl, kernel_of(cl, "batch_norm_window_input_gradient", &shape),
-                      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]),
-                      AC_CL_OPERAND(args->in[1]), AC_CL_OPERAND(args->in[2]),
-                      AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->in[4]),
-                      AC_CL_OPERAND(args->in[5]), AC_CL_OPERAND(args->out[0]),
-                      AC_CL_LONG(args->in[0].count), AC_CL_LONG(shape.channels),
-                      AC_CL_LONG(shape.positions), AC_CL_INT(args->add[0]));
+  return AC_CL_LAUNCH(
+      cl, kernel_of(cl, "batch_norm_window_input_gradient", &shape),
+      ac_cl_elements(cl, args->in[0].count), AC_CL_OPERAND(args->in[0]), AC_CL_OPERAND(args->in[1]),
+      AC_CL_OPERAND(args->in[2]), AC_CL_OPERAND(args->in[3]), AC_CL_OPERAND(args->in[4]),
+      AC_CL_OPERAND(args->in[5]), AC_CL_OPERAND(args->out[0]), AC_CL_LONG(args->in[0].count),
+      AC_CL_LONG(shape.channels), AC_CL_LONG(shape.positions), AC_CL_INT(args->add[0]));
 }
 
 static ac_status window_parameter_gradient(ac_opencl *cl, const ac_op_args *args) {
