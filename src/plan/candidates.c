@@ -84,8 +84,8 @@ static ac_status lay_saving(ac_candidates *s, const ac_stage_chain *chain, bool 
   return status;
 }
 
-/* Lays down the order of a candidate in s->order. */
-static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
+/* Lays down the order of a candidate in s->order, without what its sections repeat. */
+static ac_status lay_kept(ac_candidates *s, const ac_candidate *c) {
   const ac_stages *stages = s->problem->stages;
   const ac_candidate_size *size = &s->sizes[c->size];
   bool hinted = stages->hinted && s->problem->desc.recompute != AC_RECOMPUTE_NONE;
@@ -99,6 +99,13 @@ static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
       ac_chain_schedule(guessed ? size->frugal : size->solution, c->memory, &operations, &count));
   return ac_order_lay(&s->order, stages, guessed ? &size->guessed : &size->chain, operations,
                       count);
+}
+
+/* Lays down the order of a candidate in s->order. */
+static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
+  AC_TRY(lay_kept(s, c));
+  if (!c->repeats) return AC_OK;
+  return ac_order_repeat(&s->order, NULL, s->problem->graph, s->problem->desc.batch, NULL);
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -157,8 +164,8 @@ static bool is_known(const ac_candidates *s, int size, uint64_t order) {
   return false;
 }
 
-static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
-  ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+static ac_status add_order(ac_candidates *s, ac_candidate c) {
+  const int size = c.size;
   const ac_gradient_way *asked = s->problem->way;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
@@ -172,6 +179,15 @@ static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t 
     if (way->by_auto && summed && (whole || !way->one_micro_batch)) add_spaces(s, c, way);
   }
   return AC_OK;
+}
+
+/* In sections with what they repeat as well; what a policy says to keep is kept. */
+static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
+  ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+  const bool sections = s->problem->in_sections;
+  if (!sections || choice != RECOMPUTE_EVERYTHING) AC_TRY(add_order(s, c));
+  c.repeats = sections && choice != KEEP_EVERYTHING;
+  return c.repeats ? add_order(s, c) : AC_OK;
 }
 
 /* All that a solution depends on. */

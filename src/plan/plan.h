@@ -352,6 +352,7 @@ typedef struct ac_storage {
   const ac_problem *shards;      /* likewise */
   bool one_output;               /* an output is read as soon as it is made, one in each run */
   int64_t window;                /* as of a sequence */
+  bool apart;                    /* no value shares memory */
 } ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
                             ac_storage storage, const ac_nodes *order, const ac_nodes *after);

@@ -76,6 +76,14 @@ static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
   }
 }
 
+/* Whether what reads a node's output needs it to run. Evaluation takes running statistics in the
+ * place of those that are pooled. */
+static bool is_read(const ac_tensor *out, ac_target target, const bool *needed) {
+  const bool pooled = out->role == AC_ROLE_POOLED && target == AC_TARGET_GRADIENTS;
+  return needed[out->storage] && (pooled || out->role == AC_ROLE_ACTIVATION ||
+                                  out->role == AC_ROLE_CACHE || out->role == AC_ROLE_GATHERED);
+}
+
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
  * on. */
 static void select_micro_batch(const ac_graph *graph, ac_target target, bool *runs, bool *needed) {
@@ -85,12 +93,8 @@ static void select_micro_batch(const ac_graph *graph, ac_target target, bool *ru
     runs[i] = false;
     if (node->phase != AC_PHASE_MICRO_BATCH) continue;
     runs[i] = is_root(graph, node, target, from_backward);
-    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-      int out = node->out[j];
-      const ac_role role = out < 0 ? AC_ROLE_INPUT : ac_tensor_at(graph, out)->role;
-      if (role == AC_ROLE_ACTIVATION || role == AC_ROLE_CACHE || role == AC_ROLE_GATHERED)
-        runs[i] |= needed[ac_tensor_at(graph, out)->storage];
-    }
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (node->out[j] >= 0) runs[i] |= is_read(ac_tensor_at(graph, node->out[j]), target, needed);
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
     if (!runs[i]) continue;
     for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
@@ -351,8 +355,8 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   if (good && storage.window) good = ac_sections_find(sequence, graph) == AC_OK;
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
-    share_memory(sequence, graph);
-    if (storage.window) ac_sections_extend(sequence);
+    if (!storage.apart) share_memory(sequence, graph);
+    if (storage.window && !storage.apart) ac_sections_extend(sequence);
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
   forget_nodes(room, graph, order);

@@ -46,11 +46,13 @@ static void keep_whole(piece *p) {
 static ac_status lay_piece(measuring *m, int s, const ac_stage_variants *variants, int variant,
                            piece *result) {
   *result = (piece){.split = 0};
+  const int64_t window = m->requests[0].window;
   AC_TRY(ac_order_lay_stage(&m->order, m->stages, s, variants, variant, &result->split));
+  if (window)
+    AC_TRY(ac_order_repeat(&m->order, &m->room, m->stages->graph, window, &result->split));
   AC_TRY(ac_sequence_build_in(&m->room, &result->sequence, m->stages->graph, AC_TARGET_GRADIENTS,
-                              (ac_storage){.window = m->requests[0].window}, &m->order.nodes,
-                              NULL));
-  if (m->requests[0].window) keep_whole(result);
+                              (ac_storage){.window = window}, &m->order.nodes, NULL));
+  if (window) keep_whole(result);
   return AC_OK;
 }
 

@@ -48,8 +48,6 @@ static ac_status spread(ac_graph *graph, const ac_node *node, int *index) {
   *index = append(graph, node, AC_OP_batch_norm_apply, 4, operands);
   if (*index < 0) return graph->status;
   ac_node_at(graph, *index)->out[0] = node->out[0];
-  /* Where it runs, the statistics are gathered. */
-  ac_node_at(graph, measures)->forward = *index;
   return AC_OK;
 }
 
