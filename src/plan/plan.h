@@ -374,9 +374,9 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
 
 /* Finds where sections begin, which steps run once and which values vary. */
 ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph);
-/* Then, when it is known what shares memory: which values are whole, and how long those live that
- * other micro-batches need. */
-void ac_sections_extend(ac_sequence *sequence);
+/* Then, when it is known what shares memory: where else sections begin to save some, which values
+ * are whole, and how long those live that other micro-batches need. */
+ac_status ac_sections_extend(ac_sequence *sequence, const ac_graph *graph);
 /* Places that a value has if micro-batches have so many samples. */
 int64_t ac_sections_places(const ac_sequence *sequence, const ac_value *value, int64_t micro_batch);
 

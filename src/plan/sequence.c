@@ -356,7 +356,7 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     if (!storage.apart) share_memory(sequence, graph);
-    if (storage.window && !storage.apart) ac_sections_extend(sequence);
+    if (storage.window && !storage.apart) good = ac_sections_extend(sequence, graph) == AC_OK;
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
   forget_nodes(room, graph, order);
