@@ -178,8 +178,8 @@ typedef struct ac_plan_info {
    * all others before. 0: micro-batches run one after the other, and each may be a call of
    * ac_trainer_accumulate. */
   int64_t sections;
-  int64_t recomputed_ops;     /**< Steps that run an op again. */
-  int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
+  int64_t recomputed_ops;  /**< Steps that run an op again. */
+  int64_t parameter_count; /**< Trained scalars; shared ones count once. */
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
    * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
   int64_t steps;
@@ -246,7 +246,8 @@ AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
 
 #ifndef AC_STABLE_ONLY
 
-/** What a description can change to need less memory: bits. The last five change results by more
+/** What a description can change to need less memory: bits. Those of precision, storage and
+ * steps alone, from AC_RELIEF_PRECISION_F16 to AC_RELIEF_GRADIENTS_BF16, change results by more
  * than rounding. AC_RELIEF_GRADIENTS_FOLDED and AC_RELIEF_MICRO_BATCH_NORM may do so. */
 typedef enum ac_relief {
   AC_RELIEF_NO_READ_AHEAD = 1 << 0,       /**< read_ahead = 0. */
@@ -266,7 +267,8 @@ typedef enum ac_relief {
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
   AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
-  AC_RELIEF_GRADIENTS_BF16 = 1 << 14   /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,  /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15 /**< batch_norm = AC_BATCH_NORM_EXACT. */
 } ac_relief;
 
 /** Another description, and what it needs. */
