@@ -314,7 +314,7 @@ static ac_status read_features(void *user, const ac_sample_key *key, void *const
 
 static ranked_case feature_case(ac_graph *(*graph)(void)) {
   return (ranked_case){.graph = graph,
-                       .plan = {.batch = 12, .micro_batch = 2, .micro_batch_norm = true},
+                       .plan = {.batch = 12, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO},
                        .trainer = {.seed = 3, .schedule = {.lr = 0.003}},
                        .fit = {.steps = UPDATES, .seed = 2},
                        .validation = 7,
