@@ -158,9 +158,11 @@ static ac_status make_room(ac_trainer *trainer) {
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
+  e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(2 * ranks, sizeof *e->reports);
   e->messages = calloc(e->rank ? 1 : ranks, message_bytes(e->most_values));
-  if (e->memory && e->transfers && e->values && e->reports && e->messages) return AC_OK;
+  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->messages)
+    return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
@@ -250,6 +252,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->memory);
   free(e->transfers);
   free(e->values);
+  free(e->squares);
   free(e->reports);
   free(e->messages);
 }
@@ -260,7 +263,7 @@ void ac_exchange_lay(ac_exchange *e, int64_t first) {
 }
 
 void ac_exchange_leave(ac_exchange *e) {
-  e->reduced = e->gathered = e->summed = e->laid = false;
+  e->reduced = e->gathered = e->summed = e->laid = e->measures = false;
 }
 
 ac_status ac_exchange_end_transfers(ac_exchange *e, ac_status status) {

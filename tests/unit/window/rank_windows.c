@@ -653,6 +653,85 @@ static void chunks_go_while_backward_goes_on(void **state) {
   }
 }
 
+/* The noise scale measures the only micro-batch of a window; its gradients go while it runs all the
+ * same. */
+static void measured_windows_go_as_early(void **state) {
+  (void)state;
+  ranked_case c = wide_case();
+  ranked overlapped[3], afterwards[3];
+  c.plan.micro_batch = 4; /* a rank's share */
+  c.trainer.noise_every = 1;
+  c.before = wait_for_rounds;
+  c.after = note_rounds;
+  ranked_run(&c, 3, overlapped);
+  ranked_check_same(overlapped, 3);
+  for (int r = 0; r < 3; r++) assert_int_equal(early[r], 2 * (rounds - 1));
+  assert_int_equal(overlapped[0].noise.windows, 2);
+  c.before = exchange_afterwards;
+  ranked_run(&c, 3, afterwards);
+  ranked_check_same(afterwards, 3);
+  assert_memory_equal(&afterwards[0].noise, &overlapped[0].noise, sizeof afterwards[0].noise);
+  assert_memory_equal(overlapped[0].parameters, afterwards[0].parameters,
+                      4 * overlapped[0].parameter_count);
+  ranked_free(overlapped, 3);
+  ranked_free(afterwards, 3);
+}
+
+/* The second and third window once more, without ac_fit: the device measures them before. */
+static ac_status measure_before(ac_trainer *trainer) {
+  const ac_plan_info *info = &trainer->instance.plan->info;
+  float x[12 * FEATURES], t[12 * CLASSES];
+  for (int w = 1; w < 3; w++) {
+    const int64_t first = ac_share_begin(12, info->rank, info->ranks),
+                  share = ac_share_of(12, info->rank, info->ranks);
+    for (int64_t i = 0; i < share; i++) {
+      const ac_sample_key key = {.index = 12 * w + first + i};
+      void *const fields[] = {x + i * FEATURES, t + i * CLASSES};
+      AC_TRY(read_features(NULL, &key, fields));
+    }
+    const ac_feed feeds[] = {{"x", x}, {"t", t}};
+    AC_TRY(ac_trainer_begin_share(trainer, first));
+    AC_TRY(ac_trainer_accumulate(trainer, share, feeds, 2));
+    AC_TRY(ac_trainer_update(trainer, NULL));
+  }
+  return AC_OK;
+}
+
+static bool are_near(double a, double b) {
+  return fabs(a - b) <= 1e-4 * fabs(b);
+}
+
+/* With a loss scale, and statistics that are pooled: what is measured as it passes is what the
+ * device measures. */
+static void what_passes_is_measured_as_on_the_device(void **state) {
+  (void)state;
+  ac_graph *(*const graphs[])(void) = {plain, norms};
+  for (int g = 0; g < 2; g++) {
+    ranked_case c = feature_case(graphs[g]);
+    ranked passing[4], before[4];
+    c.plan.micro_batch = 12;
+    c.plan.precision = g ? AC_PRECISION_F32 : AC_PRECISION_F16;
+    c.trainer.noise_every = 1;
+    c.fit.no_shuffle = true;
+    for (int ranks = 2; ranks <= 4; ranks++) {
+      c.fit.steps = 3;
+      c.after = NULL;
+      ranked_run(&c, ranks, passing);
+      ranked_check_same(passing, ranks);
+      c.fit.steps = 1;
+      c.after = measure_before;
+      ranked_run(&c, ranks, before);
+      ranked_check_same(before, ranks);
+      assert_int_equal(passing[0].noise.windows, 3);
+      assert_int_equal(before[0].noise.windows, 3);
+      assert_true(are_near(passing[0].noise.gradient_squares, before[0].noise.gradient_squares));
+      assert_true(are_near(passing[0].noise.variance, before[0].noise.variance));
+      ranked_free(passing, ranks);
+      ranked_free(before, ranks);
+    }
+  }
+}
+
 /* Of devices with memory of their own gradients are exchanged after the last micro-batch;
  * each rank measures and steps its part there. */
 static void other_devices_are_those_of_one_rank(void **state) {
@@ -782,6 +861,29 @@ static ac_status read_after_refusal(ac_trainer *trainer) {
   ac_trainer_discard(trainer);
   if (status == AC_ERROR_STATE && strstr(ac_last_error(), "each rank has its part")) return AC_OK;
   return ac_fail(AC_ERROR_INTERNAL, "a part was read as if it were a sum of all ranks");
+}
+
+/* An update of nothing is refused on all ranks, and leaves nothing behind. */
+static ac_status update_nothing(ac_trainer *trainer) {
+  const float x[2 * FEATURES] = {1}, t[2 * CLASSES] = {0};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}};
+  float first;
+  if (ac_trainer_update(trainer, NULL) != AC_ERROR_STATE)
+    return ac_fail(AC_ERROR_INTERNAL, "an update of nothing was taken");
+  AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  AC_TRY(ac_trainer_get_gradient(trainer, 0, 0, 1, &first));
+  return ac_trainer_update(trainer, NULL);
+}
+
+static void updates_of_nothing_change_nothing(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[3];
+  c.fit.steps = 1;
+  c.after = update_nothing;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  ranked_free(all, 3);
 }
 
 static void parts_are_not_read_as_sums(void **state) {
@@ -925,11 +1027,14 @@ int main(void) {
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(chunks_go_while_backward_goes_on),
+      cmocka_unit_test(measured_windows_go_as_early),
+      cmocka_unit_test(what_passes_is_measured_as_on_the_device),
       cmocka_unit_test(other_devices_are_those_of_one_rank),
       cmocka_unit_test(a_step_that_fails_ends_all),
       cmocka_unit_test(decisions_read_whole_gradients),
       cmocka_unit_test(layers_are_those_of_one_rank),
       cmocka_unit_test(parts_are_not_read_as_sums),
+      cmocka_unit_test(updates_of_nothing_change_nothing),
       cmocka_unit_test(clipped_gradients_are_those_of_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
