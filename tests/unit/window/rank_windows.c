@@ -653,6 +653,55 @@ static void chunks_go_while_backward_goes_on(void **state) {
   }
 }
 
+/* Leaves the thread that exchanges time after each step. */
+static void follow_slowly(void *user, int steps) {
+  const ac_trainer *trainer = user;
+  const ac_follower *own = &followed[ranked_rank()];
+  own->call(own->user, steps);
+  if (trainer->exchange.overlap.on) ac_sleep(0.0005);
+}
+
+static ac_status go_slowly(ac_trainer *trainer) {
+  followed[ranked_rank()] = trainer->instance.follower;
+  trainer->instance.follower = (ac_follower){follow_slowly, trainer};
+  return AC_OK;
+}
+
+/* Steps whose gradients come about in other ways: computed again, in memory of the arena, in one
+ * micro-batch, of layers above frozen ones, in 16 bits, accumulated by several nodes. */
+static void set_way(ranked_case *c, int way) {
+  c->fit.steps = 3;
+  c->fit.eval_every = 0;
+  c->validation = 0;
+  if (way == 0) c->plan.recompute = AC_RECOMPUTE_ALL;
+  if (way == 1) c->plan.micro_batch = 8, c->plan.whole_windows = true;
+  if (way == 2) c->plan.micro_batch = 8, c->trainer.noise_every = 0;
+  if (way == 3) c->plan.frozen = "wpe*,*qkv*";
+  if (way == 4) c->plan.precision = AC_PRECISION_BF16, c->plan.gradient_storage = AC_GRADIENT_BF16;
+  if (way == 5) c->data.count = 17, c->fit.last_window = AC_LAST_UPDATE;
+}
+
+static void early_chunks_are_whole(void **state) {
+  (void)state;
+  for (int way = 0; way <= 5; way++)
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+      ranked_case c = gpt_case(way == 3 ? AC_MUON : AC_ADAMW);
+      ranked overlapped[4], afterwards[4];
+      set_way(&c, way);
+      c.before = go_slowly;
+      c.after = note_rounds;
+      ranked_run(&c, ranks, overlapped);
+      ranked_check_same(overlapped, ranks);
+      c.before = exchange_afterwards;
+      ranked_run(&c, ranks, afterwards);
+      ranked_check_same(afterwards, ranks);
+      assert_memory_equal(overlapped[0].parameters, afterwards[0].parameters,
+                          4 * overlapped[0].parameter_count);
+      ranked_free(overlapped, ranks);
+      ranked_free(afterwards, ranks);
+    }
+}
+
 /* The noise scale measures the only micro-batch of a window; its gradients go while it runs all the
  * same. */
 static void measured_windows_go_as_early(void **state) {
@@ -1027,6 +1076,7 @@ int main(void) {
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(chunks_go_while_backward_goes_on),
+      cmocka_unit_test(early_chunks_are_whole),
       cmocka_unit_test(measured_windows_go_as_early),
       cmocka_unit_test(what_passes_is_measured_as_on_the_device),
       cmocka_unit_test(other_devices_are_those_of_one_rank),
