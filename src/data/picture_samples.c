@@ -1,11 +1,10 @@
 /* Samples of pictures. To read one takes a file in memory, its pixels, the same turned as its
- * orientation says, and what resizing needs: a set of buffers. There is one for each thread that is
- * to read at the same time. A thread that finds none free waits for one. */
+ * orientation says, and what resizing needs: a set of buffers, from a pool. */
 #include "core/error.h"
 #include "core/integers.h"
-#include "core/platform/processors.h"
 #include "data/dataset.h"
 #include "data/pictures.h"
+#include "data/pool.h"
 #include "image/change.h"
 #include "image/resample.h"
 
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 16, MOST_SIDE = 16384 };
+enum { MOST_SIDE = 16384 };
 
 typedef struct buffers {
   ac_picture_buffer file, pixels, turned, room, sample;
@@ -30,10 +29,7 @@ typedef struct source {
   int64_t present;
   int64_t *first, *member; /* those of class c begin at member[first[c]] */
 
-  ac_monitor *monitor; /* guards the stack of free buffers */
-  buffers all[MAX_BUFFERS];
-  buffers *free_buffers[MAX_BUFFERS];
-  int free_count;
+  ac_pool *pool; /* of sets of buffers */
 } source;
 
 /* ---- geometry -------------------------------------------------------------------------------- */
@@ -71,21 +67,6 @@ static ac_resampling fit(const ac_picture_samples *d, int64_t width, int64_t hei
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
-
-static buffers *borrow(source *s) {
-  ac_monitor_lock(s->monitor);
-  while (!s->free_count) ac_monitor_wait(s->monitor);
-  buffers *b = s->free_buffers[--s->free_count];
-  ac_monitor_unlock(s->monitor);
-  return b;
-}
-
-static void give_back(source *s, buffers *b) {
-  ac_monitor_lock(s->monitor);
-  if (!s->free_count) ac_monitor_wake(s->monitor);
-  s->free_buffers[s->free_count++] = b;
-  ac_monitor_unlock(s->monitor);
-}
 
 /* What becomes of a picture of width x height, as it is to be seen. */
 static ac_resampling arrange(const source *s, const ac_sample_key *key, int64_t width,
@@ -164,7 +145,8 @@ static ac_status read_image(source *s, const ac_sample_key *key, const char *pat
   const ac_picture_samples *d = &s->desc;
   ac_picture_file file = {.path = path};
   ac_picture_info info;
-  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes));
+  uint64_t all;
+  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes, &all));
   file.data = b->file.data;
   AC_TRY(ac_picture_inspect(&file, &info));
   if (info.width * info.height > s->most_pixels)
@@ -209,9 +191,9 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
   source *s = user;
   const ac_picture_store *store = s->pictures->store;
   const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
-  buffers *b = borrow(s);
+  buffers *b = ac_pool_borrow(s->pool);
   const ac_status status = read_image(s, key, entry->path, b, fields[0]);
-  give_back(s, b);
+  ac_pool_return(s->pool, b);
   if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
   return status;
 }
@@ -220,14 +202,15 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
 
 static void close_source(void *user) {
   source *s = user;
-  for (int i = 0; i < MAX_BUFFERS; i++) {
-    free(s->all[i].file.data);
-    free(s->all[i].pixels.data);
-    free(s->all[i].turned.data);
-    free(s->all[i].room.data);
-    free(s->all[i].sample.data);
+  for (int i = 0; i < ac_pool_count(s->pool); i++) {
+    const buffers *b = ac_pool_block(s->pool, i);
+    free(b->file.data);
+    free(b->pixels.data);
+    free(b->turned.data);
+    free(b->room.data);
+    free(b->sample.data);
   }
-  ac_monitor_free(s->monitor);
+  ac_pool_free(s->pool);
   free(s->first);
   free(s->member);
   ac_pictures_free(s->pictures);
@@ -253,11 +236,10 @@ static ac_status complete(ac_picture_samples *d) {
   if (!(d->crop_share >= 0.1 && d->crop_share <= 1))
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: a crop share of %g is not in [0.1, 1]",
                    d->crop_share);
-  if (d->threads < 0 || d->threads > MAX_BUFFERS)
+  if (d->threads < 0 || d->threads > AC_POOL_MOST)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: %d threads; there can be 0 to %d", d->threads,
-                   (int)MAX_BUFFERS);
-  const int processors = ac_processor_count();
-  if (!d->threads) d->threads = processors < MAX_BUFFERS ? processors : MAX_BUFFERS;
+                   (int)AC_POOL_MOST);
+  if (!d->threads) d->threads = ac_pool_usual_count();
   return AC_OK;
 }
 
@@ -316,9 +298,8 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
     s->changes = *desc->changes;
     s->desc.changes = &s->changes;
   }
-  s->monitor = ac_monitor_create();
-  ac_status status = s->monitor ? ac_pictures_create(&s->pictures, pictures->store, pictures->count)
-                                : ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a lock");
+  ac_status status = ac_pool_create(&s->pool, desc->threads, sizeof(buffers), "pictures");
+  if (status == AC_OK) status = ac_pictures_create(&s->pictures, pictures->store, pictures->count);
   if (status == AC_OK) {
     const size_t bytes = (size_t)pictures->count * sizeof *pictures->index;
     s->pictures->count = pictures->count;
@@ -329,8 +310,6 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
     close_source(s);
     return status;
   }
-  for (; s->free_count < desc->threads; s->free_count++)
-    s->free_buffers[s->free_count] = &s->all[s->free_count];
   measure(s);
   *made = s;
   return AC_OK;

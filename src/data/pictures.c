@@ -142,11 +142,11 @@ ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, cons
 }
 
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
-                               size_t *got) {
+                               size_t *got, uint64_t *all) {
   FILE *stream;
   *got = 0;
   AC_TRY(ac_file_open(&stream, path, false));
-  uint64_t bytes = ac_file_bytes(stream);
+  uint64_t bytes = *all = ac_file_bytes(stream);
   ac_status status = AC_OK;
   if (bytes > AC_PICTURE_MOST_BYTES)
     status = ac_fail(AC_ERROR_FORMAT, "%s has %llu bytes; the file of a picture may have %d", path,
@@ -179,11 +179,11 @@ static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture
   ac_picture_file file = {.path = entry->path};
   ac_picture_info info;
   AC_TRY(ac_picture_read_file(entry->path, job->decode ? UINT64_MAX : HEADER_BYTES, bytes,
-                              &file.bytes));
+                              &file.bytes, &entry->bytes));
   file.data = bytes->data;
   ac_status status = ac_picture_inspect(&file, &info);
   if (status == AC_ERROR_FORMAT && file.bytes == HEADER_BYTES && !job->decode) {
-    AC_TRY(ac_picture_read_file(entry->path, UINT64_MAX, bytes, &file.bytes));
+    AC_TRY(ac_picture_read_file(entry->path, UINT64_MAX, bytes, &file.bytes, &entry->bytes));
     file.data = bytes->data;
     status = ac_picture_inspect(&file, &info);
   }
@@ -195,14 +195,6 @@ static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture
   return ac_picture_decode(&file, &info, 1, 3, pixels->data);
 }
 
-static ac_status measure(ac_picture_entry *entry) {
-  FILE *stream;
-  AC_TRY(ac_file_open(&stream, entry->path, false));
-  entry->bytes = ac_file_bytes(stream);
-  fclose(stream);
-  return AC_OK;
-}
-
 static void inspect_some(void *user) {
   inspection *job = user;
   ac_picture_buffer bytes = {0}, pixels = {0};
@@ -210,8 +202,7 @@ static void inspect_some(void *user) {
     const int64_t i = atomic_fetch_add(&job->next, 1);
     if (i >= job->store->count || atomic_load(&job->status) != AC_OK) break;
     ac_picture_entry *entry = &job->store->entries[i];
-    ac_status status = measure(entry);
-    if (status == AC_OK) status = look(job, entry, &bytes, &pixels);
+    const ac_status status = look(job, entry, &bytes, &pixels);
     if (status == AC_OK) continue;
     const size_t length = strlen(ac_last_error()) + 1;
     entry->bad = malloc(length);

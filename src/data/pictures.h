@@ -53,8 +53,8 @@ typedef struct ac_picture_buffer {
 } ac_picture_buffer;
 
 ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, const char *path);
-/* The first `limit` bytes of a file, or all of it; *got: how many. */
+/* The first `limit` bytes of a file, or all of it; *got: how many; *all: how many it has. */
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
-                               size_t *got);
+                               size_t *got, uint64_t *all);
 
 #endif

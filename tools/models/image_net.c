@@ -1,6 +1,8 @@
 #include "models/image_net.h"
 #include "models/share.h"
 
+#include <accrue/metric.h>
+
 #include <float.h>
 #include <stdio.h>
 
@@ -137,6 +139,22 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
+/* Accuracy is a metric, because shares of classes have no right answer; labels have. */
+static ac_tensor *soft_loss(const image_net *net, ac_tensor *logits, ac_tensor *labels) {
+  ac_tensor *targets =
+      ac_input(net->graph, "targets", AC_F32, 2, (int64_t[]){AC_BATCH, net->classes});
+  ac_graph_add_metric(net->graph, "accuracy", ac_top_k_accuracy(logits, labels, 1, NULL),
+                      AC_METRIC_MEAN);
+  return ac_soft_cross_entropy(logits, targets, NULL);
+}
+
+static ac_tensor *hard_loss(const image_net *net, ac_tensor *logits, ac_tensor *labels) {
+  const ac_cross_entropy_desc desc = {.smoothing = share_of(net->smoothing)};
+  ac_tensor *weights =
+      net->weighted ? ac_input(net->graph, "weights", AC_F32, 1, (int64_t[]){AC_BATCH}) : NULL;
+  return ac_cross_entropy(logits, labels, weights, &desc);
+}
+
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels) {
   image_net head = *net;
   head.path = "";
@@ -146,8 +164,8 @@ void image_classify(const image_net *net, const char *name, ac_tensor *features,
       image_dense(&head, name, features, channels, net->classes, IMAGE_START_KAIMING);
   ac_tensor *labels = ac_input(net->graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
   ac_graph_set_output(net->graph, "logits", logits);
-  const ac_cross_entropy_desc loss = {.smoothing = share_of(net->smoothing)};
-  ac_graph_set_loss(net->graph, ac_cross_entropy(logits, labels, NULL, &loss));
+  ac_graph_set_loss(net->graph,
+                    net->mixed ? soft_loss(net, logits, labels) : hard_loss(net, logits, labels));
 }
 
 void image_head(const image_net *net, ac_tensor *x, int64_t channels) {

@@ -62,6 +62,8 @@ typedef struct image_net {
   bool frozen_norm;    /* batch norms use their running statistics, which stay as they are */
   double layer_decay;  /* rate of a layer as a part of that of the next one; 0: 1 */
   double smoothing;    /* of labels */
+  bool mixed;          /* the loss is of "targets", which are shares of classes */
+  bool weighted;       /* samples have "weights" */
   ac_graph *graph;     /* while building: */
   const char *path;    /* prefix of parameter names, with its dot */
   double rate;         /* of the layer's parameters, as a part of the schedule's; 0: 1 */
@@ -125,7 +127,8 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
                        int64_t out, image_start start);
 
 /* A linear layer of features [B, channels], cross-entropy as the graph's loss, logits as its
- * output. `name` is that of the whole parameter, without the path. */
+ * output. `name` is that of the whole parameter, without the path. Inputs "targets" [B, classes] or
+ * "weights" [B], if samples are mixed or weighted. */
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels);
 /* The same of the global average, by the layer "fc". */
 void image_head(const image_net *net, ac_tensor *x, int64_t channels);

@@ -140,15 +140,12 @@ static const char *const mnist[] = {
 /* A folder without the file names of MNIST and CIFAR, or a file that ends like a picture or a list
  * of them. */
 bool data_is_pictures(const char *path) {
-  static const char *const endings[] = {".csv", ".jpg", ".jpeg", ".png", ".webp"};
   struct stat info;
   if (stat(path, &info) != 0) return false;
   if (S_ISDIR(info.st_mode))
     return !holds_any(path, ten) && !holds_any(path, hundred) && !holds_any(path, mnist);
   const char *dot = strrchr(path, '.');
-  for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
-    if (!strcasecmp(dot, endings[i])) return true;
-  return false;
+  return ac_picture_is_named(path) || (dot && !strcasecmp(dot, ".csv"));
 }
 
 static int open_folder(train_data *data, const char *folder, bool coarse) {
@@ -189,9 +186,19 @@ bool data_image_flags_given(const options *o) {
 
 /* Flags of pictures would have no effect on other images. */
 static int refuse_picture_flags(const options *o) {
-  static const char *const names[] = {
-      "size",      "grey",     "filter",       "crop-share",      "bad-images", "scaled-decoding",
-      "crop-area", "balanced", "rand-augment", "trivial-augment", "jitter",     "hue"};
+  static const char *const names[] = {"size",
+                                      "grey",
+                                      "filter",
+                                      "crop-share",
+                                      "bad-images",
+                                      "scaled-decoding",
+                                      "crop-area",
+                                      "balanced",
+                                      "class-weights",
+                                      "rand-augment",
+                                      "trivial-augment",
+                                      "jitter",
+                                      "hue"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (options_given(o, names[i]))
       return fail_usage("--%s is for folders and lists of pictures (JPEG, PNG or WebP)", names[i]);
@@ -226,27 +233,6 @@ int data_check_labels(const train_data *data, int64_t classes) {
   if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
-}
-
-static bool changes_anything(const ac_augmentation *a) {
-  return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
-}
-
-int data_augment(train_data *data, const options *o) {
-  ac_augmentation *a = &data->augmentation;
-  if (data->all) {
-    const int status = data_change_pictures(data);
-    if (status != STATUS_CONTINUE) return status;
-    if (!options_given(o, "shift")) a->shift = 0;
-    if (!options_given(o, "rotation")) a->rotation = 0;
-    if (!options_given(o, "scaling")) a->scaling = 0;
-  }
-  if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
-  ac_dataset **from = data->all ? &data->changed : &data->plain;
-  *from = data->train;
-  data->train = NULL;
-  const ac_status status = ac_dataset_augmented(&data->train, *from, &data->augmentation);
-  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -308,6 +294,8 @@ void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
   ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->unmixed);
+  ac_dataset_free(data->judged);
   ac_dataset_free(data->changed);
   ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);

@@ -44,12 +44,16 @@ typedef struct train_data {
   ac_dataset *whole;     /* what train and validation are parts of, or NULL */
   ac_dataset *plain;     /* what train's images are before they are changed, or NULL */
   ac_dataset *changed;   /* pictures with changes of their own, if train changes them more */
+  ac_dataset *unmixed;   /* what train is mixed of, or is without weights of classes; or NULL */
+  ac_dataset *judged;    /* the same of validation */
   ac_dataset *unsharded; /* what train is a shard of, or NULL */
   ac_dataset *train, *validation; /* validation is NULL if undivided */
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
-  const char *unit;               /* what speed is counted in: "byte", "token", "image" */
-  int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
-  const char *loss_unit;          /* what a loss is per; NULL: the unit */
+  ac_mixing mixing;          /* of training samples with others, set by the kind; zeros: none */
+  bool class_weights;        /* the loss counts pictures by the size of their class */
+  const char *unit;          /* what speed is counted in: "byte", "token", "image" */
+  int64_t tokens_per_sample; /* 0: samples are not made of tokens */
+  const char *loss_unit;     /* what a loss is per; NULL: the unit */
 } train_data;
 
 /* What a loss is per: "token", "pair". */
@@ -96,8 +100,9 @@ int data_change_pictures(train_data *data);
 int data_check_labels(const train_data *data, int64_t classes);
 
 /* Changes training images as `augmentation` says, if it says anything, and pictures as their own
- * flags say. Defaults of `augmentation` are for small images, so they do not change pictures. */
-int data_augment(train_data *data, const options *o);
+ * flags say; mixes them; or gives them weights. Defaults of `augmentation` are for small images, so
+ * they do not change pictures. */
+int data_change(train_data *data, const options *o);
 
 /* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
  * folds of text are ranges of it. */

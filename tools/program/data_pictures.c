@@ -15,7 +15,9 @@ static void say_left_out(void *user, const char *path, const char *sentence) {
   say("left out: %s", sentence);
 }
 
-static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc) {
+static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc,
+                            ac_pictures_problem *problem) {
+  desc->problem = problem;
   desc->bad = (ac_bad_pictures)data->pictures.bad;
   desc->report = say_left_out;
   return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, desc);
@@ -34,40 +36,30 @@ static const char **split_lines(char *text, int64_t *count) {
 }
 
 /* With the numbers that the model's classes have. */
-static ac_status open_as_model(train_data *data, const char *path, bool *no_memory) {
+static ac_status open_as_model(train_data *data, const char *path, ac_pictures_problem *problem,
+                               bool *no_memory) {
   ac_pictures_desc desc = {0};
   const char *model_names = data->class_names ? data->class_names : data->pictures.class_names;
-  if (!model_names) return open_lists(data, path, &desc);
+  if (!model_names) return open_lists(data, path, &desc, problem);
   char *text = strdup(model_names);
   const char **names = text ? split_lines(text, &desc.class_count) : NULL;
   desc.classes = names;
   *no_memory = !names;
-  const ac_status status = names ? open_lists(data, path, &desc) : AC_ERROR_MEMORY;
+  const ac_status status = names ? open_lists(data, path, &desc, problem) : AC_ERROR_MEMORY;
   free(names);
   free(text);
   return status;
 }
 
-/* Whether the library found none there. */
-static bool is_without(void) {
-  return strstr(ac_last_error(), " has no folders; ") ||
-         strstr(ac_last_error(), " holds no pictures") ||
-         strstr(ac_last_error(), " is neither a folder nor a .csv");
-}
-
-/* Whether folders are not named after the model's classes. */
-static bool has_other_classes(void) {
-  return strstr(ac_last_error(), " that are expected, ");
-}
-
 static int open_list(train_data *data, const char *path) {
   bool no_memory = false;
-  ac_status status = open_as_model(data, path, &no_memory);
+  ac_pictures_problem problem = AC_PICTURES_OTHER_PROBLEM;
+  ac_status status = open_as_model(data, path, &problem, &no_memory);
   if (no_memory) return fail("out of memory");
-  if (status != AC_OK && data->unlabelled && (is_without() || has_other_classes()))
-    status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
-  else if (status != AC_OK && !data->class_names && has_other_classes())
-    status = open_lists(data, path, &(ac_pictures_desc){0});
+  if (problem != AC_PICTURES_OTHER_PROBLEM && data->unlabelled)
+    status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true}, &problem);
+  else if (problem == AC_PICTURES_OTHER_CLASSES && !data->class_names)
+    status = open_lists(data, path, &(ac_pictures_desc){0}, &problem);
   if (status == AC_OK) {
     const int64_t left_out =
         ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);
@@ -76,7 +68,7 @@ static int open_list(train_data *data, const char *path) {
           left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
     return STATUS_CONTINUE;
   }
-  if (is_without())
+  if (problem == AC_PICTURES_NONE)
     return fail(
         "%s has no images that accrue reads: a folder must hold a folder of pictures (JPEG, "
         "PNG or WebP) for each class, or MNIST's files, such as train-images-idx3-ubyte and "
@@ -107,7 +99,8 @@ static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **
 
 uint64_t data_picture_bytes(const train_data *data) {
   return ac_dataset_picture_bytes(data->train) + ac_dataset_picture_bytes(data->changed) +
-         ac_dataset_picture_bytes(data->unsharded) + ac_dataset_picture_bytes(data->validation);
+         ac_dataset_picture_bytes(data->unmixed) + ac_dataset_picture_bytes(data->unsharded) +
+         ac_dataset_picture_bytes(data->validation) + ac_dataset_picture_bytes(data->judged);
 }
 
 int data_change_pictures(train_data *data) {

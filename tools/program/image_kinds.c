@@ -15,6 +15,7 @@ typedef struct image_model {
   const image_family *family;
   image_data_flags data;
   ac_augmentation augmentation;
+  ac_mixing mixing;
   bool foreign;            /* --init is a file that Accrue has not written */
   int64_t classes_of_file; /* of --init, if its head is not taken; 0: it is */
   char head[40];           /* a pattern of all but the head: "!fc.*" */
@@ -139,6 +140,9 @@ static void add_training_options(void *self, options *o) {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
       FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
       FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
+      FLAG("class-weights", OPTION_SWITCH, &model->net.weighted),
+      FLAG("mixup", OPTION_REAL, &model->mixing.mixup),
+      FLAG("cutmix", OPTION_REAL, &model->mixing.cutmix),
   };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
@@ -154,6 +158,7 @@ static int check(void *self, const options *o, train_flags *flags) {
   image_model *model = self;
   (void)o;
   model->net.frozen_norm = flags->batch_norm == BATCH_NORM_FROZEN;
+  model->net.mixed = model->mixing.mixup > 0 || model->mixing.cutmix > 0;
   return STATUS_CONTINUE;
 }
 
@@ -367,6 +372,10 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
   data->augmentation = model->augmentation;
+  data->mixing = model->mixing;
+  data->mixing.smoothing = net->smoothing;
+  data->mixing.classes = net->classes;
+  data->class_weights = net->weighted;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;
 }

@@ -13,6 +13,7 @@
 typedef struct show {
   image_data_flags data_flags;
   ac_augmentation augmentation;
+  ac_mixing mixing;
   int64_t rows, columns, seed;
   const char *out;
   train_data data;
@@ -29,9 +30,13 @@ enum { GAP = 2, MOST_SIDE = 65535 };
 static int parse(show *s, options *o, int argc, char **argv) {
   ac_augmentation *a = &s->augmentation;
   const option augmentation[] = {
-      FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
-      FLAG("rotation", OPTION_REAL, &a->rotation),       FLAG("scaling", OPTION_REAL, &a->scaling),
+      FLAG("shift", OPTION_INTEGER, &a->shift),
+      FLAG("flip", OPTION_SWITCH, &a->flip),
+      FLAG("rotation", OPTION_REAL, &a->rotation),
+      FLAG("scaling", OPTION_REAL, &a->scaling),
       FLAG("erase", OPTION_REAL, &a->erase_probability),
+      FLAG("mixup", OPTION_REAL, &s->mixing.mixup),
+      FLAG("cutmix", OPTION_REAL, &s->mixing.cutmix),
   };
   const option output[] = {
       FLAG("rows", OPTION_INTEGER, &s->rows),
@@ -55,8 +60,9 @@ static int open_data(show *s, const options *o) {
   int status = data_open_image_flags(&s->data, &s->data_flags, o);
   if (status != STATUS_CONTINUE) return status;
   s->data.augmentation = s->augmentation;
+  s->data.mixing = s->mixing;
   if (options_given(o, "erase")) s->data.augmentation.erase_area = 0.25;
-  status = data_augment(&s->data, o);
+  status = data_change(&s->data, o);
   if (status != STATUS_CONTINUE) return status;
   const ac_dataset *train = s->data.train;
   if (!ac_dataset_image_shape(train, s->shape)) return fail("the data holds no images");
@@ -96,7 +102,9 @@ static void put_image(show *s, int64_t row, int64_t column) {
 }
 
 static int put_row(show *s, int64_t row) {
-  ac_dataset *plain = s->data.plain ? s->data.plain : s->data.train;
+  ac_dataset *plain = s->data.plain     ? s->data.plain
+                      : s->data.unmixed ? s->data.unmixed
+                                        : s->data.train;
   ac_sample_key key = {.index = ac_shuffle((uint64_t)s->seed, 0, row, ac_dataset_count(plain)),
                        .seed = (uint64_t)s->seed};
   for (int64_t column = 0; column < s->columns; column++) {
