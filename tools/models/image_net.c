@@ -2,6 +2,7 @@
 #include "models/share.h"
 
 #include <accrue/metric.h>
+#include <accrue/pointwise.h>
 
 #include <float.h>
 #include <stdio.h>
@@ -23,7 +24,8 @@ void image_level(image_net *net, int64_t level, int64_t last) {
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. */
+/* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. Bytes
+ * are divided by 255 first, as what reads pictures as floats does. */
 static ac_tensor *normalised(const image_net *net, ac_tensor *x) {
   static const float means[][3] = {
       [IMAGE_PIXELS_IMAGENET] = {0.485f, 0.456f, 0.406f},
@@ -43,13 +45,16 @@ static ac_tensor *normalised(const image_net *net, ac_tensor *x) {
   }
   ac_tensor *from = ac_constant(net->graph, "pixel_mean", AC_F32, 3, shape, subtracted);
   ac_tensor *by = ac_constant(net->graph, "pixel_factor", AC_F32, 3, shape, factors);
-  return ac_multiply(ac_subtract(x, from), by);
+  ac_tensor *parts[] = {x, from, by};
+  return net->bytes ? ac_formula(net->graph, "(a / 255 - b) * c", parts, 3)
+                    : ac_multiply(ac_subtract(x, from), by);
 }
 
 ac_tensor *image_input(const image_net *net) {
   const int64_t shape[] = {AC_BATCH, net->channels, net->height, net->width};
-  ac_tensor *images = ac_input(net->graph, "images", AC_F32, 4, shape);
-  return net->pixels == IMAGE_PIXELS_PLAIN ? images : normalised(net, images);
+  ac_tensor *images = ac_input(net->graph, "images", net->bytes ? AC_U8 : AC_F32, 4, shape);
+  if (net->pixels != IMAGE_PIXELS_PLAIN) return normalised(net, images);
+  return net->bytes ? ac_formula(net->graph, "a / 255", &images, 1) : images;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ typedef enum image_pixels {
 
 typedef struct image_net {
   int64_t channels, height, width; /* of the images */
+  bool bytes;                      /* images are u8, of which the device makes floats in [0, 1] */
   int64_t classes;
   int64_t depth, base; /* layers or blocks, and channels of the first stage */
   int64_t heads;       /* of vit; 0: base / 64 */
@@ -96,7 +97,7 @@ ac_tensor *image_parameter(const image_net *net, const char *name, const char *l
  * the head. */
 void image_level(image_net *net, int64_t level, int64_t last);
 
-/* Inputs "images" [B, channels, height, width] and, later, "labels" [B]. */
+/* Inputs "images" [B, channels, height, width], f32 in [0, 1] or u8, and, later, "labels" [B]. */
 ac_tensor *image_input(const image_net *net);
 
 /* What a convolution is like. Zeros: padded so that stride 1 keeps the size, without bias. */

@@ -27,6 +27,7 @@ typedef struct picture_flags {
 typedef struct train_data {
   /* Set beforehand: */
   bool optional;           /* data may be missing if flags give the shape of the kind */
+  bool bytes;              /* pictures become samples in u8, not in f32 */
   bool unlabelled;         /* for predictions: images need no labels, and one image is enough */
   const char *class_names; /* of the model, which no others replace, one a line, in the order of
                               their numbers; NULL: those of pictures are as the data has them */

@@ -86,6 +86,7 @@ static int make_changed(train_data *data, const ac_pictures *list,
                                       .balanced = changes && p->balanced,
                                       .height = p->size,
                                       .channels = p->grey ? 1 : 3,
+                                      .dtype = data->bytes ? AC_U8 : AC_F32,
                                       .filter = (ac_picture_filter)p->filter,
                                       .crop_share = p->crop_share,
                                       .scaled_decoding = p->scaled};

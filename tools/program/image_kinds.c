@@ -156,6 +156,14 @@ static void add_training_options(void *self, options *o) {
 
 static int check(void *self, const options *o, train_flags *flags) {
   image_model *model = self;
+  const struct {
+    const char *flag;
+    double alpha;
+  } mixtures[] = {{"mixup", model->mixing.mixup}, {"cutmix", model->mixing.cutmix}};
+  for (int i = 0; i < 2; i++)
+    if (mixtures[i].alpha > 0 && mixtures[i].alpha < 1e-6)
+      return fail_usage("--%s %g is neither 0 nor at least 1e-6", mixtures[i].flag,
+                        mixtures[i].alpha);
   (void)o;
   model->net.frozen_norm = flags->batch_norm == BATCH_NORM_FROZEN;
   model->net.mixed = model->mixing.mixup > 0 || model->mixing.cutmix > 0;
@@ -361,8 +369,10 @@ static void choose_classes(image_model *model, const options *o, bool init,
 static int open_data(image_model *model, const options *o, bool init, train_data *data) {
   image_net *net = &model->net;
   int64_t shape[3];
+  data->bytes = true;
   int status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
+  net->bytes = data->all;
   model->data.pictures.list = data->all;
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];

@@ -464,6 +464,7 @@ static void pictures(void) {
   ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
          ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
   NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
+  HARMLESS(ac_picture_is_named, path, !ac_picture_is_named(NULL));
   HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
   HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
   HARMLESS(ac_pictures_class_name, pictures, !ac_pictures_class_name(NULL, 0));

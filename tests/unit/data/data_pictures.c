@@ -389,6 +389,49 @@ static void samples_have_any_shape(void **state) {
   read_sample("colour.png", &samples, whole);
 }
 
+/* Programs can tell why nothing was opened without reading the sentence. */
+static void problems_are_told_apart(void **state) {
+  (void)state;
+  static const char *const names[] = {"red", "blue"};
+  ac_pictures_problem problem = AC_PICTURES_NONE;
+  ac_pictures_desc desc = {.problem = &problem};
+  ac_pictures *list;
+  make_folder("empty");
+  make_folder("walls");
+  make_folder("walls/green");
+  copy_vector("colour.png", "walls/green/1.png");
+  char path[600];
+  snprintf(path, sizeof path, "%s", in_folder("empty").text);
+  problem = AC_PICTURES_OTHER_CLASSES;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "has no folders");
+  assert_int_equal(problem, AC_PICTURES_NONE);
+  desc.unlabelled = true;
+  problem = AC_PICTURES_OTHER_CLASSES;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "holds no pictures");
+  assert_int_equal(problem, AC_PICTURES_NONE);
+  desc.unlabelled = false;
+  snprintf(path, sizeof path, "%s", in_folder("walls").text);
+  assert_ok(ac_pictures_open(&list, NULL, path, &desc));
+  assert_int_equal(problem, AC_PICTURES_OTHER_PROBLEM);
+  ac_pictures_free(list);
+  desc.classes = names;
+  desc.class_count = 2;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "none of the 2");
+  assert_int_equal(problem, AC_PICTURES_OTHER_CLASSES);
+  desc.class_count = 0;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_ARGUMENT, "0 names");
+  assert_int_equal(problem, AC_PICTURES_OTHER_PROBLEM);
+
+  static const char *const pictures[] = {"a.jpg", "b/a.JPEG",     "a.jfif", "a.jpe",
+                                         "a.PNG", "x.csv/a.webp", "a.gif",  "a.TIFF"};
+  static const char *const others[] = {"a.txt",    "jpg",    "a.jpg/b", ".a.jpg",
+                                       "b/.a.png", "a.jpg2", ""};
+  for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
+    assert_true(ac_picture_is_named(pictures[i]));
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_false(ac_picture_is_named(others[i]));
+}
+
 static void numbers_out_of_range_are_refused(void **state) {
   (void)state;
   ac_pictures *list;
@@ -426,6 +469,7 @@ int main(void) {
       cmocka_unit_test(folds_have_their_share_of_each_class),
       cmocka_unit_test(samples_are_those_of_torchvision),
       cmocka_unit_test(samples_have_any_shape),
+      cmocka_unit_test(problems_are_told_apart),
       cmocka_unit_test(numbers_out_of_range_are_refused),
   };
   return cmocka_run_group_tests(tests, open_expected, close_expected);
