@@ -243,10 +243,17 @@ AC_API ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Writes a PNG file: rows from the top, `channels` (1 or 3) bytes for each pixel. Fails with
- * AC_ERROR_ARGUMENT if a side is not in [1, 65535] or there are more than 2^27 pixels, and with
- * AC_ERROR_IO if it cannot be written.
- */
+/** The most bytes of a PNG picture of this size. 0 if ac_picture_encode_png would refuse it. */
+AC_API uint64_t ac_picture_png_bytes(int64_t width, int64_t height, int channels);
+
+/** Writes a PNG picture to memory: rows from the top, `channels` (1 or 3) bytes for each pixel.
+ * `to` has room for `room` bytes, at least ac_picture_png_bytes; *bytes is how many it has. Fails
+ * with AC_ERROR_ARGUMENT if a side is not in [1, 65535], if there are more than 2^27 pixels, or if
+ * there is too little room. */
+AC_API ac_status ac_picture_encode_png(uint8_t *to, uint64_t room, uint64_t *bytes, int64_t width,
+                                       int64_t height, int channels, const uint8_t *pixels);
+
+/** Like ac_picture_encode_png, to a file. Fails with AC_ERROR_IO if it cannot be written. */
 AC_API ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, int channels,
                                       const uint8_t *pixels);
 

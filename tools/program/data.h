@@ -105,6 +105,11 @@ int data_check_labels(const train_data *data, int64_t classes);
  * they do not change pictures. */
 int data_change(train_data *data, const options *o);
 
+/* What trains as it is, before it is changed. */
+ac_dataset *data_plain(const train_data *data);
+/* The files of a dataset of pictures, which is one of `data`; NULL: it is not made of such. */
+const ac_pictures *data_list_of(const train_data *data, const ac_dataset *dataset);
+
 /* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
  * folds of text are ranges of it. */
 int data_fold(train_data *data, const char *part);

@@ -68,3 +68,14 @@ int data_change(train_data *data, const options *o) {
   if (data->mixing.mixup > 0 || data->mixing.cutmix > 0) return mix(data);
   return data->class_weights ? weigh(data) : STATUS_CONTINUE;
 }
+
+ac_dataset *data_plain(const train_data *data) {
+  return data->plain ? data->plain : data->unmixed ? data->unmixed : data->train;
+}
+
+const ac_pictures *data_list_of(const train_data *data, const ac_dataset *dataset) {
+  const bool validates = dataset == data->validation || dataset == data->judged;
+  if (dataset == data->whole) return data->all;
+  if (validates && data->validating) return data->validating;
+  return data->training && !validates ? data->training : data->all;
+}

@@ -80,12 +80,7 @@ static class_word word_of(const prediction *p, int64_t class) {
 
 /* The file of a picture, or NULL. */
 static const char *file_of(const prediction *p, int64_t sample) {
-  const train_data *data = &p->saved.setup.data;
-  const ac_pictures *list = p->saved.dataset == data->whole                     ? data->all
-                            : p->saved.dataset == data->train && data->training ? data->training
-                            : p->saved.dataset == data->train                   ? data->all
-                                                                                : data->validating;
-  return ac_pictures_path(list ? list : data->all, sample);
+  return ac_pictures_path(data_list_of(&p->saved.setup.data, p->saved.dataset), sample);
 }
 
 static void put_row(const prediction *p, int64_t sample, int64_t label, const float *logits,
