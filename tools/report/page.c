@@ -36,7 +36,7 @@ static const char style[] =
     "table.confusion td,table.confusion th{padding:.1rem "
     ".35rem;text-align:right;border:0}"
     "table.confusion td.right{outline:1px solid #1b1b1b}"
-    ".examples{display:flex;flex-wrap:wrap;gap:1rem}.examples figure{width:8.5rem}"
+    ".examples{display:flex;flex-wrap:wrap;gap:1rem}.examples figure{width:10rem}"
     ".examples img,table.changed img{width:7rem;height:7rem;object-fit:contain;"
     "image-rendering:pixelated;background:#f4f4f4;display:block}"
     ".examples img{border:3px solid #4c72b0}.examples .wrong img{border-color:#b35900}"

@@ -451,6 +451,12 @@ static void pictures(void) {
            ac_dataset_from_pictures(&e, NULL, NULL));
   ZEROED(ac_dataset_from_pictures, samples, ac_dataset_from_pictures(&d, list, NULL),
          (ac_dataset_free(d), ac_dataset_from_pictures(&d, list, &(ac_picture_samples){0})));
+  uint8_t png[200];
+  uint64_t png_bytes;
+  REFUSED(ac_picture_encode_png, to, ac_picture_encode_png(NULL, 200, &png_bytes, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, bytes, ac_picture_encode_png(png, 200, NULL, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, pixels,
+          ac_picture_encode_png(png, 200, &png_bytes, 1, 1, 3, NULL));
   REFUSED(ac_picture_write_png, path, ac_picture_write_png(NULL, 1, 1, 3, pixel));
   REFUSED(ac_picture_write_png, pixels, ac_picture_write_png("x.png", 1, 1, 3, NULL));
   REFUSED(ac_pictures_class_weights, pictures, ac_pictures_class_weights(NULL, numbers));
