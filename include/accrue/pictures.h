@@ -113,6 +113,21 @@ AC_API int64_t ac_pictures_label(const ac_pictures *pictures, int64_t index);
 /** How many pictures were left out as they cannot be read. */
 AC_API int64_t ac_pictures_left_out(const ac_pictures *pictures);
 
+/** Has all pictures of the list, with those that validate, decoded once into a file, from which
+ * datasets of the list, and of its folds, read them from then on: the same pixels, without
+ * decoding. If the file is there, it is used as it is. It then must have each picture, of the same
+ * name, size and first 64 KiB; it may have more. Call it before datasets are made, once for a list.
+ * Datasets of it have `channels` channels (1 or 3; 0: 3), and ac_picture_samples.scaled_decoding is
+ * without effect.
+ *
+ * Fails with AC_ERROR_FORMAT if the file is not a cache, if it is damaged, if it lacks a picture or
+ * has other channels, and if a picture cannot be decoded; with AC_ERROR_IO if it cannot be written.
+ * What was written then is removed. */
+AC_API ac_status ac_pictures_use_cache(ac_pictures *pictures, const char *path, int64_t channels);
+/** The bytes of a file that ac_pictures_use_cache makes. 0 if there cannot be one of such channels.
+ */
+AC_API uint64_t ac_pictures_cache_bytes(const ac_pictures *pictures, int64_t channels);
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 /** How a picture gets another size: the antialiased filters of Pillow, equal to the bit. */

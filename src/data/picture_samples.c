@@ -16,6 +16,7 @@ enum { MOST_SIDE = 16384 };
 
 typedef struct buffers {
   ac_picture_buffer file, pixels, turned, room, sample;
+  FILE *cache; /* NULL: not read from yet */
 } buffers;
 
 typedef struct source {
@@ -111,19 +112,38 @@ static void reduce(ac_resampling *r, int by) {
       ac_larger(ac_smaller(ac_picture_reduced(r->box_height, by), r->from_height - r->box_top), 1);
 }
 
-/* Decodes and turns a picture. */
-static ac_status decode(const source *s, const ac_picture_file *file, const ac_picture_info *info,
-                        int by, buffers *b, const uint8_t **pixels) {
-  const int channels = (int)s->desc.channels;
-  const int64_t width = ac_picture_reduced(info->width, by),
-                height = ac_picture_reduced(info->height, by);
-  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(3 * width * height), file->path));
-  AC_TRY(ac_picture_decode(file, info, by, channels, b->pixels.data));
+/* Decodes a file, and says how what it decoded becomes a sample. */
+static ac_status load_file(const source *s, const ac_sample_key *key, const char *path, buffers *b,
+                           ac_resampling *r, const uint8_t **pixels) {
+  ac_picture_file file = {.path = path};
+  ac_picture_info info;
+  uint64_t all;
+  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes, &all));
+  file.data = b->file.data;
+  AC_TRY(ac_picture_inspect(&file, &info));
+  if (info.width * info.height > s->most_pixels)
+    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
+  *r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
+                            : arrange(s, key, info.width, info.height);
+  const int by = reduction(s, &info, r);
+  AC_TRY(ac_picture_decode_turned(&file, &info, by, (int)s->desc.channels, &b->pixels, &b->turned,
+                                  pixels));
+  reduce(r, by);
+  return AC_OK;
+}
+
+/* The same of a picture that was decoded before. */
+static ac_status load_cached(const source *s, const ac_sample_key *key,
+                             const ac_picture_entry *entry, buffers *b, ac_resampling *r,
+                             const uint8_t **pixels) {
+  const ac_picture_cache *cache = s->pictures->store->cache;
+  int64_t width, height;
+  ac_picture_cache_size(cache, entry->cached, &width, &height);
+  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(s->desc.channels * width * height),
+                                entry->path));
+  AC_TRY(ac_picture_cache_read(cache, entry->cached, &b->cache, b->pixels.data));
+  *r = arrange(s, key, width, height);
   *pixels = b->pixels.data;
-  if (info->orientation == 1) return AC_OK;
-  AC_TRY(ac_picture_buffer_grow(&b->turned, (uint64_t)(channels * width * height), file->path));
-  ac_picture_orient(b->pixels.data, width, height, channels, info->orientation, b->turned.data);
-  *pixels = b->turned.data;
   return AC_OK;
 }
 
@@ -140,26 +160,17 @@ static void write_planes(const ac_picture_samples *d, const uint8_t *pixels, voi
     }
 }
 
-static ac_status read_image(source *s, const ac_sample_key *key, const char *path, buffers *b,
-                            void *to) {
+static ac_status read_image(source *s, const ac_sample_key *key, const ac_picture_entry *entry,
+                            buffers *b, void *to) {
   const ac_picture_samples *d = &s->desc;
-  ac_picture_file file = {.path = path};
-  ac_picture_info info;
-  uint64_t all;
-  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes, &all));
-  file.data = b->file.data;
-  AC_TRY(ac_picture_inspect(&file, &info));
-  if (info.width * info.height > s->most_pixels)
-    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
-  ac_resampling r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
-                                         : arrange(s, key, info.width, info.height);
-  const int by = reduction(s, &info, &r);
+  ac_resampling r;
   const uint8_t *pixels;
-  AC_TRY(decode(s, &file, &info, by, b, &pixels));
-  reduce(&r, by);
+  if (s->pictures->store->cache) AC_TRY(load_cached(s, key, entry, b, &r, &pixels));
+  else AC_TRY(load_file(s, key, entry->path, b, &r, &pixels));
   const uint64_t bytes = (uint64_t)(d->channels * d->width * d->height);
-  AC_TRY(ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), path));
-  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, path));
+  AC_TRY(
+      ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), entry->path));
+  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, entry->path));
   ac_resample(&r, pixels, b->room.data, b->sample.data);
   const ac_pixels sample = {b->sample.data, d->width, d->height, (int)d->channels};
   if (d->changes) ac_picture_change(d->changes, key, &sample, b->room.data);
@@ -192,7 +203,7 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
   const ac_picture_store *store = s->pictures->store;
   const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
   buffers *b = ac_pool_borrow(s->pool);
-  const ac_status status = read_image(s, key, entry->path, b, fields[0]);
+  const ac_status status = read_image(s, key, entry, b, fields[0]);
   ac_pool_return(s->pool, b);
   if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
   return status;
@@ -209,6 +220,7 @@ static void close_source(void *user) {
     free(b->turned.data);
     free(b->room.data);
     free(b->sample.data);
+    if (b->cache) fclose(b->cache);
   }
   ac_pool_free(s->pool);
   free(s->first);
@@ -263,8 +275,9 @@ static void measure(source *s) {
       room = ac_larger_bytes(room, ac_resample_room(&r));
     }
   }
-  s->bytes = (uint64_t)d->threads *
-             (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) + room + sample);
+  const bool cached = s->pictures->store->cache;
+  const int64_t decoded = (cached ? d->channels : 3 + d->channels) * s->most_pixels;
+  s->bytes = (uint64_t)d->threads * ((cached ? 0 : file + 1) + (uint64_t)decoded + room + sample);
 }
 
 /* Lists the pictures of each class that has some. */
@@ -331,8 +344,12 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
     return ac_fail(AC_ERROR_ARGUMENT,
                    "pictures: classes cannot be balanced unless each picture has one");
   source *s = NULL;
-  AC_TRY(make_source(&s, pictures, &d));
   const ac_picture_store *store = pictures->store;
+  if (store->cache && ac_picture_cache_channels(store->cache) != (int)d.channels)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "pictures: the cache has pictures of %d channels, and samples have %lld",
+                   ac_picture_cache_channels(store->cache), (long long)d.channels);
+  AC_TRY(make_source(&s, pictures, &d));
   ac_callback_dataset_desc desc = {
       .count = pictures->count,
       .field_count = store->classes ? 2 : 1,

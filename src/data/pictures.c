@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 void ac_picture_store_keep(ac_picture_store *store) {
@@ -27,6 +30,7 @@ void ac_picture_store_release(ac_picture_store *store) {
   free(store->entries);
   free(store->names);
   free(store->labels);
+  ac_picture_cache_free(store->cache);
   free(store);
 }
 
@@ -161,6 +165,21 @@ ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buff
   return status;
 }
 
+ac_status ac_picture_decode_turned(const ac_picture_file *file, const ac_picture_info *info, int by,
+                                   int channels, ac_picture_buffer *pixels,
+                                   ac_picture_buffer *turned, const uint8_t **result) {
+  const int64_t width = ac_picture_reduced(info->width, by),
+                height = ac_picture_reduced(info->height, by);
+  AC_TRY(ac_picture_buffer_grow(pixels, (uint64_t)(3 * width * height), file->path));
+  AC_TRY(ac_picture_decode(file, info, by, channels, pixels->data));
+  *result = pixels->data;
+  if (info->orientation == 1) return AC_OK;
+  AC_TRY(ac_picture_buffer_grow(turned, (uint64_t)(channels * width * height), file->path));
+  ac_picture_orient(pixels->data, width, height, channels, info->orientation, turned->data);
+  *result = turned->data;
+  return AC_OK;
+}
+
 /* ---- what files say about themselves --------------------------------------------------------- */
 
 enum { HEADER_BYTES = 1 << 16, MAX_THREADS = 16 };
@@ -172,6 +191,14 @@ typedef struct inspection {
   atomic_int status; /* of what is not the fault of a file */
   int64_t stopped;   /* the first entry that had it */
 } inspection;
+
+/* Whoever changes a picture changes its first bytes or its size. */
+static uint64_t key_of(const ac_picture_entry *entry, const ac_picture_buffer *bytes, size_t got) {
+  const char *slash = strrchr(entry->path, '/'), *name = slash ? slash + 1 : entry->path;
+  const uint64_t parts[] = {entry->bytes, XXH3_64bits(name, strlen(name)),
+                            XXH3_64bits(bytes->data, got < HEADER_BYTES ? got : HEADER_BYTES)};
+  return XXH3_64bits(parts, sizeof parts);
+}
 
 /* The header alone, if it is in the first bytes. */
 static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture_buffer *bytes,
@@ -188,6 +215,7 @@ static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture
     status = ac_picture_inspect(&file, &info);
   }
   AC_TRY(status);
+  entry->key = key_of(entry, bytes, file.bytes);
   entry->width = (int32_t)info.width;
   entry->height = (int32_t)info.height;
   if (!job->decode) return AC_OK;

@@ -8,12 +8,15 @@
 #include "image/decode.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 typedef struct ac_picture_entry {
   char *path;
   int32_t label;         /* -1: none, or several */
   int64_t first, labels; /* with several labels: of store->labels */
   uint64_t bytes;        /* of the file */
+  uint64_t key;          /* which file it is: by its name, size and first bytes */
+  int64_t cached;        /* which picture of the cache, if there is one */
   int32_t width, height; /* as stored */
   char *bad;             /* why it cannot be read; NULL: it can */
 } ac_picture_entry;
@@ -23,9 +26,10 @@ typedef struct ac_picture_store {
   int64_t count, room; /* entries, and how many there is memory for */
   ac_picture_entry *entries;
   int64_t classes;
-  char **names;    /* of classes */
-  bool several;    /* labels for each picture */
-  int32_t *labels; /* with several labels */
+  char **names;                   /* of classes */
+  bool several;                   /* labels for each picture */
+  int32_t *labels;                /* with several labels */
+  struct ac_picture_cache *cache; /* NULL: none */
   int64_t label_count;
 } ac_picture_store;
 
@@ -56,5 +60,23 @@ ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, cons
 /* The first `limit` bytes of a file, or all of it; *got: how many; *all: how many it has. */
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
                                size_t *got, uint64_t *all);
+
+/* The whole of a picture as it is to be seen: decoded, perhaps at 1 / `by` of its size, and turned.
+ * *result is in one of the buffers. */
+ac_status ac_picture_decode_turned(const ac_picture_file *file, const ac_picture_info *info, int by,
+                                   int channels, ac_picture_buffer *pixels,
+                                   ac_picture_buffer *turned, const uint8_t **result);
+
+/* ---- decoded pictures in a file (picture_cache.c) -------------------------------------------- */
+
+typedef struct ac_picture_cache ac_picture_cache;
+
+void ac_picture_cache_free(ac_picture_cache *cache); /* NULL: nothing */
+int ac_picture_cache_channels(const ac_picture_cache *cache);
+void ac_picture_cache_size(const ac_picture_cache *cache, int64_t picture, int64_t *width,
+                           int64_t *height);
+/* Reads a picture, turned, to `pixels`. *stream is NULL at first, and the caller's to close. */
+ac_status ac_picture_cache_read(const ac_picture_cache *cache, int64_t picture, FILE **stream,
+                                uint8_t *pixels);
 
 #endif

@@ -175,9 +175,11 @@ void data_add_image_options(image_data_flags *flags, options *o) {
       FLAG("scaled-decoding", OPTION_SWITCH, &p->scaled),
       FLAG("bad-images", OPTION_CHOICE, &p->bad),
   };
+  const option cache[] = {FLAG("image-cache", OPTION_TEXT, &p->cache)};
   if (!p->size) p->size = 224;
   if (p->crop_share == 0) p->crop_share = 0.875;
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, cache);
 }
 
 bool data_image_flags_given(const options *o) {
@@ -190,6 +192,7 @@ static int refuse_picture_flags(const options *o) {
                                       "grey",
                                       "filter",
                                       "crop-share",
+                                      "image-cache",
                                       "bad-images",
                                       "scaled-decoding",
                                       "crop-area",
@@ -214,7 +217,7 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   const bool missing = flags->path && stat(flags->path, &info) != 0;
   if (!flags->images && missing) return fail("cannot read %s: %s", flags->path, strerror(errno));
   if (!flags->images && flags->path && data_is_pictures(flags->path))
-    return data_open_pictures(data, flags);
+    return data_open_pictures(data, flags, o);
   const int status = refuse_picture_flags(o);
   if (status != STATUS_CONTINUE) return status;
   if (flags->images) return open_idx(data, flags->images, flags->labels);

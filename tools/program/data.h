@@ -20,6 +20,7 @@ typedef struct picture_flags {
   double jitter;    /* of brightness, contrast and saturation */
   int64_t rand_augment;
   bool balanced;
+  const char *cache; /* the file of --image-cache; NULL: none */
   const char
       *class_names; /* as in train_data, of --init; while data is opened. Others replace them */
 } picture_flags;
@@ -89,7 +90,7 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
 bool data_is_pictures(const char *path);
 /* The most that buffers for decoding take while a model trains and is validated. */
 uint64_t data_picture_bytes(const train_data *data);
-int data_open_pictures(train_data *data, const image_data_flags *flags);
+int data_open_pictures(train_data *data, const image_data_flags *flags, const options *o);
 /* Fold `fold` of `folds` of all pictures. */
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);
 /* The flags of random changes. */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -75,6 +76,19 @@ static int open_list(train_data *data, const char *path) {
         "train-labels-idx1-ubyte, or CIFAR's, such as data_batch_1.bin or train.bin",
         path);
   return fail_library();
+}
+
+/* A plan decodes nothing. */
+static int use_cache(const train_data *data, const options *o) {
+  const picture_flags *p = &data->pictures;
+  if (!p->cache || options_find(o, "image-cache")->ignored) return STATUS_CONTINUE;
+  const int64_t channels = p->grey ? 1 : 3;
+  if (access(p->cache, F_OK) != 0)
+    say("decoding %s pictures into %s, %s",
+        text_count(ac_pictures_count(data->all) + ac_pictures_count(data->validating)).text,
+        p->cache, text_bytes(ac_pictures_cache_bytes(data->all, channels)).text);
+  return ac_pictures_use_cache(data->all, p->cache, channels) == AC_OK ? STATUS_CONTINUE
+                                                                       : fail_library();
 }
 
 /* ---- datasets -------------------------------------------------------------------------------- */
@@ -158,11 +172,12 @@ static int divide(train_data *data, const char *path) {
   return status == STATUS_CONTINUE ? data_fold_pictures(data, folds, folds) : status;
 }
 
-int data_open_pictures(train_data *data, const image_data_flags *flags) {
+int data_open_pictures(train_data *data, const image_data_flags *flags, const options *o) {
   if (flags->coarse) return fail_usage("--coarse is for CIFAR-100");
   data->unit = "image";
   data->pictures = flags->pictures;
   int status = open_list(data, flags->path);
+  if (status == STATUS_CONTINUE) status = use_cache(data, o);
   if (status != STATUS_CONTINUE) return status;
   if (data->undivided) return make_samples(data, data->all, &data->train);
   status = divide(data, flags->path);

@@ -105,6 +105,38 @@ case_pictures_mixed() {
   refuse 2 'class-weights is for folders and lists of pictures' train resnet --data idx --class-weights
 }
 
+# Decoded pictures in a file: the same weights, without decoding; refused if they are not those of the data.
+case_pictures_cached() {
+  "$FIXTURE" pictures shapes 60 1
+  local model=(--size 16 --depth 8 --width 8 --batch 8 --device cpu --threads 1 --flip --jitter 0.2 --quiet)
+  run train resnet --data shapes "${model[@]}" --steps 8 --out plain
+  run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --out made
+  grep -qE '^decoding 60 pictures into c.cache, [0-9.]+ [KM]iB$' run.err || die "nothing is said: $(cat run.err)"
+  run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --loader-threads 3 --out read
+  [[ ! -s run.err ]] || die "decoded again: $(cat run.err)"
+  cmp plain/model.safetensors made/model.safetensors && cmp plain/model.safetensors read/model.safetensors || die 'other weights with a cache'
+  run eval --model plain --data shapes --json >whole
+  run eval --model plain --data shapes --image-cache c.cache --json >cached
+  cmp whole cached || die 'another loss with a cache'
+  # A plan makes none, and needs no more memory.
+  run plan resnet --data shapes "${model[@]}" --json >whole
+  run plan resnet --data shapes "${model[@]}" --image-cache new.cache --json >cached
+  cmp whole cached && [[ ! -e new.cache ]] || die 'a plan uses a cache'
+  cp -r shapes other
+  rm other/square/00[0-2]*
+  run train resnet --data other "${model[@]}" --steps 2 --image-cache c.cache --out fewer
+  cp other/circle/0000.png other/circle/new.png
+  refuse 1 'c.cache does not have other/circle/new.png as it is now' train resnet --data other "${model[@]}" --image-cache c.cache --out no
+  refuse 1 'c.cache has pictures in colours, and they are wanted in grey' train resnet --data shapes --grey "${model[@]}" --image-cache c.cache --out no
+  refuse 1 'whole is not a cache of images; name another file' train resnet --data shapes "${model[@]}" --image-cache whole --out no
+  ! "$ACCRUE" train resnet --data shapes "${model[@]}" --image-cache nowhere/c.cache --out no 2>err || die 'a cache in no folder'
+  grep -q 'cannot create a file next to nowhere/c.cache' err || die "$(cat err)"
+  refuse 2 'contradict' train resnet --data shapes "${model[@]}" --image-cache c.cache --scaled-decoding --out no
+  mkdir idx
+  "$FIXTURE" images idx train 20
+  refuse 2 'image-cache is for folders and lists of pictures' train mlp --data idx --image-cache c.cache
+}
+
 # As many classes as ImageNet has, and a name as long as a file system lets it be.
 case_pictures_of_many_classes() {
   "$FIXTURE" pictures shapes 3 1

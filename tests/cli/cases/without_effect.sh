@@ -27,6 +27,8 @@ flag_table() {
 * scaled-decoding | --data jpegs --size 4 --crop-area 0
 * bad-images skip | --data broken --size 8
 * balanced | --data unequal --size 8
+* image-cache nowhere/c | --data shapes --size 8
+* examples 3
 * class-weights | --data unequal --size 8
 * mixup 0.5
 * cutmix 1

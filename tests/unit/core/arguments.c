@@ -470,6 +470,9 @@ static void pictures(void) {
   ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
          ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
   NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
+  REFUSED(ac_pictures_use_cache, pictures, ac_pictures_use_cache(NULL, "x.cache", 3));
+  REFUSED(ac_pictures_use_cache, path, ac_pictures_use_cache(list, NULL, 3));
+  HARMLESS(ac_pictures_cache_bytes, pictures, ac_pictures_cache_bytes(NULL, 3) == 0);
   HARMLESS(ac_picture_is_named, path, !ac_picture_is_named(NULL));
   HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
   HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
