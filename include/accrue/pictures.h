@@ -249,7 +249,7 @@ typedef struct ac_mixing {
  * of the samples. Targets are (1 - s) (l onehot(a) + (1 - l) onehot(b)) + s / classes. All is drawn
  * by Philox from (seed, epoch, index of the sample).
  *
- * The dataset has the field "images" (f32, or u8, of which averages are rounded), of a known shape,
+ * The dataset has the field "images" (f32, or u8: averages are rounded then), of a known shape,
  * the i32 field "labels" of one element, and a known number of classes, unless it is given. Fails
  * with AC_ERROR_ARGUMENT if not, or if a number is out of range. Reading decodes two samples. If
  * both ways are off, targets are made of the labels alone, as a dataset that validates needs them.

@@ -1,6 +1,6 @@
 /* Pictures that were decoded once, in a file: a head, a record for each, and their pixels, which
- * are those that decoding gives, turned. A record has a key that says of which file it was made, so
- * a cache serves any list whose pictures it has. Numbers are stored as the machine has them.
+ * are those that decoding gives, turned. A record has a key of the file that it was made of, so a
+ * cache serves any list if it has all of its pictures. Numbers are stored as the machine has them.
  *
  * Several threads decode when a cache is made. Each waits for its turn to write, so that the file
  * does not depend on how many there are. */

@@ -192,7 +192,7 @@ typedef struct inspection {
   int64_t stopped;   /* the first entry that had it */
 } inspection;
 
-/* Whoever changes a picture changes its first bytes or its size. */
+/* Another picture has other first bytes or another size. */
 static uint64_t key_of(const ac_picture_entry *entry, const ac_picture_buffer *bytes, size_t got) {
   const char *slash = strrchr(entry->path, '/'), *name = slash ? slash + 1 : entry->path;
   const uint64_t parts[] = {entry->bytes, XXH3_64bits(name, strlen(name)),

@@ -20,7 +20,7 @@ void ac_pool_free(ac_pool *pool); /* NULL: nothing */
 void *ac_pool_borrow(ac_pool *pool);
 void ac_pool_return(ac_pool *pool, void *block);
 
-/* Block i, whoever has it: for the end, if blocks lead to memory of their own. */
+/* Block i, also while a thread has it: for the end, if blocks lead to memory of their own. */
 int ac_pool_count(const ac_pool *pool); /* NULL: 0 */
 void *ac_pool_block(const ac_pool *pool, int i);
 

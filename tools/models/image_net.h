@@ -50,7 +50,7 @@ typedef enum image_pixels {
 
 typedef struct image_net {
   int64_t channels, height, width; /* of the images */
-  bool bytes;                      /* images are u8, of which the device makes floats in [0, 1] */
+  bool bytes;                      /* images are u8; the device makes floats in [0, 1] of them */
   int64_t classes;
   int64_t depth, base; /* layers or blocks, and channels of the first stage */
   int64_t heads;       /* of vit; 0: base / 64 */
