@@ -278,7 +278,9 @@ typedef struct ac_augmentation {
 } ac_augmentation;
 
 /** Another dataset, which must outlive this one, with its f32 field "images" ([channels, height,
- * width]) changed. The other fields stay as they are. Validation data need only mean and deviation.
+ * width]) changed. An i32 field "masks" ([height, width], accrue/masks.h) moves with it: its pixels
+ * are the nearest ones, and AC_MASK_IGNORED outside; what is erased stays. Other fields stay as
+ * they are. Validation data need only mean and deviation.
  * Fails with AC_ERROR_ARGUMENT if there is no such field, if its size is different, or if a number
  * is out of range. */
 AC_API ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,

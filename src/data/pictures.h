@@ -15,6 +15,10 @@ typedef struct ac_picture_entry {
   int64_t first, labels; /* with several labels: of store->labels */
   uint64_t bytes;        /* of the file */
   int32_t width, height; /* as stored */
+  bool turned;           /* width and height are swapped when it is seen */
+  char *mask;            /* the path of its mask; NULL: it has none */
+  uint64_t mask_bytes;   /* of that file */
+  int32_t largest;       /* class in the mask but AC_MASK_IGNORED; -1: none */
   char *bad;             /* why it cannot be read; NULL: it can */
 } ac_picture_entry;
 
@@ -25,6 +29,7 @@ typedef struct ac_picture_store {
   int64_t classes;
   char **names;    /* of classes */
   bool several;    /* labels for each picture */
+  bool masked;     /* each picture has a mask */
   int32_t *labels; /* with several labels */
   int64_t label_count;
 } ac_picture_store;
@@ -56,5 +61,15 @@ ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, cons
 /* The first `limit` bytes of a file, or all of it; *got: how many. */
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
                                size_t *got);
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The class of each pixel of an entry's mask, turned as its own orientation says. `pixels` holds
+ * them, or *turned does; *mask says which. Fails if it is not as large as the picture is seen. */
+ac_status ac_mask_read(const ac_picture_entry *entry, ac_picture_buffer *file,
+                       ac_picture_buffer *pixels, ac_picture_buffer *turned, const uint8_t **mask);
+/* Reads an entry's mask, notes its size and its largest class. `classes` 0: any. */
+ac_status ac_mask_inspect(ac_picture_entry *entry, int64_t classes, ac_picture_buffer *file,
+                          ac_picture_buffer *pixels, ac_picture_buffer *turned);
 
 #endif

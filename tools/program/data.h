@@ -14,6 +14,9 @@ typedef struct picture_flags {
   bool grey, scaled;
   int bad, filter; /* ac_bad_pictures, ac_picture_filter */
   double crop_share;
+  bool segments;     /* each pixel has a class, by a mask, and not the whole picture */
+  const char *masks; /* their folder; NULL: there are none, as for predictions */
+  int fit;           /* ac_picture_fit */
   /* Of those that train: */
   ac_picture_changes changes;
   double crop_area; /* the least; 0: not at random */

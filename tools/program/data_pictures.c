@@ -17,6 +17,7 @@ static void say_left_out(void *user, const char *path, const char *sentence) {
 
 static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc) {
   desc->bad = (ac_bad_pictures)data->pictures.bad;
+  desc->masks = data->pictures.masks;
   desc->report = say_left_out;
   return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, desc);
 }
@@ -60,10 +61,21 @@ static bool has_other_classes(void) {
   return strstr(ac_last_error(), " that are expected, ");
 }
 
+/* Pictures whose pixels have classes; only predictions do without masks. */
+static ac_status open_masked(train_data *data, const char *path, bool *no_memory) {
+  if (data->pictures.masks) return open_as_model(data, path, no_memory);
+  return open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
+}
+
 static int open_list(train_data *data, const char *path) {
+  const bool segments = data->pictures.segments;
   bool no_memory = false;
-  ac_status status = open_as_model(data, path, &no_memory);
+  if (segments && !data->pictures.masks && !data->unlabelled)
+    return fail_usage("--masks is missing: a folder with a mask for each picture of --data");
+  ac_status status =
+      segments ? open_masked(data, path, &no_memory) : open_as_model(data, path, &no_memory);
   if (no_memory) return fail("out of memory");
+  if (segments && status != AC_OK) return fail_library();
   if (status != AC_OK && data->unlabelled && (is_without() || has_other_classes()))
     status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
   else if (status != AC_OK && !data->class_names && has_other_classes())
@@ -96,6 +108,7 @@ static int make_changed(train_data *data, const ac_pictures *list,
                                       .channels = p->grey ? 1 : 3,
                                       .filter = (ac_picture_filter)p->filter,
                                       .crop_share = p->crop_share,
+                                      .fit = (ac_picture_fit)p->fit,
                                       .scaled_decoding = p->scaled};
   return ac_dataset_from_pictures(dataset, list, &samples) == AC_OK ? STATUS_CONTINUE
                                                                     : fail_library();

@@ -26,6 +26,8 @@ static const char *const stems[] = {"small", "large", NULL};
 static const char *const mobilenets[] = {"v1", "v2", "v3-small", "v3-large", NULL};
 static const char *const efficientnets[] = {"lite0", "b0", NULL};
 static const char *const namers[] = {"torchvision", "timm", "tensorflow", "torchvision-old", NULL};
+static const char *const losses[] = {"cross-entropy", "dice", "both", NULL};
+static const char *const fits[] = {"crop", "stretch", "pad", NULL};
 static const char *const pixels[] = {"plain", "imagenet", "half", "lite", NULL};
 
 static const char *const *variants_of(const image_model *model) {
@@ -40,7 +42,8 @@ static bool has_stem(const image_model *model) {
 }
 
 static bool has_norm(const image_model *model) {
-  return model->family == &resnet_family || model->family == &mobilenet_family;
+  return model->family == &resnet_family || model->family == &mobilenet_family ||
+         model->family == &unet_family;
 }
 
 static bool has_depth(const image_model *model) {
@@ -49,6 +52,10 @@ static bool has_depth(const image_model *model) {
 
 static bool is_vit(const image_model *model) {
   return model->family == &vit_family;
+}
+
+static bool is_unet(const image_model *model) {
+  return model->family == &unet_family;
 }
 
 /* ---- flags ----------------------------------------------------------------------------------- */
@@ -106,6 +113,18 @@ static void convnext_defaults(void *self, train_flags *flags) {
   flags->out = "accrue-convnext";
 }
 
+static void unet_defaults(void *self, train_flags *flags) {
+  image_model *model = shared_defaults(self, flags, &unet_family);
+  model->net = (image_net){.classes = 2, .depth = 4, .base = 16, .layer_decay = 1};
+  model->augmentation = (ac_augmentation){0};
+  model->data.pictures.segments = true;
+  model->data.pictures.fit = AC_PICTURE_FIT_PAD;
+  flags->batch = 8;
+  flags->rate.lr = 1e-3;
+  flags->beta2 = 0.999;
+  flags->out = "accrue-unet";
+}
+
 static void add_options(void *self, options *o) {
   image_model *model = self;
   image_net *net = &model->net;
@@ -122,7 +141,12 @@ static void add_options(void *self, options *o) {
       FLAG("classes", OPTION_INTEGER, &net->classes, .fallback = "as the data has"),
       FLAG("pixels", OPTION_CHOICE, &net->pixels),
   };
+  const option masks[] = {
+      FLAG("masks", OPTION_TEXT, &model->data.pictures.masks),
+      FLAG("fit", OPTION_CHOICE, &model->data.pictures.fit),
+  };
   data_add_image_options(&model->data, o);
+  if (is_unet(model)) OPTIONS_ADD(o, masks);
   if (variants_of(model)) OPTIONS_ADD(o, variant);
   if (has_depth(model)) OPTIONS_ADD(o, depth);
   OPTIONS_ADD(o, width);
@@ -138,14 +162,17 @@ static void add_training_options(void *self, options *o) {
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
       FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
-      FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
+  const option balanced[] = {FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced)};
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
       FLAG("rotation", OPTION_REAL, &a->rotation),       FLAG("scaling", OPTION_REAL, &a->scaling),
       FLAG("erase", OPTION_REAL, &a->erase_probability),
   };
   OPTIONS_ADD(o, loss);
+  const option minimised[] = {FLAG("loss", OPTION_CHOICE, &model->net.loss)};
+  if (is_unet(model)) OPTIONS_ADD(o, minimised);
+  else OPTIONS_ADD(o, balanced);
   OPTIONS_ADD(o, augmentation);
   data_add_picture_changes(&model->data.pictures, o);
 }
@@ -222,6 +249,12 @@ static int adopt_described(image_model *model, const options *o, const ac_model_
   if (strcmp(kind, model->family->name) != 0)
     return fail("%s does not hold a model of kind %s", path, model->family->name);
   int status = adopt_word(o, init, path, "accrue.names", NULL, namers, missing_names, &net->names);
+  if (status == STATUS_CONTINUE && is_unet(model) && !options_given_now(o, "fit"))
+    status = adopt_word(o, init, path, "accrue.fit", "fit", fits, AC_PICTURE_FIT_PAD,
+                        &model->data.pictures.fit);
+  if (status == STATUS_CONTINUE && is_unet(model) &&
+      !(options_find(o, "loss") && options_given_now(o, "loss")))
+    status = adopt_word(o, init, path, "accrue.loss", NULL, losses, 0, &net->loss);
   if (status == STATUS_CONTINUE && has_norm(model))
     status = adopt_word(o, init, path, "accrue.norm", "norm", norms, -1, &net->norm);
   if (status == STATUS_CONTINUE && has_stem(model))
@@ -321,11 +354,20 @@ static int check_patches(const image_model *model, const char *init_path, int64_
   return STATUS_CONTINUE;
 }
 
+static int check_halvings(const image_net *net) {
+  const int64_t smaller = net->height < net->width ? net->height : net->width;
+  if (smaller >> net->depth >= 1) return STATUS_CONTINUE;
+  return fail_usage("--depth %" PRId64 " halves images of %" PRId64 " x %" PRId64
+                    " until nothing is left; give a smaller one, or a larger --size",
+                    net->depth, net->height, net->width);
+}
+
 /* What the flags ask for, now that the images are known. */
 static int check_shape(image_model *model, const options *o, const char *init_path,
                        int64_t of_file) {
   image_net *net = &model->net;
   if (is_vit(model)) return check_patches(model, init_path, of_file);
+  if (is_unet(model)) return check_halvings(net);
   if (has_stem(model) && !resnet_depth_is_valid(net))
     return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
                       net->stem == IMAGE_STEM_LARGE ? "18, 34, 50, 101 or 152"
@@ -364,6 +406,10 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   net->height = shape[1];
   net->width = shape[2];
   choose_classes(model, o, init, data);
+  if (is_unet(model) && ac_dataset_classes(data->train) > net->classes)
+    return fail_usage("masks have classes up to %" PRId64 ", and the model has %" PRId64
+                      " classes, from 0 on",
+                      ac_dataset_classes(data->train) - 1, net->classes);
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
   data->augmentation = model->augmentation;
@@ -403,6 +449,10 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.image", "%" PRId64 "x%" PRId64, net->height, net->width);
   if (has_depth(model)) model_metadata_add(metadata, "accrue.depth", "%" PRId64, net->depth);
   model_metadata_add(metadata, "accrue.width", "%" PRId64, net->base);
+  if (is_unet(model)) {
+    model_metadata_add(metadata, "accrue.fit", "%s", fits[model->data.pictures.fit]);
+    model_metadata_add(metadata, "accrue.loss", "%s", losses[net->loss]);
+  }
   if (is_vit(model)) {
     model_metadata_add(metadata, "accrue.heads", "%" PRId64,
                        net->heads ? net->heads : net->base / 64);
@@ -420,6 +470,10 @@ static void describe(const void *self, model_metadata *metadata) {
 
 static int64_t classes(const void *self) {
   return ((const image_model *)self)->net.classes;
+}
+
+static bool is_segmenter(const void *self) {
+  return is_unet(self);
 }
 
 static void introduce(const void *self, const ac_plan *plan) {
@@ -458,9 +512,11 @@ static int check_file(const void *self, bool (*has)(const void *in, const char *
                                   .describe = describe,                         \
                                   .introduce = introduce,                       \
                                   .classes = classes,                           \
+                                  .segments = is_segmenter,                     \
                                   .taken = taken,                               \
                                   .check_file = check_file}
 
+IMAGE_KIND(unet, "a U-Net that tells the class of each pixel");
 IMAGE_KIND(resnet, "a residual network that classifies images");
 IMAGE_KIND(mobilenet, "a network of depthwise separable convolutions that classifies images");
 IMAGE_KIND(efficientnet, "an EfficientNet that classifies images");
