@@ -16,6 +16,10 @@ const char *data_loss_unit(const train_data *data) {
   return data->loss_unit ? data->loss_unit : data->unit;
 }
 
+const char *data_loss_words(const train_data *data) {
+  return data->no_nats ? "per" : "nats per";
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* Whether a file's name, or what its vocabulary needs, says that its tokens have 32 bits. */

@@ -52,11 +52,14 @@ typedef struct train_data {
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
   const char *unit;               /* what speed is counted in: "byte", "token", "image" */
   int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
+  bool no_nats;                   /* the loss has no unit */
   const char *loss_unit;          /* what a loss is per; NULL: the unit */
 } train_data;
 
 /* What a loss is per: "token", "pair". */
 const char *data_loss_unit(const train_data *data);
+/* The words before that: "nats per". */
+const char *data_loss_words(const train_data *data);
 
 /* Text as bytes (vocab 0), or files of any kind (`binary`), or a file of uint16 tokens below
  * `vocab`; the last 10 % validates. */

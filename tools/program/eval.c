@@ -6,6 +6,7 @@
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/saved_model.h"
+#include "program/segments.h"
 #include "common/text.h"
 
 #include <float.h>
@@ -26,6 +27,8 @@ typedef struct evaluation {
   bool questions;     /* there are such */
   int64_t classes;    /* of the confusion matrix; 0: none */
   int64_t *confusion; /* [label, answer] */
+  int64_t pixels;     /* of an image, if these are classified; 0: images are */
+  uint8_t *answer;    /* of each of them */
 } evaluation;
 
 /* ---- flags ----------------------------------------------------------------------------------- */
@@ -67,14 +70,30 @@ static int measure_loss(evaluation *e) {
 }
 
 /* The answer is the likeliest class. */
-static int count_answer(void *user, int64_t sample, int64_t label, const float *logits) {
+static int count_answer(void *user, const saved_sample *sample, const float *logits) {
   evaluation *e = user;
   int64_t best = 0;
-  (void)sample;
   for (int64_t c = 1; c < e->classes; c++)
     if (logits[c] > logits[best]) best = c;
-  e->confusion[label * e->classes + best]++;
+  e->confusion[sample->label * e->classes + best]++;
   return STATUS_CONTINUE;
+}
+
+static int count_pixels(void *user, const saved_sample *sample, const float *logits) {
+  evaluation *e = user;
+  if (!segments_answer(logits, e->classes, e->pixels, e->answer))
+    return fail_not_finite(e->saved.path, "what it predicts is");
+  segments_count(sample->mask, e->answer, e->pixels, e->classes, e->confusion);
+  return STATUS_CONTINUE;
+}
+
+static int count_segments(evaluation *e) {
+  int64_t shape[3];
+  if (!ac_dataset_image_shape(e->saved.dataset, shape)) return fail("the data holds no images");
+  e->pixels = shape[1] * shape[2];
+  e->answer = malloc((size_t)e->pixels);
+  if (!e->answer) return fail("out of memory");
+  return saved_model_classify(&e->saved, e->classes * e->pixels, count_pixels, e);
 }
 
 static int count_confusion(evaluation *e) {
@@ -84,6 +103,7 @@ static int count_confusion(evaluation *e) {
   e->classes = classes;
   e->confusion = calloc((size_t)(classes * classes), sizeof *e->confusion);
   if (!e->confusion) return fail("out of memory");
+  if (s->kind->segments && s->kind->segments(s->model)) return count_segments(e);
   return saved_model_classify(&e->saved, classes, count_answer, e);
 }
 
@@ -103,6 +123,24 @@ static void print_confusion(const evaluation *e) {
     }
     if (total) printf(" %5.1f %%\n", 100 * (double)row[label] / (double)total);
     else printf("       -\n");
+  }
+}
+
+/* How well each class is found. */
+static void print_classes(const evaluation *e) {
+  printf("mean IoU     %s %%\n\n",
+         text_fixed(100 * segments_mean_iou(e->confusion, e->classes), 2).text);
+  printf("%8s %12s %8s %8s\n", "class", "pixels", "found", "IoU");
+  for (int64_t c = 0; c < e->classes; c++) {
+    const double iou = segments_iou(e->confusion, e->classes, c);
+    const int64_t right = e->confusion[c * e->classes + c];
+    int64_t total = 0;
+    for (int64_t k = 0; k < e->classes; k++) total += e->confusion[c * e->classes + k];
+    printf("%8" PRId64 " %12" PRId64, c, total);
+    if (total) printf(" %6.2f %%", 100 * (double)right / (double)total);
+    else printf("        -");
+    if (isnan(iou)) printf("        -\n");
+    else printf(" %6.2f %%\n", 100 * iou);
   }
 }
 
@@ -132,18 +170,20 @@ static void print_text(const evaluation *e) {
     s->kind->put_data(s->model, e->saved.dataset == s->data.train,
                       e->saved.dataset == s->data.validation);
   else print_data(&e->saved);
-  printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text,
+  printf("loss         %s %s %s\n", text_fixed(e->result.loss, 6).text, data_loss_words(&s->data),
          data_loss_unit(&s->data));
   if (has_perplexity(s)) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
   printf("accuracy     %s %%%s\n", text_fixed(100 * e->result.accuracy, 2).text,
-         e->questions        ? " of the questions, by log-likelihood for each byte"
-         : s->data.loss_unit ? " of the pairs have a likelier chosen answer than before"
-                             : "");
+         e->questions ? " of the questions, by log-likelihood for each byte"
+         : s->kind->load_session && s->data.loss_unit
+             ? " of the pairs have a likelier chosen answer than before"
+             : "");
   if (e->questions)
     printf("             %s %% by log-likelihood alone\n", text_fixed(100 * e->plain, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
          ac_device_get_info(s->device)->id);
-  if (e->classes && e->classes <= MOST_PRINTED) print_confusion(e);
+  if (e->pixels) print_classes(e);
+  else if (e->classes && e->classes <= MOST_PRINTED) print_confusion(e);
 }
 
 /* A language model takes all documents, unless it is told otherwise. */
@@ -151,6 +191,10 @@ static const char *split_of(const saved_model *m) {
   const bool all = m->setup.kind->load_session && !options_given(&m->setup.options, "split") &&
                    !m->setup.flags.fold;
   return all ? "all" : splits[m->split];
+}
+
+static json_t *number_or_null(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
 }
 
 static int print_json(const evaluation *e) {
@@ -172,6 +216,14 @@ static int print_json(const evaluation *e) {
       json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
     if (e->questions) json_object_set_new(object, "plain_accuracy", json_real(e->plain));
     json_object_set_new(object, "predicted", json_real(e->result.weight));
+  }
+  if (object && e->pixels) {
+    json_t *ious = json_array();
+    for (int64_t c = 0; c < e->classes; c++)
+      json_array_append_new(ious, number_or_null(segments_iou(e->confusion, e->classes, c)));
+    json_object_set_new(object, "iou", ious);
+    json_object_set_new(object, "mean_iou",
+                        number_or_null(segments_mean_iou(e->confusion, e->classes)));
   }
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
@@ -197,6 +249,7 @@ int eval_main(int argc, char **argv) {
     status = STATUS_DONE;
   }
   free(e.confusion);
+  free(e.answer);
   saved_model_close(&e.saved);
   return status;
 }

@@ -412,6 +412,8 @@ static int open_data(image_model *model, const options *o, bool init, train_data
                       ac_dataset_classes(data->train) - 1, net->classes);
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
+  if (is_unet(model) && net->loss == IMAGE_LOSS_CROSS_ENTROPY) data->loss_unit = "pixel";
+  data->no_nats = is_unet(model) && net->loss == IMAGE_LOSS_DICE;
   data->augmentation = model->augmentation;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;

@@ -273,9 +273,11 @@ void saved_pass_close(saved_pass *pass) {
 typedef struct classifier {
   saved_model *model;
   saved_pass pass;
-  int64_t classes, batch;
+  int64_t elements, batch;     /* logits of a sample */
   void *blocks[AC_MAX_FIELDS]; /* the samples of a micro-batch, by field */
   const int32_t *labels;       /* NULL: there are none */
+  const int32_t *masks;        /* the same */
+  int64_t pixels;              /* of a mask */
   float *logits;
 } classifier;
 
@@ -301,7 +303,7 @@ static ac_status run_micro_batch(const classifier *c, int64_t first, int64_t cou
   for (int64_t i = 0; i < count && status == AC_OK; i++) status = read_sample(c, first + i, i);
   if (status == AC_OK) status = ac_session_run(c->pass.session, count, feeds, fields);
   if (status != AC_OK) return status;
-  return ac_session_output(c->pass.session, "logits", 0, count * c->classes, c->logits);
+  return ac_session_output(c->pass.session, "logits", 0, count * c->elements, c->logits);
 }
 
 static int make_room(classifier *c) {
@@ -312,8 +314,9 @@ static int make_room(classifier *c) {
     c->blocks[f] = malloc((size_t)(c->batch * field->elements) * ac_dtype_bytes(field->dtype));
     if (!c->blocks[f]) return fail("out of memory");
     if (!strcmp(field->name, "labels")) c->labels = c->blocks[f];
+    if (!strcmp(field->name, "masks")) c->masks = c->blocks[f], c->pixels = field->elements;
   }
-  c->logits = malloc((size_t)(c->batch * c->classes) * sizeof *c->logits);
+  c->logits = malloc((size_t)(c->batch * c->elements) * sizeof *c->logits);
   return c->logits ? STATUS_CONTINUE : fail("out of memory");
 }
 
@@ -324,14 +327,18 @@ static int run_all(classifier *c, saved_answer answer, void *user) {
     const int64_t piece = count - first < c->batch ? count - first : c->batch;
     saved_model_show(c->model);
     if (run_micro_batch(c, first, piece) != AC_OK) return fail_library();
-    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++)
-      status = answer(user, first + i, c->labels ? c->labels[i] : -1, c->logits + i * c->classes);
+    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++) {
+      const saved_sample sample = {.index = first + i,
+                                   .label = c->labels ? c->labels[i] : -1,
+                                   .mask = c->masks ? c->masks + i * c->pixels : NULL};
+      status = answer(user, &sample, c->logits + i * c->elements);
+    }
   }
   return status;
 }
 
-int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user) {
-  classifier c = {.model = m, .classes = classes};
+int saved_model_classify(saved_model *m, int64_t elements, saved_answer answer, void *user) {
+  classifier c = {.model = m, .elements = elements};
   int status = saved_pass_open(m, AC_PREDICT, &c.pass);
   if (status == STATUS_CONTINUE) status = run_all(&c, answer, user);
   progress_clear(&m->progress);

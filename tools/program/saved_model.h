@@ -49,11 +49,16 @@ typedef struct saved_pass {
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass);
 void saved_pass_close(saved_pass *pass);
 
-/* Is called with the logits of a sample, `classes` of them; label -1: the data have none. A status
- * of message.h. */
-typedef int (*saved_answer)(void *user, int64_t sample, int64_t label, const float *logits);
+typedef struct saved_sample {
+  int64_t index;
+  int64_t label;       /* -1: the data have none */
+  const int32_t *mask; /* the class of each pixel; NULL: the data have none */
+} saved_sample;
 
-/* Runs every sample of the data through a classifier. */
-int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user);
+/* Is called with the logits of a sample. A status of message.h. */
+typedef int (*saved_answer)(void *user, const saved_sample *sample, const float *logits);
+
+/* Runs every sample of the data through a model with `elements` logits for each. */
+int saved_model_classify(saved_model *m, int64_t elements, saved_answer answer, void *user);
 
 #endif
