@@ -539,7 +539,11 @@ static ac_status count_mask_classes(opening *o) {
     snprintf(name, sizeof name, "%d", (int)c);
     AC_TRY(add_class(o, name, strlen(name)));
   }
-  return AC_OK;
+  bool read = false;
+  for (int64_t i = 0; i < s->count; i++) read = read || !s->entries[i].bad;
+  if (s->classes || !read) return AC_OK; /* no picture that can be read is another fault */
+  return ac_fail(AC_ERROR_FORMAT, "%s: no pixel of a mask has a class other than %d", o->desc.masks,
+                 (int)AC_MASK_IGNORED);
 }
 
 static ac_status check_masks(const opening *o) {
