@@ -1,4 +1,4 @@
-/* A U-Net computes what milesial/Pytorch-UNet computes, also of images whose sides are odd: logits,
+/* A U-Net computes what milesial/Pytorch-UNet computes, also of images with odd sides: logits,
  * losses, intersections over union and gradients (tests/vectors/unet.py). */
 #include "support/check.h"
 

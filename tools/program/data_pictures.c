@@ -61,7 +61,7 @@ static bool has_other_classes(void) {
   return strstr(ac_last_error(), " that are expected, ");
 }
 
-/* Pictures whose pixels have classes; only predictions do without masks. */
+/* Pictures with classes of pixels; only predictions do without masks. */
 static ac_status open_masked(train_data *data, const char *path, bool *no_memory) {
   if (data->pictures.masks) return open_as_model(data, path, no_memory);
   return open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});

@@ -58,7 +58,7 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Two pictures whose names differ only in their endings would have one mask. */
+/* Two pictures with names that differ only in their endings would have one mask. */
 static int check_names(const mask_writer *w) {
   const int64_t count = ac_dataset_count(w->saved->dataset);
   char path[FOLDER_BYTES], **names = calloc((size_t)count, sizeof *names);
