@@ -46,7 +46,9 @@ ac_status ac_mask_read(const ac_picture_entry *entry, ac_picture_buffer *bytes,
 
 static ac_status measure(ac_picture_entry *entry) {
   FILE *stream;
-  if (ac_file_open(&stream, entry->mask, false) != AC_OK)
+  const ac_status status = ac_file_open(&stream, entry->mask, false);
+  if (status == AC_ERROR_MEMORY) return status;
+  if (status != AC_OK)
     return ac_fail(AC_ERROR_FORMAT, "%s has no mask: there is no %s that can be read", entry->path,
                    entry->mask);
   entry->mask_bytes = ac_file_bytes(stream);
