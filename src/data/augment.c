@@ -1,30 +1,27 @@
 /* Images that change each time they are read; dataset.h has the formulas.
  *
- * A change of geometry needs the image as it was, so reading borrows one of a few buffers that were
- * made with the dataset. A thread that finds none free waits for one. A pixel of the result costs a
- * few operations; a sample costs three calls of Philox more. */
+ * A change of geometry needs the image as it was, so reading borrows a block of a pool. Bytes are
+ * changed as floats in such a block. A pixel of the result costs a few operations; a sample costs
+ * three calls of Philox more. */
 #include "core/error.h"
-#include "core/platform/processors.h"
 #include "core/random.h"
 #include "data/dataset.h"
 #include "data/picture_geometry.h"
+#include "data/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 16 };
-
 typedef struct augmenter {
   ac_dataset *whole;
   ac_augmentation desc;
   int images, masks;      /* the fields; masks -1: there are none */
+  int64_t values;         /* of an image */
+  bool bytes;             /* it is u8 */
   bool moves;             /* anything but erasing and normalising is on */
   float *factor, *offset; /* by channel: factor * pixel + offset; NULL: not normalised */
-
-  ac_monitor *monitor; /* guards the stack of free buffers */
-  float *buffers, *free_buffers[MAX_BUFFERS];
-  int free_count;
+  ac_pool *pool;          /* of an image in floats, and of bytes one more; NULL: none is needed */
 } augmenter;
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -184,43 +181,57 @@ static void normalise(const augmenter *a, float *image) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static float *borrow(augmenter *a) {
-  ac_monitor_lock(a->monitor);
-  while (!a->free_count) ac_monitor_wait(a->monitor);
-  float *buffer = a->free_buffers[--a->free_count];
-  ac_monitor_unlock(a->monitor);
-  return buffer;
+static void move(const augmenter *a, const change *c, const float *from, float *to) {
+  const bool turns = a->desc.rotation > 0 || a->desc.scaling > 0;
+  (turns ? transform : shift)(&a->desc, c, from, to);
 }
 
-static void give_back(augmenter *a, float *buffer) {
-  ac_monitor_lock(a->monitor);
-  if (!a->free_count) ac_monitor_wake(a->monitor);
-  a->free_buffers[a->free_count++] = buffer;
-  ac_monitor_unlock(a->monitor);
-}
-
-static ac_status read_moved(augmenter *a, const ac_sample_key *key, const change *c,
-                            void *const *fields) {
+static ac_status read_floats(augmenter *a, const ac_sample_key *key, const change *c,
+                             void *const *fields) {
+  if (!a->moves) return ac_dataset_read(a->whole, key, fields);
   void *inner[AC_MAX_FIELDS];
   memcpy(inner, fields, (size_t)a->whole->field_count * sizeof *inner);
-  float *buffer = borrow(a);
-  const int64_t pixels = a->desc.height * a->desc.width;
-  int32_t *mask = (int32_t *)(void *)(buffer + a->desc.channels * pixels);
-  inner[a->images] = buffer;
-  if (a->masks >= 0) inner[a->masks] = mask;
-  ac_status status = ac_dataset_read(a->whole, key, inner);
-  bool turns = a->desc.rotation > 0 || a->desc.scaling > 0;
-  if (status == AC_OK) (turns ? transform : shift)(&a->desc, c, buffer, fields[a->images]);
-  if (status == AC_OK && a->masks >= 0) move_mask(&a->desc, c, mask, fields[a->masks]);
-  give_back(a, buffer);
+  float *block = ac_pool_borrow(a->pool);
+  inner[a->images] = block;
+  const ac_status status = ac_dataset_read(a->whole, key, inner);
+  if (status == AC_OK) move(a, c, block, fields[a->images]);
+  ac_pool_return(a->pool, block);
   return status;
+}
+
+static uint8_t to_byte(float value) {
+  const float scaled = value * 255 + 0.5f;
+  return (uint8_t)(scaled < 0 ? 0 : scaled > 255 ? 255 : scaled);
+}
+
+/* Pixels that are only moved or left stay what they are: v / 255 * 255 rounds to v. */
+static void change_bytes(augmenter *a, const change *c, uint8_t *bytes) {
+  float *block = ac_pool_borrow(a->pool), *image = block;
+  for (int64_t i = 0; i < a->values; i++) block[i] = (float)bytes[i] / 255.0f;
+  if (a->moves) move(a, c, block, image = block + a->values);
+  if (c->erased_height) erase(&a->desc, c, image);
+  for (int64_t i = 0; i < a->values; i++) bytes[i] = to_byte(image[i]);
+  ac_pool_return(a->pool, block);
+}
+
+/* A block has room for a mask, which is as large as one channel. */
+static void change_mask(augmenter *a, const change *c, int32_t *mask) {
+  int32_t *block = ac_pool_borrow(a->pool);
+  memcpy(block, mask, (size_t)(a->desc.height * a->desc.width) * sizeof *mask);
+  move_mask(&a->desc, c, block, mask);
+  ac_pool_return(a->pool, block);
 }
 
 static ac_status read_augmented(void *user, const ac_sample_key *key, void *const *fields) {
   augmenter *a = user;
   const change c = draw(&a->desc, key);
-  if (a->moves) AC_TRY(read_moved(a, key, &c, fields));
-  else AC_TRY(ac_dataset_read(a->whole, key, fields));
+  if (a->bytes) AC_TRY(ac_dataset_read(a->whole, key, fields));
+  else AC_TRY(read_floats(a, key, &c, fields));
+  if (a->moves && a->masks >= 0) change_mask(a, &c, fields[a->masks]);
+  if (a->bytes) {
+    if (a->moves || c.erased_height) change_bytes(a, &c, fields[a->images]);
+    return AC_OK;
+  }
   if (c.erased_height) erase(&a->desc, &c, fields[a->images]);
   if (a->factor) normalise(a, fields[a->images]);
   return AC_OK;
@@ -241,8 +252,7 @@ static ac_status trace_augmented(const void *user, const ac_sample_key *key, ac_
 
 static void close_augmenter(void *user) {
   augmenter *a = user;
-  ac_monitor_free(a->monitor);
-  free(a->buffers);
+  ac_pool_free(a->pool);
   free(a->factor);
   free(a);
 }
@@ -286,8 +296,12 @@ static int find_masks(const ac_dataset *whole, const ac_augmentation *d) {
 
 static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images) {
   *images = ac_dataset_find_field(whole, "images");
-  if (*images < 0 || whole->fields[*images].dtype != AC_F32)
-    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: there is no f32 field images");
+  const ac_dtype dtype = *images < 0 ? AC_I32 : whole->fields[*images].dtype;
+  if (dtype != AC_F32 && dtype != AC_U8)
+    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: there is no f32 or u8 field images");
+  if (dtype == AC_U8 && (d->mean || d->deviation))
+    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: mean and deviation are for images in f32; a "
+                                      "graph normalises those in u8");
   if (!d->channels && !d->height && !d->width) {
     d->channels = whole->image_shape[0];
     d->height = whole->image_shape[1];
@@ -310,20 +324,16 @@ static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images)
 
 static ac_status allocate(augmenter *a) {
   const ac_augmentation *d = &a->desc;
-  const int64_t planes = d->channels + (a->masks >= 0);
-  size_t image = (size_t)(planes * d->height * d->width), channels = (size_t)d->channels;
-  int buffers = a->moves ? (int)between(ac_processor_count(), 1, MAX_BUFFERS) : 0;
-  bool normalised = d->mean || d->deviation;
-  a->monitor = ac_monitor_create();
-  if (buffers && image <= PTRDIFF_MAX / sizeof(float) / MAX_BUFFERS)
-    a->buffers = malloc((size_t)buffers * image * sizeof *a->buffers);
-  if (normalised) a->factor = malloc(2 * channels * sizeof *a->factor);
-  if (!a->monitor || (buffers && !a->buffers) || (normalised && !a->factor))
-    return ac_fail(AC_ERROR_MEMORY, "augmentation: no memory for %d images", buffers);
-  for (; a->free_count < buffers; a->free_count++)
-    a->free_buffers[a->free_count] = a->buffers + (size_t)a->free_count * image;
-  a->offset = normalised ? a->factor + channels : NULL;
-  for (size_t c = 0; normalised && c < channels; c++) {
+  const size_t channels = (size_t)d->channels;
+  const bool normalised = d->mean || d->deviation;
+  const uint64_t floats = (uint64_t)a->values * (a->moves + a->bytes) * sizeof(float);
+  if (a->moves || (a->bytes && d->erase_probability > 0))
+    AC_TRY(ac_pool_create(&a->pool, ac_pool_usual_count(), floats, "augmentation"));
+  if (!normalised) return AC_OK;
+  a->factor = malloc(2 * channels * sizeof *a->factor);
+  if (!a->factor) return ac_fail(AC_ERROR_MEMORY, "augmentation: no memory for its description");
+  a->offset = a->factor + channels;
+  for (size_t c = 0; c < channels; c++) {
     a->factor[c] = 1 / (d->deviation ? d->deviation[c] : 1);
     a->offset[c] = d->mean ? -d->mean[c] * a->factor[c] : 0;
   }
@@ -343,6 +353,8 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
   a->desc = desc;
   a->images = images;
   a->masks = find_masks(whole, &desc);
+  a->bytes = whole->fields[images].dtype == AC_U8;
+  a->values = whole->fields[images].elements;
   a->moves = desc.shift > 0 || desc.flip || desc.rotation > 0 || desc.scaling > 0;
   ac_status status = allocate(a);
   if (status == AC_OK)

@@ -26,7 +26,8 @@ ac_status ac_mask_read(const ac_picture_entry *entry, ac_picture_buffer *bytes,
                        ac_picture_buffer *pixels, ac_picture_buffer *turned, const uint8_t **mask) {
   ac_picture_file file = {.path = entry->mask};
   ac_picture_info info;
-  AC_TRY(ac_picture_read_file(file.path, UINT64_MAX, bytes, &file.bytes));
+  uint64_t all;
+  AC_TRY(ac_picture_read_file(file.path, UINT64_MAX, bytes, &file.bytes, &all));
   file.data = bytes->data;
   AC_TRY(ac_picture_inspect(&file, &info));
   if (info.format != AC_PICTURE_PNG)

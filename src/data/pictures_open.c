@@ -22,6 +22,7 @@ typedef struct opening {
   int64_t boundary; /* entries from there on validate */
   int64_t name_room, label_room;
   bool numbered; /* classes are numbers of a CSV file */
+  ac_pictures_problem problem;
 } opening;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -37,11 +38,11 @@ static bool ends_with(const char *name, const char *const *endings) {
   return false;
 }
 
-/* Also of formats that no decoder reads, so that such files are not left out without a word. */
-static bool is_picture(const char *path) {
+bool ac_picture_is_named(const char *path) {
   static const char *const endings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png", "webp",
                                         "gif",  "bmp",  "tif",  "tiff", "ppm", "pgm",
                                         "heic", "heif", "avif", "jp2",  NULL};
+  if (!path) return false;
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   return *name != '.' && ends_with(name, endings);
 }
@@ -162,7 +163,7 @@ static bool takes(void *user, const char *path, bool is_folder) {
   walk *w = user;
   const char *slash = strrchr(path, '/');
   if (slash && slash[1] == '.') return false;
-  if (!is_folder) return is_picture(path);
+  if (!is_folder) return ac_picture_is_named(path);
   if (!(w->folders.count & (w->folders.count - 1))) { /* as many again, at powers of two */
     const size_t room = w->folders.count ? 2 * w->folders.count : 1;
     char **grown = realloc(w->folders.path, room * sizeof *grown);
@@ -195,10 +196,10 @@ static ac_status find_classes(opening *o, const walk *w, const char *folder) {
     if (name && !strchr(name, '/')) AC_TRY(add_class(o, name, strlen(name)));
   }
   sort_classes(o->store);
-  if (!o->store->classes)
-    return ac_fail(AC_ERROR_FORMAT,
-                   "%s has no folders; pictures have to be in a folder for each class", folder);
-  return AC_OK;
+  if (o->store->classes) return AC_OK;
+  o->problem = AC_PICTURES_NONE;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s has no folders; pictures have to be in a folder for each class", folder);
 }
 
 /* Takes the paths below `folder` from `paths`, with their classes, in their order. */
@@ -347,7 +348,7 @@ static ac_status read_line(opening *o, csv *c) {
   const bool first = c->line == 1;
   AC_TRY(next_field(c, &last));
   if (last && !c->length) return AC_OK; /* an empty line */
-  const bool heading = first && !is_picture(c->text);
+  const bool heading = first && !ac_picture_is_named(c->text);
   if (!heading) AC_TRY(add_path(o, c));
   int64_t labels = 0;
   for (; !last; labels++) {
@@ -469,13 +470,14 @@ static ac_status open_csv(opening *o) {
 /* ---- classes that are given ------------------------------------------------------------------ */
 
 /* The number of a class among those that are given. */
-static ac_status given_class(const opening *o, int64_t class, int32_t *number) {
+static ac_status given_class(opening *o, int64_t class, int32_t *number) {
   const ac_pictures_desc *d = &o->desc;
   const char *name = o->store->names[class];
   int64_t found = o->numbered ? class : 0;
   while (!o->numbered && found < d->class_count && strcmp(d->classes[found], name) != 0) found++;
   *number = (int32_t)found;
   if (found < d->class_count) return AC_OK;
+  o->problem = AC_PICTURES_OTHER_CLASSES;
   return ac_fail(AC_ERROR_FORMAT, "%s: class %s is none of the %lld that are expected, %s to %s",
                  o->path, name, (long long)d->class_count, d->classes[0],
                  d->classes[d->class_count - 1]);
@@ -581,11 +583,11 @@ static ac_status make_list(opening *o, part which, ac_pictures **list) {
     (*list)->left_out++;
     if (o->desc.report) o->desc.report(o->desc.user, entry->path, entry->bad);
   }
-  if (!(*list)->count)
-    return ac_fail(AC_ERROR_FORMAT,
-                   (*list)->left_out ? "%s: no picture can be read" : "%s holds no pictures",
-                   o->path);
-  return AC_OK;
+  if ((*list)->count) return AC_OK;
+  if (!(*list)->left_out) o->problem = AC_PICTURES_NONE;
+  return ac_fail(AC_ERROR_FORMAT,
+                 (*list)->left_out ? "%s: no picture can be read" : "%s holds no pictures",
+                 o->path);
 }
 
 /* A class without pictures is a mistake, unless numbers name it. */
@@ -612,7 +614,10 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
   else if (o->desc.unlabelled) {
     AC_TRY(add_entry(o, copy_text(o->path, strlen(o->path)), -1));
     o->boundary = 1;
-  } else return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
+  } else {
+    o->problem = AC_PICTURES_NONE;
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
+  }
   if (!validates) { /* these are not looked at */
     for (int64_t i = o->boundary; i < o->store->count; i++) free(o->store->entries[i].path);
     o->store->count = o->boundary;
@@ -632,6 +637,7 @@ ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation, con
   if (validation) *validation = NULL;
   AC_REQUIRE(path);
   opening o = {.desc = AC_DESCRIBED(ac_pictures_desc, desc)};
+  if (o.desc.problem) *o.desc.problem = AC_PICTURES_OTHER_PROBLEM;
   size_t length = strlen(path);
   if (length >= sizeof o.path)
     return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than a path may be");
@@ -651,6 +657,7 @@ ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation, con
   ac_pictures *lists[PARTS] = {NULL, NULL};
   const ac_status status = open_path(&o, lists, validation != NULL);
   ac_picture_store_release(o.store);
+  if (o.desc.problem) *o.desc.problem = o.problem;
   if (status == AC_OK) {
     *pictures = lists[TRAIN];
     if (validation) *validation = lists[VALIDATE];

@@ -62,6 +62,7 @@ enum {
 
 typedef struct image_net {
   int64_t channels, height, width; /* of the images */
+  bool bytes;                      /* images are u8; the device makes floats in [0, 1] of them */
   int64_t classes;
   int64_t depth, base; /* layers or blocks, and channels of the first stage */
   int64_t heads;       /* of vit; 0: base / 64 */
@@ -75,6 +76,8 @@ typedef struct image_net {
   int loss;            /* image_loss, of unet */
   double layer_decay;  /* rate of a layer as a part of that of the next one; 0: 1 */
   double smoothing;    /* of labels */
+  bool mixed;          /* the loss is of "targets", which are shares of classes */
+  bool weighted;       /* samples have "weights" */
   ac_graph *graph;     /* while building: */
   const char *path;    /* prefix of parameter names, with its dot */
   double rate;         /* of the layer's parameters, as a part of the schedule's; 0: 1 */
@@ -109,7 +112,7 @@ ac_tensor *image_parameter(const image_net *net, const char *name, const char *l
  * the head. */
 void image_level(image_net *net, int64_t level, int64_t last);
 
-/* Inputs "images" [B, channels, height, width] and, later, "labels" [B]. */
+/* Inputs "images" [B, channels, height, width], f32 in [0, 1] or u8, and, later, "labels" [B]. */
 ac_tensor *image_input(const image_net *net);
 
 /* What a convolution is like. Zeros: padded so that stride 1 keeps the size, without bias. */
@@ -140,7 +143,8 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
                        int64_t out, image_start start);
 
 /* A linear layer of features [B, channels], cross-entropy as the graph's loss, logits as its
- * output. `name` is that of the whole parameter, without the path. */
+ * output. `name` is that of the whole parameter, without the path. Inputs "targets" [B, classes] or
+ * "weights" [B], if samples are mixed or weighted. */
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels);
 /* The same of the global average, by the layer "fc". */
 void image_head(const image_net *net, ac_tensor *x, int64_t channels);

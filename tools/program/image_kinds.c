@@ -15,6 +15,7 @@ typedef struct image_model {
   const image_family *family;
   image_data_flags data;
   ac_augmentation augmentation;
+  ac_mixing mixing;
   bool foreign;            /* --init is a file that Accrue has not written */
   int64_t classes_of_file; /* of --init, if its head is not taken; 0: it is */
   char head[40];           /* a pattern of all but the head: "!fc.*" */
@@ -163,7 +164,12 @@ static void add_training_options(void *self, options *o) {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
       FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
   };
-  const option balanced[] = {FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced)};
+  const option of_classes[] = {
+      FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
+      FLAG("class-weights", OPTION_SWITCH, &model->net.weighted),
+      FLAG("mixup", OPTION_REAL, &model->mixing.mixup),
+      FLAG("cutmix", OPTION_REAL, &model->mixing.cutmix),
+  };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
       FLAG("rotation", OPTION_REAL, &a->rotation),       FLAG("scaling", OPTION_REAL, &a->scaling),
@@ -172,15 +178,24 @@ static void add_training_options(void *self, options *o) {
   OPTIONS_ADD(o, loss);
   const option minimised[] = {FLAG("loss", OPTION_CHOICE, &model->net.loss)};
   if (is_unet(model)) OPTIONS_ADD(o, minimised);
-  else OPTIONS_ADD(o, balanced);
+  else OPTIONS_ADD(o, of_classes);
   OPTIONS_ADD(o, augmentation);
   data_add_picture_changes(&model->data.pictures, o);
 }
 
 static int check(void *self, const options *o, train_flags *flags) {
   image_model *model = self;
+  const struct {
+    const char *flag;
+    double alpha;
+  } mixtures[] = {{"mixup", model->mixing.mixup}, {"cutmix", model->mixing.cutmix}};
+  for (int i = 0; i < 2; i++)
+    if (mixtures[i].alpha > 0 && mixtures[i].alpha < 1e-6)
+      return fail_usage("--%s %g is neither 0 nor at least 1e-6", mixtures[i].flag,
+                        mixtures[i].alpha);
   (void)o;
   model->net.frozen_norm = flags->batch_norm == BATCH_NORM_FROZEN;
+  model->net.mixed = model->mixing.mixup > 0 || model->mixing.cutmix > 0;
   return STATUS_CONTINUE;
 }
 
@@ -398,8 +413,10 @@ static void choose_classes(image_model *model, const options *o, bool init,
 static int open_data(image_model *model, const options *o, bool init, train_data *data) {
   image_net *net = &model->net;
   int64_t shape[3];
+  data->bytes = true;
   int status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
+  net->bytes = data->all;
   model->data.pictures.list = data->all;
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];
@@ -415,6 +432,10 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   if (is_unet(model) && net->loss == IMAGE_LOSS_CROSS_ENTROPY) data->loss_unit = "pixel";
   data->no_nats = is_unet(model) && net->loss == IMAGE_LOSS_DICE;
   data->augmentation = model->augmentation;
+  data->mixing = model->mixing;
+  data->mixing.smoothing = net->smoothing;
+  data->mixing.classes = net->classes;
+  data->class_weights = net->weighted;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;
 }

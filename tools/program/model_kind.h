@@ -41,6 +41,7 @@ typedef struct train_flags {
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples, patience;
+  int64_t examples; /* of images that are kept for a report; 0: none */
   double patience_gain;
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */

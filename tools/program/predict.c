@@ -128,7 +128,7 @@ static bool put_json(const prediction *p, int64_t sample, int64_t label, const f
   return good;
 }
 
-static int tell(void *user, const saved_sample *of, const float *logits) {
+static int tell(void *user, const classify_sample *of, const float *logits) {
   prediction *p = user;
   const int64_t sample = of->index, label = of->label;
   for (int64_t c = 0; c < p->classes; c++)

@@ -22,19 +22,12 @@ typedef struct mask_writer {
   int64_t told;
 } mask_writer;
 
-const char *predict_file(const saved_model *m, int64_t sample) {
-  const train_data *data = &m->setup.data;
-  const ac_pictures *list = m->dataset == data->whole                     ? data->all
-                            : m->dataset == data->train && data->training ? data->training
-                            : m->dataset == data->train                   ? data->all
-                                                                          : data->validating;
-  return ac_pictures_path(list ? list : data->all, sample);
+static const ac_pictures *list_of(const saved_model *m) {
+  return data_list_of(&m->setup.data, m->dataset);
 }
 
-static const ac_pictures *list_of(const saved_model *m) {
-  const train_data *data = &m->setup.data;
-  if (m->dataset == data->train && data->training) return data->training;
-  return m->dataset == data->validation && data->validating ? data->validating : data->all;
+const char *predict_file(const saved_model *m, int64_t sample) {
+  return ac_pictures_path(list_of(m), sample);
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -130,7 +123,7 @@ static bool put_json(const mask_writer *w, int64_t sample, const char *path) {
   return text;
 }
 
-static int tell(void *user, const saved_sample *sample, const float *logits) {
+static int tell(void *user, const classify_sample *sample, const float *logits) {
   mask_writer *w = user;
   char path[FOLDER_BYTES];
   if (!segments_answer(logits, w->classes, w->pixels, w->answer))

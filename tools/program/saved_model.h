@@ -5,6 +5,7 @@
 
 #include "common/help.h"
 #include "common/progress.h"
+#include "program/classify.h"
 #include "program/model_path.h"
 #include "program/setup.h"
 
@@ -49,16 +50,7 @@ typedef struct saved_pass {
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass);
 void saved_pass_close(saved_pass *pass);
 
-typedef struct saved_sample {
-  int64_t index;
-  int64_t label;       /* -1: the data have none */
-  const int32_t *mask; /* the class of each pixel; NULL: the data have none */
-} saved_sample;
-
-/* Is called with the logits of a sample. A status of message.h. */
-typedef int (*saved_answer)(void *user, const saved_sample *sample, const float *logits);
-
 /* Runs every sample of the data through a model with `elements` logits for each. */
-int saved_model_classify(saved_model *m, int64_t elements, saved_answer answer, void *user);
+int saved_model_classify(saved_model *m, int64_t elements, classify_answer answer, void *user);
 
 #endif

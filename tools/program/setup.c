@@ -273,7 +273,7 @@ static int open_data(setup *s) {
   status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
-  if (status == STATUS_CONTINUE) status = data_augment(&s->data, &s->options);
+  if (status == STATUS_CONTINUE) status = data_change(&s->data, &s->options);
   if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }

@@ -416,6 +416,7 @@ static int finish(run *r) {
   int status = r->save_status == STATUS_DONE ? training_save_model(r) : r->save_status;
   if (status == STATUS_CONTINUE) status = leave_best(r);
   if (status == STATUS_CONTINUE) remove_replaced(r);
+  if (status == STATUS_CONTINUE) status = training_keep_examples(r);
   metrics_finish(&r->metrics, &end);
   if (status != STATUS_CONTINUE) r->save_status = status;
   if (status == STATUS_CONTINUE && !is_quiet(r) && !flags.json) print_result(r);

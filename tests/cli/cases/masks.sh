@@ -30,6 +30,10 @@ case_masks() {
   run train --resume --out part --steps 12 --loader-threads 3 >out
   cmp part/model.safetensors once/model.safetensors || die 'a run that was continued has other weights'
 
+  # Decoded pictures in a file are the same pictures.
+  run train unet "${same[@]}" --steps 12 --image-cache set.cache --out cached >out
+  cmp cached/model.safetensors once/model.safetensors || die 'a cache gives other weights'
+
   # A mask of each picture, as large as the picture, and a mask again.
   run predict --model whole --data set/images --out found >rows
   (($(grep -c 'found/[0-9]*.png   set/images/' rows) == 40)) || die "rows: $(cat rows)"

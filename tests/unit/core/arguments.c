@@ -455,6 +455,12 @@ static void pictures(void) {
            ac_dataset_from_pictures(&e, NULL, NULL));
   ZEROED(ac_dataset_from_pictures, samples, ac_dataset_from_pictures(&d, list, NULL),
          (ac_dataset_free(d), ac_dataset_from_pictures(&d, list, &(ac_picture_samples){0})));
+  uint8_t png[200];
+  uint64_t png_bytes;
+  REFUSED(ac_picture_encode_png, to, ac_picture_encode_png(NULL, 200, &png_bytes, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, bytes, ac_picture_encode_png(png, 200, NULL, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, pixels,
+          ac_picture_encode_png(png, 200, &png_bytes, 1, 1, 3, NULL));
   REFUSED(ac_picture_write_png, path, ac_picture_write_png(NULL, 1, 1, 3, pixel));
   REFUSED(ac_picture_write_png, pixels, ac_picture_write_png("x.png", 1, 1, 3, NULL));
   REFUSED(ac_pictures_class_weights, pictures, ac_pictures_class_weights(NULL, numbers));
@@ -468,6 +474,10 @@ static void pictures(void) {
   ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
          ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
   NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
+  REFUSED(ac_pictures_use_cache, pictures, ac_pictures_use_cache(NULL, "x.cache", 3));
+  REFUSED(ac_pictures_use_cache, path, ac_pictures_use_cache(list, NULL, 3));
+  HARMLESS(ac_pictures_cache_bytes, pictures, ac_pictures_cache_bytes(NULL, 3) == 0);
+  HARMLESS(ac_picture_is_named, path, !ac_picture_is_named(NULL));
   HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
   HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
   HARMLESS(ac_pictures_class_name, pictures, !ac_pictures_class_name(NULL, 0));
