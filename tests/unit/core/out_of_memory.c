@@ -82,7 +82,7 @@ static ac_trainer *owner;   /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_pictures *pictures;
 static const ac_pictures_desc unlabelled = {.unlabelled = true};
-/* Most of them are no masks, and left out. */
+/* Most of them cannot be masks, and are left out. */
 static const ac_pictures_desc masked = {.bad = AC_BAD_PICTURES_SKIP,
                                         .masks = ACCRUE_TEST_VECTORS "/pictures"};
 static ac_tokens *tokens;
