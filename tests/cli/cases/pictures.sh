@@ -115,8 +115,8 @@ case_pictures_cached() {
   run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --loader-threads 3 --out read
   [[ ! -s run.err ]] || die "decoded again: $(cat run.err)"
   cmp plain/model.safetensors made/model.safetensors && cmp plain/model.safetensors read/model.safetensors || die 'other weights with a cache'
-  run eval --model plain --data shapes --json >whole
-  run eval --model plain --data shapes --image-cache c.cache --json >cached
+  run eval --model plain --data shapes --device cpu --json >whole
+  run eval --model plain --data shapes --image-cache c.cache --device cpu --json >cached
   cmp whole cached || die 'another loss with a cache'
   # A plan makes none, and needs no more memory.
   run plan resnet --data shapes "${model[@]}" --json >whole

@@ -73,8 +73,8 @@ case_report() {
   grep -q '1 run, 2 pictures' result || die "another result: $(cat result)"
 }
 
-# field KEY NUMBER: that field of the first example in examples.json under a key.
-field() {
+# example_field KEY NUMBER: that field of the first example in examples.json under a key.
+example_field() {
   awk -v list="\"$1\": [" -v key="\"$2\": " 'index($0, list) { within = 1 }
     within && index($0, key) { sub(/^[^:]*: "?/, ""); sub(/"?,?$/, ""); if (!found++) print }' images/examples.json
 }
@@ -90,12 +90,12 @@ case_report_images() {
   tr -d '\n' <answers | sed 's/{"index"/\n&/g' | grep '^{"index"' |
     sed 's/.*"file": "\([^"]*\)", "label": \([0-9]*\),.*{"class": \2, "name": "[a-z]*", "probability": \([0-9.e-]*\)}.*/\3 \1/' | sort -g >sorted
   (($(wc -l <sorted) == 9)) || die "not nine validate: $(cat answers)"
-  [[ $(field worst file) == $(head -1 sorted | cut -d' ' -f2) ]] || die "$(field worst file) is not the worst: $(cat sorted)"
-  [[ $(field best file) == $(tail -1 sorted | cut -d' ' -f2) ]] || die "$(field best file) is not the best: $(cat sorted)"
+  [[ $(example_field worst file) == $(head -1 sorted | cut -d' ' -f2) ]] || die "$(example_field worst file) is not the worst: $(cat sorted)"
+  [[ $(example_field best file) == $(tail -1 sorted | cut -d' ' -f2) ]] || die "$(example_field best file) is not the best: $(cat sorted)"
   (($(grep -c '"png"' images/examples.json) == 6)) || die "not three of each"
   # An image is what the model saw.
   mkdir seen
-  field worst png | base64 -d >seen/worst.png
+  example_field worst png | base64 -d >seen/worst.png
   run predict --model images --data seen/worst.png --device cpu --threads 1 --top 3 --json >again
   grep -qF "$(head -1 sorted | cut -c1-7)" again || die "another picture than was validated: $(cat again)"
   report images

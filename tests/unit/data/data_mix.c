@@ -159,7 +159,7 @@ static void bytes_are_mixed_like_floats(void **state) {
   char text[1024] = "";
   for (int i = 0; i < PICTURES; i++) {
     uint8_t pixels[VALUES];
-    char name[16];
+    char name[32];
     for (int p = 0; p < VALUES; p++) pixels[p] = (uint8_t)(i * 53 + p * 7);
     snprintf(name, sizeof name, "m%d.png", i);
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s,%d\n", name, i % CLASSES);
