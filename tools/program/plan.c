@@ -3,6 +3,7 @@
 #include "program/commands.h"
 #include "common/json_text.h"
 #include "common/message.h"
+#include "program/plan_largest.h"
 #include "program/plan_names.h"
 #include "program/plan_ranks.h"
 #include "program/plan_svg.h"
@@ -30,6 +31,7 @@ static void more_flags(options *o) {
   };
   OPTIONS_ADD(o, rows);
   plan_ranks_flags(o);
+  plan_largest_flags(o);
 }
 
 /* How the operands of an op are stored: "f16, f32". */
@@ -257,6 +259,8 @@ int plan_main(int argc, char **argv) {
   if (status != STATUS_CONTINUE) return status;
   status = setup_open_model(&s, "plan", argc, argv, more_flags);
   if (status == STATUS_CONTINUE) plan_ranks_settle(&s);
+  if (status == STATUS_CONTINUE && plan_largest_is_asked(&s.options))
+    status = plan_largest(&s, plan_beyond_device, flags.json);
   if (status == STATUS_CONTINUE) status = setup_plan(&s, plan_beyond_device, &s.plan);
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
   if (status == STATUS_CONTINUE && !flags.names)

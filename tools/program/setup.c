@@ -548,8 +548,12 @@ ac_status setup_take_init(const setup *s, ac_trainer *trainer) {
   const char *path = s->flags.init, *prefix = s->kind->optional_prefix;
   const char *taken = path && s->kind->taken ? s->kind->taken(s->model) : NULL;
   if (!path) return AC_OK;
-  return taken ? ac_trainer_load_part(trainer, path, taken, prefix)
-               : ac_trainer_load(trainer, path, prefix);
+  const ac_status status = taken ? ac_trainer_load_part(trainer, path, taken, prefix)
+                                 : ac_trainer_load(trainer, path, prefix);
+  const model_made made = s->kind->made ? s->kind->made(s->model) : (model_made){0};
+  if (status != AC_OK || !made.name) return status;
+  return ac_trainer_set_parameter(trainer, ac_trainer_find_parameter(trainer, made.name), 0,
+                                  made.count, made.data);
 }
 
 int setup_load_init(const setup *s, ac_trainer *trainer) {
