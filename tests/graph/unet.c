@@ -183,6 +183,7 @@ static void shapes_are_told_by_tensors(void **state) {
   const image_net *net = &cases[0].net;
   const test_path path = in_folder("model");
   image_net found = {0};
+  bool guessed = true;
   ac_graph *graph;
   ac_device *device;
   ac_plan *plan;
@@ -195,11 +196,12 @@ static void shapes_are_told_by_tensors(void **state) {
   assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
   assert_ok(ac_trainer_save(trainer, path.text, NULL, 0));
   assert_ok(ac_model_file_open(&file, path.text));
-  assert_int_equal(image_weights_adopt(&unet_family, &found, file, path.text), -1);
+  assert_int_equal(image_weights_adopt(&unet_family, &found, file, path.text, &guessed), -1);
   ac_model_file_close(file);
   assert_int_equal(found.base, net->base);
   assert_int_equal(found.depth, net->depth);
   assert_int_equal(found.classes, CLASSES);
+  assert_false(guessed);
   assert_int_equal(found.norm, IMAGE_NORM_BATCH);
   ac_trainer_free(trainer);
   ac_plan_free(plan);
