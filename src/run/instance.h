@@ -28,6 +28,10 @@ typedef struct ac_prepared {
                        step is cut */
   int arriving;     /* the step with state on its way to the device; -1: none */
   int64_t batch;
+  /* With sections: by value and by input, handles of each micro-batch's place; NULL: there is one
+   * place. And the micro-batch that the arguments are for. */
+  void ***places, ***inputs;
+  int64_t place;
   bool has_run; /* its micro-batch */
 } ac_prepared;
 
@@ -107,6 +111,12 @@ typedef struct ac_meanwhile {
   void *user;
 } ac_meanwhile;
 
+/* Told after each step of the main sequence's micro-batch how many of them have run. */
+typedef struct ac_follower {
+  void (*call)(void *user, int steps); /* NULL: nobody */
+  void *user;
+} ac_follower;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -129,6 +139,8 @@ typedef struct ac_instance {
   int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   ac_meanwhile meanwhile;
+  ac_follower follower;
+  void **measured; /* shards.c: by step that measures, the part of a gradient; NULL: all or none */
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_watched watched[AC_MAX_WATCHED];
@@ -292,6 +304,17 @@ ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
  * have become. */
 ac_status ac_instance_run_steps_of_update(ac_instance *instance);
 ac_status ac_instance_run_averages(ac_instance *instance);
+/* As the phase AC_PHASE_REDUCE, but of gradients only the parts that this rank owns: shards.c. What
+ * it owns nothing of is not measured. */
+ac_status ac_instance_measure_shards(ac_instance *instance);
+ac_status ac_instance_prepare_shards(ac_instance *instance);
+void ac_instance_discard_shards(ac_instance *instance);
+/* Sets the arguments of a step, anew after run.batch or the place has changed. */
+void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, int step);
+/* All that goes with a step of a micro-batch: whoever watches it, and what has to be asked. `last`:
+ * no other micro-batch runs it. */
+ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh,
+                              bool last);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Runs the steps that an output needs. `training` is the sequence's. */
@@ -313,6 +336,16 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
  * Free the list. */
 ac_status ac_together_find(const ac_plan *plan, int **together);
 
+/* ---- sections: sections.c -------------------------------------------------------------------- */
+
+/* Handles of all places of what is whole. */
+ac_status ac_sections_prepare(ac_instance *instance, ac_prepared *prepared);
+void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
+/* The handle of an operand's place; NULL: it has one place only. */
+void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
+/* A window of run.batch samples from number run.sample on, whose inputs are there. */
+ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
+
 /* ---- state in host memory: transfers.c
  * ------------------------------------------------------------
  */
@@ -325,6 +358,9 @@ ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared);
 void ac_transfers_discard(ac_instance *instance, ac_prepared *prepared);
 /* Replaces handles of a cut step's operands by those of its part. */
 void ac_transfers_cut(const ac_prepared *prepared, int step, ac_op_args *args);
+/* A handle of a part of an operand that is not in a value of the step's own. */
+ac_status ac_transfers_view(ac_instance *instance, const ac_sequence *sequence, ac_slot slot,
+                            ac_part part, void **handle);
 /* Around a step that transfers state. */
 ac_status ac_transfers_begin(ac_instance *instance, ac_prepared *prepared, int step);
 ac_status ac_transfers_end(ac_instance *instance, ac_prepared *prepared, int step);

@@ -18,6 +18,7 @@
 /* What --batch-norm says. */
 typedef enum batch_norm_flag {
   BATCH_NORM_WHOLE,
+  BATCH_NORM_EXACT,
   BATCH_NORM_MICRO,
   BATCH_NORM_FROZEN
 } batch_norm_flag;
