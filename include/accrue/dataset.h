@@ -278,10 +278,11 @@ typedef struct ac_augmentation {
 } ac_augmentation;
 
 /** Another dataset, which must outlive this one, with its field "images" ([channels, height,
- * width], f32 or u8) changed. The other fields stay as they are. Validation data need only mean and
- * deviation. Pixels in u8 that are turned or scaled are rounded to the nearest level. Fails with
- * AC_ERROR_ARGUMENT if there is no such field, if its size is different, or if a number is out of
- * range. */
+ * width], f32 or u8) changed. An i32 field "masks" ([height, width], accrue/masks.h) moves with it:
+ * its pixels are the nearest ones, and AC_MASK_IGNORED outside; what is erased stays. Other fields
+ * stay as they are. Validation data need only mean and deviation. Pixels in u8 that are turned or
+ * scaled are rounded to the nearest level. Fails with AC_ERROR_ARGUMENT if there is no such field,
+ * if its size is different, or if a number is out of range. */
 AC_API ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
                                       const ac_augmentation *augmentation);
 

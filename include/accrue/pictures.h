@@ -55,6 +55,8 @@ typedef struct ac_pictures_desc {
   const char *const *classes;
   int64_t class_count;          /**< How many. */
   ac_pictures_problem *problem; /**< Receives why opening failed. May be NULL. */
+  /** A folder with a mask for each picture (accrue/masks.h); NULL: there are none. */
+  const char *masks;
 } ac_pictures_desc;
 
 /** Lists pictures. `path` is one of these:
@@ -70,6 +72,14 @@ typedef struct ac_pictures_desc {
  *   are relative to the file's folder. The first line is a heading if its first field does not end
  *   like the name of a picture. If all classes are whole numbers, they are the numbers of the
  *   classes. Otherwise classes have the byte order of their names.
+ *
+ * With `masks` it is a folder without folders of classes. All pictures below it are listed; those
+ * below a folder `train`, if that has pictures, and *validation then lists those of `val`. The mask
+ * of a picture has the same path below `masks`, with the ending .png. It is a PNG file with a
+ * palette or in grey, and as large as the picture as it is seen. Opening decodes every mask. There
+ * are as many classes as the largest one says, named by their numbers, unless `classes` names them.
+ * A mask that is missing, damaged, of another size or with a class that is not expected makes its
+ * picture one that cannot be read.
  *
  * Files that ac_picture_is_named takes for pictures are listed; what a file is, its first bytes
  * say. A picture of another format, such as a GIF or TIFF, is a picture that cannot be read. Other
@@ -142,7 +152,10 @@ typedef enum ac_picture_fit {
    * and its middle is cut out. (If the sample is not square: the least size at which the middle
    * fits.) */
   AC_PICTURE_FIT_CROP = 0,
-  AC_PICTURE_FIT_STRETCH /**< The whole picture; its sides may change by different factors. */
+  AC_PICTURE_FIT_STRETCH, /**< The whole picture; its sides may change by different factors. */
+  /** The whole picture, resized until it fits into the sample. What is left on both sides is black,
+   * and AC_MASK_IGNORED in a mask. */
+  AC_PICTURE_FIT_PAD
 } ac_picture_fit;
 
 /** How pictures change each time they are read, in this order: crop, mirror, RandAugment or
@@ -194,7 +207,10 @@ typedef struct ac_picture_samples {
 
 /** Makes a dataset of a list. The fields are "images" ([channels, height, width], by channels) and
  * "labels" (i32 [1]); with several_labels "targets" (f32 [classes], 1 for each class that the
- * picture has, else 0) in their place. Without labels there are "images" alone.
+ * picture has, else 0) in their place. Without labels there are "images" alone. With masks there is
+ * "masks" (i32 [height, width]: the class of each pixel, or AC_MASK_IGNORED). It goes through the
+ * same geometry as its picture; its pixels are the nearest ones. Colours that change leave it as it
+ * is.
  *
  * A picture is turned as its EXIF orientation says. Alpha is left away. Of 16 bits the upper 8
  * count. Inks (CMYK) become colours as in Pillow. `samples` may be NULL. The dataset keeps what it

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/picture_geometry.h"
 #include "data/pool.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@
 typedef struct augmenter {
   ac_dataset *whole;
   ac_augmentation desc;
-  int images;             /* the field */
+  int images, masks;      /* the fields; masks -1: there are none */
   int64_t values;         /* of an image */
   bool bytes;             /* it is u8 */
   bool moves;             /* anything but erasing and normalising is on */
@@ -139,6 +140,31 @@ static void transform(const ac_augmentation *desc, const change *c, const float 
     }
 }
 
+/* Where pixel (x, y) of the sample, counted from its centre at a half, comes from: as
+ * ac_picture_transform takes it. */
+static void matrix_of(const ac_augmentation *d, const change *c, double m[6]) {
+  const double cosine = (double)(c->cosine / c->scale), sine = (double)(c->sine / c->scale),
+               mirror = c->flip ? -1 : 1, x = (double)d->width / 2, y = (double)d->height / 2,
+               from_x = x + (double)c->dx, from_y = y + (double)c->dy;
+  const double made[6] = {
+      mirror * cosine, mirror * sine, x - mirror * (cosine * from_x + sine * from_y),
+      -sine,           cosine,        y - cosine * from_y + sine * from_x};
+  memcpy(m, made, sizeof made);
+}
+
+/* The nearest pixels of a mask. */
+static void move_mask(const ac_augmentation *d, const change *c, const int32_t *from, int32_t *to) {
+  double m[6];
+  matrix_of(d, c, m);
+  for (int64_t row = 0; row < d->height; row++)
+    for (int64_t column = 0; column < d->width; column++, to++) {
+      const double x = (double)column + 0.5, y = (double)row + 0.5;
+      const double u = floor(m[0] * x + m[1] * y + m[2]), v = floor(m[3] * x + m[4] * y + m[5]);
+      const bool inside = u >= 0 && v >= 0 && u < (double)d->width && v < (double)d->height;
+      *to = inside ? from[(int64_t)v * d->width + (int64_t)u] : AC_MASK_IGNORED;
+    }
+}
+
 static void erase(const ac_augmentation *desc, const change *c, float *image) {
   for (int64_t plane = 0; plane < desc->channels; plane++)
     for (int64_t row = 0; row < c->erased_height; row++) {
@@ -188,17 +214,37 @@ static void change_bytes(augmenter *a, const change *c, uint8_t *bytes) {
   ac_pool_return(a->pool, block);
 }
 
+/* A block has room for a mask, which is as large as one channel. */
+static void change_mask(augmenter *a, const change *c, int32_t *mask) {
+  int32_t *block = ac_pool_borrow(a->pool);
+  memcpy(block, mask, (size_t)(a->desc.height * a->desc.width) * sizeof *mask);
+  move_mask(&a->desc, c, block, mask);
+  ac_pool_return(a->pool, block);
+}
+
 static ac_status read_augmented(void *user, const ac_sample_key *key, void *const *fields) {
   augmenter *a = user;
   const change c = draw(&a->desc, key);
+  if (a->bytes) AC_TRY(ac_dataset_read(a->whole, key, fields));
+  else AC_TRY(read_floats(a, key, &c, fields));
+  if (a->moves && a->masks >= 0) change_mask(a, &c, fields[a->masks]);
   if (a->bytes) {
-    AC_TRY(ac_dataset_read(a->whole, key, fields));
     if (a->moves || c.erased_height) change_bytes(a, &c, fields[a->images]);
     return AC_OK;
   }
-  AC_TRY(read_floats(a, key, &c, fields));
   if (c.erased_height) erase(&a->desc, &c, fields[a->images]);
   if (a->factor) normalise(a, fields[a->images]);
+  return AC_OK;
+}
+
+static ac_status trace_augmented(const void *user, const ac_sample_key *key, ac_polygon *polygon) {
+  const augmenter *a = user;
+  const change c = draw(&a->desc, key);
+  double m[6];
+  AC_TRY(ac_dataset_trace(a->whole, key, polygon));
+  matrix_of(&a->desc, &c, m);
+  ac_polygon_move(polygon, m);
+  ac_polygon_cut(polygon, 0, 0, (double)a->desc.width, (double)a->desc.height);
   return AC_OK;
 }
 
@@ -239,6 +285,13 @@ static ac_status check_numbers(const ac_augmentation *d) {
                      "deviation above 0",
                      (long long)c);
   return AC_OK;
+}
+
+/* A field "masks" of another kind is left as it is, as any other. */
+static int find_masks(const ac_dataset *whole, const ac_augmentation *d) {
+  const int found = ac_dataset_find_field(whole, "masks");
+  if (found < 0 || whole->fields[found].dtype != AC_I32) return -1;
+  return whole->fields[found].elements == d->height * d->width ? found : -1;
 }
 
 static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images) {
@@ -299,6 +352,7 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
   a->whole = whole;
   a->desc = desc;
   a->images = images;
+  a->masks = find_masks(whole, &desc);
   a->bytes = whole->fields[images].dtype == AC_U8;
   a->values = whole->fields[images].elements;
   a->moves = desc.shift > 0 || desc.flip || desc.rotation > 0 || desc.scaling > 0;
@@ -311,6 +365,7 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
     return status;
   }
   a->desc.mean = a->desc.deviation = NULL; /* the caller's */
+  (*dataset)->trace = trace_augmented;
   memcpy((*dataset)->image_shape, (int64_t[]){desc.channels, desc.height, desc.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;

@@ -3,10 +3,9 @@
 #include "core/error.h"
 #include "core/integers.h"
 #include "data/dataset.h"
+#include "data/picture_geometry.h"
 #include "data/pictures.h"
 #include "data/pool.h"
-#include "image/change.h"
-#include "image/resample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +15,8 @@ enum { MOST_SIDE = 16384 };
 
 typedef struct buffers {
   ac_picture_buffer file, pixels, turned, room, sample;
-  FILE *cache; /* NULL: not read from yet */
+  ac_picture_buffer mask, turned_mask, mask_sample; /* if there are masks */
+  FILE *cache;                                      /* NULL: not read from yet */
 } buffers;
 
 typedef struct source {
@@ -33,60 +33,11 @@ typedef struct source {
   ac_pool *pool; /* of sets of buffers */
 } source;
 
-/* ---- geometry -------------------------------------------------------------------------------- */
-
-/* Half of an even number, or the even one of the two whole numbers next to it: as Python rounds. */
-static int64_t half(int64_t number) {
-  return number / 2 + (number % 2 && number / 2 % 2);
-}
-
-/* How all of a picture of width x height becomes a sample. */
-static ac_resampling fit(const ac_picture_samples *d, int64_t width, int64_t height) {
-  ac_resampling r = {.filter = d->filter,
-                     .channels = (int)d->channels,
-                     .from_width = width,
-                     .from_height = height,
-                     .box_width = width,
-                     .box_height = height,
-                     .width = d->width,
-                     .height = d->height,
-                     .result_width = d->width,
-                     .result_height = d->height};
-  if (d->fit == AC_PICTURE_FIT_STRETCH) return r;
-  const int64_t least_width = (int64_t)((double)d->width / d->crop_share),
-                least_height = (int64_t)((double)d->height / d->crop_share);
-  if (width * least_height <= height * least_width) {
-    r.width = least_width;
-    r.height = ac_larger(least_width * height / width, d->height);
-  } else {
-    r.height = least_height;
-    r.width = ac_larger(least_height * width / height, d->width);
-  }
-  r.left = half(r.width - d->width);
-  r.top = half(r.height - d->height);
-  return r;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What becomes of a picture of width x height, as it is to be seen. */
-static ac_resampling arrange(const source *s, const ac_sample_key *key, int64_t width,
-                             int64_t height) {
-  const ac_picture_samples *d = &s->desc;
-  if (!d->changes || !d->changes->random_crop) return fit(d, width, height);
-  const ac_picture_box box = ac_picture_draw_crop(d->changes, key, width, height);
-  return (ac_resampling){.filter = d->filter,
-                         .channels = (int)d->channels,
-                         .from_width = width,
-                         .from_height = height,
-                         .box_left = box.left,
-                         .box_top = box.top,
-                         .box_width = box.width,
-                         .box_height = box.height,
-                         .width = d->width,
-                         .height = d->height,
-                         .result_width = d->width,
-                         .result_height = d->height};
+static ac_picture_geometry arrange(const source *s, const ac_sample_key *key, bool turned,
+                                   int64_t width, int64_t height) {
+  return ac_picture_arrange(&s->desc, key, turned ? height : width, turned ? width : height);
 }
 
 /* By how much a JPEG may be decoded smaller: what is cut out stays twice as large as it has to be.
@@ -112,9 +63,9 @@ static void reduce(ac_resampling *r, int by) {
       ac_larger(ac_smaller(ac_picture_reduced(r->box_height, by), r->from_height - r->box_top), 1);
 }
 
-/* Decodes a file, and says how what it decoded becomes a sample. */
+/* Decodes a file, and says how the picture, and what was decoded of it, become a sample. */
 static ac_status load_file(const source *s, const ac_sample_key *key, const char *path, buffers *b,
-                           ac_resampling *r, const uint8_t **pixels) {
+                           ac_picture_geometry *g, ac_resampling *r, const uint8_t **pixels) {
   ac_picture_file file = {.path = path};
   ac_picture_info info;
   uint64_t all;
@@ -123,8 +74,8 @@ static ac_status load_file(const source *s, const ac_sample_key *key, const char
   AC_TRY(ac_picture_inspect(&file, &info));
   if (info.width * info.height > s->most_pixels)
     return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
-  *r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
-                            : arrange(s, key, info.width, info.height);
+  *g = arrange(s, key, info.orientation > 4, info.width, info.height);
+  *r = g->resampling;
   const int by = reduction(s, &info, r);
   AC_TRY(ac_picture_decode_turned(&file, &info, by, (int)s->desc.channels, &b->pixels, &b->turned,
                                   pixels));
@@ -134,15 +85,16 @@ static ac_status load_file(const source *s, const ac_sample_key *key, const char
 
 /* The same of a picture that was decoded before. */
 static ac_status load_cached(const source *s, const ac_sample_key *key,
-                             const ac_picture_entry *entry, buffers *b, ac_resampling *r,
-                             const uint8_t **pixels) {
+                             const ac_picture_entry *entry, buffers *b, ac_picture_geometry *g,
+                             ac_resampling *r, const uint8_t **pixels) {
   const ac_picture_cache *cache = s->pictures->store->cache;
   int64_t width, height;
   ac_picture_cache_size(cache, entry->cached, &width, &height);
   AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(s->desc.channels * width * height),
                                 entry->path));
   AC_TRY(ac_picture_cache_read(cache, entry->cached, &b->cache, b->pixels.data));
-  *r = arrange(s, key, width, height);
+  *g = arrange(s, key, false, width, height);
+  *r = g->resampling;
   *pixels = b->pixels.data;
   return AC_OK;
 }
@@ -163,18 +115,44 @@ static void write_planes(const ac_picture_samples *d, const uint8_t *pixels, voi
 static ac_status read_image(source *s, const ac_sample_key *key, const ac_picture_entry *entry,
                             buffers *b, void *to) {
   const ac_picture_samples *d = &s->desc;
+  ac_picture_geometry g;
   ac_resampling r;
   const uint8_t *pixels;
-  if (s->pictures->store->cache) AC_TRY(load_cached(s, key, entry, b, &r, &pixels));
-  else AC_TRY(load_file(s, key, entry->path, b, &r, &pixels));
+  if (s->pictures->store->cache) AC_TRY(load_cached(s, key, entry, b, &g, &r, &pixels));
+  else AC_TRY(load_file(s, key, entry->path, b, &g, &r, &pixels));
   const uint64_t bytes = (uint64_t)(d->channels * d->width * d->height);
   AC_TRY(
       ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), entry->path));
   AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, entry->path));
   ac_resample(&r, pixels, b->room.data, b->sample.data);
+  ac_picture_put_margins(&g, (int)d->channels, 0, b->sample.data);
   const ac_pixels sample = {b->sample.data, d->width, d->height, (int)d->channels};
   if (d->changes) ac_picture_change(d->changes, key, &sample, b->room.data);
   write_planes(d, b->sample.data, to);
+  return AC_OK;
+}
+
+/* After its picture: the room is large enough. */
+static ac_status read_mask(source *s, const ac_sample_key *key, const ac_picture_entry *entry,
+                           buffers *b, int32_t *to) {
+  const ac_picture_samples *d = &s->desc;
+  const uint8_t *mask;
+  const int64_t count = d->width * d->height;
+  AC_TRY(ac_mask_read(entry, &b->file, &b->mask, &b->turned_mask, &mask));
+  AC_TRY(ac_picture_buffer_grow(&b->mask_sample, (uint64_t)count, entry->mask));
+  const ac_picture_geometry g = arrange(s, key, entry->turned, entry->width, entry->height);
+  const ac_pixels sample = {b->mask_sample.data, d->width, d->height, 1};
+  ac_mask_resample(&g, mask, sample.data);
+  ac_picture_moves moves = {0};
+  if (d->changes) ac_picture_draw_moves(d->changes, key, d->width, d->height, &moves);
+  for (int i = 0; i < moves.count; i++)
+    ac_picture_transform(&sample, moves.m[i], AC_MASK_IGNORED, b->room.data);
+  const int64_t classes = s->pictures->store->classes;
+  for (int64_t p = 0; p < count; p++) {
+    to[p] = sample.data[p];
+    if (to[p] >= classes && to[p] != AC_MASK_IGNORED)
+      return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", entry->mask);
+  }
   return AC_OK;
 }
 
@@ -203,10 +181,39 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
   const ac_picture_store *store = s->pictures->store;
   const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
   buffers *b = ac_pool_borrow(s->pool);
-  const ac_status status = read_image(s, key, entry, b, fields[0]);
+  ac_status status = read_image(s, key, entry, b, fields[0]);
+  if (status == AC_OK && store->masked) status = read_mask(s, key, entry, b, fields[1]);
   ac_pool_return(s->pool, b);
-  if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
+  if (status == AC_OK && store->classes && !store->masked) write_labels(store, entry, fields[1]);
   return status;
+}
+
+/* ---- boxes and masks of samples -------------------------------------------------------------- */
+
+static ac_status trace_picture(const void *user, const ac_sample_key *key, ac_polygon *polygon) {
+  const source *s = user;
+  const ac_picture_entry *entry =
+      &s->pictures->store->entries[s->pictures->index[picture_of(s, key)]];
+  const ac_picture_geometry g = arrange(s, key, entry->turned, entry->width, entry->height);
+  ac_polygon_trace(polygon, &g, s->desc.changes, key);
+  return AC_OK;
+}
+
+ac_status ac_dataset_restore_mask(const ac_dataset *dataset, int64_t index, const uint8_t *mask,
+                                  uint8_t *restored) {
+  AC_REQUIRE(dataset, mask, restored);
+  const source *s = dataset->read == read_picture ? dataset->user : NULL;
+  if (!s || s->desc.changes || s->desc.balanced)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "masks: they are taken back from datasets of pictures without random changes");
+  if (index < 0 || index >= dataset->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "masks: there is no sample %lld", (long long)index);
+  const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[index]];
+  const bool turned = entry->turned;
+  const ac_picture_geometry g = ac_picture_fit_whole(
+      &s->desc, turned ? entry->height : entry->width, turned ? entry->width : entry->height);
+  ac_mask_restore(&g, mask, restored);
+  return AC_OK;
 }
 
 /* ---- making one ------------------------------------------------------------------------------ */
@@ -220,6 +227,9 @@ static void close_source(void *user) {
     free(b->turned.data);
     free(b->room.data);
     free(b->sample.data);
+    free(b->mask.data);
+    free(b->turned_mask.data);
+    free(b->mask_sample.data);
     if (b->cache) fclose(b->cache);
   }
   ac_pool_free(s->pool);
@@ -243,7 +253,7 @@ static ac_status complete(ac_picture_samples *d) {
   if (d->dtype != AC_F32 && d->dtype != AC_U8)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: samples are f32 or u8, not %s",
                    ac_dtype_name(d->dtype));
-  if ((unsigned)d->filter > AC_PICTURE_BICUBIC || (unsigned)d->fit > AC_PICTURE_FIT_STRETCH)
+  if ((unsigned)d->filter > AC_PICTURE_BICUBIC || (unsigned)d->fit > AC_PICTURE_FIT_PAD)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: unknown filter or fit");
   if (!(d->crop_share >= 0.1 && d->crop_share <= 1))
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: a crop share of %g is not in [0.1, 1]",
@@ -258,26 +268,32 @@ static ac_status complete(ac_picture_samples *d) {
 /* The most that one set of buffers takes, and the most pixels of a picture. */
 static void measure(source *s) {
   const ac_picture_samples *d = &s->desc;
-  const uint64_t sample = (uint64_t)(d->channels * d->height * d->width);
+  const bool masked = s->pictures->store->masked;
+  const uint64_t sample = (uint64_t)(d->channels * d->height * d->width),
+                 mask_sample = masked ? (uint64_t)(d->height * d->width) : 0;
   uint64_t file = 0, room = sample; /* changes need that much */
   for (int64_t i = 0; i < s->pictures->count; i++) {
     const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[i]];
     const int64_t pixels = (int64_t)entry->width * entry->height;
-    if (entry->bytes > file) file = entry->bytes;
+    file = ac_larger_bytes(file, ac_larger_bytes(entry->bytes, entry->mask_bytes));
     if (pixels > s->most_pixels) s->most_pixels = pixels;
     for (int turned = 0; turned < 2; turned++) {
       const int64_t w = turned ? entry->height : entry->width,
                     h = turned ? entry->width : entry->height;
-      ac_resampling r = fit(d, w, h);
+      ac_resampling r = ac_picture_fit_whole(d, w, h).resampling;
       room = ac_larger_bytes(room, ac_resample_room(&r));
       r.width = d->width; /* a crop of all of it */
       r.height = d->height;
+      r.result_width = d->width;
+      r.result_height = d->height;
       room = ac_larger_bytes(room, ac_resample_room(&r));
     }
   }
   const bool cached = s->pictures->store->cache;
-  const int64_t decoded = (cached ? d->channels : 3 + d->channels) * s->most_pixels;
-  s->bytes = (uint64_t)d->threads * ((cached ? 0 : file + 1) + (uint64_t)decoded + room + sample);
+  const int64_t decoded = (cached ? d->channels : 3 + d->channels) + (masked ? 2 : 0);
+  s->bytes =
+      (uint64_t)d->threads * ((cached && !masked ? 0 : file + 1) +
+                              (uint64_t)(decoded * s->most_pixels) + room + sample + mask_sample);
 }
 
 /* Lists the pictures of each class that has some. */
@@ -340,11 +356,11 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
     AC_TRY(ac_picture_changes_complete(&changes));
     d.changes = &changes;
   }
-  if (d.balanced && (!pictures->store->classes || pictures->store->several))
+  const ac_picture_store *store = pictures->store;
+  if (d.balanced && (!store->classes || store->several || store->masked))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "pictures: classes cannot be balanced unless each picture has one");
   source *s = NULL;
-  const ac_picture_store *store = pictures->store;
   if (store->cache && ac_picture_cache_channels(store->cache) != (int)d.channels)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "pictures: the cache has pictures of %d channels, and samples have %lld",
@@ -357,12 +373,14 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
       .read = read_picture,
       .close = close_source,
       .user = s};
+  if (store->masked) desc.fields[1] = (ac_field){"masks", AC_I32, d.height * d.width};
   if (store->several) desc.fields[1] = (ac_field){"targets", AC_F32, store->classes};
   const ac_status status = ac_dataset_create(dataset, &desc, store->classes);
   if (status != AC_OK) {
     close_source(s);
     return status;
   }
+  (*dataset)->trace = trace_picture;
   memcpy((*dataset)->image_shape, (int64_t[]){d.channels, d.height, d.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;

@@ -6,6 +6,8 @@
 #include "core/platform/threads.h"
 #include "data/dataset.h"
 
+#include <accrue/masks.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,7 @@ void ac_picture_store_release(ac_picture_store *store) {
   for (int64_t i = 0; i < store->count; i++) {
     free(store->entries[i].path);
     free(store->entries[i].bad);
+    free(store->entries[i].mask);
   }
   for (int64_t c = 0; c < store->classes; c++) free(store->names[c]);
   free(store->entries);
@@ -76,6 +79,22 @@ const char *ac_pictures_path(const ac_pictures *pictures, int64_t index) {
 int64_t ac_pictures_label(const ac_pictures *pictures, int64_t index) {
   const ac_picture_entry *entry = entry_of(pictures, index);
   return entry ? entry->label : -1;
+}
+
+const char *ac_pictures_mask(const ac_pictures *pictures, int64_t index) {
+  const ac_picture_entry *entry = entry_of(pictures, index);
+  return entry ? entry->mask : NULL;
+}
+
+ac_status ac_pictures_size(const ac_pictures *pictures, int64_t index, int64_t *width,
+                           int64_t *height) {
+  AC_REQUIRE(pictures, width, height);
+  const ac_picture_entry *entry = entry_of(pictures, index);
+  if (!entry)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: there is no picture %lld", (long long)index);
+  *width = entry->turned ? entry->height : entry->width;
+  *height = entry->turned ? entry->width : entry->height;
+  return AC_OK;
 }
 
 int64_t ac_pictures_left_out(const ac_pictures *pictures) {
@@ -218,6 +237,7 @@ static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture
   entry->key = key_of(entry, bytes, file.bytes);
   entry->width = (int32_t)info.width;
   entry->height = (int32_t)info.height;
+  entry->turned = info.orientation > 4;
   if (!job->decode) return AC_OK;
   AC_TRY(ac_picture_buffer_grow(pixels, (uint64_t)(3 * info.width * info.height), entry->path));
   return ac_picture_decode(&file, &info, 1, 3, pixels->data);
@@ -225,12 +245,14 @@ static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture
 
 static void inspect_some(void *user) {
   inspection *job = user;
-  ac_picture_buffer bytes = {0}, pixels = {0};
+  ac_picture_buffer bytes = {0}, pixels = {0}, turned = {0};
   for (;;) {
     const int64_t i = atomic_fetch_add(&job->next, 1);
     if (i >= job->store->count || atomic_load(&job->status) != AC_OK) break;
     ac_picture_entry *entry = &job->store->entries[i];
-    const ac_status status = look(job, entry, &bytes, &pixels);
+    ac_status status = look(job, entry, &bytes, &pixels);
+    if (status == AC_OK && entry->mask)
+      status = ac_mask_inspect(entry, job->store->classes, &bytes, &pixels, &turned);
     if (status == AC_OK) continue;
     const size_t length = strlen(ac_last_error()) + 1;
     entry->bad = malloc(length);
@@ -243,6 +265,7 @@ static void inspect_some(void *user) {
   }
   free(bytes.data);
   free(pixels.data);
+  free(turned.data);
 }
 
 /* What stopped the threads. */

@@ -18,6 +18,10 @@ typedef struct ac_picture_entry {
   uint64_t key;          /* which file it is: by its name, size and first bytes */
   int64_t cached;        /* which picture of the cache, if there is one */
   int32_t width, height; /* as stored */
+  bool turned;           /* width and height are swapped when it is seen */
+  char *mask;            /* the path of its mask; NULL: it has none */
+  uint64_t mask_bytes;   /* of that file */
+  int32_t largest;       /* class in the mask but AC_MASK_IGNORED; -1: none */
   char *bad;             /* why it cannot be read; NULL: it can */
 } ac_picture_entry;
 
@@ -28,6 +32,7 @@ typedef struct ac_picture_store {
   int64_t classes;
   char **names;                   /* of classes */
   bool several;                   /* labels for each picture */
+  bool masked;                    /* each picture has a mask */
   int32_t *labels;                /* with several labels */
   struct ac_picture_cache *cache; /* NULL: none */
   int64_t label_count;
@@ -78,5 +83,15 @@ void ac_picture_cache_size(const ac_picture_cache *cache, int64_t picture, int64
 /* Reads a picture, turned, to `pixels`. *stream is NULL at first, and the caller's to close. */
 ac_status ac_picture_cache_read(const ac_picture_cache *cache, int64_t picture, FILE **stream,
                                 uint8_t *pixels);
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The class of each pixel of an entry's mask, turned as its own orientation says. `pixels` holds
+ * them, or *turned does; *mask says which. Fails if it is not as large as the picture is seen. */
+ac_status ac_mask_read(const ac_picture_entry *entry, ac_picture_buffer *file,
+                       ac_picture_buffer *pixels, ac_picture_buffer *turned, const uint8_t **mask);
+/* Reads an entry's mask, notes its size and its largest class. `classes` 0: any. */
+ac_status ac_mask_inspect(ac_picture_entry *entry, int64_t classes, ac_picture_buffer *file,
+                          ac_picture_buffer *pixels, ac_picture_buffer *turned);
 
 #endif

@@ -5,6 +5,8 @@
 #include "data/byte_file.h"
 #include "data/pictures.h"
 
+#include <accrue/masks.h>
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,7 +209,7 @@ static ac_status take_paths(opening *o, ac_paths *paths, const char *folder) {
     const char *name = paths->path[i] ? below(paths->path[i], folder) : NULL;
     if (!name) continue;
     int32_t label = -1;
-    if (!o->desc.unlabelled) {
+    if (!o->desc.unlabelled && !o->desc.masks) {
       const char *slash = strchr(name, '/');
       if (!slash)
         return ac_fail(AC_ERROR_FORMAT, "%s is not in the folder of a class", paths->path[i]);
@@ -226,6 +228,13 @@ static ac_status take_paths(opening *o, ac_paths *paths, const char *folder) {
   return AC_OK;
 }
 
+/* Whether any of the paths is below the folder. */
+static bool holds_any(const ac_paths *paths, const char *folder) {
+  for (size_t i = 0; i < paths->count; i++)
+    if (paths->path[i] && below(paths->path[i], folder)) return true;
+  return false;
+}
+
 static ac_status join(const opening *o, const char *name, ac_file_path path) {
   if (snprintf(path, sizeof(ac_file_path), "%s/%s", o->path, name) < (int)sizeof(ac_file_path))
     return AC_OK;
@@ -235,17 +244,19 @@ static ac_status join(const opening *o, const char *name, ac_file_path path) {
 /* Splits what is below the folder, if it is made so, into what trains and what validates. */
 static ac_status divide_folder(opening *o, const walk *w, ac_paths *paths) {
   static const char *const names[] = {"val", "valid", "validation", "test"};
+  const bool masked = o->desc.masks;
   ac_file_path folder;
   if (o->desc.unlabelled) return take_paths(o, paths, o->path);
   AC_TRY(join(o, "train", folder));
-  const bool divided = has_folders(w, folder);
+  const bool divided = masked ? holds_any(paths, folder) : has_folders(w, folder);
   const char *training = divided ? folder : o->path;
-  AC_TRY(find_classes(o, w, training));
+  if (!masked) AC_TRY(find_classes(o, w, training));
   AC_TRY(take_paths(o, paths, training));
   o->boundary = o->store->count;
   for (size_t i = 0; divided && i < sizeof names / sizeof *names; i++) {
     AC_TRY(join(o, names[i], folder));
-    if (has_folders(w, folder)) return take_paths(o, paths, folder);
+    if (masked ? holds_any(paths, folder) : has_folders(w, folder))
+      return take_paths(o, paths, folder);
   }
   return AC_OK;
 }
@@ -487,12 +498,70 @@ static ac_status number_as_given(opening *o, int32_t *number) {
 }
 
 static ac_status take_given_classes(opening *o) {
-  if (!o->desc.classes || o->desc.unlabelled) return AC_OK;
+  if (!o->desc.classes || o->desc.unlabelled || o->desc.masks) return AC_OK;
   int32_t *number = malloc((size_t)(o->store->classes + 1) * sizeof *number);
   if (!number) return no_memory();
   const ac_status status = number_as_given(o, number);
   free(number);
   return status;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The mask of each picture: its path below the folder, with another ending. */
+static ac_status name_masks(opening *o) {
+  ac_picture_store *s = o->store;
+  size_t folder = strlen(o->desc.masks);
+  while (folder > 1 && o->desc.masks[folder - 1] == '/') folder--;
+  s->masked = true;
+  for (int64_t i = 0; i < s->count; i++) {
+    const char *name = s->entries[i].path + strlen(o->path) + 1, *dot = strrchr(name, '.');
+    const size_t stem = (size_t)(dot - name);
+    char *path = malloc(folder + stem + sizeof "/.png");
+    if (!path) return no_memory();
+    memcpy(path, o->desc.masks, folder);
+    path[folder] = '/';
+    memcpy(path + folder + 1, name, stem);
+    memcpy(path + folder + 1 + stem, ".png", sizeof ".png");
+    s->entries[i].mask = path;
+  }
+  for (int64_t c = 0; o->desc.classes && c < o->desc.class_count; c++)
+    AC_TRY(add_class(o, o->desc.classes[c], strlen(o->desc.classes[c])));
+  return AC_OK;
+}
+
+/* As many classes as the masks have, unless they were given. */
+static ac_status count_mask_classes(opening *o) {
+  ac_picture_store *s = o->store;
+  int32_t largest = -1;
+  for (int64_t i = 0; i < s->count; i++)
+    if (!s->entries[i].bad && s->entries[i].largest > largest) largest = s->entries[i].largest;
+  for (int32_t c = 0; c <= largest && !o->desc.classes; c++) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", (int)c);
+    AC_TRY(add_class(o, name, strlen(name)));
+  }
+  bool read = false;
+  for (int64_t i = 0; i < s->count; i++) read = read || !s->entries[i].bad;
+  if (s->classes || !read) return AC_OK; /* no picture that can be read is another fault */
+  return ac_fail(AC_ERROR_FORMAT, "%s: no pixel of a mask has a class other than %d", o->desc.masks,
+                 (int)AC_MASK_IGNORED);
+}
+
+static ac_status check_masks(const opening *o) {
+  if (!o->desc.masks) return AC_OK;
+  if (o->desc.unlabelled || o->desc.several_labels)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: with masks they are not unlabelled and have not "
+                                      "several labels");
+  if (o->desc.classes && o->desc.class_count > AC_MASK_IGNORED)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: masks have at most %d classes, not %lld",
+                   (int)AC_MASK_IGNORED, (long long)o->desc.class_count);
+  if (!ac_is_folder(o->path))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is not a folder, as pictures with masks have to be in",
+                   o->path);
+  if (!ac_is_folder(o->desc.masks))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is not a folder of masks", o->desc.masks);
+  return AC_OK;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -524,7 +593,7 @@ static ac_status make_list(opening *o, part which, ac_pictures **list) {
 /* A class without pictures is a mistake, unless numbers name it. */
 static ac_status check_classes(const opening *o, const ac_pictures *list) {
   const ac_picture_store *s = o->store;
-  if (is_csv(o->path) || o->desc.classes || !s->classes) return AC_OK;
+  if (is_csv(o->path) || o->desc.classes || s->masked || !s->classes) return AC_OK;
   int64_t next = 0;
   for (int64_t i = 0; i < list->count && next < s->classes; i++)
     if (s->entries[list->index[i]].label == next) next++;
@@ -538,6 +607,7 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
     return ac_fail(AC_ERROR_ARGUMENT,
                    "%s: pictures with several labels are listed in a file that ends in .csv",
                    o->path);
+  AC_TRY(check_masks(o));
   o->store->several = o->desc.several_labels;
   if (is_csv(o->path)) AC_TRY(open_csv(o));
   else if (ac_is_folder(o->path)) AC_TRY(open_folder(o));
@@ -553,7 +623,9 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
     o->store->count = o->boundary;
   }
   AC_TRY(take_given_classes(o));
+  if (o->desc.masks) AC_TRY(name_masks(o));
   AC_TRY(ac_picture_store_inspect(o->store, o->desc.bad == AC_BAD_PICTURES_SKIP));
+  if (o->desc.masks) AC_TRY(count_mask_classes(o));
   AC_TRY(make_list(o, TRAIN, &lists[TRAIN]));
   AC_TRY(check_classes(o, lists[TRAIN]));
   return make_list(o, VALIDATE, &lists[VALIDATE]);

@@ -4,6 +4,7 @@
 #define TOOLS_MODELS_IMAGE_NET_H
 
 #include <accrue/graph.h>
+#include <accrue/metric.h>
 
 typedef enum image_norm {
   IMAGE_NORM_GROUP = 0, /* groups of 8 channels, or all in one where 8 does not divide them */
@@ -49,6 +50,17 @@ typedef enum image_pixels {
   IMAGE_PIXELS_LITE       /* (256 values - 127) / 128 */
 } image_pixels;
 
+/* What a network that segments images minimises. */
+typedef enum image_loss {
+  IMAGE_LOSS_CROSS_ENTROPY = 0, /* of pixels */
+  IMAGE_LOSS_DICE,              /* of images */
+  IMAGE_LOSS_BOTH
+} image_loss;
+enum {
+  UNET_MOST_DEPTH = 8,
+  IMAGE_MOST_IOU = AC_MAX_METRICS - 1 /* classes, so that each has a metric of its own */
+};
+
 typedef struct image_net {
   int64_t channels, height, width; /* of the images */
   bool bytes;                      /* images are u8; the device makes floats in [0, 1] of them */
@@ -62,6 +74,7 @@ typedef struct image_net {
   int names;           /* image_names */
   int pixels;          /* image_pixels */
   bool frozen_norm;    /* batch norms use their running statistics, which stay as they are */
+  int loss;            /* image_loss, of unet */
   double layer_decay;  /* rate of a layer as a part of that of the next one; 0: 1 */
   double smoothing;    /* of labels */
   bool mixed;          /* the loss is of "targets", which are shares of classes */
@@ -83,6 +96,7 @@ void mobilenet_build(ac_graph *graph, const image_net *config);
 void efficientnet_build(ac_graph *graph, const image_net *config);
 void vit_build(ac_graph *graph, const image_net *config);
 void convnext_build(ac_graph *graph, const image_net *config);
+void unet_build(ac_graph *graph, const image_net *config);
 
 /* The layer before the loss, without ".weight": "fc". */
 const char *resnet_head(const image_net *config);
@@ -92,6 +106,7 @@ const char *vit_head(const image_net *config);
 /* The table of positions [1, 1 + patches, base]. */
 const char *vit_positions(const image_net *config);
 const char *convnext_head(const image_net *config);
+const char *unet_head(const image_net *config);
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 

@@ -9,6 +9,8 @@ typedef struct room {
   void *blocks[AC_MAX_FIELDS]; /* the samples of a batch, by field */
   const void *images;
   const int32_t *labels; /* NULL: there are none */
+  const int32_t *masks;  /* the same */
+  int64_t pixels;        /* of a mask */
   float *logits;
 } room;
 
@@ -27,7 +29,7 @@ static ac_status run_batch(const classification *c, const room *r, int64_t first
   const ac_feed feed = {"images", r->images};
   ac_status status = AC_OK;
   for (int64_t i = 0; i < count && status == AC_OK; i++) status = read_sample(c, r, first + i, i);
-  return status == AC_OK ? c->predict(c->model, count, &feed, count * c->classes, r->logits)
+  return status == AC_OK ? c->predict(c->model, count, &feed, count * c->elements, r->logits)
                          : status;
 }
 
@@ -37,9 +39,10 @@ static int make_room(const classification *c, room *r) {
     r->blocks[f] = malloc((size_t)(c->batch * field->elements) * ac_dtype_bytes(field->dtype));
     if (!r->blocks[f]) return fail("out of memory");
     if (!strcmp(field->name, "labels")) r->labels = r->blocks[f];
+    if (!strcmp(field->name, "masks")) r->masks = r->blocks[f], r->pixels = field->elements;
     if (!strcmp(field->name, "images")) r->images = r->blocks[f];
   }
-  r->logits = malloc((size_t)(c->batch * c->classes) * sizeof *r->logits);
+  r->logits = malloc((size_t)(c->batch * c->elements) * sizeof *r->logits);
   return r->logits ? STATUS_CONTINUE : fail("out of memory");
 }
 
@@ -50,9 +53,12 @@ static int run_all(const classification *c, const room *r) {
     const int64_t piece = count - first < c->batch ? count - first : c->batch;
     if (c->stop(c->stop_user)) return STATUS_CONTINUE;
     if (run_batch(c, r, first, piece) != AC_OK) return fail_library();
-    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++)
-      status =
-          c->answer(c->user, first + i, r->labels ? r->labels[i] : -1, r->logits + i * c->classes);
+    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++) {
+      const classify_sample sample = {.index = first + i,
+                                      .label = r->labels ? r->labels[i] : -1,
+                                      .mask = r->masks ? r->masks + i * r->pixels : NULL};
+      status = c->answer(c->user, &sample, r->logits + i * c->elements);
+    }
   }
   return status;
 }

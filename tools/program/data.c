@@ -16,6 +16,10 @@ const char *data_loss_unit(const train_data *data) {
   return data->loss_unit ? data->loss_unit : data->unit;
 }
 
+const char *data_loss_words(const train_data *data) {
+  return data->no_nats ? "per" : "nats per";
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* Whether a file's name, or what its vocabulary needs, says that its tokens have 32 bits. */
@@ -163,11 +167,13 @@ static int open_folder(train_data *data, const char *folder, bool coarse) {
 
 void data_add_image_options(image_data_flags *flags, options *o) {
   picture_flags *p = &flags->pictures;
-  const option rows[] = {
-      FLAG("data", OPTION_TEXT, &flags->path),
+  const option data[] = {FLAG("data", OPTION_TEXT, &flags->path)};
+  const option others[] = {
       FLAG("coarse", OPTION_SWITCH, &flags->coarse),
       FLAG("images", OPTION_TEXT, &flags->images),
       FLAG("labels", OPTION_TEXT, &flags->labels),
+  };
+  const option rows[] = {
       FLAG("size", OPTION_INTEGER, &p->size),
       FLAG("grey", OPTION_SWITCH, &p->grey),
       FLAG("filter", OPTION_CHOICE, &p->filter),
@@ -178,12 +184,17 @@ void data_add_image_options(image_data_flags *flags, options *o) {
   const option cache[] = {FLAG("image-cache", OPTION_TEXT, &p->cache)};
   if (!p->size) p->size = 224;
   if (p->crop_share == 0) p->crop_share = 0.875;
+  OPTIONS_ADD(o, data);
+  if (!p->segments) OPTIONS_ADD(o, others);
   OPTIONS_ADD(o, rows);
   OPTIONS_ADD_FILED(o, cache);
 }
 
 bool data_image_flags_given(const options *o) {
-  return options_given(o, "data") || options_given(o, "images") || options_given(o, "labels");
+  static const char *const names[] = {"data", "images", "labels"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (options_find(o, names[i]) && options_given(o, names[i])) return true;
+  return false;
 }
 
 /* Flags of pictures would have no effect on other images. */
@@ -203,7 +214,7 @@ static int refuse_picture_flags(const options *o) {
                                       "jitter",
                                       "hue"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (options_given(o, names[i]))
+    if (options_find(o, names[i]) && options_given(o, names[i]))
       return fail_usage("--%s is for folders and lists of pictures (JPEG, PNG or WebP)", names[i]);
   return STATUS_CONTINUE;
 }
@@ -218,6 +229,9 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   if (!flags->images && missing) return fail("cannot read %s: %s", flags->path, strerror(errno));
   if (!flags->images && flags->path && data_is_pictures(flags->path))
     return data_open_pictures(data, flags, o);
+  if (flags->pictures.segments && (flags->images || flags->path))
+    return fail_usage("images have masks if they are pictures in files, JPEG, PNG or WebP: give a "
+                      "folder of them as --data");
   const int status = refuse_picture_flags(o);
   if (status != STATUS_CONTINUE) return status;
   if (flags->images) return open_idx(data, flags->images, flags->labels);

@@ -14,6 +14,9 @@ typedef struct picture_flags {
   bool grey, scaled;
   int bad, filter; /* ac_bad_pictures, ac_picture_filter */
   double crop_share;
+  bool segments;     /* each pixel has a class, by a mask, and not the whole picture */
+  const char *masks; /* their folder; NULL: there are none, as for predictions */
+  int fit;           /* ac_picture_fit */
   /* Of those that train: */
   ac_picture_changes changes;
   double crop_area; /* the least; 0: not at random */
@@ -55,11 +58,14 @@ typedef struct train_data {
   bool class_weights;        /* the loss counts pictures by the size of their class */
   const char *unit;          /* what speed is counted in: "byte", "token", "image" */
   int64_t tokens_per_sample; /* 0: samples are not made of tokens */
+  bool no_nats;              /* the loss has no unit */
   const char *loss_unit;     /* what a loss is per; NULL: the unit */
 } train_data;
 
 /* What a loss is per: "token", "pair". */
 const char *data_loss_unit(const train_data *data);
+/* The words before that: "nats per". */
+const char *data_loss_words(const train_data *data);
 
 /* Text as bytes (vocab 0), or files of any kind (`binary`), or a file of uint16 tokens below
  * `vocab`; the last 10 % validates. */

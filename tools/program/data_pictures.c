@@ -20,6 +20,7 @@ static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc
                             ac_pictures_problem *problem) {
   desc->problem = problem;
   desc->bad = (ac_bad_pictures)data->pictures.bad;
+  desc->masks = data->pictures.masks;
   desc->report = say_left_out;
   return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, desc);
 }
@@ -52,11 +53,23 @@ static ac_status open_as_model(train_data *data, const char *path, ac_pictures_p
   return status;
 }
 
+/* Pictures with classes of pixels; only predictions do without masks. */
+static ac_status open_masked(train_data *data, const char *path, ac_pictures_problem *problem,
+                             bool *no_memory) {
+  if (data->pictures.masks) return open_as_model(data, path, problem, no_memory);
+  return open_lists(data, path, &(ac_pictures_desc){.unlabelled = true}, problem);
+}
+
 static int open_list(train_data *data, const char *path) {
+  const bool segments = data->pictures.segments;
   bool no_memory = false;
   ac_pictures_problem problem = AC_PICTURES_OTHER_PROBLEM;
-  ac_status status = open_as_model(data, path, &problem, &no_memory);
+  if (segments && !data->pictures.masks && !data->unlabelled)
+    return fail_usage("--masks is missing: a folder with a mask for each picture of --data");
+  ac_status status = segments ? open_masked(data, path, &problem, &no_memory)
+                              : open_as_model(data, path, &problem, &no_memory);
   if (no_memory) return fail("out of memory");
+  if (segments && status != AC_OK) return fail_library();
   if (problem != AC_PICTURES_OTHER_PROBLEM && data->unlabelled)
     status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true}, &problem);
   else if (problem == AC_PICTURES_OTHER_CLASSES && !data->class_names)
@@ -103,6 +116,7 @@ static int make_changed(train_data *data, const ac_pictures *list,
                                       .dtype = data->bytes ? AC_U8 : AC_F32,
                                       .filter = (ac_picture_filter)p->filter,
                                       .crop_share = p->crop_share,
+                                      .fit = (ac_picture_fit)p->fit,
                                       .scaled_decoding = p->scaled};
   return ac_dataset_from_pictures(dataset, list, &samples) == AC_OK ? STATUS_CONTINUE
                                                                     : fail_library();

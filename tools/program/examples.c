@@ -36,8 +36,9 @@ static void insert(const examples *e, example *list, const example *one, double 
   list[at] = *one;
 }
 
-int examples_take(void *user, int64_t sample, int64_t label, const float *logits) {
+int examples_take(void *user, const classify_sample *of, const float *logits) {
   examples *e = user;
+  const int64_t label = of->label;
   int64_t best = 0;
   for (int64_t c = 1; c < e->classes; c++)
     if (logits[c] > logits[best]) best = c;
@@ -45,7 +46,7 @@ int examples_take(void *user, int64_t sample, int64_t label, const float *logits
   if (!e->most) return STATUS_CONTINUE;
   double sum = 0;
   for (int64_t c = 0; c < e->classes; c++) sum += exp((double)logits[c] - (double)logits[best]);
-  const example one = {.sample = sample,
+  const example one = {.sample = of->index,
                        .label = label,
                        .answer = best,
                        .loss = log(sum) + (double)logits[best] - (double)logits[label],

@@ -3,6 +3,7 @@
 #ifndef TOOLS_PROGRAM_EXAMPLES_H
 #define TOOLS_PROGRAM_EXAMPLES_H
 
+#include "program/classify.h"
 #include "program/data.h"
 
 #include <jansson.h>
@@ -28,7 +29,7 @@ int examples_begin(examples *e, int64_t classes, int64_t most);
 void examples_end(examples *e);
 
 /* A classify_answer; `user` is the examples. */
-int examples_take(void *user, int64_t sample, int64_t label, const float *logits);
+int examples_take(void *user, const classify_sample *sample, const float *logits);
 
 /* Rows of counts. NULL: out of memory. */
 json_t *examples_confusion(const examples *e);

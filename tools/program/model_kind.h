@@ -128,6 +128,7 @@ typedef struct model_kind {
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
   int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
+  bool (*segments)(const void *model);   /* whether it classifies their pixels; NULL: no */
   /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. NULL:
    * it could not be made, and a message has said why. */
   char *(*config_json)(const void *model, const ac_trainer *trainer);

@@ -286,13 +286,13 @@ static ac_status predict(void *session, int64_t count, const ac_feed *images, in
   return status == AC_OK ? ac_session_output(session, "logits", 0, elements, logits) : status;
 }
 
-int saved_model_classify(saved_model *m, int64_t classes, classify_answer answer, void *user) {
+int saved_model_classify(saved_model *m, int64_t elements, classify_answer answer, void *user) {
   saved_pass pass = {0};
   int status = saved_pass_open(m, AC_PREDICT, &pass);
   if (status == STATUS_CONTINUE) {
     const classification c = {.dataset = m->dataset,
                               .batch = ac_plan_get_info(pass.plan)->micro_batch,
-                              .classes = classes,
+                              .elements = elements,
                               .predict = predict,
                               .model = pass.session,
                               .stop = saved_model_show,

@@ -50,7 +50,7 @@ typedef struct saved_pass {
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass);
 void saved_pass_close(saved_pass *pass);
 
-/* Runs every sample of the data through a classifier. */
-int saved_model_classify(saved_model *m, int64_t classes, classify_answer answer, void *user);
+/* Runs every sample of the data through a model with `elements` logits for each. */
+int saved_model_classify(saved_model *m, int64_t elements, classify_answer answer, void *user);
 
 #endif

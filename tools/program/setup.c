@@ -20,10 +20,10 @@
 #include <unistd.h>
 
 extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind,
-    efficientnet_kind, vit_kind, convnext_kind;
-const model_kind *const model_kinds[] = {&gpt_kind,    &llm_kind,       &mlp_kind,
-                                         &resnet_kind, &mobilenet_kind, &efficientnet_kind,
-                                         &vit_kind,    &convnext_kind,  NULL};
+    efficientnet_kind, vit_kind, convnext_kind, unet_kind;
+const model_kind *const model_kinds[] = {
+    &gpt_kind,          &llm_kind, &mlp_kind,      &resnet_kind, &mobilenet_kind,
+    &efficientnet_kind, &vit_kind, &convnext_kind, &unet_kind,   NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;

@@ -375,8 +375,11 @@ static void print_result(const run *r) {
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
-    printf(", validation loss %s nats per %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
-           data_loss_unit(&r->setup.data), text_fixed(100 * accuracy_of(&fit->final), 2).text);
+    printf(", validation loss %s %s %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
+           data_loss_words(&r->setup.data), data_loss_unit(&r->setup.data),
+           text_fixed(100 * accuracy_of(&fit->final), 2).text);
+    if (fit->evaluated && !isnan(mean_iou_of(&fit->final)))
+      printf(", mean IoU %s %%", text_fixed(100 * mean_iou_of(&fit->final), 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates)

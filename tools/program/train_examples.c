@@ -42,7 +42,7 @@ int training_keep_examples(run *r) {
   int status = examples_begin(&e, s->kind->classes(s->model), s->flags.examples);
   const classification c = {.dataset = dataset,
                             .batch = ac_plan_get_info(s->plan)->micro_batch,
-                            .classes = e.classes,
+                            .elements = e.classes,
                             .predict = predict,
                             .model = r->trainer,
                             .stop = is_stopped,

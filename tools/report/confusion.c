@@ -45,6 +45,22 @@ static void put_matrix(FILE *page, const json_t *rows, const json_t *names) {
   fputs("</table></div>\n", page);
 }
 
+/* Of a segmentation: the intersection over union of each class. */
+static void put_ious(FILE *page, const json_t *evaluation) {
+  const json_t *ious = json_object_get(evaluation, "iou"),
+               *mean = json_object_get(evaluation, "mean_iou");
+  if (!json_is_array(ious) || !json_is_number(mean)) return;
+  fprintf(page, "<p>They count pixels. The mean IoU is %.2f %%; of the classes:",
+          100 * json_number_value(mean));
+  for (size_t c = 0; c < json_array_size(ious); c++) {
+    const json_t *iou = json_array_get(ious, c);
+    if (json_is_number(iou)) fprintf(page, " %zu: %.2f %%", c, 100 * json_number_value(iou));
+    else fprintf(page, " %zu: -", c);
+    if (c + 1 < json_array_size(ious)) fputc(',', page);
+  }
+  fputs(".</p>\n", page);
+}
+
 void tables_confusion(FILE *page, const history *h) {
   const json_t *source = history_answers(h, "confusion"),
                *rows = json_object_get(source, "confusion");
@@ -59,6 +75,7 @@ void tables_confusion(FILE *page, const history *h) {
     html_name(page, split);
   }
   fputs(".</p>\n", page);
+  put_ious(page, source);
   if (classes <= MOST_CLASSES) put_matrix(page, rows, json_object_get(source, "class_names"));
   else fprintf(page, "<p>With %zu classes it is too large for a page.</p>\n", classes);
 }

@@ -17,8 +17,8 @@
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-static const char *const keys[HISTORY_VALUES] = {"loss",       "accuracy",      "lr",   "grad_norm",
-                                                 "loss_scale", "samples_per_s", "batch"};
+static const char *const keys[HISTORY_VALUES] = {
+    "loss", "accuracy", "lr", "grad_norm", "loss_scale", "samples_per_s", "batch", "mean_iou"};
 
 /* Numbers that no picture can show do not count. */
 static double number(const json_t *line, const char *key) {

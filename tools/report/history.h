@@ -21,6 +21,7 @@ typedef enum history_value {
   HISTORY_LOSS_SCALE,
   HISTORY_RATE,  /* samples a second */
   HISTORY_BATCH, /* samples */
+  HISTORY_MEAN_IOU,
   HISTORY_VALUES
 } history_value;
 

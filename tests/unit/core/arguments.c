@@ -434,6 +434,10 @@ static void datasets(void) {
 static void pictures(void) {
   const char *path = ACCRUE_TEST_VECTORS "/pictures/pixel.png", *all = ACCRUE_TEST_VECTORS;
   const uint8_t pixel[3] = {0};
+  const ac_sample_key key = {0};
+  uint8_t mask[3];
+  float box[4] = {0};
+  int64_t size;
   ac_pictures *list, *p = NULL;
   ac_dataset *d = NULL;
   assert_ok(ac_pictures_open(&list, NULL, all, &(ac_pictures_desc){.unlabelled = true}));
@@ -481,6 +485,22 @@ static void pictures(void) {
   HARMLESS(ac_pictures_label, pictures, ac_pictures_label(NULL, 0) == -1);
   HARMLESS(ac_pictures_left_out, pictures, ac_pictures_left_out(NULL) == 0);
   HARMLESS(ac_dataset_picture_bytes, dataset, ac_dataset_picture_bytes(NULL) == 0);
+  HARMLESS(ac_pictures_mask, pictures, !ac_pictures_mask(NULL, 0));
+  REFUSED(ac_pictures_size, pictures, ac_pictures_size(NULL, 0, &size, &size));
+  REFUSED(ac_pictures_size, width, ac_pictures_size(list, 0, NULL, &size));
+  REFUSED(ac_pictures_size, height, ac_pictures_size(list, 0, &size, NULL));
+  REFUSED(ac_mask_write_png, path, ac_mask_write_png(NULL, 1, 1, pixel));
+  REFUSED(ac_mask_write_png, mask, ac_mask_write_png("x.png", 1, 1, NULL));
+  ac_dataset_free(d);
+  assert_ok(ac_dataset_from_pictures(&d, list, NULL));
+  REFUSED(ac_dataset_map_boxes, dataset, ac_dataset_map_boxes(NULL, &key, 1, box, box));
+  REFUSED(ac_dataset_map_boxes, key, ac_dataset_map_boxes(d, NULL, 1, box, box));
+  REFUSED(ac_dataset_map_boxes, boxes, ac_dataset_map_boxes(d, &key, 1, NULL, box));
+  REFUSED(ac_dataset_map_boxes, mapped, ac_dataset_map_boxes(d, &key, 1, box, NULL));
+  REFUSED(ac_dataset_restore_mask, dataset, ac_dataset_restore_mask(NULL, 0, pixel, mask));
+  REFUSED(ac_dataset_restore_mask, mask, ac_dataset_restore_mask(d, 0, NULL, mask));
+  REFUSED(ac_dataset_restore_mask, restored, ac_dataset_restore_mask(d, 0, pixel, NULL));
+  ac_dataset_free(d);
   ac_pictures_free(list);
 }
 

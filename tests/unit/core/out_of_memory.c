@@ -82,6 +82,9 @@ static ac_trainer *owner;   /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_pictures *pictures;
 static const ac_pictures_desc unlabelled = {.unlabelled = true};
+/* Most of them cannot be masks, and are left out. */
+static const ac_pictures_desc masked = {.bad = AC_BAD_PICTURES_SKIP,
+                                        .masks = ACCRUE_TEST_VECTORS "/pictures"};
 static ac_tokens *tokens;
 static ac_tokenizer *tokenizer;
 static ac_chat *chat;
@@ -217,6 +220,7 @@ typedef struct creation {
   X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
   X(ac_pictures_open, 0, &m->pictures, &m->other_pictures, ACCRUE_TEST_VECTORS "/pictures",    \
     &unlabelled)                                                                               \
+  X(ac_pictures_open, masked, &m->pictures, NULL, masked.masks, &masked)                       \
   X(ac_pictures_fold, 0, &m->pictures, &m->other_pictures, pictures, 1, 2)                     \
   X(ac_dataset_from_pictures, 0, &m->dataset, pictures, NULL)                                  \
   X(ac_dataset_mixed, 0, &m->dataset, images, &(ac_mixing){.mixup = 1})                        \
