@@ -313,7 +313,8 @@ static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradie
   AC_TRY(ask_caller(trainer, decision));
   if (!trainer->window.rewritten) return AC_OK;
   const ac_decision asked = *decision;
-  const ac_status status = measure_all(trainer);
+  ac_status status = measure_all(trainer);
+  if (status == AC_OK) status = ac_exchange_measures(trainer);
   trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);

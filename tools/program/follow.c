@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A path of so many bytes follows; 0: none does. */
 typedef struct message {
-  int64_t order, number;
-  char path[RUN_PATH_BYTES];
+  int64_t order, number, path_bytes;
 } message;
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -117,9 +117,19 @@ int ranks_meet(const setup *s, int status) {
 
 int ranks_order(ac_ranks *ranks, rank_order order, const char *path, int64_t number) {
   if (!ranks) return STATUS_CONTINUE;
-  message m = {.order = order, .number = number};
-  if (path) snprintf(m.path, sizeof m.path, "%s", path);
-  return ac_ranks_tell(ranks, &m, sizeof m) == AC_OK ? STATUS_CONTINUE : fail_library();
+  char sent[RUN_PATH_BYTES] = "";
+  if (path) snprintf(sent, sizeof sent, "%s", path);
+  message m = {order, number, path ? (int64_t)strlen(sent) + 1 : 0};
+  ac_status status = ac_ranks_tell(ranks, &m, sizeof m);
+  if (status == AC_OK && path) status = ac_ranks_tell(ranks, sent, (uint64_t)m.path_bytes);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+static ac_status hear(ac_ranks *ranks, message *m, char path[RUN_PATH_BYTES]) {
+  ac_status status = ac_ranks_tell(ranks, m, sizeof *m);
+  if (status == AC_OK && m->path_bytes)
+    status = ac_ranks_tell(ranks, path, (uint64_t)m->path_bytes);
+  return status;
 }
 
 static bool on_stop(void *user) {
@@ -138,14 +148,14 @@ static ac_status average(const run *r, int64_t samples) {
   return status == AC_OK ? back : status;
 }
 
-static ac_status obey_one(run *r, const message *m) {
+static ac_status obey_one(run *r, const message *m, const char *path) {
   switch (m->order) {
   case ORDER_INIT:
     return setup_take_init(&r->setup, r->trainer);
   case ORDER_LOAD:
-    return ac_trainer_load_state(r->trainer, m->path);
+    return ac_trainer_load_state(r->trainer, path);
   case ORDER_SAVE: /* rank 0 says what could not be saved, and goes on */
-    ac_trainer_save_state(r->trainer, m->path, NULL, 0);
+    ac_trainer_save_state(r->trainer, path, NULL, 0);
     return AC_OK;
   default:
     return average(r, m->number);
@@ -155,10 +165,11 @@ static ac_status obey_one(run *r, const message *m) {
 /* Until rank 0 says to go on. */
 static int obey(run *r) {
   message m;
+  char path[RUN_PATH_BYTES];
   for (;;) {
-    if (ac_ranks_tell(r->setup.words.ranks, &m, sizeof m) != AC_OK) return fail_library();
+    if (hear(r->setup.words.ranks, &m, path) != AC_OK) return fail_library();
     if (m.order == ORDER_GO_ON) return STATUS_CONTINUE;
-    if (obey_one(r, &m) != AC_OK) return fail_library();
+    if (obey_one(r, &m, path) != AC_OK) return fail_library();
   }
 }
 

@@ -6,6 +6,7 @@
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "common/accuracy.h"
 #include "common/message.h"
+#include "common/option_record.h"
 #include "common/replacement.h"
 #include "common/text.h"
 #include "program/commands.h"
@@ -193,7 +194,9 @@ static bool handle(run *r, const ac_fit_event *event) {
   r->trained = true;
   save_last_state(r);
   if (!model_waits(r)) {
+    ac_ranks_begin_absence(r->wish->ranks);
     r->save_status = training_save_model(r);
+    ac_ranks_end_absence(r->wish->ranks);
     r->saved_early = r->save_status == STATUS_CONTINUE;
     if (!r->saved_early) return false;
   }
@@ -400,6 +403,16 @@ static void remove_replaced(run *r) {
   run_record_has_replaced(&r->record);
 }
 
+/* Models and what goes with them may take long to write and to copy. */
+static int save_last_model(run *r) {
+  ac_ranks_begin_absence(r->wish->ranks);
+  int status = r->save_status == STATUS_DONE ? training_save_model(r) : r->save_status;
+  if (status == STATUS_CONTINUE) status = leave_best(r);
+  if (status == STATUS_CONTINUE) remove_replaced(r);
+  ac_ranks_end_absence(r->wish->ranks);
+  return status;
+}
+
 static int finish(run *r) {
   const setup *s = &r->setup;
   char batches[BATCH_FLAG_TEXT];
@@ -410,9 +423,7 @@ static int finish(run *r) {
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
-  int status = r->save_status == STATUS_DONE ? training_save_model(r) : r->save_status;
-  if (status == STATUS_CONTINUE) status = leave_best(r);
-  if (status == STATUS_CONTINUE) remove_replaced(r);
+  int status = save_last_model(r);
   metrics_finish(&r->metrics, &end);
   if (status != STATUS_CONTINUE) r->save_status = status;
   if (status == STATUS_CONTINUE && !is_quiet(r) && !flags.json) print_result(r);
@@ -501,6 +512,14 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   return status;
 }
 
+/* Of `accrue plan`. */
+static int refuse_ranks(const char *count) {
+  const bool number = count && *count && !count[strspn(count, "0123456789")];
+  return fail_usage("accrue train has no --ranks: a launcher starts its ranks, as in "
+                    "mpirun -n %s accrue train",
+                    number ? count : "N");
+}
+
 int train_main(int argc, char **argv) {
   train_wish wish = {0};
   train_summary summary = {0};
@@ -508,6 +527,8 @@ int train_main(int argc, char **argv) {
   if (help) return setup_help("train", help);
   int status = ranks_open(argc, argv, &wish.ranks);
   if (status != STATUS_CONTINUE) return status;
-  status = ranks_close(wish.ranks, train_run(argc, argv, &wish, &summary));
+  status = options_named("ranks", argc, argv) ? refuse_ranks(options_value("ranks", argc, argv))
+                                              : train_run(argc, argv, &wish, &summary);
+  status = ranks_close(wish.ranks, status);
   return status == STATUS_DONE && summary.signal ? 128 + summary.signal : status;
 }
