@@ -98,6 +98,32 @@ case_ranks_refused() {
   differ 'cannot read nothing' --data nothing
 }
 
+# Commands that cannot be shared out, with the variables of each launcher. Rank 0 alone says so.
+case_ranks_alone() {
+  local command
+  text
+  for command in 'eval gpt' 'predict resnet' 'lr-find gpt --data text' 'pilot gpt --data text' 'verify gpt --data text' 'bench ops' report \
+    sample export init tokenize show completion; do
+    # shellcheck disable=SC2086
+    OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 refuse 2 "accrue ${command%% *} cannot be shared out, and each of the 2 processes" $command
+  done
+  PMI_RANK=0 PMI_SIZE=3 refuse 2 'each of the 3 processes' eval gpt
+  SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 refuse 2 'each of the 4 processes' eval gpt
+  local code=0
+  OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$ACCRUE" eval gpt >run.out 2>run.err || code=$?
+  ((code == 2)) && [[ ! -s run.err && ! -s run.out ]] || die "rank 1 ends with $code and says: $(cat run.err)"
+  OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run eval --help >/dev/null
+  OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 refuse 2 '--model is missing' eval gpt
+  refuse 2 'accrue train has no --ranks: a launcher starts its ranks, as in mpirun -n 4 accrue train' train gpt --data text --ranks 4
+  refuse 2 'mpirun -n N accrue train' train gpt --data text --ranks=some
+  local library
+  for library in $(launchers); do
+    start "$library" 3 eval gpt --model none
+    ((code != 0)) || die "$library: accrue eval does not fail with three ranks"
+    (($(grep -c 'accrue eval cannot be shared out, and each of the 3 processes' run.err) == 1)) || die "$library: $(cat run.err)"
+  done
+}
+
 # One rank is killed while it trains: the others end as well, and the run goes on from its state.
 case_ranks_gone() {
   local library launcher code=0
