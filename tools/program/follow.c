@@ -98,7 +98,7 @@ static int list_flags(const setup *s, ac_ranks_fact *facts, fact_text *texts) {
 }
 
 int ranks_meet(const setup *s, int status) {
-  static ac_ranks_fact facts[OPTION_ROWS + 1];
+  static ac_ranks_fact facts[OPTION_ROWS + 2];
   static fact_text texts[OPTION_ROWS];
   ac_ranks *ranks = s->words.ranks;
   char data[17] = "";
@@ -108,8 +108,9 @@ int ranks_meet(const setup *s, int status) {
   facts[0] = (ac_ranks_fact){"how they begin", ready ? "ready" : message_last()};
   if (ac_ranks_agree(ranks, facts, 1) != AC_OK) return ready ? fail_library() : status;
   if (!ready) return status;
-  facts[0] = (ac_ranks_fact){"the data", data};
-  const int count = 1 + list_flags(s, facts + 1, texts);
+  facts[0] = (ac_ranks_fact){"the version of Accrue", ac_version()};
+  facts[1] = (ac_ranks_fact){"the data", data};
+  const int count = 2 + list_flags(s, facts + 2, texts);
   return ac_ranks_agree(ranks, facts, count) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 

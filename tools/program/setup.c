@@ -412,7 +412,9 @@ static int refuse_plan(const setup_request *request, ac_status status) {
   if (build_graph(request->setup, &graph) == AC_OK) {
     if (norm_is_in_the_way(request, graph, status))
       say("--batch-norm micro accepts the statistics of micro-batches");
-    if (status == AC_ERROR_BUDGET) setup_print_offers(request, graph);
+    /* Nobody sees what other ranks print. */
+    if (status == AC_ERROR_BUDGET && ac_ranks_rank(request->setup->words.ranks) == 0)
+      setup_print_offers(request, graph);
   }
   ac_graph_free(graph);
   return failed;

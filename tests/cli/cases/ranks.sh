@@ -86,16 +86,33 @@ case_ranks_refused() {
   refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
   [[ ! -e refused ]] || die "a refused run leaves a folder"
   refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges
-  # differ TEXT FLAG...: of one rank alone.
-  differ() {
-    code=0
-    timeout 60 "mpirun.$library" -n 1 "$ACCRUE" "${shared[@]}" --out refused : -n 1 "$ACCRUE" "${shared[@]}" --out refused "${@:2}" >run.out 2>run.err </dev/null || code=$?
-    ((code != 0 && code != 124)) || die "ranks that differ: $code"
-    grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
-  }
   differ 'ranks must agree on --lr: it is "0.001" on rank 0 and "0.01" on rank 1' --lr 0.01
   differ 'ranks must agree on the data' --data other
   differ 'cannot read nothing' --data nothing
+}
+
+# differ TEXT FLAG...: flags of rank 1 alone, which runs under $more.
+differ() {
+  code=0
+  # shellcheck disable=SC2086
+  timeout 60 "mpirun.$library" -n 1 "$ACCRUE" "${shared[@]}" --out refused : -n 1 ${more:-} "$ACCRUE" "${shared[@]}" --out refused "${@:2}" >run.out 2>run.err </dev/null || code=$?
+  ((code != 0 && code != 124)) || die "ranks that differ: $code"
+  grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
+  (($(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
+}
+
+# One machine is not as the others.
+case_ranks_unequal() {
+  local library more
+  text
+  library=$(launchers)
+  library=${library%% *}
+  differ 'it is "ready" on rank 0 and "plan: needs at least ' --memory 10KiB
+  if [[ $VERSIONED ]]; then
+    more="env LD_PRELOAD=$VERSIONED"
+    differ 'ranks must agree on the version of Accrue: it is "'
+    grep -qF 'and "0.0.0" on rank 1' run.err || die "$(cat run.err)"
+  fi
 }
 
 # Commands that cannot be shared out, with the variables of each launcher. Rank 0 alone says so.
