@@ -26,15 +26,14 @@ static void log_warning(void *user, ac_log_level level, const char *text) {
   if (level <= AC_LOG_WARNING) say("%s", text);
 }
 
-/* The flag is checked again with all others. */
-static double timeout_of(int argc, char **argv) {
+double ranks_timeout(int argc, char **argv) {
   const char *text = options_value("rank-timeout", argc, argv);
   const double seconds = text ? strtod(text, NULL) : 0;
   return seconds > 0 && isfinite(seconds) ? seconds : 0;
 }
 
 int ranks_open(int argc, char **argv, ac_ranks **ranks) {
-  const ac_ranks_desc desc = {.timeout = timeout_of(argc, argv), .log = log_warning};
+  const ac_ranks_desc desc = {.timeout = ranks_timeout(argc, argv), .log = log_warning};
   *ranks = NULL;
   if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_library();
   if (ac_ranks_size(*ranks) > 1) {
@@ -98,8 +97,8 @@ static int list_flags(const setup *s, ac_ranks_fact *facts, fact_text *texts) {
 }
 
 int ranks_meet(const setup *s, int status) {
-  static ac_ranks_fact facts[OPTION_ROWS + 2];
-  static fact_text texts[OPTION_ROWS];
+  static _Thread_local ac_ranks_fact facts[OPTION_ROWS + 2];
+  static _Thread_local fact_text texts[OPTION_ROWS];
   ac_ranks *ranks = s->words.ranks;
   char data[17] = "";
   if (!ranks) return status;

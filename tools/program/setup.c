@@ -243,7 +243,7 @@ int setup_parse_words(setup *s, const setup_words *words) {
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL};
+  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL, NULL};
   return setup_parse_words(s, &words);
 }
 
@@ -330,8 +330,15 @@ static int open_device(setup *s) {
   if (s->cache) s->device = plan_cache_device(s->cache, f->device, f->threads);
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
-  ac_device_desc device = {
-      .name = device_choose(f->device), .threads = threads_of(s), .log = waiting_log};
+  const char *name = s->words.device ? s->words.device : f->device;
+  if (!s->words.device && strchr(name, ','))
+    say("--device %s: several devices train together only if accrue train has them on its command "
+        "line",
+        name);
+  /* One rank says what takes long. */
+  ac_device_desc device = {.name = device_choose(name),
+                           .threads = threads_of(s),
+                           .log = ac_ranks_rank(s->words.ranks) ? NULL : waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);

@@ -1,4 +1,4 @@
-/* `accrue train`: plans, trains, validates, saves.
+/* One run of `accrue train`: plans, trains, validates, saves.
  *
  * The model is written once: before the final evaluation; or after it, if it replaces another
  * model; or when the run is interrupted. A run without an update writes none. If a run diverges, or
@@ -6,10 +6,8 @@
  * parameters, if it has any, go to diverged.safetensors in the same folder. */
 #include "common/accuracy.h"
 #include "common/message.h"
-#include "common/option_record.h"
 #include "common/replacement.h"
 #include "common/text.h"
-#include "program/commands.h"
 #include "program/follow.h"
 #include "program/good_state.h"
 #include "program/layer_words.h"
@@ -23,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -462,6 +461,23 @@ static int end_following(run *r, int status, train_summary *summary) {
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 
+/* Ranks of one process open theirs one after another, as not all of that is made for threads.
+ * Data may take long to open, and others wait meanwhile. */
+static int open_setup(run *r, int argc, char **argv) {
+  static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
+  const train_wish *wish = r->wish;
+  const setup_words words = {"train",     !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
+                             wish->ranks, wish->device};
+  ac_ranks_begin_absence(wish->ranks);
+  pthread_mutex_lock(&one_by_one);
+  flags.json = false;
+  const int status =
+      setup_open(&r->setup, &words, wish->cache, ranks_lead(wish->ranks) ? run_owner_check : NULL);
+  pthread_mutex_unlock(&one_by_one);
+  ac_ranks_end_absence(wish->ranks);
+  return status;
+}
+
 int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
   run r = {.wish = wish,
            .save_status = STATUS_DONE,
@@ -471,11 +487,8 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .loss = NAN,
            .lost_best = INFINITY,
            .folder = {.lock = -1}};
-  flags.json = false;
   const bool leads = ranks_lead(wish->ranks);
-  const setup_words words = {"train",    !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
-                             wish->ranks};
-  int status = setup_open(&r.setup, &words, wish->cache, leads ? run_owner_check : NULL);
+  int status = open_setup(&r, argc, argv);
   status = ranks_meet(&r.setup, status);
   if (!leads) return end_following(&r, status, summary);
   /* Ctrl-C may end the reader of a pipe first: that must not cost the model. */
@@ -510,25 +523,4 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   memcpy(summary->run, id, sizeof id);
   setup_close(&r.setup);
   return status;
-}
-
-/* Of `accrue plan`. */
-static int refuse_ranks(const char *count) {
-  const bool number = count && *count && !count[strspn(count, "0123456789")];
-  return fail_usage("accrue train has no --ranks: a launcher starts its ranks, as in "
-                    "mpirun -n %s accrue train",
-                    number ? count : "N");
-}
-
-int train_main(int argc, char **argv) {
-  train_wish wish = {0};
-  train_summary summary = {0};
-  const help_form help = setup_wants_help(argc, argv);
-  if (help) return setup_help("train", help);
-  int status = ranks_open(argc, argv, &wish.ranks);
-  if (status != STATUS_CONTINUE) return status;
-  status = options_named("ranks", argc, argv) ? refuse_ranks(options_value("ranks", argc, argv))
-                                              : train_run(argc, argv, &wish, &summary);
-  status = ranks_close(wish.ranks, status);
-  return status == STATUS_DONE && summary.signal ? 128 + summary.signal : status;
 }

@@ -1,0 +1,75 @@
+#include "program/rank_devices.h"
+
+#include "common/message.h"
+#include "common/option_record.h"
+#include "program/follow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool is_device(const char *name) {
+  static const char *const known[] = {"cpu", "opencl", "auto"};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    const size_t length = strlen(known[i]);
+    if (!strncmp(name, known[i], length) && (!name[length] || name[length] == ':')) return true;
+  }
+  return false;
+}
+
+/* Splits the text; 0: some part is not a device. */
+static int split(rank_devices *d) {
+  int count = 0;
+  for (char *at = d->text; at;) {
+    char *comma = strchr(at, ',');
+    if (comma) *comma = 0;
+    if (!is_device(at)) return 0;
+    if (count == MOST_RANK_THREADS) return count + 1;
+    d->names[count++] = at;
+    at = comma ? comma + 1 : NULL;
+  }
+  return count;
+}
+
+int rank_devices_find(rank_devices *d, int argc, char **argv) {
+  const char *text = options_value("device", argc, argv);
+  *d = (rank_devices){.count = 1};
+  if (!text || !strchr(text, ',')) return STATUS_CONTINUE;
+  if (strlen(text) >= sizeof d->text) return fail_usage("--device has too long a list of names");
+  strcpy(d->text, text);
+  const int count = split(d);
+  if (count > MOST_RANK_THREADS)
+    return fail_usage("--device names more than %d devices", MOST_RANK_THREADS);
+  if (count) d->count = count;
+  return STATUS_CONTINUE;
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+typedef struct job {
+  const rank_devices *devices;
+  int argc;
+  char **argv;
+  train_summary *summary;
+  int status; /* of rank 0 */
+} job;
+
+/* What another rank has failed with rank 0 says. */
+static bool train_one(void *user, ac_ranks *ranks) {
+  job *j = user;
+  const int rank = ac_ranks_rank(ranks);
+  train_summary summary = {0};
+  const train_wish wish = {.ranks = ranks, .device = j->devices->names[rank]};
+  message_silence_thread(rank > 0);
+  const int status = train_run(j->argc, j->argv, &wish, rank ? &summary : j->summary);
+  if (!rank) j->status = status;
+  if (status != STATUS_DONE) ac_ranks_abort(ranks, message_last());
+  return status == STATUS_DONE;
+}
+
+int rank_devices_train(const rank_devices *devices, int argc, char **argv, train_summary *summary) {
+  job j = {devices, argc, argv, summary, STATUS_FAILED};
+  const int status = rank_threads_run(devices->count, ranks_timeout(argc, argv), train_one, &j);
+  return status == STATUS_CONTINUE ? j.status : status;
+}
