@@ -13,7 +13,7 @@ enum { AC_DEPUTY_TIMEOUTS = 30 };
 /* All zeros: there is none. */
 typedef struct ac_deputy {
   int depth;         /* begun and not ended */
-  ac_monitor *lock;  /* NULL: no thread stands in */
+  ac_monitor *lock;  /* NULL: no thread answers */
   ac_thread *thread; /* which calls `answer` with the lock */
   bool ends;
   double pause, until; /* seconds between answers; when it gives up */

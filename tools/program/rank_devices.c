@@ -45,6 +45,14 @@ int rank_devices_find(rank_devices *d, int argc, char **argv) {
   return STATUS_CONTINUE;
 }
 
+int rank_devices_count(const char *text) {
+  rank_devices d;
+  if (strlen(text) >= sizeof d.text) return 1;
+  strcpy(d.text, text);
+  const int count = split(&d);
+  return count ? count : 1;
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 typedef struct job {

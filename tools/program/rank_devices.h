@@ -17,6 +17,9 @@ typedef struct rank_devices {
  * devices. A status of message.h. */
 int rank_devices_find(rank_devices *devices, int argc, char **argv);
 
+/* How many devices the value of the flag names. */
+int rank_devices_count(const char *text);
+
 /* `accrue train` by threads of this process. `summary` is that of rank 0. The exit status. */
 int rank_devices_train(const rank_devices *devices, int argc, char **argv, train_summary *summary);
 

@@ -8,6 +8,7 @@
 #include "common/suggest.h"
 #include "common/waiting.h"
 #include "program/noise_words.h"
+#include "program/rank_devices.h"
 #include "program/run_outputs.h"
 #include "program/run_record.h"
 #include "program/token_budget.h"
@@ -331,10 +332,10 @@ static int open_device(setup *s) {
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
   const char *name = s->words.device ? s->words.device : f->device;
-  if (!s->words.device && strchr(name, ','))
-    say("--device %s: several devices train together only if accrue train has them on its command "
-        "line",
-        name);
+  if (!s->words.device && rank_devices_count(name) > 1)
+    return fail_usage("--device %s: only accrue train takes several devices, on its command line; "
+                      "give one",
+                      name);
   /* One rank says what takes long. */
   ac_device_desc device = {.name = device_choose(name),
                            .threads = threads_of(s),

@@ -37,7 +37,7 @@ case_ranks() {
   text
   run "${shared[@]}" --out one --overwrite >/dev/null
   for library in $(launchers); do
-    for ranks in 2 3 4; do
+    for ranks in 2 3 4 8; do # of a batch of 6
       starts "$library" $ranks "${shared[@]}" --out "$library$ranks" --overwrite
       (($(grep -c '^done after 12 updates' run.out) == 1)) || die "not one result: $(cat run.out)"
       (($(grep -c '"event":"step"' "$library$ranks/metrics.jsonl") == 12)) || die "not the metrics of one rank"
@@ -138,6 +138,70 @@ case_ranks_alone() {
     start "$library" 3 eval gpt --model none
     ((code != 0)) || die "$library: accrue eval does not fail with three ranks"
     (($(grep -c 'accrue eval cannot be shared out, and each of the 3 processes' run.err) == 1)) || die "$library: $(cat run.err)"
+  done
+}
+
+# Several devices of one machine, without a launcher and under one. Two CPUs are the same one.
+case_ranks_devices() {
+  local library
+  text
+  run "${shared[@]}" --out one >/dev/null
+  run "${shared[@]}" --device cpu,cpu,cpu --out three >run.out
+  (($(grep -c '^done after 12 updates' run.out) == 1)) || die "not one result: $(cat run.out)"
+  (($(grep -c '"event":"step"' three/metrics.jsonl) == 12)) || die "not the metrics of one rank"
+  (($(grep -c '^step 12/12  validation' run.err) == 1)) || die "not the lines of one rank: $(cat run.err)"
+  near "$(value one/metrics.jsonl end val_loss)" "$(value three/metrics.jsonl end val_loss)" "three devices"
+  # Threads do what processes do.
+  for library in openmpi mpich; do
+    [[ -e ${PROGRAM%/bin/*}/accrue/libaccrue-mpi-$library.so ]] && command -v "mpirun.$library" >/dev/null || continue
+    starts "$library" 3 "${shared[@]}" --device cpu,cpu --out "by$library" --overwrite
+    cmp three/model.safetensors "by$library/model.safetensors" || die "$library: other weights"
+    cmp three/average.safetensors "by$library/average.safetensors" || die "$library: other averages"
+  done
+  run train --resume --out three --steps 14 --device cpu,cpu >/dev/null
+  [[ $(value three/metrics.jsonl end steps) == 14 ]] || die "two devices do not go on: $(cat run.err)"
+  run "${shared[@]}" --device cpu,cpu --print-config >config
+  grep -q '"device": "cpu,cpu"' config || die "$(cat config)"
+
+  refuse 1 'it is "ready" on rank 0 and "no device "opencl:77"' "${shared[@]}" --device cpu,opencl:77 --out none
+  refuse 2 'gradients that are fused cannot be summed over ranks' "${shared[@]}" --device cpu,cpu --gradients fused --out none
+  refuse 2 'only accrue train takes several devices, on its command line' plan gpt --data text --device cpu,cpu
+  refuse 2 'only accrue train takes several devices, on its command line' train --resume --out three --steps 15
+  refuse 1 'no device "cpu,nonsense"' "${shared[@]}" --device cpu,nonsense --out none
+  refuse 1 'the loss is not finite' "${shared[@]}" --device cpu,cpu --lr 1e20 --out none --quiet
+
+  # A signal ends all, and leaves a state.
+  "$PROGRAM" train gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 6 --schedule constant --warmup 0 --steps 10000000 --eval-every 0 \
+    --device cpu,cpu --out stopped >run.out 2>run.err &
+  local program=$! code=0
+  for _ in $(seq 300); do
+    grep -q '^step 2/' run.err && break
+    sleep 0.1
+  done
+  kill -TERM $program
+  wait $program || code=$?
+  ((code == 143)) || die "a stopped run ends with $code: $(tail -n 3 run.err)"
+  compgen -G 'stopped/state-*.safetensors' >/dev/null || die "no state is left"
+}
+
+# Ranks that OpenCL devices compute for, one device twice.
+case_ranks_opencl() {
+  local library
+  run devices --json >devices
+  if ! grep -q '"id": "opencl:0"' devices; then
+    [[ ! ${ACCRUE_TEST_OPENCL:-} ]] || die "no OpenCL device"
+    exit 77
+  fi
+  "$FIXTURE" images . train 60
+  local net=(train mlp --data . --hidden 16 --batch 12 --micro-batch 3 --steps 6 --optimizer adamw --overwrite)
+  run "${net[@]}" --out one --device cpu >/dev/null
+  run "${net[@]}" --out two --device opencl:0,opencl:0 >/dev/null
+  near "$(value one/metrics.jsonl end val_loss)" "$(value two/metrics.jsonl end val_loss)" "two OpenCL devices"
+  run "${net[@]}" --out mixed --device cpu,opencl:0 >/dev/null
+  near "$(value one/metrics.jsonl end val_loss)" "$(value mixed/metrics.jsonl end val_loss)" "a CPU and an OpenCL device"
+  for library in $(launchers); do
+    starts "$library" 2 "${net[@]}" --out "by$library" --device opencl:0
+    cmp two/model.safetensors "by$library/model.safetensors" || die "$library: other weights"
   done
 }
 
