@@ -104,7 +104,7 @@ static ac_status read_samples(const reader *r, const slot *s, int64_t first, int
     const ac_sample_key key =
         ac_windows_key(&loader->windows, s->window.begin, s->window.first + i);
     *failed = i;
-    if (!r->thread) AC_TRY(call_meanwhile(loader));
+    if (r == loader->readers) AC_TRY(call_meanwhile(loader)); /* the caller */
     AC_TRY(ac_dataset_read_for(loader->desc.owner, loader->dataset, &key, fields));
   }
   return AC_OK;
