@@ -145,7 +145,8 @@ typedef struct AC_UNSTABLE(ac_decision) {
   bool spike; /**< As ac_spike.alarm. */
 } AC_UNSTABLE(ac_decision);
 
-/** Called in ac_trainer_update after gradients are reduced, to decide on the update.
+/** Called in ac_trainer_update after gradients are reduced, to decide on the update. With several
+ * ranks each has all gradients then, which costs 4 more bytes of exchange a parameter.
  *
  * It may read gradients and parameters (ac_trainer_get_mean_gradient, ac_trainer_gradient_norm,
  * ac_trainer_get_parameter), for example for histograms. It may write gradients
@@ -174,7 +175,9 @@ AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
  * gradient of the loss's sum, and the update divides by samples.
  *
  * AC_ERROR_STATE in an empty window, and if the plan keeps no gradients (any other way than
- * AC_GRADIENTS_BUFFER). AC_ERROR_ARGUMENT if the parameter is frozen. */
+ * AC_GRADIENTS_BUFFER). AC_ERROR_ARGUMENT if the parameter is frozen. With several ranks these are
+ * the gradients of this rank's samples; after an update that has failed, when each rank has its
+ * part of the sum of all, AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
 

@@ -407,7 +407,8 @@ static ac_status run_window(fit *f) {
   for (int64_t done = begin; done < f->batch.window.share; done += p.count) {
     if (is_stopped(f)) return AC_OK;
     if (done > 0 || !p.count) AC_TRY(next_piece(f, done, &p));
-    AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count));
+    const bool last = done + p.count == f->batch.window.share;
+    AC_TRY(ac_trainer_accumulate_data(f->trainer, p.data, p.first, p.count, last));
   }
   f->next = f->batch.window.next;
   return end_window(f);

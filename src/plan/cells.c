@@ -10,7 +10,7 @@
  * trainer or session has take no bytes.
  *
  * The control block is one range, so that one read-back brings all of it to the host. */
-#include "plan/plan.h"
+#include "plan/shards.h"
 
 #include "core/align.h"
 #include "core/error.h"

@@ -20,7 +20,7 @@
  * Values are compared from low addresses to high ones: each must lie at or above the highest end of
  * the earlier values at the points at which it is alive. A tree over the points keeps these ends,
  * so that all is n log n. */
-#include "plan/plan.h"
+#include "plan/shards.h"
 
 #include "core/error.h"
 #include "core/integers.h"

@@ -1,81 +1,137 @@
-/* Predicted seconds of the exchange between ranks (src/window/exchange.c).
+/* Predicted seconds of the exchange between ranks (src/window/chunks.c).
  *
  * Ranks exchange chunks in rounds. In a round a rank sends each other rank its part of that one's
- * chunk, adds up what it gets, sends the sum to all, and after the update the weights. Links carry
- * both directions at once, so a round takes, for each of the three,
+ * chunk and adds up what it gets; after the update it sends the weights of its own chunk to all, in
+ * as many rounds. Links carry both directions at once, so a round takes
  *
  *     latency + (ranks - 1) * (bytes of the largest chunk) / bandwidth
  *
  * and the host's memory moves each chunk several times. At a few points of a window all ranks send
- * some numbers to rank 0, which answers. None of this takes place while something is computed. */
-#include "plan/plan.h"
+ * some numbers to rank 0, which answers.
+ *
+ * The sums are exchanged while the last micro-batch runs, where the device's memory is the host's
+ * (the dry device counts as such): a round begins when the one before is over and the steps have
+ * run that its gradients need. What is left of it when the last step has run is exposed, and so are
+ * the weights and all points but the first. */
+#include "plan/cost.h"
+#include "plan/shards.h"
 
 #include "core/error.h"
-#include "core/integers.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 /* What the host copies and adds in a second, with one thread; and what is told at a point. */
-#define HOST_BYTES 6e9
+#define HOST_BYTES 15e9
 enum { POINTS = 3, POINT_BYTES = 2048, POINT_BYTES_OF_RANK = 16 };
 
-typedef struct stretch {
-  int64_t gradients, pooled; /* elements */
-} stretch;
+/* The last micro-batch: when each of its steps has ended, from 0 on; and after how many of them
+ * nothing touches a tensor. */
+typedef struct timeline {
+  double *ends; /* by number of steps that have run */
+  int *touched; /* by storage */
+  double end;
+} timeline;
 
-static stretch stretch_of(const ac_problem *problem, int rank) {
-  const int64_t begin = problem->bounds[rank], end = problem->bounds[rank + 1],
-                middle = ac_larger(begin, ac_smaller(end, problem->gradient_elements));
-  return (stretch){middle - begin, end - middle};
-}
+/* What takes part in a round: bytes of all chunks, of the largest and of this rank's. */
+typedef struct chunks {
+  double all, most, own;
+} chunks;
 
-/* Bytes of the n-th chunk: those of gradients come first, and no chunk has some of both. */
-static double chunk_bytes(stretch s, int64_t chunk, int64_t n, bool *of_gradients) {
-  const int64_t first = ac_ceil_div(s.gradients, chunk);
-  *of_gradients = n < first;
-  const int64_t left = n < first ? s.gradients - n * chunk : s.pooled - (n - first) * chunk;
-  return (double)ac_larger(ac_smaller(left, chunk), 0) * (double)sizeof(float);
-}
-
-static int64_t rounds_of(const ac_problem *problem, int64_t chunk) {
-  int64_t most = 0;
+static chunks chunks_of(const ac_problem *problem, const ac_rounds *rounds, int64_t n) {
+  chunks found = {0};
   for (int r = 0; r < problem->desc.ranks; r++) {
-    const stretch s = stretch_of(problem, r);
-    most = ac_larger(most, ac_ceil_div(s.gradients, chunk) + ac_ceil_div(s.pooled, chunk));
+    const double bytes = (double)ac_chunk_bytes(ac_shards_chunk_of(problem, rounds, r, n));
+    found.all += bytes;
+    found.most = fmax(found.most, bytes);
+    if (r == problem->desc.rank) found.own = bytes;
   }
-  return most;
+  return found;
 }
 
-/* One round: `all` is what chunks of all ranks have, `own` that of the plan's rank. */
-static void add_round(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
-                      int64_t chunk, int64_t n) {
+static double on_links(const ac_network *network, double others, double bytes) {
+  return network->latency + others * bytes / network->bandwidth;
+}
+
+/* Parts are copied, summed and written. */
+static double add_reduce(ac_rank_price *price, const ac_network *network, chunks c, double others) {
+  const double seconds = on_links(network, others, c.most) +
+                         (2 * c.all + (others + 1) * c.most + 2 * c.most) / HOST_BYTES;
+  price->bytes += (uint64_t)(c.all - c.own);
+  price->messages += (uint64_t)others;
+  price->exchange_seconds += seconds;
+  return seconds;
+}
+
+/* And what a rank owns is read, and written by all others. */
+static double add_gather(ac_rank_price *price, const ac_network *network, chunks c, double others) {
+  const double seconds = on_links(network, others, c.most) + (2 * c.most + 2 * c.all) / HOST_BYTES;
+  price->bytes += (uint64_t)(others * c.own);
+  price->messages += (uint64_t)(c.own > 0 ? others : 0);
+  price->exchange_seconds += seconds;
+  return seconds;
+}
+
+static double add_point(ac_rank_price *price, const ac_problem *problem,
+                        const ac_network *network) {
   const int ranks = problem->desc.ranks;
-  double all = 0, most = 0, weights = 0, own = 0, own_weights = 0;
-  for (int r = 0; r < ranks; r++) {
-    bool of_gradients;
-    const double bytes = chunk_bytes(stretch_of(problem, r), chunk, n, &of_gradients);
-    all += bytes;
-    if (bytes > most) most = bytes;
-    if (of_gradients && bytes > weights) weights = bytes;
-    if (r != problem->desc.rank) continue;
-    own = bytes;
-    own_weights = of_gradients ? bytes : 0;
-  }
-  const double others = ranks - 1;
-  price->bytes += (uint64_t)(all - own + others * (own + own_weights));
-  price->messages += (uint64_t)(others * (1 + (own > 0) + (own_weights > 0)));
-  price->exchange_seconds += 2 * (network->latency + others * most / network->bandwidth);
-  if (weights > 0)
-    price->exchange_seconds += network->latency + others * weights / network->bandwidth;
-  /* Parts are copied, summed and written; weights are read and written. */
-  price->exchange_seconds += (2 * all + (others + 1) * most + 2 * all + 2 * all) / HOST_BYTES;
+  const double bytes = POINT_BYTES + POINT_BYTES_OF_RANK * (double)ranks,
+               others = problem->desc.rank ? 1 : ranks - 1,
+               seconds = 2 * on_links(network, ranks - 1, bytes);
+  price->bytes += (uint64_t)(others * bytes);
+  price->messages += (uint64_t)others;
+  price->exchange_seconds += seconds;
+  return seconds;
 }
 
-static void add_points(ac_rank_price *price, int ranks, int rank, const ac_network *network) {
-  const double bytes = POINT_BYTES + POINT_BYTES_OF_RANK * (double)ranks,
-               others = rank ? 1 : ranks - 1;
-  price->bytes += (uint64_t)(POINTS * others * bytes);
-  price->messages += (uint64_t)(POINTS * others);
-  price->exchange_seconds +=
-      POINTS * 2 * (network->latency + (ranks - 1) * bytes / network->bandwidth);
+/* ---- the last micro-batch -------------------------------------------------------------------- */
+
+/* By what is measured, or else by a guess: a price measures nothing. */
+static void find_ends(const ac_plan *plan, double *ends) {
+  const ac_problem *problem = &plan->problem;
+  const ac_sequence *sequence = &plan->main;
+  const int64_t micro_batch = plan->info.micro_batch, rest = plan->info.share % micro_batch;
+  bool wanted[AC_OP_COUNT] = {false};
+  ac_cost_model model;
+  ac_nodes_mark_ops(&problem->main, plan->graph, wanted);
+  if (!ac_cost_model_recall(&model, plan->device, ac_plan_storage(&problem->desc), wanted))
+    ac_cost_guess(&model);
+  for (int i = 0; i < ac_sequence_end(sequence); i++)
+    ends[i + 1] = ends[i] + ac_cost_step_seconds(&model, plan->graph, &sequence->steps[i],
+                                                 rest ? rest : micro_batch);
+}
+
+/* Devices with memory of their own begin when all has run. */
+static ac_status find_timeline(const ac_plan *plan, timeline *t) {
+  const ac_backend *backend = plan->device->backend;
+  const int steps = ac_sequence_end(&plan->main);
+  t->ends = calloc((size_t)steps + 1, sizeof *t->ends);
+  t->touched = calloc((size_t)plan->graph->tensor_count + 1, sizeof *t->touched);
+  if (!t->ends || !t->touched) return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
+  if (!backend->is_host && !backend->computes_nothing) return AC_OK;
+  find_ends(plan, t->ends);
+  ac_shards_touched(plan, t->touched);
+  t->end = t->ends[steps];
+  return AC_OK;
+}
+
+static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
+                    ac_rank_price *price) {
+  const ac_problem *problem = &plan->problem;
+  const ac_rounds rounds = ac_shards_rounds(problem);
+  const double others = problem->desc.ranks - 1;
+  double now = add_point(price, problem, network), after = 0;
+  for (int64_t n = 0; n < rounds.all; n++) {
+    const chunks c = chunks_of(problem, &rounds, n);
+    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
+    now += add_reduce(price, network, c, others);
+    const double gathered = add_gather(price, network, c, others);
+    if (n < rounds.gradients) after += gathered;
+    else now += gathered;
+  }
+  for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
+  price->exposed_seconds = fmax(now - t->end, 0) + after;
+  price->window_seconds += price->exposed_seconds;
 }
 
 ac_status ac_plan_price_ranks(const ac_plan *plan, const ac_network *network,
@@ -85,12 +141,11 @@ ac_status ac_plan_price_ranks(const ac_plan *plan, const ac_network *network,
   if (!(network->bandwidth > 0 && network->latency >= 0 && network->latency < 1e9))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "the bandwidth of a network must be positive, and its latency not negative");
-  const ac_problem *problem = &plan->problem;
-  if (problem->desc.ranks < 2) return AC_OK;
-  const int64_t chunk = ac_shards_chunk(problem), rounds = rounds_of(problem, chunk);
-  for (int64_t n = 0; n < rounds; n++) add_round(price, problem, network, chunk, n);
-  add_points(price, problem->desc.ranks, problem->desc.rank, network);
-  price->exposed_seconds = price->exchange_seconds;
-  price->window_seconds += price->exposed_seconds;
-  return AC_OK;
+  if (plan->problem.desc.ranks < 2) return AC_OK;
+  timeline t = {0};
+  const ac_status status = find_timeline(plan, &t);
+  if (status == AC_OK) add_all(plan, network, &t, price);
+  free(t.ends);
+  free(t.touched);
+  return status;
 }

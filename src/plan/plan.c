@@ -1,6 +1,6 @@
 /* Making a plan: check what is asked for, derive the problem, let the search lay down a choice; and
  * reading what came of it. */
-#include "plan/plan.h"
+#include "plan/shards.h"
 
 #include "core/error.h"
 #include "core/platform/patterns.h"

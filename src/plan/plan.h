@@ -145,18 +145,18 @@ typedef struct ac_parameter_tensors {
   int tensor, gradient;              /* no gradient: not trained */
   int working;                       /* the copy in 16 bits or in blocks that ops read */
   const ac_optimizer_row *optimizer; /* that steps it, if it is trained */
-  int64_t streamed; /* with several ranks: where its gradient begins in what they add up */
+  int64_t own_first, own_count; /* with several ranks: the range that this one steps (shards.h) */
 } ac_parameter_tensors;
 
 typedef struct ac_nodes {
   int *list, count;
 } ac_nodes;
 
-/* Sums of a window in the stream that ranks add up (shards.c): all elements of a tensor, which are
- * those from `begin` on of the stream. */
+/* Sums of a window in the stream that ranks add up (shards.h): so many elements of a tensor from
+ * `first` on, which are those from `begin` on of the stream. */
 typedef struct ac_streamed {
   int tensor;
-  int64_t begin, count;
+  int64_t first, begin, count;
 } ac_streamed;
 
 /* Sets ops[op] for those of the nodes. */
@@ -301,21 +301,6 @@ uint64_t ac_problem_needs(const ac_problem *problem, uint64_t total, int read_ah
 
 /* The storage type of a precision. */
 ac_dtype ac_plan_storage(const ac_plan_desc *desc);
-
-/* ---- shards.c -------------------------------------------------------------------------------- */
-
-/* Finds what ranks add up. One rank adds up nothing. */
-ac_status ac_shards_find(ac_problem *problem);
-/* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on,
- * *count elements. One rank has all, others perhaps none. */
-void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count);
-/* Whether this rank runs a node; *part receives the part of a parameter that it steps. */
-bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part);
-/* Elements of the stream that go from one rank to another at once, at most: a multiple of 3,
- * because what batch norms pool are three numbers of each channel. */
-int64_t ac_shards_chunk(const ac_problem *problem);
-/* Host memory for that. */
-uint64_t ac_shards_bytes(const ac_problem *problem);
 
 /* ---- sequence.c ------------------------------------------------------------------------------ */
 

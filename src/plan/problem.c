@@ -1,5 +1,6 @@
 /* What is asked for: the graph with all nodes of a window, stored as the precision says, which of
  * them run, what persists. All that follows from graph, device and description without a choice. */
+#include "plan/shards.h"
 #include "plan/stages.h"
 #include "plan/works.h"
 

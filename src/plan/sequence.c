@@ -1,5 +1,6 @@
 /* From a graph to an order of execution: which nodes run, the values they read and write, how long
  * each lives, and which may be computed in place of another. Linear in the number of nodes. */
+#include "plan/shards.h"
 #include "plan/works.h"
 
 #include "core/align.h"

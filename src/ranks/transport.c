@@ -77,6 +77,10 @@ int ac_transport_size(const ac_transport *t) {
   return t->engine->size;
 }
 
+double ac_transport_timeout(const ac_transport *t) {
+  return t->timeout;
+}
+
 ac_transport_counts ac_transport_count(const ac_transport *t) {
   return t->counts;
 }

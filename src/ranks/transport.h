@@ -49,6 +49,7 @@ typedef struct ac_transfer {
 
 int ac_transport_rank(const ac_transport *transport);
 int ac_transport_size(const ac_transport *transport);
+double ac_transport_timeout(const ac_transport *transport); /* seconds */
 
 /* `size` bytes to rank `to`, which may be this one. They must not change until the transfer is
  * done. `size` may be 0, also beyond 2^31. AC_ERROR_ARGUMENT: no such rank or tag. */

@@ -288,6 +288,8 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
     if (prepared == &instance->main && instance->watched_count)
       AC_TRY(ac_watched_after(instance, i));
     AC_TRY(poison_after(instance, prepared, i));
+    if (prepared == &instance->main && instance->follower.call)
+      instance->follower.call(instance->follower.user, i + 1);
   }
   return AC_OK;
 }
@@ -466,6 +468,7 @@ static ac_status bring_to_life(ac_instance *instance, const ac_instance *from) {
   AC_TRY(upload_constants(instance));
   AC_TRY(prepare(instance, &instance->main, &plan->main, batch));
   view_arena_cells(instance);
+  AC_TRY(ac_instance_prepare_shards(instance));
   if (plan->way->passes > 1) AC_TRY(prepare(instance, &instance->stepping, &plan->stepping, batch));
   if (plan->evaluation.steps)
     AC_TRY(prepare(instance, &instance->evaluation, &plan->evaluation, batch));
@@ -499,6 +502,7 @@ void ac_instance_free(ac_instance *instance) {
   const ac_graph *graph = instance->plan->graph;
   ac_numerics_free(instance);
   ac_watched_free(instance);
+  ac_instance_discard_shards(instance);
   discard(instance, &instance->main);
   discard(instance, &instance->stepping);
   discard(instance, &instance->evaluation);

@@ -107,6 +107,12 @@ typedef struct ac_meanwhile {
   void *user;
 } ac_meanwhile;
 
+/* Told after each step of the main sequence's micro-batch how many of them have run. */
+typedef struct ac_follower {
+  void (*call)(void *user, int steps); /* NULL: nobody */
+  void *user;
+} ac_follower;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -129,6 +135,8 @@ typedef struct ac_instance {
   int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   ac_meanwhile meanwhile;
+  ac_follower follower;
+  void **measured; /* shards.c: by step that measures, the part of a gradient; NULL: all or none */
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
   ac_watched watched[AC_MAX_WATCHED];
@@ -292,6 +300,11 @@ ac_status ac_instance_run_phase(ac_instance *instance, ac_phase phase);
  * have become. */
 ac_status ac_instance_run_steps_of_update(ac_instance *instance);
 ac_status ac_instance_run_averages(ac_instance *instance);
+/* As the phase AC_PHASE_REDUCE, but of gradients only the parts that this rank owns: shards.c. What
+ * it owns nothing of is not measured. */
+ac_status ac_instance_measure_shards(ac_instance *instance);
+ac_status ac_instance_prepare_shards(ac_instance *instance);
+void ac_instance_discard_shards(ac_instance *instance);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Runs the steps that an output needs. `training` is the sequence's. */
@@ -325,6 +338,9 @@ ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared);
 void ac_transfers_discard(ac_instance *instance, ac_prepared *prepared);
 /* Replaces handles of a cut step's operands by those of its part. */
 void ac_transfers_cut(const ac_prepared *prepared, int step, ac_op_args *args);
+/* A handle of a part of an operand that is not in a value of the step's own. */
+ac_status ac_transfers_view(ac_instance *instance, const ac_sequence *sequence, ac_slot slot,
+                            ac_part part, void **handle);
 /* Around a step that transfers state. */
 ac_status ac_transfers_begin(ac_instance *instance, ac_prepared *prepared, int step);
 ac_status ac_transfers_end(ac_instance *instance, ac_prepared *prepared, int step);

@@ -84,10 +84,10 @@ static uint64_t address_of(const ac_plan *plan, const ac_sequence *sequence, ac_
   return AC_NO_ADDRESS;
 }
 
-static ac_status view_part(ac_instance *instance, const ac_sequence *sequence, const ac_step *step,
-                           ac_slot slot, void **handle) {
+ac_status ac_transfers_view(ac_instance *instance, const ac_sequence *sequence, ac_slot slot,
+                            ac_part part, void **handle) {
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, slot.tensor);
-  const ac_part range = ac_transfers_range(tensor->dtype, step->part);
+  const ac_part range = ac_transfers_range(tensor->dtype, part);
   const uint64_t size = ac_dtype_bytes(tensor->dtype);
   return ac_instance_view(instance,
                           address_of(instance->plan, sequence, slot) + (uint64_t)range.first * size,
@@ -108,8 +108,8 @@ ac_status ac_transfers_prepare(ac_instance *instance, ac_prepared *prepared) {
       const bool own = ac_tensor_at(graph, slot.tensor)->role == AC_ROLE_STATE &&
                        (slot.value >= 0 || sequence->shards);
       if (!own)
-        AC_TRY(view_part(instance, sequence, &sequence->steps[i], slot,
-                         &prepared->parts[i * OPERANDS + k]));
+        AC_TRY(ac_transfers_view(instance, sequence, slot, sequence->steps[i].part,
+                                 &prepared->parts[i * OPERANDS + k]));
     }
   return AC_OK;
 }

@@ -5,7 +5,9 @@
 #ifndef AC_WINDOW_EXCHANGE_H
 #define AC_WINDOW_EXCHANGE_H
 
+#include "plan/shards.h"
 #include "run/instance.h"
+#include "window/overlap.h"
 
 struct ac_trainer;
 struct ac_transport;
@@ -13,13 +15,14 @@ struct ac_transfer;
 
 /* What a point is for, so that ranks that have come to different ones are told so. */
 typedef enum ac_meeting {
-  AC_MEET_WINDOW = 1, /* a window's samples are accumulated */
+  AC_MEET_WINDOW = 1, /* a window's gradients are summed and measured */
   AC_MEET_DECISION,   /* what rank 0 has decided */
   AC_MEET_TURN,       /* before the next window of a fit: whether it goes on */
   AC_MEET_EVALUATION, /* the samples of an evaluation are summed up */
   AC_MEET_STATE,      /* rank 0 has saved a state */
   AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
-  AC_MEET_MEASURES    /* what rank 0 has measured of the gradients */
+  AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
+  AC_MEET_MEASURES    /* gradients that were written are measured anew */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -29,9 +32,12 @@ typedef struct ac_exchange {
   int64_t first; /* number of this rank's first sample in the window in progress */
   bool laid;     /* somebody has said so; else it is that of a whole window */
   bool empty;    /* this rank had no sample of it */
-  bool summed;   /* the window's sums are those of all ranks */
+  bool reduced;  /* this rank's part of its gradients is the sum of all ranks' */
+  bool gathered; /* and so is all of them */
+  bool summed;   /* the window's other sums are those of all ranks */
   bool told;     /* all ranks know of the last failure */
-  int64_t chunk; /* elements */
+  ac_rounds rounds;
+  ac_overlap overlap;
   float *memory; /* of chunks */
   struct ac_transfer *transfers;
   double *values; /* room for what is told at a point */
@@ -65,6 +71,8 @@ ac_status ac_exchange_show_life(ac_exchange *exchange);
 /* While this rank writes a file, which may take long, others are answered (transport.h). */
 void ac_exchange_begin_absence(ac_exchange *exchange);
 void ac_exchange_end_absence(ac_exchange *exchange);
+/* How many numbers are told at the end of a window. */
+int64_t ac_exchange_window_values(const struct ac_trainer *trainer);
 /* Says which sample of the window this rank's first one is. */
 void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */
@@ -73,16 +81,23 @@ void ac_exchange_leave(ac_exchange *exchange);
 /* Before a window of losses with weights that have to be known: adds up what each rank has counted.
  */
 ac_status ac_exchange_counts(struct ac_trainer *trainer);
-/* At the end of a window: makes samples, sums of losses and what watchers have measured those of
- * all ranks; and then gradients and what batch norms pool. A window that was summed stays as it is.
- */
+/* Before the last micro-batch of a window: its gradients are exchanged while it runs, where that is
+ * possible (overlap.h). A rank that fails in it ends the exchange before it says so. */
+void ac_exchange_begin_last(struct ac_trainer *trainer);
+void ac_exchange_leave_last(struct ac_trainer *trainer);
+/* At the end of a window: sums up each rank's part of the gradients and what batch norms pool; then
+ * samples, sums of losses, what watchers have measured, and what each rank measures of its part. A
+ * window that was summed stays as it is. */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
-ac_status ac_exchange_gradients(struct ac_trainer *trainer);
-/* Makes what rank 0 has measured of the summed gradients everybody's: other processors may round
- * norms in another way, and then some ranks would skip an update that others take. */
+/* Then, where somebody reads them: all gradients, on each rank. */
+ac_status ac_exchange_gather_gradients(struct ac_trainer *trainer);
+/* And if all ranks have written them alike: measures them anew, each its part. */
 ac_status ac_exchange_measures(struct ac_trainer *trainer);
 /* After an update: each rank's part of the parameters goes to all others. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
+/* A rank that fails half way through transfers cannot tell so at a point, because the others wait
+ * for its messages. Its caller ends them. Returns `status`. */
+ac_status ac_exchange_end_transfers(ac_exchange *exchange, ac_status status);
 /* For a state: makes rank 0's read find elements of cells that other ranks have. The others answer
  * it until rank 0 is done. */
 ac_status ac_exchange_read(struct ac_trainer *trainer, const ac_cell *cell, int64_t first,

@@ -43,6 +43,11 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
+  const ac_exchange *e = &trainer->exchange;
+  if (!ac_exchange_is_alone(e) && e->reduced && !e->gathered)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: each rank has its part of the window's sum of gradients; all of it is "
+                   "read in a function that decides on the update (ac_trainer_desc.decide)");
   return read_gradient(trainer, gradient, first, count, (double)trainer->instance.run.loss_scale,
                        data);
 }

@@ -257,8 +257,20 @@ static int64_t first_sample(const ac_trainer *trainer) {
   return e->laid ? e->first : ac_share_begin(trainer->run.batch, e->rank, e->ranks);
 }
 
+/* With the exchange between ranks where it is the last one. What is measured of the first
+ * micro-batch reads gradients that the exchange would change. */
+static ac_status run_piece(ac_trainer *trainer, bool last) {
+  ac_instance *instance = &trainer->instance;
+  const bool fresh = trainer->run.samples == 0;
+  if (last && !(fresh && ac_watchers_want_first(&trainer->window.view)))
+    ac_exchange_begin_last(trainer);
+  const ac_status status = ac_instance_run(instance, &instance->main, fresh);
+  if (status != AC_OK) ac_exchange_leave_last(trainer);
+  return status;
+}
+
 static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, int64_t first,
-                                  int64_t count) {
+                                  int64_t count, bool last) {
   ac_instance *instance = &trainer->instance;
   instance->run.batch = count;
   instance->run.sample = (uint32_t)(first_sample(trainer) + trainer->run.samples);
@@ -267,8 +279,7 @@ static ac_status accumulate_piece(ac_trainer *trainer, const void *const *data, 
   if (instance->plan->way->folds) ac_folded_set(trainer);
   ac_instance_add_fed_weights(instance, data, first, count, trainer->run.fed_weight);
   ac_status status = ac_instance_upload(instance, data, first, count);
-  if (status == AC_OK && !instance->plan->way->steps_alone)
-    status = ac_instance_run(instance, &instance->main, trainer->run.samples == 0);
+  if (status == AC_OK && !instance->plan->way->steps_alone) status = run_piece(trainer, last);
   if (status == AC_OK) trainer->run.samples += count;
   if (status == AC_OK && trainer->run.samples == count) status = measure_first(trainer);
   trainer->window.broken = status != AC_OK;
@@ -318,18 +329,18 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
   int64_t micro_batch = trainer->instance.plan->info.micro_batch;
   for (int64_t first = 0; first < count; first += micro_batch) {
     int64_t piece = count - first < micro_batch ? count - first : micro_batch;
-    AC_TRY(accumulate_piece(trainer, data, first, piece));
+    AC_TRY(accumulate_piece(trainer, data, first, piece, false));
   }
   return AC_OK;
 }
 
 ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
-                                     int64_t count) {
+                                     int64_t count, bool last) {
   AC_TRY(ac_trainer_check_usable(trainer));
   AC_TRY(ac_instance_check(&trainer->instance, data, first, count));
   AC_TRY(check_pieces(trainer, count));
   AC_TRY(check_known(trainer, count));
-  return accumulate_piece(trainer, data, first, count);
+  return accumulate_piece(trainer, data, first, count, last);
 }
 
 ac_status ac_trainer_check_arena(const ac_trainer *trainer) {

@@ -75,9 +75,9 @@ struct ac_trainer {
 };
 
 /* Adds samples [first, first + count) of the data, by input, to the window: at most a micro-batch.
- */
+ * `last`: no others of this rank's follow. */
 ac_status ac_trainer_accumulate_data(ac_trainer *trainer, const void *const *data, int64_t first,
-                                     int64_t count);
+                                     int64_t count, bool last);
 /* Says what the window that begins with these samples holds in all, where several losses need that;
  * ac_trainer_accumulate does. */
 ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, int64_t first,
@@ -124,6 +124,9 @@ typedef struct ac_measure {
 } ac_measure;
 /* From the host's copy. */
 ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell);
+/* The sum of squares that the host's copy of a cell has; infinite: elements are. And back. */
+double ac_trainer_squares(const ac_trainer *trainer, const ac_cell *cell);
+void ac_trainer_set_squares(ac_trainer *trainer, const ac_cell *cell, double squares);
 /* Whether the step of a parameter can keep the squares of its gradient after they were multiplied
  * with `factor`. `squares` is their sum. */
 bool ac_trainer_holds_squares(const ac_trainer *trainer, int index, double squares, double factor);

@@ -36,26 +36,49 @@ static ac_status measure_all(ac_trainer *trainer) {
   return ac_instance_fetch_control(&trainer->instance);
 }
 
+static ac_status measure_anew(ac_trainer *trainer) {
+  if (ac_exchange_is_alone(&trainer->exchange)) return measure_all(trainer);
+  return ac_exchange_measures(trainer);
+}
+
+/* Several ranks have measured already, each its part (exchange_sums.c). */
 static ac_status reduce(ac_trainer *trainer) {
-  AC_TRY(ac_exchange_gradients(trainer));
-  AC_TRY(measure_all(trainer));
-  AC_TRY(ac_exchange_measures(trainer));
+  trainer->window.reduced_weight = 0;
+  if (ac_exchange_is_alone(&trainer->exchange)) AC_TRY(measure_all(trainer));
   return ac_numerics_collect(&trainer->instance);
 }
 
-/* The host's copy is what ops/update/optimizer.h says. The square of a variance may be beyond
- * floats. Of what was folded the first moment is measured alone, and the second one has taken the
- * square of a gradient 1 / (1 - beta1) times as large. */
-ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
+static float *statistics_of(const ac_trainer *trainer, const ac_cell *cell) {
   const ac_instance *instance = &trainer->instance;
-  const float *copy =
-      instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
+  return instance->control_copy + (cell->address - instance->plan->control) / sizeof(float);
+}
+
+/* The host's copy is what ops/update/optimizer.h says. */
+double ac_trainer_squares(const ac_trainer *trainer, const ac_cell *cell) {
+  const float *copy = statistics_of(trainer, cell);
+  if (copy[1] == AC_SQUARES_NOT_FINITE) return INFINITY;
+  return ldexp((double)copy[0], 2 * (int)copy[1]);
+}
+
+void ac_trainer_set_squares(ac_trainer *trainer, const ac_cell *cell, double squares) {
+  float *copy = statistics_of(trainer, cell);
+  const int exponent = squares > AC_SQUARES_MOST                    ? AC_SQUARES_EXPONENT
+                       : squares != 0 && squares < AC_SQUARES_LEAST ? -AC_SQUARES_EXPONENT
+                                                                    : 0;
+  copy[0] = isfinite(squares) ? (float)ldexp(squares, -2 * exponent) : 0;
+  copy[1] = isfinite(squares) ? (float)exponent : AC_SQUARES_NOT_FINITE;
+}
+
+/* The square of a variance may be beyond floats. Of what was folded the first moment is measured
+ * alone, and the second one has taken the square of a gradient 1 / (1 - beta1) times as large. */
+ac_measure ac_trainer_measure(const ac_trainer *trainer, const ac_cell *cell) {
   const bool gradient = ac_trainer_trains(trainer, cell->owner);
-  const bool elements = copy[1] != AC_SQUARES_NOT_FINITE;
-  const double squares = ldexp((double)copy[0], elements ? 2 * (int)copy[1] : 0),
+  const double squares = ac_trainer_squares(trainer, cell),
                part = 1 - trainer->desc.optimizer.beta1,
-               most = instance->plan->way->folds ? (double)FLT_MAX * part * part : INFINITY;
-  return (ac_measure){squares, elements && (!gradient || (isfinite(squares) && squares <= most))};
+               most = trainer->instance.plan->way->folds ? (double)FLT_MAX * part * part : INFINITY;
+  const bool elements = isfinite(squares);
+  return (ac_measure){elements ? squares : statistics_of(trainer, cell)[0],
+                      elements && (!gradient || squares <= most)};
 }
 
 ac_gradient_report ac_trainer_read_statistics(ac_trainer *trainer) {
@@ -318,17 +341,24 @@ static ac_decision begin_report(ac_trainer *trainer, const ac_window_sum *sum,
   return decision;
 }
 
+/* For somebody who reads gradients, which may be of any parameter. */
+static ac_status gather_gradients(ac_trainer *trainer) {
+  const ac_status status = ac_exchange_gather_gradients(trainer);
+  trainer->window.broken = status != AC_OK;
+  return status;
+}
+
 /* Gradients that the caller has written are measured anew, and what follows from them is proposed
  * anew where the caller has left what was. */
 static ac_status decide(ac_trainer *trainer, const ac_window_sum *sum, ac_gradient_report *report,
                         ac_update *update, ac_decision *decision) {
   *decision = begin_report(trainer, sum, report, update);
   const ac_decision proposed = *decision;
+  if (trainer->desc.decide || trainer->busy.fit_decide) AC_TRY(gather_gradients(trainer));
   AC_TRY(ask_caller(trainer, decision));
   if (!trainer->window.rewritten) return AC_OK;
   const ac_decision asked = *decision;
-  ac_status status = measure_all(trainer);
-  if (status == AC_OK) status = ac_exchange_measures(trainer);
+  const ac_status status = measure_anew(trainer);
   trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   *decision = begin_report(trainer, sum, report, update);
@@ -356,21 +386,24 @@ static void give_up(ac_trainer *trainer) {
 }
 
 static ac_status look_before(ac_trainer *trainer) {
+  AC_TRY(gather_gradients(trainer));
   const ac_status status = ac_watchers_before_step(&trainer->run, &trainer->window.view);
   trainer->window.broken = status != AC_OK;
   return status;
 }
 
-/* Steps, and lets watchers look before and after, if that is due. */
+/* Steps, and lets watchers look before and after, if that is due. Other ranks wait for the weights
+ * of one that fails here. */
 static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_GROUPS + 1],
                                const ac_update *update) {
   const ac_window_view *view = &trainer->window.view;
   const bool look = ac_watchers_look(view);
-  if (look) AC_TRY(look_before(trainer));
-  ac_status status = step_parameters(trainer, factors, update->lr);
+  ac_status status = look ? look_before(trainer) : AC_OK;
+  if (status != AC_OK) return ac_exchange_end_transfers(&trainer->exchange, status);
+  status = step_parameters(trainer, factors, update->lr);
   if (status == AC_OK && look) status = ac_watchers_after_step(&trainer->run, view);
   if (status != AC_OK) give_up(trainer);
-  return status;
+  return ac_exchange_end_transfers(&trainer->exchange, status);
 }
 
 static void report_not_finite(ac_update *update) {

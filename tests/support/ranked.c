@@ -56,7 +56,9 @@ static ac_status train(job *j) {
   ac_plan_desc plan = c->plan;
   ac_trainer_desc trainer = c->trainer;
   ac_fit_desc fit = c->fit;
-  ac_status status = ac_device_open(&j->device, &(ac_device_desc){.name = "cpu", .threads = 1});
+  const ac_device_desc device = {.name = c->device ? c->device : "cpu",
+                                 .threads = c->device ? 0 : 1};
+  ac_status status = ac_device_open(&j->device, &device);
   plan.ranks = ac_ranks_size(j->ranks);
   plan.rank = ac_ranks_rank(j->ranks);
   trainer.ranks = j->ranks;
@@ -72,6 +74,7 @@ static ac_status train(job *j) {
   fit.callback = on_event;
   fit.user = j->out;
   if (status == AC_OK && c->load) status = ac_trainer_load_state(j->trainer, c->load);
+  if (status == AC_OK && c->before) status = c->before(j->trainer);
   if (status == AC_OK) status = ac_fit(j->trainer, &fit, &j->out->result);
   if (status == AC_OK && c->after) status = c->after(j->trainer);
   if (status == AC_OK) status = keep_parameters(j);

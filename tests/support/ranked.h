@@ -16,8 +16,10 @@ typedef struct ranked_case {
   const char *load, *save;       /* states before and after the fit; NULL: none */
   ac_ranks_threads_desc ranks;
   void (*vary)(ac_plan_desc *plan); /* the plan of the last rank; NULL: as all */
+  const char *device;               /* NULL: cpu */
   int stop_after;                   /* windows, after which rank 0 alone says so; 0: it does not */
-  ac_status (*after)(ac_trainer *trainer); /* on each rank, after the fit; NULL: nothing */
+  ac_status (*before)(ac_trainer *trainer); /* on each rank, before the fit; NULL: nothing */
+  ac_status (*after)(ac_trainer *trainer);  /* and after it */
 } ranked_case;
 
 /* What has come of it on one rank. */

@@ -1,12 +1,14 @@
 /* Windows that ranks share out: N ranks of this process against one rank with the same effective
  * batch. All ranks have the same bits, the same again in another run, and those of one rank but for
  * rounding. */
+#include "support/devices.h"
 #include "support/models.h"
 #include "support/ranked.h"
 #include "support/trainers.h"
 
 #include "core/error.h"
 #include "core/platform/clock.h"
+#include "core/platform/threads.h"
 #include "core/share.h"
 #include "io/safetensors.h"
 #include "window/trainer.h"
@@ -90,15 +92,24 @@ static void check_near(const ranked *one, const ranked *many, double tolerance) 
   if (one->noise.windows) assert_int_equal(many->noise.windows, one->noise.windows);
 }
 
+static ac_status exchange_afterwards(ac_trainer *trainer) {
+  trainer->exchange.overlap.never = true;
+  return AC_OK;
+}
+
+/* Another run, which exchanges gradients after the last micro-batch and not while it runs, has the
+ * same bits. */
 static void check_case(const ranked_case *c, double tolerance) {
   ranked one, many[4], again[4];
+  ranked_case afterwards = *c;
+  afterwards.before = exchange_afterwards;
   ranked_run(c, 1, &one);
   ranked_check_same(&one, 1);
   for (int ranks = 2; ranks <= 4; ranks++) {
     ranked_run(c, ranks, many);
     ranked_check_same(many, ranks);
     check_near(&one, many, tolerance);
-    ranked_run(c, ranks, again);
+    ranked_run(&afterwards, ranks, again);
     ranked_check_same(again, ranks);
     assert_memory_equal(again[0].parameters, many[0].parameters, 4 * many[0].parameter_count);
     ranked_free(many, ranks);
@@ -523,33 +534,277 @@ static void ranks_stop_together(void **state) {
   ranked_free(all, 3);
 }
 
-/* Devices that round norms in different ways would make ranks decide in different ways. Here each
- * rank has measured something else. */
+/* Devices round norms in different ways, and each rank measures its part alone; all decide by what
+ * the ranks' measures come to. Here each has measured something else. */
 static ac_status measure_otherwise(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
-  bool same = true;
-  for (int pass = 0; pass < 2; pass++) {
-    for (int i = 0; i < plan->cell_count; i++) {
-      const ac_cell *cell = &plan->cells[i];
-      if (cell->role != AC_ROLE_STATISTICS) continue;
-      float *copy = trainer->instance.control_copy + (cell->address - plan->control) / sizeof *copy;
-      if (pass) same &= copy[0] == (float)i && copy[1] == 3;
-      else copy[0] = (float)(i + ranked_rank()), copy[1] = 3 * (float)(ranked_rank() + 1);
-    }
-    if (!pass) AC_TRY(ac_exchange_measures(trainer));
-  }
-  return same ? AC_OK : ac_fail(AC_ERROR_INTERNAL, "measures are not those of rank 0");
+  const ac_exchange *e = &trainer->exchange;
+  ac_update update;
+  const float x[2 * FEATURES] = {1}, t[2 * CLASSES] = {0};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}};
+  AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  AC_TRY(ac_trainer_update(trainer, &update));
+  double squares = 0;
+  for (int i = 0; i < plan->cell_count; i++)
+    if (plan->cells[i].role == AC_ROLE_STATISTICS)
+      squares += ac_trainer_squares(trainer, &plan->cells[i]);
+  const double norm = sqrt(squares) / update.weight;
+  if (fabs(norm - update.grad_norm) <= 1e-6 * norm && e->ranks == 3 && norm > 0) return AC_OK;
+  return ac_fail(AC_ERROR_INTERNAL, "the norm is %.9g, but %.9g of all parts", update.grad_norm,
+                 norm);
 }
 
-static void all_ranks_have_the_measures_of_rank_0(void **state) {
+static void all_ranks_have_the_measures_of_all(void **state) {
   (void)state;
-  ranked_case c = gpt_case(AC_ADAMW);
+  ranked_case c = feature_case(plain);
   ranked all[3];
   c.fit.steps = 1;
   c.after = measure_otherwise;
   ranked_run(&c, 3, all);
   ranked_check_same(all, 3);
   ranked_free(all, 3);
+}
+
+/* ---- the exchange while backward goes on ----------------------------------------------------- */
+
+enum { WIDE = 640, LAYERS = 4 };
+
+/* Several chunks for each rank. */
+static ac_graph *wide(void) {
+  static const char *const names[LAYERS] = {"a", "b", "c", "d"};
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, CLASSES));
+  for (int i = 0; i < LAYERS; i++)
+    x = ac_relu(
+        ac_linear(x, test_matrix(g, names[i], "w", WIDE, i ? WIDE : FEATURES), NULL, AC_OUT_IN));
+  x = ac_linear(x, test_matrix(g, "e", "w", CLASSES, WIDE), NULL, AC_OUT_IN);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
+static ranked_case wide_case(void) {
+  ranked_case c = feature_case(wide);
+  c.fit.steps = 2;
+  c.trainer.schedule.lr = 1e-4;
+  return c;
+}
+
+/* After each step the trainer's thread stands still until all rounds have begun that may. */
+static ac_follower followed[RANKED_MOST];
+
+static int64_t rounds_begun(ac_overlap *o) {
+  ac_monitor_lock(o->lock);
+  const int64_t begun = o->early;
+  ac_monitor_unlock(o->lock);
+  return begun;
+}
+
+static void follow_and_wait(void *user, int steps) {
+  ac_trainer *trainer = user;
+  const ac_exchange *e = &trainer->exchange;
+  const ac_follower *own = &followed[ranked_rank()];
+  const bool inside = e->overlap.on && steps < ac_sequence_end(&trainer->instance.plan->main);
+  int64_t may = 0;
+  for (int64_t n = 0; n < e->rounds.all; n++) may += e->overlap.final[n] <= steps;
+  /* Windows before this one had all but the last round begin early. */
+  may += trainer->run.updates * (e->rounds.all - 1);
+  own->call(own->user, steps);
+  for (int i = 0; inside && rounds_begun(&trainer->exchange.overlap) < may && i < 20000; i++)
+    ac_sleep(0.001);
+}
+
+static ac_status stand_still(ac_trainer *trainer) {
+  followed[ranked_rank()] = trainer->instance.follower;
+  trainer->instance.follower = (ac_follower){follow_and_wait, trainer};
+  return AC_OK;
+}
+
+static int64_t early[RANKED_MOST], rounds;
+
+static ac_status note_rounds(ac_trainer *trainer) {
+  early[ranked_rank()] = trainer->exchange.overlap.early;
+  rounds = trainer->exchange.rounds.gradients;
+  return AC_OK;
+}
+
+/* All but what the first layer waits for goes before backward is over. */
+static void chunks_go_while_backward_goes_on(void **state) {
+  (void)state;
+  ranked_case c = wide_case();
+  for (int ranks = 2; ranks <= 3; ranks++) {
+    ranked overlapped[3], afterwards[3];
+    c.before = stand_still;
+    c.after = note_rounds;
+    ranked_run(&c, ranks, overlapped);
+    ranked_check_same(overlapped, ranks);
+    assert_true(rounds >= 2);
+    for (int r = 0; r < ranks; r++) assert_int_equal(early[r], 2 * (rounds - 1));
+    c.before = exchange_afterwards;
+    ranked_run(&c, ranks, afterwards);
+    ranked_check_same(afterwards, ranks);
+    for (int r = 0; r < ranks; r++) assert_int_equal(early[r], 0);
+    assert_memory_equal(overlapped[0].parameters, afterwards[0].parameters,
+                        4 * overlapped[0].parameter_count);
+    ranked_free(overlapped, ranks);
+    ranked_free(afterwards, ranks);
+  }
+}
+
+/* Of devices with memory of their own gradients are exchanged after the last micro-batch;
+ * each rank measures and steps its part there. */
+static void other_devices_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked one, all[3];
+  ac_device_close(open_opencl("opencl:0")); /* or there is none to try */
+  c.device = "opencl:0";
+  c.fit.steps = 6;
+  c.after = note_rounds;
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  check_near(&one, all, 1e-5);
+  for (int r = 0; r < 3; r++) assert_int_equal(early[r], 0);
+  ranked_free(&one, 1);
+  ranked_free(all, 3);
+}
+
+/* Fails before a step in the middle of the last micro-batch of the second window. */
+static ac_meanwhile meanwhile_of_all[RANKED_MOST];
+static int steps_left;
+
+static ac_status fail_meanwhile(void *user) {
+  const ac_meanwhile *to = user;
+  if (ranked_rank() == 1 && --steps_left == 0) return ac_fail(AC_ERROR_DEVICE, "the device is hot");
+  return to->call(to->user);
+}
+
+static ac_status fail_in_a_step(ac_trainer *trainer) {
+  ac_meanwhile *own = &meanwhile_of_all[ranked_rank()];
+  *own = trainer->instance.meanwhile;
+  trainer->instance.meanwhile = (ac_meanwhile){fail_meanwhile, own};
+  return AC_OK;
+}
+
+static void a_step_that_fails_ends_all(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  c.before = fail_in_a_step;
+  for (int at = 1; at < 60; at += 3) {
+    ranked all[3];
+    steps_left = at;
+    ranked_run(&c, 3, all);
+    for (int r = 0; r < 3; r++) {
+      assert_int_not_equal(all[r].status, AC_OK);
+      assert_contains(all[r].sentence, "the device is hot");
+    }
+    ranked_free(all, 3);
+  }
+}
+
+/* ---- who reads gradients --------------------------------------------------------------------- */
+
+static float read_gradients[RANKED_MOST][CLASSES * 96];
+
+/* Reads a whole gradient, of which each rank has summed up a part. */
+static void read_gradient(void *user, ac_trainer *trainer, ac_decision *decision) {
+  float *all = read_gradients[ranked_rank()];
+  const int index = ac_trainer_find_parameter(trainer, "c.w");
+  (void)user;
+  if (ac_trainer_get_mean_gradient(trainer, index, 0, CLASSES * 96, all) != AC_OK)
+    decision->factor = (double)NAN;
+}
+
+static void who_decides_reads_whole_gradients(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[4];
+  float one[CLASSES * 96];
+  c.trainer.decide = read_gradient;
+  c.fit.steps = 1;
+  for (int ranks = 1; ranks <= 4; ranks++) {
+    ranked_run(&c, ranks, all);
+    ranked_check_same(all, ranks);
+    if (ranks == 1) memcpy(one, read_gradients[0], sizeof one);
+    for (int r = 0; r < ranks; r++) {
+      assert_memory_equal(read_gradients[r], read_gradients[0], sizeof one);
+      assert_true(distance(one, read_gradients[r], CLASSES * 96) <= 1e-5);
+    }
+    ranked_free(all, ranks);
+  }
+}
+
+static ac_layer_report layers[RANKED_MOST];
+
+static ac_status keep_layer(ac_trainer *trainer) {
+  return ac_trainer_layer(trainer, ac_trainer_find_parameter(trainer, "b.w"),
+                          &layers[ranked_rank()]);
+}
+
+/* Outputs without a gradient are looked for in whole gradients. */
+static void layers_are_those_of_one_rank(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[4];
+  c.trainer.layers_every = 2;
+  c.after = keep_layer;
+  ac_layer_report one = {0};
+  for (int ranks = 1; ranks <= 4; ranks++) {
+    ranked_run(&c, ranks, all);
+    ranked_check_same(all, ranks);
+    if (ranks == 1) one = layers[0];
+    for (int r = 0; r < ranks; r++) {
+      const ac_layer_report *own = &layers[r];
+      assert_int_equal(own->measured, one.measured);
+      assert_int_equal(own->dead_units, one.dead_units);
+      assert_true(fabs(own->gradient_norm - one.gradient_norm) <= 1e-4 * one.gradient_norm);
+      assert_true(fabs(own->update_ratio - one.update_ratio) <= 1e-4 * one.update_ratio);
+    }
+    ranked_free(all, ranks);
+  }
+  assert_true(one.measured > 0 && one.dead_units > 0 && one.dead_units < one.units);
+}
+
+/* After an update that was refused the window is still there, but each rank has its part. */
+static ac_status read_after_refusal(ac_trainer *trainer) {
+  const float x[2 * FEATURES] = {1}, t[2 * CLASSES] = {0};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}};
+  float first;
+  AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  trainer->desc.schedule.lr = (double)NAN;
+  if (ac_trainer_update(trainer, NULL) != AC_ERROR_ARGUMENT)
+    return ac_fail(AC_ERROR_INTERNAL, "a rate that is no number was taken");
+  const ac_status status = ac_trainer_get_gradient(trainer, 0, 0, 1, &first);
+  ac_trainer_discard(trainer);
+  if (status == AC_ERROR_STATE && strstr(ac_last_error(), "each rank has its part")) return AC_OK;
+  return ac_fail(AC_ERROR_INTERNAL, "a part was read as if it were a sum of all ranks");
+}
+
+static void parts_are_not_read_as_sums(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  ranked all[2];
+  c.fit.steps = 1;
+  c.after = read_after_refusal;
+  ranked_run(&c, 2, all);
+  ranked_check_same(all, 2);
+  ranked_free(all, 2);
+}
+
+/* Adaptive clipping measures units, which are not cut then; by value single elements. */
+static void clipped_gradients_are_those_of_one_rank(void **state) {
+  (void)state;
+  const ac_clipping kinds[] = {AC_CLIP_VALUE, AC_CLIP_ADAPTIVE, AC_CLIP_EACH};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    ranked_case c = gpt_case(AC_ADAMW);
+    c.plan.optimizer.clip = 0.02;
+    c.plan.optimizer.clipping = kinds[k];
+    check_case(&c, 1e-5);
+  }
 }
 
 /* ---- a simulated network --------------------------------------------------------------------- */
@@ -668,7 +923,14 @@ int main(void) {
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
       cmocka_unit_test(ranks_stop_together),
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
-      cmocka_unit_test(all_ranks_have_the_measures_of_rank_0),
+      cmocka_unit_test(all_ranks_have_the_measures_of_all),
+      cmocka_unit_test(chunks_go_while_backward_goes_on),
+      cmocka_unit_test(other_devices_are_those_of_one_rank),
+      cmocka_unit_test(a_step_that_fails_ends_all),
+      cmocka_unit_test(who_decides_reads_whole_gradients),
+      cmocka_unit_test(layers_are_those_of_one_rank),
+      cmocka_unit_test(parts_are_not_read_as_sums),
+      cmocka_unit_test(clipped_gradients_are_those_of_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
