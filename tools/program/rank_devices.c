@@ -4,8 +4,9 @@
 #include "common/option_record.h"
 #include "program/follow.h"
 
-#include <stdio.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -61,7 +62,30 @@ typedef struct job {
   char **argv;
   train_summary *summary;
   int status; /* of rank 0 */
+  pthread_mutex_t lock;
+  pthread_cond_t ended;
+  bool has_ended; /* rank 0 */
 } job;
+
+static void lead_ends(job *j, int status) {
+  pthread_mutex_lock(&j->lock);
+  j->status = status;
+  j->has_ended = true;
+  pthread_cond_broadcast(&j->ended);
+  pthread_mutex_unlock(&j->lock);
+}
+
+/* Where all fail for one reason, rank 0 says it and leaves what it has; one that fails by itself
+ * ends the others. */
+static void wait_for_lead(job *j) {
+  enum { WAIT_SECONDS = 2 };
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += WAIT_SECONDS;
+  pthread_mutex_lock(&j->lock);
+  while (!j->has_ended && pthread_cond_timedwait(&j->ended, &j->lock, &until) == 0) continue;
+  pthread_mutex_unlock(&j->lock);
+}
 
 /* What another rank has failed with rank 0 says. */
 static bool train_one(void *user, ac_ranks *ranks) {
@@ -71,13 +95,21 @@ static bool train_one(void *user, ac_ranks *ranks) {
   const train_wish wish = {.ranks = ranks, .device = j->devices->names[rank]};
   message_silence_thread(rank > 0);
   const int status = train_run(j->argc, j->argv, &wish, rank ? &summary : j->summary);
-  if (!rank) j->status = status;
+  if (!rank) lead_ends(j, status);
+  else if (status != STATUS_DONE) wait_for_lead(j);
   if (status != STATUS_DONE) ac_ranks_abort(ranks, message_last());
   return status == STATUS_DONE;
 }
 
 int rank_devices_train(const rank_devices *devices, int argc, char **argv, train_summary *summary) {
-  job j = {devices, argc, argv, summary, STATUS_FAILED};
+  job j = {devices,
+           argc,
+           argv,
+           summary,
+           STATUS_FAILED,
+           PTHREAD_MUTEX_INITIALIZER,
+           PTHREAD_COND_INITIALIZER,
+           false};
   const int status = rank_threads_run(devices->count, ranks_timeout(argc, argv), train_one, &j);
   return status == STATUS_CONTINUE ? j.status : status;
 }

@@ -169,6 +169,7 @@ case_ranks_devices() {
   refuse 2 'only accrue train takes several devices, on its command line' train --resume --out three --steps 15
   refuse 1 'no device "cpu,nonsense"' "${shared[@]}" --device cpu,nonsense --out none
   refuse 1 'the loss is not finite' "${shared[@]}" --device cpu,cpu --lr 1e20 --out none --quiet
+  [[ -e none/diverged.safetensors ]] || die "nothing is left of the run: $(ls none)"
 
   # A signal ends all, and leaves a state.
   "$PROGRAM" train gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 6 --schedule constant --warmup 0 --steps 10000000 --eval-every 0 \
