@@ -113,8 +113,8 @@ int main(void) {
            (long long)shape[2], (long long)ac_dataset_classes(train));
   if (status == AC_OK)
     status = ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1});
-  /* Without micro_batch_norm the plan does not split a batch if its samples depend on each other.
-   */
+  /* Unless batch_norm says otherwise, the plan does not split a batch if its samples depend on each
+   * other. */
   if (status == AC_OK) status = ac_plan_create(&plan, graph, device, &(ac_plan_desc){.batch = 16});
   if (status == AC_OK) status = accuracy(plan, plain, scaled, &without);
   if (status == AC_OK) status = accuracy(plan, augmented, scaled, &with);

@@ -9,6 +9,10 @@
  * micro-batch's statistics to the window's [C,3], batch_norm_update moves the running ones; the
  * formulas are in src/ops/norm/batch_norm.h.
  *
+ * If a window's batch norm is exact, batch_norm_gather_moments joins a micro-batch's chunks to the
+ * window's [C,3], batch_norm_settle makes (mean, r) of these, batch_norm_gather_sums adds the sums
+ * of dy and of dy h to the window's [C,2], and the last two kernels use them.
+ *
  * batch_norm_moments: a work-group of ROW_GROUP items a channel of a chunk, local memory
  * 4 * ROW_GROUP bytes. The others: one work-item a channel or an element, groups of GROUP. Dtypes:
  * storage for x, y, dy, dx; float for the rest. */
@@ -143,4 +147,74 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_update(const global float *pooled, g
   const float n = pooled[3 * c];
   mean[c] += momentum * (pooled[3 * c + 1] - mean[c]);
   if (n > 1) variance[c] += momentum * (pooled[3 * c + 2] / (n - 1) - variance[c]);
+}
+
+/* ---- over a window: sums of micro-batches are joined in their order ---- */
+
+kernel WORK_GROUP(GROUP, 1) void batch_norm_gather_moments(const global float *partial,
+                                                           global float *pooled, long samples,
+                                                           long channels, long positions,
+                                                           long samples_per_chunk, long chunks,
+                                                           int add) {
+  const size_t c = element_id();
+  if (c >= channels) return;
+  float n = add ? pooled[3 * c] : 0, mean = add ? pooled[3 * c + 1] : 0;
+  float squares = add ? pooled[3 * c + 2] : 0;
+  for (size_t k = 0; k < chunks; k++) {
+    const size_t first = k * samples_per_chunk;
+    const size_t count = min((ulong)samples_per_chunk, (ulong)(samples - first)) * positions;
+    join(&n, &mean, &squares, count, partial[k * channels + c],
+         partial[(chunks + k) * channels + c]);
+  }
+  pooled[3 * c] = n;
+  pooled[3 * c + 1] = mean;
+  pooled[3 * c + 2] = squares;
+}
+
+kernel WORK_GROUP(GROUP, 1) void batch_norm_settle(const global float *pooled,
+                                                   global float *statistics, long channels,
+                                                   float epsilon) {
+  const size_t c = element_id();
+  if (c >= channels) return;
+  statistics[2 * c] = pooled[3 * c + 1];
+  statistics[2 * c + 1] = 1 / sqrt(pooled[3 * c + 2] / pooled[3 * c] + epsilon);
+}
+
+kernel WORK_GROUP(GROUP, 1) void batch_norm_gather_sums(const global float *partial,
+                                                        global float *sums, long channels,
+                                                        long chunks, int add) {
+  const size_t c = element_id();
+  if (c >= channels) return;
+  float sum = add ? sums[2 * c] : 0, sum_h = add ? sums[2 * c + 1] : 0;
+  for (size_t k = 0; k < chunks; k++) {
+    sum += partial[k * channels + c];
+    sum_h += partial[(chunks + k) * channels + c];
+  }
+  sums[2 * c] = sum;
+  sums[2 * c + 1] = sum_h;
+}
+
+kernel WORK_GROUP(GROUP, 1) void batch_norm_window_input_gradient(
+    const global storage *dy, const global storage *x, const global float *statistics,
+    const global float *gamma, const global float *sums, const global float *pooled,
+    global storage *dx, long n, long channels, long positions, int add) {
+  const size_t e = element_id();
+  if (e >= n) return;
+  const size_t c = modulo(quotient(e, positions), channels);
+  const float r = statistics[2 * c + 1], h = (load(x, e) - statistics[2 * c]) * r;
+  const float count = pooled[3 * c];
+  const float centred = load(dy, e) - sums[2 * c] / count - h * (sums[2 * c + 1] / count);
+  const float d = (gamma ? gamma[c] : 1) * r * centred;
+  store(dx, e, add ? load(dx, e) + d : d);
+}
+
+kernel WORK_GROUP(GROUP, 1) void batch_norm_window_parameter_gradient(const global float *sums,
+                                                                      global float *dgamma,
+                                                                      global float *dbeta,
+                                                                      long channels, int add_gamma,
+                                                                      int add_beta) {
+  const size_t c = element_id();
+  if (c >= channels) return;
+  if (dgamma) dgamma[c] = add_gamma ? dgamma[c] + sums[2 * c + 1] : sums[2 * c + 1];
+  if (dbeta) dbeta[c] = add_beta ? dbeta[c] + sums[2 * c] : sums[2 * c];
 }

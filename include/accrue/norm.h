@@ -59,7 +59,7 @@ typedef struct ac_batch_norm_desc {
  * first dimension. `desc` may be NULL.
  *
  * So the result for a sample depends on the rest of its micro-batch, and splitting a batch changes
- * it. A plan does not split the batch unless ac_plan_desc.micro_batch_norm allows it.
+ * it. A plan does not split the batch unless ac_plan_desc.batch_norm says otherwise.
  *
  * In evaluation mean and variance are running_mean and running_variance. These are frozen
  * parameters [C], which should start from 0 and 1. Each update moves them towards the mean and the

@@ -47,6 +47,23 @@ typedef enum ac_loss_means {
   AC_LOSS_MEANS_PER_SAMPLE /**< Not needed: each sum is divided by the window's samples instead. */
 } ac_loss_means;
 
+/** The samples that a batch norm in training takes its mean and variance from. */
+typedef enum ac_batch_norm_statistics {
+  /** The whole effective batch, which is never split: a window is one micro-batch. */
+  AC_BATCH_NORM_WHOLE = 0,
+  /** One micro-batch. Results then depend on its size. This also allows other ops that look at more
+   * than one sample to see a micro-batch at a time. */
+  AC_BATCH_NORM_MICRO,
+  /** The whole effective batch, split or not. All micro-batches go through the ops before a batch
+   * norm, then all through those after it, and likewise backward. What they hand on there is kept
+   * for the whole window, as are its inputs. Loss, gradients and running statistics are those of
+   * the whole batch but for rounding, at every micro-batch.
+   *
+   * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
+   * ops that look at more than one sample, and several ranks, are AC_ERROR_ARGUMENT. */
+  AC_BATCH_NORM_EXACT
+} ac_batch_norm_statistics;
+
 /** What a plan should be. */
 typedef struct ac_plan_desc {
   ac_purpose purpose; /**< What it is for. */
@@ -55,9 +72,8 @@ typedef struct ac_plan_desc {
   /** Budget in bytes for everything below. 0: what the device has; on a CPU three quarters of it.
    * More than the device has is AC_ERROR_BUDGET. */
   uint64_t memory;
-  /** Ops that look at more than one sample (batch norm) may see one micro-batch at a time. Without
-   * this, a plan with such an op does not split the batch. */
-  bool micro_batch_norm;
+  /** What batch norms take their statistics from, and so whether a batch may be split. */
+  ac_batch_norm_statistics batch_norm;
   /** A promise: a window is one call of ac_trainer_accumulate, with at most `batch` samples. ac_fit
    * keeps the promise; it refuses AC_LAST_CARRY, which cannot. If the plan takes a window as one
    * micro-batch, gradients are in the arena from where backward first writes them to the update.
@@ -158,8 +174,12 @@ typedef struct ac_plan_info {
   int64_t batch;              /**< Effective batch in samples. */
   int64_t micro_batch;        /**< Most samples of a micro-batch. */
   int64_t accumulation_steps; /**< Micro-batches of a window, of the share of one rank. */
-  int64_t recomputed_ops;     /**< Steps that run an op again. */
-  int64_t parameter_count;    /**< Trained scalars; shared ones count once. */
+  /** With exact batch norm (AC_BATCH_NORM_EXACT): parts of the step that each micro-batch waits for
+   * all others before. 0: micro-batches run one after the other, and each may be a call of
+   * ac_trainer_accumulate. */
+  int64_t sections;
+  int64_t recomputed_ops;  /**< Steps that run an op again. */
+  int64_t parameter_count; /**< Trained scalars; shared ones count once. */
   /** Kernels of one micro-batch, forward and backward. Fused: those of the first pass, which also
    * measures gradients. Fused locally: those of the whole window. Folded: with those that fold. */
   int64_t steps;
@@ -226,7 +246,8 @@ AC_API const ac_plan_info *ac_plan_get_info(const ac_plan *plan);
 
 #ifndef AC_STABLE_ONLY
 
-/** What a description can change to need less memory: bits. The last five change results by more
+/** What a description can change to need less memory: bits. Those of precision, storage and
+ * steps alone, from AC_RELIEF_PRECISION_F16 to AC_RELIEF_GRADIENTS_BF16, change results by more
  * than rounding. AC_RELIEF_GRADIENTS_FOLDED and AC_RELIEF_MICRO_BATCH_NORM may do so. */
 typedef enum ac_relief {
   AC_RELIEF_NO_READ_AHEAD = 1 << 0,       /**< read_ahead = 0. */
@@ -234,7 +255,7 @@ typedef enum ac_relief {
   AC_RELIEF_WORKING_COPIES_AUTO = 1 << 2, /**< working_copies = AC_WORKING_COPIES_AUTO. */
   AC_RELIEF_STATE_SPACE_AUTO = 1 << 3,    /**< state_space = AC_STATE_SPACE_AUTO. */
   AC_RELIEF_HOST_MEMORY = 1 << 4,         /**< host_memory: what optimizer state takes there. */
-  AC_RELIEF_MICRO_BATCH_NORM = 1 << 5,    /**< micro_batch_norm = true. */
+  AC_RELIEF_MICRO_BATCH_NORM = 1 << 5,    /**< batch_norm = AC_BATCH_NORM_MICRO. */
   AC_RELIEF_MICRO_BATCH_1 = 1 << 6,       /**< micro_batch = 1. */
   AC_RELIEF_RECOMPUTE_AUTO = 1 << 7,      /**< recompute = AC_RECOMPUTE_AUTO. */
   AC_RELIEF_NO_HINTS = 1 << 8,            /**< A graph without ac_tensor_hint. */
@@ -246,7 +267,8 @@ typedef enum ac_relief {
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
   AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
-  AC_RELIEF_GRADIENTS_BF16 = 1 << 14   /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,  /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15 /**< batch_norm = AC_BATCH_NORM_EXACT. */
 } ac_relief;
 
 /** Another description, and what it needs. */

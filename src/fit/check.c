@@ -25,7 +25,7 @@ static ac_status check_losses(const ac_trainer *trainer) {
   if (plan->problem.desc.loss_means == AC_LOSS_MEANS_GIVEN)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: the plan was made for weights of losses that are given window by window");
-  if (plan->info.read_ahead || plan->info.micro_batch == plan->info.share ||
+  if (plan->info.read_ahead || ac_plan_piece(plan) == plan->info.share ||
       !ac_instance_weighs_inputs(&trainer->instance))
     return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT,
@@ -89,7 +89,8 @@ ac_status ac_fit_check(const ac_trainer *trainer, const ac_fit_desc *desc) {
   AC_TRY(check_losses(trainer));
   if (trainer->run.samples > 0 && !(desc->resume && trainer->run.fit.begun))
     return ac_fail(AC_ERROR_STATE, "fit: a window is in progress; update or discard it first");
-  if (trainer->instance.plan->problem.desc.whole_windows && desc->last_window == AC_LAST_CARRY)
+  const ac_problem *problem = &trainer->instance.plan->problem;
+  if ((problem->desc.whole_windows || problem->in_sections) && desc->last_window == AC_LAST_CARRY)
     return ac_fail(AC_ERROR_ARGUMENT, "fit: a window that is carried over comes in two pieces, but "
                                       "the plan was made for whole windows");
   return AC_OK;

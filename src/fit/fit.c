@@ -75,8 +75,8 @@ typedef struct piece {
 /* This rank's samples of the window from number `done` on, as many as a micro-batch takes. */
 static ac_status next_piece(fit *f, int64_t done, piece *p) {
   const ac_instance *instance = &f->trainer->instance;
-  const int64_t micro_batch = instance->plan->info.micro_batch, left = f->batch.window.share - done;
-  p->count = left < micro_batch ? left : micro_batch;
+  const int64_t most = ac_plan_piece(instance->plan), left = f->batch.window.share - done;
+  p->count = left < most ? left : most;
   p->first = f->loader ? done : 0;
   memset(p->data, 0, sizeof p->data);
   if (!f->loader) {
@@ -418,7 +418,8 @@ static ac_status run_window(fit *f) {
  * folded can only be gone on with. */
 static void leave_window(fit *f) {
   const ac_plan *plan = f->trainer->instance.plan;
-  const bool keeps = (f->desc->keep_window || !plan->way->can_discard) && !plan->main.whole_window;
+  const bool keeps =
+      (f->desc->keep_window || !plan->way->can_discard) && !ac_plan_takes_whole_windows(plan);
   if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
 }
 

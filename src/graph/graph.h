@@ -30,6 +30,8 @@ typedef enum ac_role {
   AC_ROLE_WORKING,    /* a parameter's copy in 16 bits, or in blocks (precision.h) */
   AC_ROLE_GRADIENT,   /* of a parameter: added to by every micro-batch */
   AC_ROLE_POOLED,     /* batch norm's statistics: those of every micro-batch are joined to it */
+  AC_ROLE_GATHERED,   /* what the backward pass of a batch norm adds up over a window, to read it
+                         within the same window */
   AC_ROLE_LOSS,       /* AC_LOSS_SUMS floats: added to by every micro-batch */
   AC_ROLE_STATISTICS, /* of a parameter's gradient, or of what is pooled, once a window */
   AC_ROLE_STATE,      /* what an optimizer keeps for a parameter */
@@ -41,7 +43,8 @@ typedef enum ac_role {
 /* What a role's tensors gather over a window. Each node adds its part once a micro-batch: where it
  * is computed again, its sums are absent. */
 static inline bool ac_role_is_sum(ac_role role) {
-  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED || role == AC_ROLE_LOSS;
+  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED || role == AC_ROLE_GATHERED ||
+         role == AC_ROLE_LOSS;
 }
 
 /* How the matrix of a layer is stored. A convolution's is AC_MATRIX_OUT_IN: its outputs come first,

@@ -37,9 +37,12 @@ static void leave(j_common_ptr common) {
   longjmp(r->leave, 1);
 }
 
+/* What lacks data is refused, so the rest of a picture, which may be large, is not made up. */
 static void note(j_common_ptr common, int level) {
   reader *r = common->client_data;
-  if (level < 0 && r->ended) r->lacking = true;
+  if (level >= 0 || !r->ended) return;
+  r->lacking = true;
+  longjmp(r->leave, 1);
 }
 
 static void say_nothing(j_common_ptr common) {

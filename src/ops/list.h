@@ -48,6 +48,12 @@
     X(batch_norm_pool, "ff", "f")                     /* statistics[C,2] variance[C]                                   \
                           -> pooled[C,3]: n, mean, sum of squares, joined to what is there if `add` is set */          \
     X(batch_norm_update, "f", "ff")                   /* pooled -> mean variance */                                    \
+    X(batch_norm_moments, "s", "f")                   /* x[B,C,...] -> pooled[C,3], joined as above */                   \
+    X(batch_norm_statistics, "fff", "f")              /* pooled mean[C] variance[C] -> statistics[C,2] */              \
+    X(batch_norm_apply, "sfff", "s")                  /* x gamma? beta? statistics -> y */                             \
+    X(batch_norm_sums, "ssf", "f")                    /* dy x statistics -> sums[C,2]+: of dy, of dy h */              \
+    X(batch_norm_input_gradient, "ssffff", "s")       /* dy x statistics gamma? sums pooled -> dx+ */                  \
+    X(batch_norm_parameter_gradient, "f", "ff")       /* sums -> dgamma?+ dbeta?+ */                                   \
   F(norm, weight_standardisation) X(weight_standardisation, "f", "sf") /* w[O,...] -> y statistics[O,2]: mean, 1/std */\
     X(weight_standardisation_gradient, "sff", "f")    /* dy w statistics -> dw+ */                                     \
   F(reduction, reduce) X(reduce, "a", "ff")           /* x -> y+ kept?, over axes */                                   \

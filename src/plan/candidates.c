@@ -23,10 +23,12 @@ static double step_seconds(const ac_candidates *s, const ac_step *step, int64_t 
                          ac_works_cost(s->problem->works, step, batch));
 }
 
-static double sequence_seconds(const ac_candidates *s, const ac_sequence *sequence, int64_t batch) {
+/* Seconds of each micro-batch, or of what runs once in a window. */
+static double sequence_seconds(const ac_candidates *s, const ac_sequence *sequence, int64_t batch,
+                               bool once) {
   double seconds = 0;
   for (int i = 0; i < ac_sequence_end(sequence); i++)
-    seconds += step_seconds(s, &sequence->steps[i], batch);
+    if (sequence->steps[i].once == once) seconds += step_seconds(s, &sequence->steps[i], batch);
   return seconds;
 }
 
@@ -54,10 +56,11 @@ static double moving_seconds(const ac_candidates *s, const ac_sequence *sequence
 static double window_seconds(const ac_candidates *s, const ac_sequence *main,
                              const ac_sequence *stepping, int64_t micro_batch) {
   int64_t batch = s->problem->desc.batch, whole = batch / micro_batch, rest = batch % micro_batch;
-  double seconds = (double)whole * sequence_seconds(s, main, micro_batch);
-  if (rest) seconds += sequence_seconds(s, main, rest);
+  double seconds = (double)whole * sequence_seconds(s, main, micro_batch, false);
+  if (rest) seconds += sequence_seconds(s, main, rest, false);
+  seconds += sequence_seconds(s, main, micro_batch, true);
   return seconds + moving_seconds(s, main, after_seconds(s, main)) +
-         moving_seconds(s, stepping, sequence_seconds(s, stepping, micro_batch));
+         moving_seconds(s, stepping, sequence_seconds(s, stepping, micro_batch, false));
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -81,8 +84,8 @@ static ac_status lay_saving(ac_candidates *s, const ac_stage_chain *chain, bool 
   return status;
 }
 
-/* Lays down the order of a candidate in s->order. */
-static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
+/* Lays down the order of a candidate in s->order, without what its sections repeat. */
+static ac_status lay_kept(ac_candidates *s, const ac_candidate *c) {
   const ac_stages *stages = s->problem->stages;
   const ac_candidate_size *size = &s->sizes[c->size];
   bool hinted = stages->hinted && s->problem->desc.recompute != AC_RECOMPUTE_NONE;
@@ -96,6 +99,13 @@ static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
       ac_chain_schedule(guessed ? size->frugal : size->solution, c->memory, &operations, &count));
   return ac_order_lay(&s->order, stages, guessed ? &size->guessed : &size->chain, operations,
                       count);
+}
+
+/* Lays down the order of a candidate in s->order. */
+static ac_status lay_order(ac_candidates *s, const ac_candidate *c) {
+  AC_TRY(lay_kept(s, c));
+  if (!c->repeats) return AC_OK;
+  return ac_order_repeat(&s->order, NULL, s->problem->graph, s->problem->desc.batch, NULL);
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -154,8 +164,8 @@ static bool is_known(const ac_candidates *s, int size, uint64_t order) {
   return false;
 }
 
-static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
-  ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+static ac_status add_order(ac_candidates *s, ac_candidate c) {
+  const int size = c.size;
   const ac_gradient_way *asked = s->problem->way;
   const bool whole = ac_problem_whole_window(s->problem, s->sizes[size].micro_batch);
   AC_TRY(lay_order(s, &c));
@@ -169,6 +179,15 @@ static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t 
     if (way->by_auto && summed && (whole || !way->one_micro_batch)) add_spaces(s, c, way);
   }
   return AC_OK;
+}
+
+/* In sections with what they repeat as well; what a policy says to keep is kept. */
+static ac_status add_candidate(ac_candidates *s, int size, int choice, uint64_t memory) {
+  ac_candidate c = {.size = size, .choice = choice, .memory = memory};
+  const bool sections = s->problem->in_sections;
+  if (!sections || choice != RECOMPUTE_EVERYTHING) AC_TRY(add_order(s, c));
+  c.repeats = sections && choice != KEEP_EVERYTHING;
+  return c.repeats ? add_order(s, c) : AC_OK;
 }
 
 /* All that a solution depends on. */
@@ -231,12 +250,15 @@ static ac_status solve_chain(ac_candidates *s, ac_chain_solution **solution, con
 static ac_status make_chains(ac_candidates *s, int first) {
   const ac_problem *problem = s->problem;
   ac_stage_chain_request requests[2 * AC_SEARCH_SIZES];
+  const int64_t window = problem->in_sections ? problem->desc.batch : 0;
   int count = 0;
   for (int i = first; i < s->size_count; i++) {
     ac_candidate_size *size = &s->sizes[i];
-    requests[count++] = (ac_stage_chain_request){size->micro_batch, costs_of(s), &size->chain};
+    requests[count++] =
+        (ac_stage_chain_request){size->micro_batch, window, costs_of(s), &size->chain};
     if (problem->desc.recompute == AC_RECOMPUTE_AUTO)
-      requests[count++] = (ac_stage_chain_request){size->micro_batch, &s->guess, &size->guessed};
+      requests[count++] =
+          (ac_stage_chain_request){size->micro_batch, window, &s->guess, &size->guessed};
   }
   return ac_stage_chains_create(requests, count, problem->stages, problem->works,
                                 problem->device->info.alignment);

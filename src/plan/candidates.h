@@ -18,6 +18,7 @@ typedef struct ac_candidate {
   int size;        /* index */
   uint64_t memory; /* the chain solver's limit that yields the order */
   int choice;
+  bool repeats; /* sections make again what is cheap (repeat.c) */
   const ac_gradient_way *way;
   bool host_state;
   double seconds; /* of a whole window and its update */

@@ -14,6 +14,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 
@@ -125,9 +126,10 @@ static ac_status sort_cells(ac_problem *problem) {
 }
 
 ac_status ac_cells_list(ac_problem *problem) {
-  static const ac_role before[] = {
-      AC_ROLE_PARAMETER, AC_ROLE_WORKING, AC_ROLE_CONSTANT, AC_ROLE_GRADIENT, AC_ROLE_POOLED,
-      AC_ROLE_STATE,     AC_ROLE_AVERAGE, AC_ROLE_CACHE,    AC_ROLE_LOSS,     AC_ROLE_STATISTICS};
+  static const ac_role before[] = {AC_ROLE_PARAMETER, AC_ROLE_WORKING,   AC_ROLE_CONSTANT,
+                                   AC_ROLE_GRADIENT,  AC_ROLE_POOLED,    AC_ROLE_GATHERED,
+                                   AC_ROLE_STATE,     AC_ROLE_AVERAGE,   AC_ROLE_CACHE,
+                                   AC_ROLE_LOSS,      AC_ROLE_STATISTICS};
   const ac_graph *graph = problem->graph;
   size_t most = (size_t)graph->tensor_count + (size_t)graph->input_count + 1;
   problem->cells = calloc(most, sizeof *problem->cells);
@@ -150,6 +152,7 @@ static uint64_t *class_of(ac_plan_bytes *bytes, ac_role role) {
     return &bytes->parameters;
   case AC_ROLE_GRADIENT:
   case AC_ROLE_POOLED:
+  case AC_ROLE_GATHERED:
     return &bytes->gradients;
   case AC_ROLE_STATE:
   case AC_ROLE_AVERAGE:
@@ -185,6 +188,17 @@ static void set_size(const ac_problem *problem, ac_cell *cell, int64_t micro_bat
   cell->count = ac_shape_count(&cell->shape) * (cell->shape.batched ? micro_batch : 1);
   take_shard(problem, cell);
   cell->bytes = (uint64_t)cell->count * ac_dtype_bytes(cell->dtype);
+}
+
+/* The inputs of a whole window: on the device each micro-batch's begin where a view may. */
+static void take_window(const ac_problem *problem, ac_cell *cell, int64_t micro_batch,
+                        uint64_t alignment) {
+  const int64_t batch = problem->desc.batch, places = ac_ceil_div(batch, micro_batch);
+  if (!problem->in_sections || cell->role != AC_ROLE_INPUT || !cell->shape.batched) return;
+  const uint64_t piece = ac_align(cell->bytes, alignment);
+  cell->count = cell->count / micro_batch * batch;
+  cell->bytes = cell->space == AC_SPACE_HOST ? (uint64_t)cell->count * ac_dtype_bytes(cell->dtype)
+                                             : piece * (uint64_t)places;
 }
 
 static uint64_t control_bytes(const ac_problem *problem, const ac_address_space *space) {
@@ -236,6 +250,7 @@ ac_status ac_cells_place(const ac_problem *problem, const ac_placing *how, ac_ad
     ac_cell cell = problem->cells[i];
     uint64_t begin = space->end;
     set_size(problem, &cell, how->micro_batch, how->counters);
+    take_window(problem, &cell, how->micro_batch, space->alignment);
     if (cell.role == AC_ROLE_GRADIENT && whole) cell.space = AC_SPACE_ARENA;
     if (how->host_state && may_move(problem, &cell)) cell.space = AC_SPACE_HOST;
     if (cell.space == AC_SPACE_DEVICE) AC_TRY(place(problem, space, &cell, control, &used));

@@ -151,6 +151,17 @@ static void offer_host(offers *o) {
   add(o, &x);
 }
 
+/* A batch that batch norm keeps whole is split, with the same results. */
+static void offer_exact_norm(offers *o) {
+  const ac_plan_desc *asked = &o->problem->asked;
+  ac_plan_offer x = begin(o, AC_RELIEF_EXACT_BATCH_NORM);
+  if (o->problem->coupled < 0 || o->problem->way->one_micro_batch) return;
+  x.desc.batch_norm = AC_BATCH_NORM_EXACT;
+  if (asked->micro_batch) x.reliefs |= AC_RELIEF_MICRO_BATCH_1;
+  if (asked->micro_batch) x.desc.micro_batch = 1;
+  add(o, &x);
+}
+
 static void offer_micro_batch(offers *o) {
   const ac_plan_desc *asked = &o->problem->asked, *desc = &o->problem->desc;
   const bool coupled = o->problem->coupled >= 0;
@@ -158,7 +169,7 @@ static void offer_micro_batch(offers *o) {
       o->problem->way->one_micro_batch)
     return;
   ac_plan_offer x = begin(o, coupled ? AC_RELIEF_MICRO_BATCH_NORM : AC_RELIEF_MICRO_BATCH_1);
-  if (coupled) x.desc.micro_batch_norm = true;
+  if (coupled) x.desc.batch_norm = AC_BATCH_NORM_MICRO;
   if (coupled && asked->micro_batch) x.reliefs |= AC_RELIEF_MICRO_BATCH_1;
   if (asked->micro_batch || !coupled) x.desc.micro_batch = 1;
   add(o, &x);
@@ -267,6 +278,7 @@ static ac_status offer_all(offers *o) {
     offer_gradients(o);
     offer_no_copies(o);
     offer_host(o);
+    offer_exact_norm(o);
     offer_micro_batch(o);
     offer_recomputation(o);
   }

@@ -214,6 +214,7 @@ static void fill_info(ac_plan *plan) {
   info->share = plan->problem.desc.batch;
   info->transfer_bytes = ac_shards_bytes(&plan->problem);
   info->accumulation_steps = (info->share + info->micro_batch - 1) / info->micro_batch;
+  info->sections = plan->main.section_count;
   info->steps = ac_sequence_end(&plan->main);
   info->update_steps = plan->main.step_count - info->steps + plan->stepping.step_count;
   info->state_space = plan->main.host_state ? AC_STATE_ON_HOST : AC_STATE_ON_DEVICE;

@@ -75,7 +75,10 @@ typedef struct ac_value {
   int tensor;      /* storage it fills; -1: workspace */
   int64_t count;   /* elements of it that it holds; 0: all */
   int first, last; /* points between which it is alive, both included */
-  bool outside;    /* filled before the sequence begins: only where a piece is laid down alone */
+  /* With sections (sections.c): it depends on the samples of the micro-batch; it has a place for
+   * each micro-batch of a window; another micro-batch needs it in the same section. */
+  bool varies, whole, lasts;
+  bool outside;   /* filled before the sequence begins: only where a piece is laid down alone */
   int shares;     /* the value that it shares memory with; its own index if it has its own memory */
   uint64_t bytes; /* aligned; 0 if it shares */
   uint64_t address;
@@ -102,6 +105,7 @@ typedef struct ac_step {
   int node;
   bool recomputed;
   bool transfers; /* state that it steps is in host memory, and in values while it does */
+  bool once;      /* with sections: in the first micro-batch alone, which it does not depend on */
   ac_part part;   /* that it steps; other steps with the node follow for the rest */
   ac_slot in[AC_MAX_INPUTS], out[AC_MAX_OUTPUTS];
   ac_write write[AC_MAX_OUTPUTS];
@@ -111,9 +115,12 @@ typedef struct ac_step {
 
 typedef struct ac_sequence {
   bool training;
-  bool whole_window;        /* gradients are values, alive as long as steps read them */
-  bool host_state;          /* optimizer state that may move does */
-  const ac_problem *shards; /* NULL: all is stepped; else only the part of its rank */
+  bool whole_window; /* gradients are values, alive as long as steps read them */
+  bool host_state;   /* optimizer state that may move does */
+  int64_t window; /* samples of a window whose micro-batches go through one section after another;
+                     0: each goes through the sequence alone */
+  int *sections, section_count; /* where they begin; NULL: there are none */
+  const ac_problem *shards;     /* NULL: all is stepped; else only the part of its rank */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -192,6 +199,7 @@ struct ac_problem {
   int *cells_by_owner; /* by role, owner and state, but for those of inputs on the host */
   int found_cells;     /* how many these are */
   uint64_t host_bytes; /* of the cells that may be in host memory */
+  bool in_sections;    /* windows go through the sections of a sequence (sections.c) */
   int coupled; /* the first node that looks at more than one sample of its batch, though it may not
                   see a part of it only; -1: none */
   int64_t least; /* samples of a micro-batch, in training */
@@ -240,6 +248,16 @@ struct ac_plan {
   ac_live_bytes *live;             /* by step: those of `main`, then of `stepping` */
 };
 
+/* Samples that a window brings at once: those of a micro-batch, or all of them. */
+static inline int64_t ac_plan_piece(const ac_plan *plan) {
+  return plan->problem.in_sections ? plan->problem.desc.batch : plan->info.micro_batch;
+}
+
+/* A window comes in one piece. */
+static inline bool ac_plan_takes_whole_windows(const ac_plan *plan) {
+  return plan->main.whole_window || plan->problem.in_sections;
+}
+
 /* The sequence of a pass. */
 static inline const ac_sequence *ac_plan_pass(const ac_plan *plan, int pass) {
   return pass ? &plan->stepping : &plan->main;
@@ -281,7 +299,8 @@ bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_b
 
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {
-  return problem->desc.whole_windows && micro_batch == problem->desc.batch && !problem->way->folds;
+  return problem->desc.whole_windows && micro_batch == problem->desc.batch &&
+         !problem->way->folds && !problem->in_sections;
 }
 
 /* Host memory for so many batches that are read ahead and the current one. */
@@ -317,6 +336,8 @@ typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
   const ac_problem *shards;      /* likewise */
   bool one_output;               /* an output is read as soon as it is made, one in each run */
+  int64_t window;                /* as of a sequence */
+  bool apart;                    /* no value shares memory */
 } ac_storage;
 ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_target target,
                             ac_storage storage, const ac_nodes *order, const ac_nodes *after);
@@ -333,6 +354,16 @@ void ac_sequence_room_free(ac_sequence_room *room);
 ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, const ac_graph *graph,
                                ac_target target, ac_storage storage, const ac_nodes *order,
                                const ac_nodes *after);
+
+/* ---- sections.c ------------------------------------------------------------------------------ */
+
+/* Finds where sections begin, which steps run once and which values vary. */
+ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph);
+/* Then, when it is known what shares memory: where else sections begin to save some, which values
+ * are whole, and how long those live that other micro-batches need. */
+ac_status ac_sections_extend(ac_sequence *sequence, const ac_graph *graph);
+/* Places that a value has if micro-batches have so many samples. */
+int64_t ac_sections_places(const ac_sequence *sequence, const ac_value *value, int64_t micro_batch);
 
 /* The value that owns the memory of this one. */
 int ac_sequence_root(const ac_sequence *sequence, int value);

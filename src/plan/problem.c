@@ -13,6 +13,7 @@
 #include "graph/fuse.h"
 #include "graph/precision.h"
 #include "graph/reach.h"
+#include "graph/window_norms.h"
 #include "optimizer/nodes.h"
 
 #include <stdlib.h>
@@ -158,15 +159,16 @@ static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
   return AC_OK;
 }
 
-/* Of one rank; its share may be empty. */
+/* Of one rank; its share may be empty. In sections all samples of a window count. */
 static bool share_allows(const ac_problem *problem, int64_t share, int64_t micro_batch) {
+  if (problem->in_sections) return share >= problem->least;
   const int64_t rest = share % micro_batch;
   return rest == 0 || rest >= problem->least;
 }
 
 bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch) {
   const int ranks = problem->desc.ranks;
-  return micro_batch >= problem->least &&
+  return (problem->in_sections || micro_batch >= problem->least) &&
          share_allows(problem, ac_share_most(batch, ranks), micro_batch) &&
          share_allows(problem, ac_share_of(batch, ranks - 1, ranks), micro_batch);
 }
@@ -203,7 +205,7 @@ static ac_status settle_micro_batch(ac_problem *problem) {
   problem->coupled = -1;
   AC_TRY(settle_whole(desc, problem->way));
   AC_TRY(check_least(problem));
-  if (desc->purpose != AC_TRAIN || desc->micro_batch_norm) return AC_OK;
+  if (desc->purpose != AC_TRAIN || desc->batch_norm == AC_BATCH_NORM_MICRO) return AC_OK;
   for (int i = problem->main.count - 1; i >= 0; i--) {
     const ac_node *node = ac_node_at(problem->graph, problem->main.list[i]);
     if (!node->backward && ac_op_couples_samples(node->op, node->attributes))
@@ -211,6 +213,12 @@ static ac_status settle_micro_batch(ac_problem *problem) {
   }
   if (problem->coupled < 0) return AC_OK;
   char text[128];
+  if (problem->in_sections)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: %s looks at all samples of a batch, and only batch norms can do so in "
+                   "several micro-batches; keep the batch whole",
+                   ac_node_text(text, sizeof text, problem->graph,
+                                ac_node_at(problem->graph, problem->coupled)));
   if (desc->ranks > 1)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: %s looks at all samples of a batch, which ranks share out; take group "
@@ -395,6 +403,27 @@ static ac_status check_caches(const ac_problem *problem) {
   return AC_OK;
 }
 
+/* Batch norms over whole windows, which are then in sections. */
+static ac_status spread_norms(ac_problem *problem) {
+  const ac_plan_desc *desc = &problem->desc;
+  int count = 0;
+  if (desc->purpose != AC_TRAIN || desc->batch_norm != AC_BATCH_NORM_EXACT) return AC_OK;
+  AC_TRY(ac_graph_spread_norms(problem->graph, &count));
+  problem->in_sections = count > 0;
+  if (!count) return AC_OK;
+  const bool kept = problem->way->by_auto && !problem->way->one_micro_batch;
+  if (!kept && problem->way->gradients != AC_GRADIENTS_AUTO)
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "plan: exact batch norm needs gradients that are kept (AC_GRADIENTS_BUFFER), and "
+        "excludes gradients that are %s",
+        problem->way->words);
+  if (desc->ranks > 1)
+    return ac_fail(AC_ERROR_ARGUMENT, "plan: exact batch norm works within one rank; take group "
+                                      "norm, or accept the statistics of micro-batches");
+  return AC_OK;
+}
+
 /* The graph with all nodes of a window. */
 static ac_status complete_graph(ac_problem *problem) {
   ac_graph *graph = problem->graph;
@@ -404,6 +433,7 @@ static ac_status complete_graph(ac_problem *problem) {
   if (training) AC_TRY(ac_graph_freeze(graph, problem->desc.frozen));
   if (training) AC_TRY(ac_graph_check_reach(graph));
   AC_TRY(ac_graph_fuse(graph, &problem->fused));
+  AC_TRY(spread_norms(problem));
   if (training) AC_TRY(ac_graph_differentiate(graph));
   uint32_t rounds[AC_OP_COUNT] = {0}, decodes[AC_OP_COUNT] = {0};
   list_rounds(problem, rounds);

@@ -77,6 +77,14 @@ static void select_after(const ac_graph *graph, bool *runs, bool *yielded) {
   }
 }
 
+/* Whether what reads a node's output needs it to run. Evaluation takes running statistics in the
+ * place of those that are pooled. */
+static bool is_read(const ac_tensor *out, ac_target target, const bool *needed) {
+  const bool pooled = out->role == AC_ROLE_POOLED && target == AC_TARGET_GRADIENTS;
+  return needed[out->storage] && (pooled || out->role == AC_ROLE_ACTIVATION ||
+                                  out->role == AC_ROLE_CACHE || out->role == AC_ROLE_GATHERED);
+}
+
 /* Creation order is a topological order, so one backward sweep finds every node that a root depends
  * on. */
 static void select_micro_batch(const ac_graph *graph, ac_target target, bool *runs, bool *needed) {
@@ -86,12 +94,8 @@ static void select_micro_batch(const ac_graph *graph, ac_target target, bool *ru
     runs[i] = false;
     if (node->phase != AC_PHASE_MICRO_BATCH) continue;
     runs[i] = is_root(graph, node, target, from_backward);
-    for (int j = 0; j < AC_MAX_OUTPUTS; j++) {
-      int out = node->out[j];
-      const ac_role role = out < 0 ? AC_ROLE_INPUT : ac_tensor_at(graph, out)->role;
-      if (role == AC_ROLE_ACTIVATION || role == AC_ROLE_CACHE)
-        runs[i] |= needed[ac_tensor_at(graph, out)->storage];
-    }
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      if (node->out[j] >= 0) runs[i] |= is_read(ac_tensor_at(graph, node->out[j]), target, needed);
     if (node->backward && target != AC_TARGET_GRADIENTS) runs[i] = false;
     if (!runs[i]) continue;
     for (int j = 0; j < AC_MAX_INPUTS; j++) mark_operand(graph, needed, node->in[j]);
@@ -233,6 +237,8 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
   if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
     return false;
+  /* What does not vary is read in the next micro-batch as well. */
+  if (sequence->values[root].varies != output->varies) return false;
   output->shares = root;
   sequence->values[root].last = output->last;
   return true;
@@ -340,15 +346,18 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   sequence->training = target == AC_TARGET_GRADIENTS;
   sequence->whole_window = storage.whole_window;
   sequence->host_state = storage.host_state;
+  sequence->window = storage.window;
   sequence->shards = storage.shards;
   set_phases(sequence, graph, order, after);
   builder b = {sequence, graph, room->current, room->written};
   sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);
-  const bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
-                    lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
+              lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  if (good && storage.window) good = ac_sections_find(sequence, graph) == AC_OK;
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
-    share_memory(sequence, graph);
+    if (!storage.apart) share_memory(sequence, graph);
+    if (storage.window && !storage.apart) good = ac_sections_extend(sequence, graph) == AC_OK;
     if (storage.host_state) ac_transfers_set_lifetimes(sequence, graph);
   }
   forget_nodes(room, graph, order);
@@ -369,6 +378,7 @@ ac_status ac_sequence_build(ac_sequence *sequence, const ac_graph *graph, ac_tar
 
 void ac_sequence_free(ac_sequence *sequence) {
   free(sequence->steps);
+  free(sequence->sections);
   free(sequence->values);
   memset(sequence, 0, sizeof *sequence);
 }
@@ -457,7 +467,9 @@ ac_status ac_sequence_size(ac_sequence *sequence, const ac_graph *graph, ac_work
   sequence->value_count = own;
   for (int i = 0; i < own; i++) {
     ac_value *value = &sequence->values[i];
-    value->bytes = value->shares == i ? ac_align(bytes_of(value, graph, batch), alignment) : 0;
+    value->bytes = value->shares == i ? ac_align(bytes_of(value, graph, batch), alignment) *
+                                            (uint64_t)ac_sections_places(sequence, value, batch)
+                                      : 0;
   }
   for (int i = 0; i < ac_sequence_end(sequence); i++) {
     ac_step *step = &sequence->steps[i];

@@ -36,7 +36,7 @@ typedef struct dealer {
   int sum_count;
   int *last;          /* by storage */
   int64_t *loads;     /* by rank: elements so far */
-  int *ranks;         /* by entry of `dealt`: whose it is */
+  int *ranks;         /* by entry of `dealt`: the one that gets it */
   ac_streamed *dealt; /* in the order of dealing */
   int count;
 } dealer;

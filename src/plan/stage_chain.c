@@ -5,6 +5,7 @@
 
 #include "core/align.h"
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,13 +33,27 @@ typedef struct piece {
   double forward, recomputed, backward; /* seconds */
 } piece;
 
+/* With sections there are others between the two parts. */
+static void keep_whole(piece *p) {
+  for (int i = 0; i < p->sequence.value_count; i++) {
+    ac_value *value = &p->sequence.values[i];
+    if (value->varies && (value->outside || (value->first < p->split && value->last >= p->split)))
+      value->whole = true;
+  }
+}
+
 /* It depends on what the variant drops, not on the micro-batch. */
 static ac_status lay_piece(measuring *m, int s, const ac_stage_variants *variants, int variant,
                            piece *result) {
   *result = (piece){.split = 0};
+  const int64_t window = m->requests[0].window;
   AC_TRY(ac_order_lay_stage(&m->order, m->stages, s, variants, variant, &result->split));
-  return ac_sequence_build_in(&m->room, &result->sequence, m->stages->graph, AC_TARGET_GRADIENTS,
-                              (ac_storage){0}, &m->order.nodes, NULL);
+  if (window)
+    AC_TRY(ac_order_repeat(&m->order, &m->room, m->stages->graph, window, &result->split));
+  AC_TRY(ac_sequence_build_in(&m->room, &result->sequence, m->stages->graph, AC_TARGET_GRADIENTS,
+                              (ac_storage){.window = window}, &m->order.nodes, NULL));
+  if (window) keep_whole(result);
+  return AC_OK;
 }
 
 /* Sets a piece's bytes and seconds for a request. */
@@ -58,10 +73,13 @@ static ac_status size_piece(const measuring *m, const ac_stage_chain_request *r,
   return AC_OK;
 }
 
+/* What crosses stages is kept for a whole window if there are sections. */
 static uint64_t storage_bytes(const measuring *m, int64_t batch, int storage) {
+  const int64_t window = m->requests[0].window;
   if (storage < 0) return 0;
   ac_operand x = ac_operand_of(ac_tensor_at(m->stages->graph, storage), batch);
-  return ac_align((uint64_t)ac_operand_bytes(&x), m->alignment);
+  return ac_align((uint64_t)ac_operand_bytes(&x), m->alignment) *
+         (uint64_t)(window ? ac_ceil_div(window, batch) : 1);
 }
 
 /* The most bytes alive at a forward step, and at a later one. The beginnings and ends of values are

@@ -69,6 +69,7 @@ typedef struct ac_stage_chain {
 /* A chain that is asked for, at a micro-batch and by a model of costs. */
 typedef struct ac_stage_chain_request {
   int64_t batch;
+  int64_t window; /* as of a sequence; the same in all requests */
   const ac_cost_model *costs;
   ac_stage_chain *result;
 } ac_stage_chain_request;
@@ -103,6 +104,11 @@ ac_status ac_order_lay(ac_order *order, const ac_stages *stages, const ac_stage_
  * there is one, its backward nodes. *split receives where these begin. */
 ac_status ac_order_lay_stage(ac_order *order, const ac_stages *stages, int s,
                              const ac_stage_variants *variants, int variant, int *split);
+
+/* Lets sections make again what is cheap, instead of keeping it for a window (repeat.c). *mark
+ * (NULL: nobody asks), a place in the order, becomes the place of the same node. */
+ac_status ac_order_repeat(ac_order *order, ac_sequence_room *room, const ac_graph *graph,
+                          int64_t window, int *mark);
 
 /* The order that keeps everything: each node once. */
 ac_status ac_order_lay_plain(ac_order *order, const ac_stages *stages);

@@ -1,4 +1,5 @@
 /* Inputs: what may be fed to them, finding and checking it, and bringing it to the device. */
+#include "core/align.h"
 #include "core/elements.h"
 #include "core/error.h"
 #include "run/instance.h"
@@ -165,13 +166,23 @@ ac_status ac_instance_check(const ac_instance *instance, const void *const *data
   return AC_OK;
 }
 
+/* The samples of each micro-batch begin where a view may: there is more than one of these if a
+ * window comes at once. */
 static ac_status upload(ac_instance *instance, int i, const void *from, int64_t count) {
-  const ac_graph *graph = instance->plan->graph;
-  const ac_tensor *input = ac_tensor_at(graph, graph->inputs[i]);
+  const ac_plan *plan = instance->plan;
+  const ac_tensor *input = ac_tensor_at(plan->graph, plan->graph->inputs[i]);
+  const int64_t most = plan->problem.in_sections ? plan->info.micro_batch : count;
+  const uint64_t whole = (uint64_t)elements_of(input, most) * ac_dtype_bytes(input->dtype);
+  uint64_t left = (uint64_t)elements_of(input, count) * ac_dtype_bytes(input->dtype), at = 0;
   instance->given[i] = !input->shape.batched;
-  return instance->device->backend->upload(
-      instance->device->state, instance->persistent[input->id], 0, from,
-      (uint64_t)elements_of(input, count) * ac_dtype_bytes(input->dtype));
+  for (const char *next = from; left;
+       next += whole, at += ac_align(whole, plan->device->info.alignment)) {
+    const uint64_t bytes = left < whole ? left : whole;
+    AC_TRY(instance->device->backend->upload(instance->device->state,
+                                             instance->persistent[input->id], at, next, bytes));
+    left -= bytes;
+  }
+  return AC_OK;
 }
 
 /* One value for all samples is there from the first of them on. */

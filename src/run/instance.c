@@ -87,6 +87,8 @@ static ac_status upload_constants(ac_instance *instance) {
 
 static void *handle_of(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
   if (slot.tensor < 0) return NULL;
+  void *place = ac_sections_place(instance, prepared, slot);
+  if (place) return place;
   if (slot.value >= 0) return prepared->handles[ac_sequence_root(prepared->sequence, slot.value)];
   return instance->persistent[ac_tensor_at(instance->plan->graph, slot.tensor)->storage];
 }
@@ -102,7 +104,7 @@ static const void *window_attributes(const ac_instance *instance, const ac_step 
   return node->phase == AC_PHASE_REDUCE ? (const void *)&own->statistics : &own->step;
 }
 
-static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int index) {
+void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, int index) {
   const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   ac_step_arguments(step, instance->plan->graph, &instance->run, args);
@@ -121,7 +123,7 @@ static void fill_arguments(ac_instance *instance, ac_prepared *prepared, int ind
 void ac_instance_resize(ac_instance *instance, ac_prepared *prepared) {
   if (prepared->batch == instance->run.batch) return;
   for (int i = 0; i < ac_sequence_end(prepared->sequence); i++)
-    fill_arguments(instance, prepared, i);
+    ac_instance_fill_arguments(instance, prepared, i);
   prepared->batch = instance->run.batch;
 }
 
@@ -138,10 +140,11 @@ static ac_status prepare(ac_instance *instance, ac_prepared *prepared, const ac_
       AC_TRY(ac_instance_view(instance, value->address, value->bytes, &prepared->handles[i]));
   }
   AC_TRY(ac_transfers_prepare(instance, prepared));
+  AC_TRY(ac_sections_prepare(instance, prepared));
   instance->run.batch = batch;
   ac_instance_resize(instance, prepared);
   for (int i = ac_sequence_end(sequence); i < sequence->step_count; i++)
-    fill_arguments(instance, prepared, i);
+    ac_instance_fill_arguments(instance, prepared, i);
   for (int i = 0; i < sequence->step_count; i++)
     AC_TRY(instance->device->backend->prepare(instance->device->state, &prepared->args[i]));
   return AC_OK;
@@ -177,6 +180,7 @@ static void discard(ac_instance *instance, ac_prepared *prepared) {
   for (int i = 0; prepared->handles && i < prepared->sequence->value_count; i++)
     ac_instance_drop_view(instance, prepared->handles[i]);
   ac_transfers_discard(instance, prepared);
+  ac_sections_discard(instance, prepared);
   free(prepared->handles);
   free(prepared->args);
 }
@@ -198,6 +202,13 @@ static void set_adds(ac_prepared *prepared, int index, bool fresh) {
     add[j] = step->write[j] == AC_ADD || (step->write[j] == AC_ADD_UNLESS_FIRST && !fresh);
 }
 
+/* What does not vary is added to once, in the first micro-batch of a window in sections. */
+static bool copies(const ac_instance *instance, const ac_prepared *prepared, const ac_step *step) {
+  const bool batched = ac_tensor_at(instance->plan->graph, step->copy.tensor)->shape.batched;
+  return !prepared->place || batched || step->copy.value < 0 ||
+         prepared->sequence->values[step->copy.value].varies;
+}
+
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
   const ac_step *step = &prepared->sequence->steps[index];
@@ -205,7 +216,8 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
   const ac_backend *backend = instance->device->backend;
   AC_TRY(ac_instance_meanwhile(instance));
   set_adds(prepared, index, fresh);
-  if (step->copy.tensor >= 0)
+  if (step->copy.tensor >= 0 && !copies(instance, prepared, step)) args->add[0] = false;
+  else if (step->copy.tensor >= 0)
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
                          handle_of(instance, prepared, step->copy),
                          (uint64_t)args->out[0].count * ac_dtype_bytes(args->out[0].dtype)));
@@ -236,17 +248,20 @@ static ac_status poison(ac_instance *instance, const ac_prepared *prepared, int 
   return AC_OK;
 }
 
-/* The values that end with this step; -1: all. */
-static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step) {
+/* The values that end with this step; -1: all. `last`: no other micro-batch runs it. */
+static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step,
+                              bool last) {
   const ac_sequence *sequence = prepared->sequence;
   for (int i = 0; i < sequence->value_count; i++)
-    if (prepared->handles[i] && (step < 0 || sequence->values[i].last == step))
+    if (prepared->handles[i] && (last || !sequence->values[i].lasts) &&
+        (step < 0 || sequence->values[i].last == step))
       AC_TRY(poison(instance, prepared, i));
   return AC_OK;
 }
 #else
-static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step) {
-  (void)instance, (void)prepared, (void)step;
+static ac_status poison_after(ac_instance *instance, const ac_prepared *prepared, int step,
+                              bool last) {
+  (void)instance, (void)prepared, (void)step, (void)last;
   return AC_OK;
 }
 #endif
@@ -274,20 +289,25 @@ static ac_status ask_gate(const ac_instance *instance, const ac_step *step, bool
   return instance->gate.ask(instance->gate.user, parameter, runs);
 }
 
+ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int i, bool fresh,
+                              bool last) {
+  bool runs;
+  AC_TRY(announce_step(instance, prepared, i));
+  AC_TRY(ask_gate(instance, &prepared->sequence->steps[i], &runs));
+  if (runs) AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
+  if (prepared == &instance->main && instance->numerics.counts)
+    AC_TRY(ac_numerics_watch(instance, i));
+  if (prepared == &instance->main && instance->watched_count) AC_TRY(ac_watched_after(instance, i));
+  return poison_after(instance, prepared, i, last);
+}
+
 static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fresh) {
   instance->run.training = prepared->sequence->training;
+  AC_TRY(poison_after(instance, prepared, -1, true));
+  if (prepared->sequence->section_count) return ac_sections_run(instance, prepared);
   ac_instance_resize(instance, prepared);
-  AC_TRY(poison_after(instance, prepared, -1));
   for (int i = 0; i < ac_sequence_end(prepared->sequence); i++) {
-    bool runs;
-    AC_TRY(announce_step(instance, prepared, i));
-    AC_TRY(ask_gate(instance, &prepared->sequence->steps[i], &runs));
-    if (runs) AC_TRY(ac_instance_run_step(instance, prepared, i, fresh));
-    if (prepared == &instance->main && instance->numerics.counts)
-      AC_TRY(ac_numerics_watch(instance, i));
-    if (prepared == &instance->main && instance->watched_count)
-      AC_TRY(ac_watched_after(instance, i));
-    AC_TRY(poison_after(instance, prepared, i));
+    AC_TRY(ac_instance_do_step(instance, prepared, i, fresh, true));
     if (prepared == &instance->main && instance->follower.call)
       instance->follower.call(instance->follower.user, i + 1);
   }
@@ -298,10 +318,10 @@ ac_status ac_instance_run_needed(ac_instance *instance, ac_prepared *prepared,
                                  const ac_needed *needed) {
   instance->run.training = prepared->sequence->training;
   ac_instance_resize(instance, prepared);
-  AC_TRY(poison_after(instance, prepared, -1));
+  AC_TRY(poison_after(instance, prepared, -1, true));
   for (int i = 0; i <= needed->last; i++) {
     if (needed->steps[i]) AC_TRY(ac_instance_run_step(instance, prepared, i, true));
-    if (i < needed->last) AC_TRY(poison_after(instance, prepared, i));
+    if (i < needed->last) AC_TRY(poison_after(instance, prepared, i, true));
   }
   return AC_OK;
 }

@@ -28,6 +28,10 @@ typedef struct ac_prepared {
                        step is cut */
   int arriving;     /* the step with state on its way to the device; -1: none */
   int64_t batch;
+  /* With sections: by value and by input, handles of each micro-batch's place; NULL: there is one
+   * place. And the micro-batch that the arguments are for. */
+  void ***places, ***inputs;
+  int64_t place;
   bool has_run; /* its micro-batch */
 } ac_prepared;
 
@@ -305,6 +309,12 @@ ac_status ac_instance_run_averages(ac_instance *instance);
 ac_status ac_instance_measure_shards(ac_instance *instance);
 ac_status ac_instance_prepare_shards(ac_instance *instance);
 void ac_instance_discard_shards(ac_instance *instance);
+/* Sets the arguments of a step, anew after run.batch or the place has changed. */
+void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, int step);
+/* All that goes with a step of a micro-batch: whoever watches it, and what has to be asked. `last`:
+ * no other micro-batch runs it. */
+ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh,
+                              bool last);
 /* One step of a sequence. */
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh);
 /* Runs the steps that an output needs. `training` is the sequence's. */
@@ -325,6 +335,16 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
  * run in any order. The number is set at the first step of such a row; rows follow one another.
  * Free the list. */
 ac_status ac_together_find(const ac_plan *plan, int **together);
+
+/* ---- sections: sections.c -------------------------------------------------------------------- */
+
+/* Handles of all places of what is whole. */
+ac_status ac_sections_prepare(ac_instance *instance, ac_prepared *prepared);
+void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
+/* The handle of an operand's place; NULL: it has one place only. */
+void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
+/* A window of run.batch samples from number run.sample on, whose inputs are there. */
+ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
 
 /* ---- state in host memory: transfers.c
  * ------------------------------------------------------------

@@ -31,7 +31,7 @@ static ac_status check_run(const ac_trainer *trainer, const char *path, const ac
                    "%s holds a window in progress, which goes on only with its batch of %" PRId64
                    ", its precision, its means of losses and its loss scaling",
                    path, theirs->batch);
-  if (!trainer->instance.plan->main.whole_window) return AC_OK;
+  if (!ac_plan_takes_whole_windows(trainer->instance.plan)) return AC_OK;
   return ac_fail(AC_ERROR_FORMAT,
                  "%s holds a window in progress, and the plan was made for whole windows", path);
 }

@@ -159,7 +159,7 @@ static ac_status make_room(ac_trainer *trainer) {
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
-/* Which part of which gradient goes to which rank, and in which order. */
+/* What goes to each rank, and in which order. */
 static uint64_t hash_shares(const ac_problem *problem) {
   uint64_t hash = AC_HASH_BEGIN;
   for (int i = 0; i < problem->streamed_count; i++) {

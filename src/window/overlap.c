@@ -76,8 +76,11 @@ static void run(void *user) {
   ac_trainer *trainer = user;
   ac_overlap *o = &trainer->exchange.overlap;
   while (take_up(o)) {
+    ac_engine *engine = ac_transport_engine(trainer->exchange.transport);
     const double before = ac_transport_count(trainer->exchange.transport).waited;
+    engine->sleeps = true;
     const ac_status status = ac_chunks_reduce(trainer);
+    engine->sleeps = false;
     const ac_kept_error error = ac_error_keep();
     ac_monitor_lock(o->lock);
     o->waited = ac_transport_count(trainer->exchange.transport).waited - before;

@@ -293,8 +293,13 @@ static ac_status check_pieces(const ac_trainer *trainer, int64_t count) {
     return ac_fail(AC_ERROR_STATE, "trainer: the window in progress was summed over ranks already; "
                                    "update or discard it first");
   int node = plan->problem.coupled;
-  bool whole = trainer->run.samples == 0 && count <= plan->info.micro_batch;
+  bool whole = trainer->run.samples == 0 && count <= ac_plan_piece(plan);
   if (whole) return AC_OK;
+  if (plan->problem.in_sections)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: with exact batch norm a window of at most %lld samples comes in one "
+                   "piece",
+                   (long long)ac_plan_piece(plan));
   if (plan->main.whole_window)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: the plan was made for whole windows of at most %lld samples, each in "
@@ -326,7 +331,7 @@ ac_status ac_trainer_accumulate(ac_trainer *trainer, int64_t count, const ac_fee
                                    "(AC_LOSS_MEANS_PER_SAMPLE)");
   AC_TRY(ac_trainer_count_window(trainer, data, 0, count));
   AC_TRY(check_known(trainer, count));
-  int64_t micro_batch = trainer->instance.plan->info.micro_batch;
+  const int64_t micro_batch = ac_plan_piece(trainer->instance.plan);
   for (int64_t first = 0; first < count; first += micro_batch) {
     int64_t piece = count - first < micro_batch ? count - first : micro_batch;
     AC_TRY(accumulate_piece(trainer, data, first, piece, false));

@@ -235,6 +235,38 @@ static int write_model(const char *from, const char *to, int count, char **chang
   return !good;
 }
 
+static float *read_all(ac_model_file *file, int index, int64_t *count) {
+  const ac_model_tensor *t = ac_model_file_tensor(file, index);
+  *count = 1;
+  for (int d = 0; d < t->rank; d++) *count *= t->shape[d];
+  float *data = malloc((size_t)*count * sizeof *data);
+  if (data && ac_model_file_read(file, index, 0, *count, data) == AC_OK) return data;
+  free(data);
+  return NULL;
+}
+
+/* The names of the tensors in which two models differ by more than 1e-6. */
+static int list_moved(const char *path, const char *other) {
+  ac_model_file *files[2];
+  if (ac_model_file_open(&files[0], path) != AC_OK || ac_model_file_open(&files[1], other) != AC_OK)
+    return 1;
+  for (int i = 0; i < ac_model_file_tensor_count(files[0]); i++) {
+    const char *name = ac_model_file_tensor(files[0], i)->name;
+    int64_t counts[2];
+    float *a = read_all(files[0], i, &counts[0]),
+          *b = read_all(files[1], ac_model_file_find(files[1], name), &counts[1]);
+    bool moved = !a || !b || counts[0] != counts[1];
+    for (int64_t k = 0; k < counts[0] && !moved; k++)
+      moved = !(fabs((double)a[k] - (double)b[k]) <= 1e-6);
+    if (moved) printf("%s\n", name);
+    free(a);
+    free(b);
+  }
+  ac_model_file_close(files[0]);
+  ac_model_file_close(files[1]);
+  return 0;
+}
+
 static int write_chats(int count) {
   uint32_t random = 1;
   for (int i = 0; i < count; i++) {
@@ -321,6 +353,7 @@ int main(int argc, char **argv) {
   if (argc == 4 && !strcmp(what, "text")) return write_text(argv[2], atoi(argv[3]));
   if (argc == 4 && !strcmp(what, "bare")) return write_bare(argv[2], argv[3]);
   if (argc >= 4 && !strcmp(what, "model")) return write_model(argv[2], argv[3], argc - 4, argv + 4);
+  if (argc == 4 && !strcmp(what, "moved")) return list_moved(argv[2], argv[3]);
   if (argc == 4 && !strcmp(what, "llm"))
     return !tiny_llm_write(argv[2], (unsigned)atoi(argv[3]), atoi(argv[3]) > 0);
   if (argc == 3 && !strcmp(what, "chats")) return write_chats(atoi(argv[2]));

@@ -290,12 +290,12 @@ static void fail_in_turn(const faults *f, const ac_plan_desc *plan) {
 
 static const ac_plan_desc plain = {.batch = BATCH,
                                    .micro_batch = 1,
-                                   .micro_batch_norm = true,
+                                   .batch_norm = AC_BATCH_NORM_MICRO,
                                    .recompute = AC_RECOMPUTE_ALL,
                                    .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
 static const ac_plan_desc half = {.batch = BATCH,
                                   .micro_batch = 3,
-                                  .micro_batch_norm = true,
+                                  .batch_norm = AC_BATCH_NORM_MICRO,
                                   .precision = AC_PRECISION_F16,
                                   .optimizer = {.kind = AC_SGD},
                                   .loss_means = AC_LOSS_MEANS_PER_SAMPLE,

@@ -81,7 +81,7 @@ static void make_trainer(void) {
   ac_device *device;
   ac_plan *plan;
   ac_graph *graph = make_graph();
-  const ac_plan_desc desc = {.batch = 2, .micro_batch = 1, .micro_batch_norm = true};
+  const ac_plan_desc desc = {.batch = 2, .micro_batch = 1, .batch_norm = AC_BATCH_NORM_MICRO};
   const ac_trainer_desc trains = {.loss_scaling = {.kind = AC_LOSS_SCALING_DYNAMIC},
                                   .noise_every = 1};
   FUZZ_CHECK(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}) == AC_OK);

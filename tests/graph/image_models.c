@@ -8,6 +8,7 @@
 #include "support/check.h"
 
 #include "models/image_net.h"
+#include "program/image_positions.h"
 #include "program/image_weights.h"
 #include "support/files.h"
 
@@ -35,6 +36,10 @@ typedef struct model_case {
 #define RESNET(layers) \
   SIZED(64), COLOURS, BATCH, .depth = layers, .base = 8, .stem = IMAGE_STEM_LARGE
 #define V3(size) SIZED(64), COLOURS, BATCH, .base = 8, .variant = IMAGE_MOBILENET_V3_##size
+
+#define TIMM_V3(size, by)                                                      \
+  SIZED(64), COLOURS, BATCH, .base = 16, .variant = IMAGE_MOBILENET_V3_##size, \
+                             .names = IMAGE_NAMES_##by
 
 static const model_case cases[] = {
     {"resnet18", &resnet_family, {RESNET(18)}, 0.01, 1},
@@ -90,6 +95,19 @@ static const model_case cases[] = {
      10},
     {"mobilenet_v3_small", &mobilenet_family, {V3(SMALL)}, 1e-5, 1},
     {"mobilenet_v3_large", &mobilenet_family, {V3(LARGE)}, 1e-5, 1},
+    {"mobilenet_v3_small_timm", &mobilenet_family, {TIMM_V3(SMALL, TIMM)}, 1e-5, 1},
+    {"mobilenet_v3_large_timm", &mobilenet_family, {TIMM_V3(LARGE, TIMM)}, 1e-5, 1},
+    {"mobilenet_v3_large_tensorflow",
+     &mobilenet_family,
+     {TIMM_V3(LARGE, TIMM_TENSORFLOW)},
+     1e-5,
+     1},
+    {"efficientnet_timm_tensorflow",
+     &efficientnet_family,
+     {SIZED(72), COLOURS, BATCH, .base = 8, .variant = IMAGE_EFFICIENTNET_B0,
+      .names = IMAGE_NAMES_TIMM_TENSORFLOW},
+     1e-4,
+     1},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -328,7 +346,9 @@ static bool trainer_has(const void *trainer, const char *name) {
 static void check_told(const model_case *model) {
   const image_net *net = &model->net;
   image_net found = {.heads = net->heads};
-  const test_path path = in_folder("model");
+  const bool tensorflow = net->names == IMAGE_NAMES_TIMM_TENSORFLOW;
+  const test_path path = in_folder(tensorflow ? "tf_model" : "model");
+  bool guessed;
   ac_graph *graph;
   ac_device *device;
   ac_plan *plan;
@@ -341,7 +361,10 @@ static void check_told(const model_case *model) {
   assert_ok(ac_trainer_create(&trainer, plan, &(ac_trainer_desc){.schedule = {.lr = 1}}));
   assert_ok(ac_trainer_save(trainer, path.text, NULL, 0));
   assert_ok(ac_model_file_open(&file, path.text));
-  assert_int_equal(image_weights_adopt(model->family, &found, file, path.text), -1);
+  assert_int_equal(image_weights_adopt(model->family, &found, file, path.text, &guessed), -1);
+  assert_int_equal(
+      guessed, net->names == IMAGE_NAMES_TIMM &&
+                   (model->family == &mobilenet_family || model->family == &efficientnet_family));
   ac_model_file_close(file);
   assert_int_equal(image_weights_check(model->family, trainer_has, trainer, path.text), -1);
   assert_int_equal(found.base, net->base);
@@ -369,6 +392,62 @@ static void shapes_are_told_by_tensors(void **state) {
                                    1};
   for (int i = 0; i < CASES; i++) check_told(&cases[i]);
   check_told(&older);
+}
+
+static ac_status from_memory(void *user, int index, int64_t first, int64_t count, void *data) {
+  (void)index;
+  memcpy(data, (const float *)user + first, (size_t)count * sizeof(float));
+  return AC_OK;
+}
+
+/* What timm's resample_abs_pos_embed makes of a table of 5 x 5 patches. */
+static void positions_are_resampled_as_by_timm(void **state) {
+  (void)state;
+  enum { WIDTH = 3, SIDE = 5, COUNT = (1 + SIDE * SIDE) * WIDTH };
+  static const patch_grid grids[] = {{5, 5}, {7, 7}, {3, 3}, {12, 2}, {1, 9}};
+  const test_path path = in_folder("positions");
+  ac_model_file *vectors, *file;
+  float table[COUNT];
+  for (int i = 0; i < COUNT; i++) table[i] = (float)uniform(seed_of("positions"), i);
+  const ac_model_tensor tensor = {
+      .name = "positions", .dtype = AC_F32, .rank = 3, .shape = {1, 1 + SIDE * SIDE, WIDTH}};
+  assert_ok(ac_model_file_write(path.text, &tensor, 1, NULL, 0, from_memory, table));
+  assert_ok(ac_model_file_open(&file, path.text));
+  assert_ok(ac_model_file_open(&vectors, VECTORS));
+  for (size_t g = 0; g < sizeof grids / sizeof *grids; g++) {
+    char name[48];
+    int64_t count;
+    float *made, *wanted;
+    snprintf(name, sizeof name, "positions.%dx%d", (int)grids[g].rows, (int)grids[g].columns);
+    wanted = read_tensor(vectors, "", name, &count);
+    assert_int_equal(count, (1 + grids[g].rows * grids[g].columns) * WIDTH);
+    assert_int_equal(image_positions_resample(&made, file, path.text, "positions",
+                                              (patch_grid){SIDE, SIDE}, grids[g], WIDTH),
+                     -1);
+    for (int64_t i = 0; i < count; i++)
+      if (!(fabs((double)made[i] - (double)wanted[i]) < 1e-6))
+        fail_msg("%s: value %d is %g, not %g", name, (int)i, (double)made[i], (double)wanted[i]);
+    free(made);
+    free(wanted);
+  }
+  float *made;
+  assert_int_equal(image_positions_resample(&made, file, path.text, "positions",
+                                            (patch_grid){SIDE, SIDE + 1}, grids[1], WIDTH),
+                   1);
+  ac_model_file_close(vectors);
+  ac_model_file_close(file);
+}
+
+/* The first block drops nothing, and the last one what is asked for. */
+static void blocks_drop_in_proportion(void **state) {
+  (void)state;
+  image_net net = {.drop_path = 0.3};
+  image_block(&net, 0, 3);
+  assert_true(net.dropped == 0);
+  image_block(&net, 2, 3);
+  assert_true(fabs(net.dropped - 0.2) < 1e-12);
+  image_block(&net, 3, 3);
+  assert_true(net.dropped == 0.3);
 }
 
 /* A rate of 0 would be the whole rate. */
@@ -405,8 +484,9 @@ static bool compare_published(const char *name) {
   if (ac_model_file_open(&file, results) != AC_OK) return false;
   comparison c = {.model = &model, .file = file, .prefix = "", .weights = weights};
   ac_model_file *published;
+  bool guessed;
   assert_ok(ac_model_file_open(&published, weights));
-  assert_int_equal(image_weights_adopt(model.family, &model.net, published, weights), -1);
+  assert_int_equal(image_weights_adopt(model.family, &model.net, published, weights, &guessed), -1);
   ac_model_file_close(published);
   const ac_model_tensor *images = ac_model_file_tensor(file, ac_model_file_find(file, "images"));
   c.samples = images->shape[0];
@@ -449,6 +529,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(small_models_are_those_of_pytorch),
       cmocka_unit_test(shapes_are_told_by_tensors),
       cmocka_unit_test(rates_of_layers_do_not_vanish),
+      cmocka_unit_test(positions_are_resampled_as_by_timm),
+      cmocka_unit_test(blocks_drop_in_proportion),
   };
   const struct CMUnitTest published[] = {cmocka_unit_test(published_shapes_are_those_of_pytorch)};
   if (argc == 2) {

@@ -429,7 +429,7 @@ static void look(random_verdict *v, random_counts *counts, const random_graph *g
     float *const *before = w ? t->windows[w - 1].weights : t->start;
     random_run run = {.first = w * g->recipe.batch,
                       .count = g->recipe.batch,
-                      .micro_batch = t->micro_batch,
+                      .micro_batch = t->normalised,
                       .update = (uint32_t)w,
                       .training = true};
     spread s;

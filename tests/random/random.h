@@ -112,6 +112,7 @@ void random_reference_free(random_reference *r);
 #define RANDOM_DIMENSIONS(X)                                                                       \
   X(recompute, "none", "all", "low budget", "middle budget", "high budget", "hints")               \
   X(micro_batch, "1", "odd", "whole", "planned")                                                   \
+  X(norms, "micro", "exact where they can be")                                                     \
   X(windows, "any", "whole", "fused", "fused locally", "folded")                                   \
   X(read_ahead, "no", "yes", "if room")                                                            \
   X(fit, "no", "yes")                                                                              \
@@ -239,6 +240,7 @@ typedef struct random_trial {
   int parameters;
   int64_t *count;
   int64_t micro_batch;
+  int64_t normalised; /* samples that a batch norm sees at once */
   bool whole_window, rounds_anew;
   ac_gradients gradients;
   bool rounded[OP_DRAW_LEAVES]; /* by parameter: stored in bf16 alone */

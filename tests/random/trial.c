@@ -146,6 +146,17 @@ static void share_out(training *t) {
   t->share = ac_share_of(batch, rank, ranks);
 }
 
+/* Whether batch norms are those of whole windows, which keep their gradients. */
+static bool is_exact(const training *t, const random_choice *c) {
+  const ac_graph *graph = t->g->graph;
+  bool others = false;
+  for (int n = 0; n < graph->node_count; n++) {
+    const ac_node *node = ac_node_at(graph, n);
+    others |= node->op != AC_OP_batch_norm && ac_op_couples_samples(node->op, node->attributes);
+  }
+  return c->level[RANDOM_norms] && !others && t->policy.gradients == AC_GRADIENTS_AUTO;
+}
+
 static ac_status make_plan(training *t, const random_graph *hinted, const random_choice *c) {
   static const ac_precision precisions[] = {AC_PRECISION_F32, AC_PRECISION_F16, AC_PRECISION_BF16};
   static const ac_working_copies copies[] = {AC_WORKING_COPIES_KEPT, AC_WORKING_COPIES_NONE,
@@ -155,12 +166,13 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   t->policy.batch = t->g->recipe.batch;
   share_out(t);
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
-  t->policy.micro_batch_norm = c->level[RANDOM_micro_batch] != MICRO_WHOLE;
+  if (c->level[RANDOM_micro_batch] != MICRO_WHOLE) t->policy.batch_norm = AC_BATCH_NORM_MICRO;
   const int windows = c->level[RANDOM_windows];
   t->policy.whole_windows = windows != WINDOWS_ANY && windows != WINDOWS_FOLDED;
   if (!t->policy.micro_batch || t->policy.micro_batch == t->policy.batch)
     t->policy.gradients = gradients_of(c);
   if (folds(c)) t->policy.gradients = AC_GRADIENTS_FOLDED;
+  if (is_exact(t, c)) t->policy.batch_norm = AC_BATCH_NORM_EXACT;
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
@@ -186,6 +198,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   AC_TRY(ac_plan_create(&t->plan, t->graph, t->device, &t->policy));
   const ac_plan_info *info = ac_plan_get_info(t->plan);
   t->trial->micro_batch = info->micro_batch;
+  t->trial->normalised = info->sections ? t->policy.batch : info->micro_batch;
   t->trial->recomputed = info->recomputed_ops;
   t->trial->whole_window = t->plan->main.whole_window;
   t->trial->gradients = info->gradients;
@@ -549,6 +562,7 @@ static ac_status find_gradients(const training *t) {
 /* Leaves out of the choice what it came to nothing of. */
 static void note_effects(training *t, random_choice *took) {
   if (!t->trial->recomputed) took->level[RANDOM_recompute] = RECOMPUTE_NONE;
+  if (!ac_plan_get_info(t->plan)->sections) took->level[RANDOM_norms] = 0;
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   if (!t->desc.group_count) took->level[RANDOM_groups] = 0;
   if (!t->policy.average) took->level[RANDOM_average] = 0;
@@ -665,6 +679,7 @@ void random_try_ranks(random_trial *trial, const random_graph *g, const random_g
   static ranked_trials all;
   all = (ranked_trials){.hinted = hinted, .choice = &shared};
   shared.level[RANDOM_windows] = WINDOWS_ANY;
+  shared.level[RANDOM_norms] = 0; /* of whole windows, which no rank has */
   shared.level[RANDOM_habit] = HABIT_PLAIN;
   for (int r = 0; r < ranks; r++)
     all.trainings[r] = training_of(&all.trials[r], g, &shared, opencl, r);

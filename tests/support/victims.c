@@ -4,7 +4,7 @@ const shape_of_model both = {.norm = true, .two = true};
 
 const ac_plan_desc split = {.batch = BATCH,
                             .micro_batch = 2,
-                            .micro_batch_norm = true,
+                            .batch_norm = AC_BATCH_NORM_MICRO,
                             .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
 
 const ac_trainer_desc trained = {.seed = 3, .schedule = {.lr = 0.02}};

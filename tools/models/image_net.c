@@ -19,6 +19,20 @@ void image_level(image_net *net, int64_t level, int64_t last) {
   if (!(net->rate > 0)) net->rate = DBL_MIN; /* 0 would be the whole rate */
 }
 
+/* ---- what is dropped ------------------------------------------------------------------------- */
+
+void image_block(image_net *net, int64_t number, int64_t last) {
+  net->dropped = last > 0 ? net->drop_path * (double)number / (double)last : net->drop_path;
+}
+
+ac_tensor *image_branch(const image_net *net, ac_tensor *x) {
+  return net->dropped > 0 ? ac_drop_path(x, share_of(net->dropped)) : x;
+}
+
+ac_tensor *image_dropout(const image_net *net, ac_tensor *x) {
+  return net->dropout > 0 ? ac_dropout(x, share_of(net->dropout)) : x;
+}
+
 /* ---- images ---------------------------------------------------------------------------------- */
 
 /* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. */
@@ -142,8 +156,8 @@ void image_classify(const image_net *net, const char *name, ac_tensor *features,
   head.path = "";
   head.rate = 0;
   ac_graph_scope(net->graph, "head");
-  ac_tensor *logits =
-      image_dense(&head, name, features, channels, net->classes, IMAGE_START_KAIMING);
+  ac_tensor *logits = image_dense(&head, name, image_dropout(net, features), channels, net->classes,
+                                  IMAGE_START_KAIMING);
   ac_tensor *labels = ac_input(net->graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
   ac_graph_set_output(net->graph, "logits", logits);
   const ac_cross_entropy_desc loss = {.smoothing = share_of(net->smoothing)};

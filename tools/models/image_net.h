@@ -36,7 +36,8 @@ typedef enum image_names {
   IMAGE_NAMES_TIMM,
   IMAGE_NAMES_TENSORFLOW, /* the packages efficientnet-pytorch and efficientnet-lite-pytorch, with
                              TensorFlow's padding and epsilon */
-  IMAGE_NAMES_TORCHVISION_OLD /* torchvision before 0.13, as in its published files of ViT */
+  IMAGE_NAMES_TORCHVISION_OLD, /* torchvision before 0.13, as in its published files of ViT */
+  IMAGE_NAMES_TIMM_TENSORFLOW  /* timm's names, with TensorFlow's padding and epsilon: tf_... */
 } image_names;
 
 /* What is made of pixels, which are in [0, 1], before the first layer: (pixel - mean) / deviation.
@@ -62,9 +63,12 @@ typedef struct image_net {
   bool frozen_norm;    /* batch norms use their running statistics, which stay as they are */
   double layer_decay;  /* rate of a layer as a part of that of the next one; 0: 1 */
   double smoothing;    /* of labels */
+  double dropout;      /* before the head; of vit after its layers */
+  double drop_path;    /* of the last residual branch; the branches before it have less */
   ac_graph *graph;     /* while building: */
   const char *path;    /* prefix of parameter names, with its dot */
   double rate;         /* of the layer's parameters, as a part of the schedule's; 0: 1 */
+  double dropped;      /* what image_branch drops */
 } image_net;
 
 /* The number of layers that a ResNet can have. With the small stem it is 6 n + 2 in three stages
@@ -82,6 +86,8 @@ const char *resnet_head(const image_net *config);
 const char *mobilenet_head(const image_net *config);
 const char *efficientnet_head(const image_net *config);
 const char *vit_head(const image_net *config);
+/* The table of positions [1, 1 + patches, base]. */
+const char *vit_positions(const image_net *config);
 const char *convnext_head(const image_net *config);
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -93,6 +99,13 @@ ac_tensor *image_parameter(const image_net *net, const char *name, const char *l
 /* Sets the rate of the parameters that follow: `level` counts from 0, the first layer, to `last`,
  * the head. */
 void image_level(image_net *net, int64_t level, int64_t last);
+
+/* Sets what the branches of a block drop: the first block nothing, number `last` drop_path, and
+ * those between in proportion (Huang et al., arXiv 1603.09382). */
+void image_block(image_net *net, int64_t number, int64_t last);
+/* The end of a residual branch: while training it is left out of some samples. */
+ac_tensor *image_branch(const image_net *net, ac_tensor *x);
+ac_tensor *image_dropout(const image_net *net, ac_tensor *x);
 
 /* Inputs "images" [B, channels, height, width] and, later, "labels" [B]. */
 ac_tensor *image_input(const image_net *net);
@@ -124,8 +137,8 @@ typedef enum image_start { IMAGE_START_TRUNCATED, IMAGE_START_KAIMING } image_st
 ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int64_t in,
                        int64_t out, image_start start);
 
-/* A linear layer of features [B, channels], cross-entropy as the graph's loss, logits as its
- * output. `name` is that of the whole parameter, without the path. */
+/* Dropout and a linear layer of features [B, channels], cross-entropy as the graph's loss, logits
+ * as its output. `name` is that of the whole parameter, without the path. */
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels);
 /* The same of the global average, by the layer "fc". */
 void image_head(const image_net *net, ac_tensor *x, int64_t channels);

@@ -36,6 +36,14 @@ typedef struct shape {
   bool gates_hard; /* squeeze as in MobileNetV3 */
 } shape;
 
+static bool is_timm(const image_net *net) {
+  return net->names == IMAGE_NAMES_TIMM || net->names == IMAGE_NAMES_TIMM_TENSORFLOW;
+}
+
+static bool is_tensorflow(const image_net *net) {
+  return net->names == IMAGE_NAMES_TENSORFLOW || net->names == IMAGE_NAMES_TIMM_TENSORFLOW;
+}
+
 static int64_t rounded(double channels) {
   int64_t whole = (int64_t)(channels + 4) / 8 * 8;
   if (whole < 8) whole = 8;
@@ -77,7 +85,8 @@ static void fill_stages(shape *s, const stage *stages, double factor, bool squee
 static void fill_efficientnet(shape *s, const image_net *net) {
   const bool b0 = net->variant == IMAGE_EFFICIENTNET_B0;
   *s = (shape){.stem = net->base, .act = b0 ? SILU : RELU6};
-  if (net->names == IMAGE_NAMES_TENSORFLOW) s->epsilon = 1e-3f, s->momentum = 0.01f;
+  if (is_tensorflow(net)) s->epsilon = 1e-3f;
+  if (net->names == IMAGE_NAMES_TENSORFLOW) s->momentum = 0.01f;
   fill_stages(s, efficientnet_stages, (double)net->base / 32, b0);
   s->last = 4 * s->blocks[s->count - 1].out;
 }
@@ -108,23 +117,29 @@ static const v3_block v3_small[] = {
     {5, 120, 48, 1, HARD_SWISH, 1}, {5, 144, 48, 1, HARD_SWISH, 1}, {5, 288, 96, 1, HARD_SWISH, 2},
     {5, 576, 96, 1, HARD_SWISH, 1}, {5, 576, 96, 1, HARD_SWISH, 1}, {0, 0, 0, 0, 0, 0}};
 
+/* A stage is the blocks with the same channels. */
 static void fill_v3(shape *s, const image_net *net) {
   const bool large = net->variant == IMAGE_MOBILENET_V3_LARGE;
   const double factor = (double)net->base / 16;
   *s = (shape){.stem = net->base,
                .act = HARD_SWISH,
-               .epsilon = 1e-3f,
-               .momentum = 0.01f,
+               .epsilon = net->names == IMAGE_NAMES_TIMM ? 0 : 1e-3f,
+               .momentum = is_timm(net) ? 0 : 0.01f,
                .gates_hard = true};
   int64_t in = s->stem;
+  int index = 0, before = 0;
   for (const v3_block *b = large ? v3_large : v3_small; b->kernel; b++) {
     const int64_t expanded = rounded(b->expanded * factor), out = rounded(b->out * factor);
+    index = b->out == before ? index + 1 : 0;
+    s->stages += !index;
+    before = b->out;
     s->blocks[s->count] = (block){.in = in,
                                   .expanded = expanded,
                                   .out = out,
                                   .kernel = b->kernel,
                                   .stride = b->stride,
-                                  .stage = s->count,
+                                  .stage = s->stages - 1,
+                                  .index = index,
                                   .squeezes = b->squeezes,
                                   .squeezed = rounded((double)(expanded / 4)),
                                   .act = (activation)b->act};
@@ -132,7 +147,7 @@ static void fill_v3(shape *s, const image_net *net) {
     in = out;
   }
   s->last = 6 * in;
-  s->hidden = rounded((large ? 1280 : 1024) * factor);
+  s->hidden = rounded((large ? 1280 : 1024) * (is_timm(net) ? 1 : factor));
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -194,9 +209,8 @@ typedef struct end_names {
   char stem[24], stem_norm[24], last[24], last_norm[24];
 } end_names;
 
-static void name_ends(end_names *n, const image_net *net, int features) {
-  const bool timm = net->names == IMAGE_NAMES_TIMM,
-             tensorflow = net->names == IMAGE_NAMES_TENSORFLOW;
+static void name_ends(end_names *n, const image_net *net, const shape *s, int features) {
+  const bool timm = is_timm(net), tensorflow = net->names == IMAGE_NAMES_TENSORFLOW;
   snprintf(n->stem, sizeof n->stem,
            timm         ? "conv_stem"
            : tensorflow ? "_conv_stem"
@@ -208,10 +222,14 @@ static void name_ends(end_names *n, const image_net *net, int features) {
     snprintf(n->last, sizeof n->last, timm ? "conv_head" : "_conv_head");
     snprintf(n->last_norm, sizeof n->last_norm, timm ? "bn2" : "_bn1");
   }
+  if (timm && s->hidden) {
+    snprintf(n->last, sizeof n->last, "blocks.%d.0.conv", s->stages);
+    snprintf(n->last_norm, sizeof n->last_norm, "blocks.%d.0.bn1", s->stages);
+  }
 }
 
 const char *inverted_head(const image_net *net, bool efficientnet) {
-  if (net->names == IMAGE_NAMES_TIMM) return "classifier";
+  if (is_timm(net)) return "classifier";
   if (net->names == IMAGE_NAMES_TENSORFLOW) return "_fc";
   return !efficientnet && net->variant >= IMAGE_MOBILENET_V3_SMALL ? "classifier.3"
                                                                    : "classifier.1";
@@ -261,11 +279,10 @@ static ac_tensor *squeeze(const image_net *net, const shape *s, const block *b,
 
 static ac_tensor *add_block(const image_net *net, const shape *s, const block *b,
                             const block_names *n, ac_tensor *x) {
-  const image_conv_desc one = {.kernel = 1},
-                        each = {.kernel = b->kernel,
-                                .stride = b->stride,
-                                .groups = b->expanded,
-                                .tensorflow = net->names == IMAGE_NAMES_TENSORFLOW};
+  const image_conv_desc one = {.kernel = 1}, each = {.kernel = b->kernel,
+                                                     .stride = b->stride,
+                                                     .groups = b->expanded,
+                                                     .tensorflow = is_tensorflow(net)};
   ac_tensor *y = x;
   if (b->expanded != b->in)
     y = activate(convolve(net, s, n->expand, n->expand_norm, y, b->in, b->expanded, &one), b->act);
@@ -274,25 +291,24 @@ static ac_tensor *add_block(const image_net *net, const shape *s, const block *b
       b->act);
   if (b->squeezes) y = squeeze(net, s, b, n, y);
   y = convolve(net, s, n->project, n->project_norm, y, b->expanded, b->out, &one);
-  return b->stride == 1 && b->in == b->out ? ac_add(x, y) : y;
+  return b->stride == 1 && b->in == b->out ? ac_add(x, image_branch(net, y)) : y;
 }
 
 static void build(image_net *net, const shape *s, bool efficientnet) {
   const int last = s->count + 1;
   end_names ends;
   block_names n;
-  name_ends(&ends, net, efficientnet ? s->stages + 1 : s->count + 1);
+  name_ends(&ends, net, s, efficientnet ? s->stages + 1 : s->count + 1);
   net->path = "";
   image_level(net, 0, last);
   ac_graph_scope(net->graph, "stem");
-  const image_conv_desc stem = {
-      .kernel = 3, .stride = 2, .tensorflow = net->names == IMAGE_NAMES_TENSORFLOW};
+  const image_conv_desc stem = {.kernel = 3, .stride = 2, .tensorflow = is_tensorflow(net)};
   ac_tensor *x =
       convolve(net, s, ends.stem, ends.stem_norm, image_input(net), net->channels, s->stem, &stem);
   x = activate(x, s->act);
   for (int i = 0; i < s->count; i++) {
     const block *b = &s->blocks[i];
-    if (net->names == IMAGE_NAMES_TIMM) name_by_timm(&n, b);
+    if (is_timm(net)) name_by_timm(&n, b);
     else if (net->names == IMAGE_NAMES_TENSORFLOW) name_by_tensorflow(&n, i);
     else name_by_torchvision(&n, b, net, i, efficientnet);
     char scope[MOST_NAME];
@@ -300,6 +316,7 @@ static void build(image_net *net, const shape *s, bool efficientnet) {
     ac_graph_scope(net->graph, scope);
     net->path = n.path;
     image_level(net, i + 1, last);
+    image_block(net, i, s->count);
     x = add_block(net, s, b, &n, x);
   }
   net->path = "";
@@ -310,8 +327,10 @@ static void build(image_net *net, const shape *s, bool efficientnet) {
                &(image_conv_desc){.kernel = 1});
   x = ac_global_average_pool(activate(x, s->act));
   if (s->hidden) {
-    x = ac_hard_swish(
-        image_dense(net, "classifier.0", x, channels, s->hidden, IMAGE_START_TRUNCATED));
+    x = is_timm(net)
+            ? point(net, "conv_head", x, channels, s->hidden)
+            : image_dense(net, "classifier.0", x, channels, s->hidden, IMAGE_START_TRUNCATED);
+    x = ac_hard_swish(x);
     channels = s->hidden;
   }
   image_classify(net, inverted_head(net, efficientnet), x, channels);

@@ -72,7 +72,7 @@ static ac_tensor *block(const image_net *net, ac_tensor *x, int64_t in, int64_t 
     shortcut = image_norm_layer(net, "downsample.1", shortcut, out);
   }
   x = expansion > 1 ? bottleneck(net, x, in, out, stride) : basic(net, x, in, out, stride);
-  return ac_relu(ac_add(x, shortcut));
+  return ac_relu(ac_add(image_branch(net, x), shortcut));
 }
 
 static ac_tensor *stem(const image_net *net) {
@@ -106,6 +106,7 @@ void resnet_build(ac_graph *graph, const image_net *config) {
       ac_graph_scope(graph, path);
       snprintf(path, sizeof path, "layer%d.%d.", stage + 1, i);
       net.path = path;
+      image_block(&net, level - 1, last - 2);
       image_level(&net, level++, last);
       x = block(&net, x, channels, out, stage > 0 && i == 0 ? 2 : 1, s.expansion);
       channels = out;

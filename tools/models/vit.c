@@ -4,7 +4,9 @@
  *   x -- norm -- attention -- + -- norm -- linear 4C -- gelu -- linear C -- + -->
  *   +-------------------------+ +-------------------------------------------+
  *
- * The class is read from the first vector, after a norm. Names are timm's or torchvision's. */
+ * The class is read from the first vector, after a norm. Dropout, if there is any, comes after each
+ * linear layer but that of queries, keys and values, and after the positions are added (appendix
+ * B.1). Names are timm's or torchvision's. */
 #include "models/image_net.h"
 
 #include <stdio.h>
@@ -32,11 +34,17 @@ static const vit_names all_names[] = {
 };
 
 static const vit_names *names_of(const image_net *net) {
-  return &all_names[net->names == IMAGE_NAMES_TENSORFLOW ? IMAGE_NAMES_TIMM : net->names];
+  const bool torchvision =
+      net->names == IMAGE_NAMES_TORCHVISION || net->names == IMAGE_NAMES_TORCHVISION_OLD;
+  return &all_names[torchvision ? net->names : IMAGE_NAMES_TIMM];
 }
 
 const char *vit_head(const image_net *config) {
   return names_of(config)->head;
+}
+
+const char *vit_positions(const image_net *config) {
+  return names_of(config)->positions;
 }
 
 /* The patches as vectors [B, T, C], with the class before them and positions added. */
@@ -57,7 +65,7 @@ static ac_tensor *embed(const image_net *net, const vit_names *names) {
   x = ac_reshape(x, AC_SHAPE(AC_BATCH, width, count));
   x = ac_transpose(x, 1, 2);
   ac_tensor *parts[] = {ac_expand(token, 3, repeated), x};
-  return ac_add(ac_concat(net->graph, parts, 2, 1), table);
+  return image_dropout(net, ac_add(ac_concat(net->graph, parts, 2, 1), table));
 }
 
 static ac_tensor *attend(const image_net *net, const vit_names *names, ac_tensor *x,
@@ -71,18 +79,19 @@ static ac_tensor *attend(const image_net *net, const vit_names *names, ac_tensor
   all = ac_reshape(all, AC_SHAPE(AC_BATCH, positions, 3 * heads, width / heads));
   ac_tensor *y = ac_attention(all, NULL, NULL, &(ac_attention_desc){.heads = (int)heads});
   y = ac_reshape(y, AC_SHAPE(AC_BATCH, positions, width));
-  return image_dense(net, names->out, y, width, width, IMAGE_START_TRUNCATED);
+  return image_dropout(net, image_dense(net, names->out, y, width, width, IMAGE_START_TRUNCATED));
 }
 
 static ac_tensor *block(const image_net *net, const vit_names *names, ac_tensor *x,
                         int64_t positions) {
   const int64_t width = net->base, hidden = 4 * width;
   ac_tensor *y = image_layer_norm(net, names->first_norm, x, width);
-  x = ac_add(x, attend(net, names, y, positions));
+  x = ac_add(x, image_branch(net, attend(net, names, y, positions)));
   y = image_layer_norm(net, names->second_norm, x, width);
   y = image_dense(net, names->up, y, width, hidden, IMAGE_START_TRUNCATED);
-  y = image_dense(net, names->down, ac_gelu(y, AC_GELU_ERF), hidden, width, IMAGE_START_TRUNCATED);
-  return ac_add(x, y);
+  y = image_dropout(net, ac_gelu(y, AC_GELU_ERF));
+  y = image_dense(net, names->down, y, hidden, width, IMAGE_START_TRUNCATED);
+  return ac_add(x, image_branch(net, image_dropout(net, y)));
 }
 
 void vit_build(ac_graph *graph, const image_net *config) {
@@ -104,6 +113,7 @@ void vit_build(ac_graph *graph, const image_net *config) {
     path[length] = '.', path[length + 1] = 0;
     net.path = path;
     image_level(&net, i + 1, last);
+    image_block(&net, i, net.depth - 1);
     x = block(&net, names, x, positions);
   }
   net.path = "";
@@ -111,5 +121,6 @@ void vit_build(ac_graph *graph, const image_net *config) {
   ac_graph_scope(graph, "head");
   x = ac_reshape(ac_slice(x, 1, 0, 1), AC_SHAPE(AC_BATCH, net.base));
   x = image_layer_norm(&net, names->norm, x, net.base);
+  net.dropout = 0;
   image_classify(&net, names->head, x, net.base);
 }

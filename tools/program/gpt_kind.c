@@ -16,6 +16,7 @@ typedef struct gpt_model {
   const char *data;
   uint64_t max_bytes;
   bool binary;
+  int64_t positions; /* of --init; 0: any number */
 } gpt_model;
 
 enum { BYTE_VOCAB = 256 };
@@ -55,9 +56,8 @@ static void add_options(void *self, options *o) {
 }
 
 /* The shape comes from the file, unless a flag says otherwise. */
-static int adopt(gpt_config *config, const options *o, const ac_model_file *init,
-                 const char *path) {
-  gpt_config file;
+static int adopt(gpt_model *model, const options *o, const ac_model_file *init, const char *path) {
+  gpt_config file, *config = &model->config;
   int status = gpt_config_read(&file, init, path);
   if (status != STATUS_CONTINUE) return status;
   if (!file.heads) {
@@ -83,6 +83,7 @@ static int adopt(gpt_config *config, const options *o, const ac_model_file *init
     return fail_usage("%s has a vocabulary of %" PRId64 ", text as bytes one of %d; give a token "
                       "file with --vocab %" PRId64,
                       path, file.vocab, BYTE_VOCAB, file.vocab);
+  model->positions = file.context;
   file.dropout = config->dropout;
   if (options_given(o, "context")) file.context = config->context; /* its first positions */
   *config = file;
@@ -125,7 +126,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   int status = STATUS_CONTINUE;
   if (!model->data && !data->optional)
     return fail_usage("--data is missing: a text file or a folder to learn from");
-  if (init && (status = adopt(config, o, init, init_path)) != STATUS_CONTINUE) return status;
+  if (init && (status = adopt(model, o, init, init_path)) != STATUS_CONTINUE) return status;
   if (init) model->ends = gpt_config_read_ends(init, init_path);
   if (config->width % config->heads)
     return fail_usage("--heads %" PRId64 " does not divide --width %" PRId64, config->heads,
@@ -141,6 +142,16 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
 static void build(const void *self, ac_graph *graph) {
   gpt_build(graph, &((const gpt_model *)self)->config, true);
+}
+
+static model_growth growth(const void *self) {
+  const gpt_model *model = self;
+  return (model_growth){"context", 1, model->positions ? model->positions : GPT_MOST_CONTEXT};
+}
+
+static void grow(void *self, int64_t context) {
+  gpt_model *model = self;
+  model->config.context = context;
 }
 
 static void describe(const void *self, model_metadata *metadata) {
@@ -180,6 +191,8 @@ const model_kind gpt_kind = {
     .build = build,
     .describe = describe,
     .config_json = config_json,
+    .growth = growth,
+    .grow = grow,
     .optional_prefix = GPT_PREFIX,
     .carried = tokenizer_files,
 };

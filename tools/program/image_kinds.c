@@ -2,12 +2,15 @@
  * differ in their family, which builds the graph and knows files of others, and their defaults. */
 #include "common/message.h"
 #include "models/image_net.h"
+#include "program/image_positions.h"
 #include "program/image_weights.h"
 #include "program/model_kind.h"
 #include "program/picture_words.h"
 #include "program/preset.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct image_model {
@@ -16,8 +19,11 @@ typedef struct image_model {
   image_data_flags data;
   ac_augmentation augmentation;
   bool foreign;            /* --init is a file that Accrue has not written */
+  bool guessed;            /* and it may be one of timm's tf_ networks */
+  patch_grid grid_of_file; /* of vit; no rows: there is no file */
+  float *positions;        /* of vit, made for other images than the file's; NULL: the file's */
   int64_t classes_of_file; /* of --init, if its head is not taken; 0: it is */
-  char head[40];           /* a pattern of all but the head: "!fc.*" */
+  char taken[80];          /* a pattern of all but the head and positions: "!fc.*" */
 } image_model;
 
 /* Words of choices, in the order of their enums: as flags and as metadata. */
@@ -25,7 +31,8 @@ static const char *const norms[] = {"group", "layer", "instance", "batch", NULL}
 static const char *const stems[] = {"small", "large", NULL};
 static const char *const mobilenets[] = {"v1", "v2", "v3-small", "v3-large", NULL};
 static const char *const efficientnets[] = {"lite0", "b0", NULL};
-static const char *const namers[] = {"torchvision", "timm", "tensorflow", "torchvision-old", NULL};
+static const char *const namers[] = {"torchvision",     "timm", "tensorflow", "torchvision-old",
+                                     "timm-tensorflow", NULL};
 static const char *const pixels[] = {"plain", "imagenet", "half", "lite", NULL};
 
 static const char *const *variants_of(const image_model *model) {
@@ -137,6 +144,8 @@ static void add_training_options(void *self, options *o) {
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
+      FLAG("dropout", OPTION_REAL, &model->net.dropout),
+      FLAG("drop-path", OPTION_REAL, &model->net.drop_path),
       FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
       FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
   };
@@ -198,6 +207,17 @@ static int adopt_patches(image_net *net, const options *o, const ac_model_file *
   return status;
 }
 
+/* The images that the positions of the file are for. */
+static int adopt_grid(image_model *model, const ac_model_file *init, const char *path) {
+  const char *text = ac_model_file_metadata(init, "accrue.image");
+  int64_t height, width;
+  if (!text || sscanf(text, "%" SCNd64 "x%" SCNd64, &height, &width) != 2 || height < 1 ||
+      width < 1 || height > PICTURE_MOST_SIDE || width > PICTURE_MOST_SIDE)
+    return fail("%s has a damaged description of its images", path);
+  model->grid_of_file = (patch_grid){height / model->net.patch, width / model->net.patch};
+  return STATUS_CONTINUE;
+}
+
 /* Another number of classes replaces the head. */
 static int adopt_classes(image_model *model, const options *o, const ac_model_file *init,
                          const char *path) {
@@ -236,6 +256,7 @@ static int adopt_described(image_model *model, const options *o, const ac_model_
   if (status == STATUS_CONTINUE)
     status = adopt_number(o, init, path, "accrue.width", "width", &net->base);
   if (status == STATUS_CONTINUE && is_vit(model)) status = adopt_patches(net, o, init, path);
+  if (status == STATUS_CONTINUE && is_vit(model)) status = adopt_grid(model, init, path);
   return status == STATUS_CONTINUE ? adopt_classes(model, o, init, path) : status;
 }
 
@@ -274,20 +295,46 @@ static int check_words(const image_model *model, const options *o, const char *p
   return STATUS_CONTINUE;
 }
 
+/* What the tensors say must be in the ranges of the flags, which what is written says again. */
+static int check_ranges(const options *o, const char *path, const image_net *found) {
+  const struct {
+    const char *flag;
+    int64_t found;
+  } numbers[] = {{"depth", found->depth}, {"width", found->base}, {"patch", found->patch}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    const option *row = options_find(o, numbers[i].flag);
+    char text[24];
+    int64_t ignored;
+    snprintf(text, sizeof text, "%" PRId64, numbers[i].found);
+    if (row && !options_read_integer(row, text, &ignored))
+      return fail("%s has a %s of %s, which is beyond the range of --%s", path, numbers[i].flag,
+                  text, numbers[i].flag);
+  }
+  return STATUS_CONTINUE;
+}
+
+static int check_classes(const image_net *net, const char *path) {
+  if (net->classes > 1) return STATUS_CONTINUE;
+  return fail("%s has 1 class, and a classifier needs two", path);
+}
+
 /* Of a file of others. Its classes are those of the data it was trained on. */
 static int adopt_foreign(image_model *model, const options *o, const ac_model_file *init,
                          const char *path) {
   const image_net given = model->net;
   image_net *net = &model->net;
-  int status = image_weights_adopt(model->family, net, init, path);
+  int status = image_weights_adopt(model->family, net, init, path, &model->guessed);
+  if (status == STATUS_CONTINUE) status = check_ranges(o, path, net);
   if (status == STATUS_CONTINUE) status = check_numbers(o, path, &given, net);
   if (status == STATUS_CONTINUE) status = check_words(model, o, path, &given, net);
   if (status != STATUS_CONTINUE) return status;
   if (options_given_now(o, "pixels")) net->pixels = given.pixels;
   model->foreign = true;
+  if (is_vit(model))
+    model->grid_of_file = (patch_grid){net->height / net->patch, net->width / net->patch};
   model->classes_of_file = net->classes;
   if (options_given(o, "classes")) net->classes = given.classes;
-  return STATUS_CONTINUE;
+  return options_find(o, "init") ? STATUS_CONTINUE : check_classes(net, path); /* may be replaced */
 }
 
 static int adopt(image_model *model, const options *o, const ac_model_file *init,
@@ -298,15 +345,18 @@ static int adopt(image_model *model, const options *o, const ac_model_file *init
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Without data, images are those that the preset is for. */
-static void assume_images(image_net *net, const options *o, bool known, const image_net *preset) {
-  net->channels = preset->channels;
-  net->height = preset->height;
-  net->width = preset->width;
+/* Without data, images are those that the preset is for, as far as flags do not say it. */
+static void assume_images(image_model *model, const options *o, bool known,
+                          const image_net *preset) {
+  image_net *net = &model->net;
+  const picture_shape shape =
+      picture_assume(&model->data.pictures, o, preset->channels, preset->height);
+  net->channels = shape.channels;
+  net->height = net->width = shape.side;
   if (!options_given(o, "classes") && !known) net->classes = preset->classes;
 }
 
-static int check_patches(const image_model *model, const char *init_path, int64_t of_file) {
+static int check_patches(const image_model *model) {
   const image_net *net = &model->net;
   if (net->height % net->patch || net->width % net->patch)
     return fail_usage("--patch %" PRId64 " does not divide images of %" PRId64 " x %" PRId64,
@@ -314,24 +364,48 @@ static int check_patches(const image_model *model, const char *init_path, int64_
   if (net->heads ? net->base % net->heads : net->base % 64)
     return fail_usage("--width %" PRId64 " is not a multiple of %s", net->base,
                       net->heads ? "--heads" : "64; give --heads");
-  if (of_file && (net->height != of_file || net->width != of_file))
-    return fail("%s has positions for images of %" PRId64 " x %" PRId64 ", and those of the data "
-                "are %" PRId64 " x %" PRId64,
-                init_path, of_file, of_file, net->height, net->width);
   return STATUS_CONTINUE;
 }
 
+/* Images of another size need other positions than the file's. */
+static int make_positions(image_model *model, ac_model_file *init, const char *path) {
+  const image_net *net = &model->net;
+  const patch_grid from = model->grid_of_file;
+  if (!from.rows) return STATUS_CONTINUE;
+  const patch_grid to = {net->height / net->patch, net->width / net->patch};
+  if (from.rows == to.rows && from.columns == to.columns) return STATUS_CONTINUE;
+  say("the positions of %" PRId64 " x %" PRId64 " patches in %s are resampled to %" PRId64
+      " x %" PRId64 " with the bicubic filter, as timm does it",
+      from.rows, from.columns, path, to.rows, to.columns);
+  return image_positions_resample(&model->positions, init, path, vit_positions(net), from, to,
+                                  net->base);
+}
+
+/* Each stage of a ConvNeXt halves the size, which may not be odd then, and the first makes a
+ * quarter of it. */
+static int check_convnext(const image_net *net) {
+  enum { LEAST = 32 };
+  if (net->height >= LEAST && net->width >= LEAST) return STATUS_CONTINUE;
+  return fail_usage("convnext needs images of at least %d x %d pixels, and these have %" PRId64
+                    " x %" PRId64 "; of pictures, --size chooses it",
+                    LEAST, LEAST, net->height, net->width);
+}
+
 /* What the flags ask for, now that the images are known. */
-static int check_shape(image_model *model, const options *o, const char *init_path,
-                       int64_t of_file) {
+static int check_shape(image_model *model, const options *o, const char *init_path) {
   image_net *net = &model->net;
-  if (is_vit(model)) return check_patches(model, init_path, of_file);
+  if (is_vit(model)) return check_patches(model);
+  if (model->family == &convnext_family) return check_convnext(net);
   if (has_stem(model) && !resnet_depth_is_valid(net))
     return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
                       net->stem == IMAGE_STEM_LARGE ? "18, 34, 50, 101 or 152"
                                                     : "18, 34 or 6 n + 2");
-  if (model->family != &mobilenet_family || net->variant == IMAGE_MOBILENET_V1)
-    return STATUS_CONTINUE;
+  if (model->family != &mobilenet_family) return STATUS_CONTINUE;
+  if (net->variant == IMAGE_MOBILENET_V1)
+    return net->drop_path > 0
+               ? fail_usage("--drop-path is for --variant v2, v3-small and v3-large; "
+                            "v1 has no residual blocks")
+               : STATUS_CONTINUE;
   if (options_given(o, "depth"))
     return fail_usage("--depth is for --variant v1; the others have the blocks of their papers");
   if (options_given(o, "norm") && net->norm != IMAGE_NORM_BATCH)
@@ -376,19 +450,31 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   image_model *model = self;
   const model_preset *preset = preset_given(o);
   int status = init ? adopt(model, o, init, init_path) : STATUS_CONTINUE;
-  const int64_t of_file = init && model->foreign ? model->net.height : 0;
   if (status == STATUS_CONTINUE && init)
     status = picture_adopt(&model->data.pictures, o, init, init_path);
   if (status != STATUS_CONTINUE) return status;
   if (preset && data->optional && !data_image_flags_given(o))
-    assume_images(&model->net, o, init, &preset->net);
+    assume_images(model, o, init, &preset->net);
   else status = open_data(model, o, init != NULL, data);
-  if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL, of_file);
+  if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL);
+  if (status == STATUS_CONTINUE) status = make_positions(model, (ac_model_file *)init, init_path);
+  if (status == STATUS_CONTINUE) status = check_classes(&model->net, init_path);
   if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }
 
 /* ---- the rest of the kinds ------------------------------------------------------------------- */
+
+/* Most networks halve the size five times. */
+static model_growth growth(const void *self) {
+  const image_model *model = self;
+  return (model_growth){"resolution", is_vit(model) ? model->net.patch : 32, PICTURE_MOST_SIDE};
+}
+
+static void grow(void *self, int64_t side) {
+  image_model *model = self;
+  model->net.height = model->net.width = side;
+}
 
 static void build(const void *self, ac_graph *graph) {
   const image_model *model = self;
@@ -429,14 +515,34 @@ static void introduce(const void *self, const ac_plan *plan) {
   if (model->classes_of_file)
     say("the head, %s, has %" PRId64 " classes in the file and %" PRId64 " here; it begins anew",
         model->family->head(net), model->classes_of_file, net->classes);
+  if (model->guessed)
+    say("timm's tf_ networks have the same tensors, and another padding; this one is taken for "
+        "none "
+        "of them, as neither the file's name nor a config.json next to it says tf_");
   if (model->foreign) say("pixels are normalised as --pixels %s has it", pixels[net->pixels]);
 }
 
 static const char *taken(void *self) {
   image_model *model = self;
-  if (!model->classes_of_file) return NULL;
-  snprintf(model->head, sizeof model->head, "!%s.*", model->family->head(&model->net));
-  return model->head;
+  const char *but = model->positions ? vit_positions(&model->net) : "";
+  if (!model->classes_of_file && !*but) return NULL;
+  const char *head = model->classes_of_file ? model->family->head(&model->net) : "";
+  snprintf(model->taken, sizeof model->taken, "%s%s%s%s%s%s", *head ? "!" : "", head,
+           *head ? ".*" : "", *head && *but ? "," : "", *but ? "!" : "", but);
+  return model->taken;
+}
+
+static model_made made(const void *self) {
+  const image_model *model = self;
+  const image_net *net = &model->net;
+  if (!model->positions) return (model_made){0};
+  const int64_t patches = (net->height / net->patch) * (net->width / net->patch);
+  return (model_made){vit_positions(net), (1 + patches) * net->base, model->positions};
+}
+
+static void close_model(void *self) {
+  image_model *model = self;
+  free(model->positions);
 }
 
 static int check_file(const void *self, bool (*has)(const void *in, const char *name),
@@ -458,7 +564,11 @@ static int check_file(const void *self, bool (*has)(const void *in, const char *
                                   .describe = describe,                         \
                                   .introduce = introduce,                       \
                                   .classes = classes,                           \
+                                  .growth = growth,                             \
+                                  .grow = grow,                                 \
                                   .taken = taken,                               \
+                                  .made = made,                                 \
+                                  .close = close_model,                         \
                                   .check_file = check_file}
 
 IMAGE_KIND(resnet, "a residual network that classifies images");

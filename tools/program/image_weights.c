@@ -1,6 +1,7 @@
 #include "program/image_weights.h"
 
 #include "common/message.h"
+#include "program/image_origin.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,6 +100,10 @@ static const char *recognise_mobilenet(image_net *net, const ac_model_file *file
       (net->names == IMAGE_NAMES_TIMM && has(file, "blocks.1.0.conv_pwl.weight") &&
        has(file, "conv_head.weight") && has(file, "bn2.weight")))
     net->variant = IMAGE_MOBILENET_V2;
+  else if (net->names == IMAGE_NAMES_TIMM && has(file, "blocks.6.0.conv.weight"))
+    net->variant = IMAGE_MOBILENET_V3_LARGE;
+  else if (net->names == IMAGE_NAMES_TIMM && has(file, "blocks.5.0.conv.weight"))
+    net->variant = IMAGE_MOBILENET_V3_SMALL;
   else if (has(file, "features.16.0.weight")) net->variant = IMAGE_MOBILENET_V3_LARGE;
   else if (has(file, "features.12.0.weight")) net->variant = IMAGE_MOBILENET_V3_SMALL;
   else return lacks;
@@ -173,8 +178,33 @@ const image_family convnext_family = {"convnext", convnext_build, convnext_head,
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int pixels_of(const image_family *family, const image_net *net) {
-  if (family == &vit_family && net->names == IMAGE_NAMES_TIMM) return IMAGE_PIXELS_HALF;
+static bool begins(const image_origin *origin, const char *start) {
+  return !strncmp(origin->architecture, start, strlen(start));
+}
+
+static const char *article_of(const image_family *family) {
+  return family->name[0] == 'e' ? "an" : "a";
+}
+
+static bool is_inverted(const image_family *family) {
+  return family == &mobilenet_family || family == &efficientnet_family;
+}
+
+/* What has the same tensors as the published networks, and computes something else with them. */
+static int refuse_look_alikes(const image_origin *origin, const char *path) {
+  static const char *const names[] = {"resnetaa", "resnetblur"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (begins(origin, names[i]))
+      return fail("%s is timm's %s, which has a filter without weights; accrue does not have it",
+                  path, origin->architecture);
+  return STATUS_CONTINUE;
+}
+
+static int pixels_of(const image_family *family, const image_net *net, const image_origin *origin) {
+  if (origin->pixels >= 0) return origin->pixels;
+  if (family == &vit_family && net->names == IMAGE_NAMES_TIMM && !begins(origin, "deit"))
+    return IMAGE_PIXELS_HALF;
+  if (begins(origin, "tf_efficientnet_lite")) return IMAGE_PIXELS_HALF;
   if (family == &efficientnet_family && net->names == IMAGE_NAMES_TENSORFLOW &&
       net->variant == IMAGE_EFFICIENTNET_LITE0)
     return IMAGE_PIXELS_LITE;
@@ -182,16 +212,25 @@ static int pixels_of(const image_family *family, const image_net *net) {
 }
 
 int image_weights_adopt(const image_family *family, image_net *net, const ac_model_file *file,
-                        const char *path) {
+                        const char *path, bool *guessed) {
   char name[96];
+  const image_origin origin = image_origin_of(path);
+  const int status = refuse_look_alikes(&origin, path);
+  if (status != STATUS_CONTINUE) return status;
   const char *lacks = family->recognise(net, file);
-  if (lacks) return fail("%s does not hold a %s: %s", path, family->name, lacks);
+  const char *article = article_of(family);
+  if (lacks) return fail("%s does not hold %s %s: %s", path, article, family->name, lacks);
   snprintf(name, sizeof name, "%s.weight", family->head(net));
   net->classes = size_of(file, name, 2, 0);
   if (net->classes < 1)
-    return fail("%s does not hold a whole %s: it has no tensor %s [classes, C]", path, family->name,
-                name);
-  net->pixels = pixels_of(family, net);
+    return fail("%s does not hold the whole of %s %s: it has no tensor %s [classes, C]", path,
+                article, family->name, name);
+  *guessed = false;
+  if (is_inverted(family) && net->names == IMAGE_NAMES_TIMM) {
+    if (begins(&origin, "tf_")) net->names = IMAGE_NAMES_TIMM_TENSORFLOW;
+    else *guessed = !begins(&origin, family->name);
+  }
+  net->pixels = pixels_of(family, net, &origin);
   return STATUS_CONTINUE;
 }
 
@@ -203,9 +242,10 @@ int image_weights_check(const image_family *family, bool (*has)(const void *in, 
   for (int i = 0; i < ac_model_file_tensor_count(file) && status == STATUS_CONTINUE; i++) {
     const ac_model_tensor *t = ac_model_file_tensor(file, i);
     if (t->dtype != AC_I32 && t->dtype != AC_U8 && !has(in, t->name))
-      status = fail("%s has a tensor %s, which is not one of a %s of this shape; accrue would have "
-                    "to leave it out, and that would be another model",
-                    path, t->name, family->name);
+      status =
+          fail("%s has a tensor %s, which is not one of %s %s of this shape; accrue would have "
+               "to leave it out, and that would be another model",
+               path, t->name, article_of(family), family->name);
   }
   ac_model_file_close(file);
   return status;

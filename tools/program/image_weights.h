@@ -18,10 +18,11 @@ typedef struct image_family {
 extern const image_family resnet_family, mobilenet_family, efficientnet_family, vit_family,
     convnext_family;
 
-/* Sets the shape and the number of classes, and how pixels were normalised as far as the names tell
- * it. A status of message.h. */
+/* Sets the shape and the number of classes, and how pixels were normalised as far as names and a
+ * config.json tell it. *guessed: timm has two networks with these tensors, and nothing says which
+ * one it is. A status of message.h. */
 int image_weights_adopt(const image_family *family, image_net *net, const ac_model_file *file,
-                        const char *path);
+                        const char *path, bool *guessed);
 
 /* Refuses a file with a tensor that `in`, a trainer or plan, has no parameter for: leaving it out
  * would make another model of it. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_CONTEXT = 1024 };
+enum { USUAL_CONTEXT = 1024, MOST_CONTEXT = 1 << 24 };
 
 static void defaults(void *self, train_flags *flags) {
   llm_model *model = self;
@@ -121,6 +121,17 @@ static int check(void *self, const options *o, train_flags *flags) {
 }
 
 /* ---- the model ------------------------------------------------------------------------------- */
+
+static model_growth growth(const void *self) {
+  const llm_model *model = self;
+  const int64_t most = model->info.positions;
+  return (model_growth){"context", 1, most ? most : MOST_CONTEXT};
+}
+
+static void grow(void *self, int64_t context) {
+  llm_model *model = self;
+  model->context = context;
+}
 
 static int check_context(llm_model *model) {
   const int64_t most = model->info.positions;
@@ -448,5 +459,7 @@ const model_kind llm_kind = {
     .save = llm_save,
     .carry = llm_carry,
     .record = record,
+    .growth = growth,
+    .grow = grow,
     .close = close_model,
 };

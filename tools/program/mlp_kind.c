@@ -11,6 +11,7 @@
 
 typedef struct mlp_model {
   mlp_config config;
+  int64_t channels;   /* of the images */
   const char *hidden; /* "256,128"; "none": a linear classifier */
   char hidden_of_file[128];
   image_data_flags data;
@@ -89,12 +90,18 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
                       model->hidden, MLP_MOST_HIDDEN);
   const model_preset *preset = preset_given(o);
   if (preset && data->optional && !data_image_flags_given(o)) {
-    model->config.inputs = preset->net.channels * preset->net.height * preset->net.width;
+    const picture_shape shape =
+        picture_assume(&model->data.pictures, o, preset->net.channels, preset->net.height);
+    model->channels = shape.channels;
+    model->config.inputs = shape.channels * shape.side * shape.side;
     return STATUS_CONTINUE;
   }
   if (init) status = picture_adopt(&model->data.pictures, o, init, init_path);
   if (status == STATUS_CONTINUE) status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
+  int64_t shape[3];
+  if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
+  model->channels = shape[0];
   model->data.pictures.list = data->all;
   model->config.inputs = data_field_elements(data->train, "images");
   if (data->all && !options_given(o, "classes") && !init)
@@ -104,6 +111,16 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 
 static void build(const void *self, ac_graph *graph) {
   mlp_build(graph, &((const mlp_model *)self)->config);
+}
+
+static model_growth growth(const void *self) {
+  (void)self;
+  return (model_growth){"resolution", 4, PICTURE_MOST_SIDE};
+}
+
+static void grow(void *self, int64_t side) {
+  mlp_model *model = self;
+  model->config.inputs = model->channels * side * side;
 }
 
 static void describe(const void *self, model_metadata *metadata) {
@@ -129,4 +146,6 @@ const model_kind mlp_kind = {
     .build = build,
     .describe = describe,
     .classes = classes,
+    .growth = growth,
+    .grow = grow,
 };

@@ -18,6 +18,7 @@
 /* What --batch-norm says. */
 typedef enum batch_norm_flag {
   BATCH_NORM_WHOLE,
+  BATCH_NORM_EXACT,
   BATCH_NORM_MICRO,
   BATCH_NORM_FROZEN
 } batch_norm_flag;
@@ -95,6 +96,19 @@ typedef struct model_files {
 
 struct run_folder;
 
+/* A parameter that is made of one of a file, as the model has it in another shape. */
+typedef struct model_made {
+  const char *name; /* NULL: there is none */
+  int64_t count;
+  const float *data;
+} model_made;
+
+/* What of a model can grow until a budget is full. */
+typedef struct model_growth {
+  const char *of;     /* "resolution", "context" */
+  int64_t step, most; /* it is a multiple of step */
+} model_growth;
+
 typedef struct model_kind {
   const char *name;
   const char *what; /* is trained: "a network that classifies images" */
@@ -116,14 +130,19 @@ typedef struct model_kind {
   /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. NULL:
    * it could not be made, and a message has said why. */
   char *(*config_json)(const void *model, const ac_trainer *trainer);
+  /* What --largest looks for, and the graph for that size. NULL functions: nothing. */
+  model_growth (*growth)(const void *model);
+  void (*grow)(void *model, int64_t size);
   const char *optional_prefix; /* of parameter names in files */
   /* Names of files next to the weights of --init that belong to the model; ends with NULL. NULL:
    * none. */
   const char *const *carried;
 
-  /* Of images: which parameters --init gives, as patterns for names; NULL: all. NULL function: all.
+  /* Of images: which parameters a file gives, as patterns for names; NULL: all. NULL function: all.
    */
   const char *(*taken)(void *model);
+  /* A parameter that `taken` leaves out, once the file has been read. NULL function: none. */
+  model_made (*made)(const void *model);
   /* Refuses a file with weights that the model, as a trainer or a plan has it, lacks; NULL: none is
    * refused. */
   int (*check_file)(const void *model, bool (*has)(const void *in, const char *name),

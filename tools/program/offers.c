@@ -27,6 +27,7 @@ static const struct {
     {AC_RELIEF_WORKING_COPIES_AUTO, "--working-copies auto", "no working copies of weights"},
     {AC_RELIEF_STATE_SPACE_AUTO, "--optimizer-state-in auto", NULL},
     {AC_RELIEF_HOST_MEMORY, "--host-memory", "optimizer state in host memory"},
+    {AC_RELIEF_EXACT_BATCH_NORM, "--batch-norm exact", "batch norm over several micro-batches"},
     {AC_RELIEF_MICRO_BATCH_NORM, "--batch-norm micro", "batch norm sees one micro-batch"},
     {AC_RELIEF_MICRO_BATCH_1, "--micro-batch 1", "one sample at a time"},
     {AC_RELIEF_RECOMPUTE_AUTO, "--recompute auto", "recomputation as needed"},

@@ -47,12 +47,18 @@ int picture_adopt(picture_flags *flags, const options *o, const ac_model_file *f
       sscanf(text, "%" SCNd64 " %7s %15s %lf%n", &size, colours, filter, &share, &end);
   const bool grey = count == 4 && !strcmp(colours, "grey"),
              cubic = count == 4 && !strcmp(filter, filters[1]);
-  if (count != 4 || text[end] || size < 1 || size > 16384 || !(share >= 0.1 && share <= 1) ||
-      (!grey && strcmp(colours, "rgb") != 0) || (!cubic && strcmp(filter, filters[0]) != 0))
+  if (count != 4 || text[end] || size < 1 || size > PICTURE_MOST_SIDE ||
+      !(share >= 0.1 && share <= 1) || (!grey && strcmp(colours, "rgb") != 0) ||
+      (!cubic && strcmp(filter, filters[0]) != 0))
     return fail("%s has a damaged description of its pictures", path);
   if (!options_given(o, "size")) flags->size = size;
   if (!options_given(o, "grey")) flags->grey = grey;
   if (!options_given(o, "filter")) flags->filter = cubic;
   if (!options_given(o, "crop-share")) flags->crop_share = share;
   return STATUS_CONTINUE;
+}
+
+picture_shape picture_assume(const picture_flags *flags, const options *o, int64_t channels,
+                             int64_t side) {
+  return (picture_shape){flags->grey ? 1 : channels, options_given(o, "size") ? flags->size : side};
 }

@@ -13,4 +13,12 @@ void picture_describe(const picture_flags *flags, model_metadata *metadata);
 int picture_adopt(picture_flags *flags, const options *o, const ac_model_file *file,
                   const char *path);
 
+/* What pictures are at most, and their shape if no data say it: as flags have it, else as given. */
+enum { PICTURE_MOST_SIDE = 16384 };
+typedef struct picture_shape {
+  int64_t channels, side;
+} picture_shape;
+picture_shape picture_assume(const picture_flags *flags, const options *o, int64_t channels,
+                             int64_t side);
+
 #endif

@@ -3,7 +3,9 @@
 #include "program/commands.h"
 #include "common/json_text.h"
 #include "common/message.h"
+#include "program/plan_largest.h"
 #include "program/plan_names.h"
+#include "program/plan_norms.h"
 #include "program/plan_ranks.h"
 #include "program/plan_svg.h"
 #include "program/plan_table.h"
@@ -30,6 +32,7 @@ static void more_flags(options *o) {
   };
   OPTIONS_ADD(o, rows);
   plan_ranks_flags(o);
+  plan_largest_flags(o);
 }
 
 /* How the operands of an op are stored: "f16, f32". */
@@ -51,6 +54,7 @@ typedef struct report {
   storage_row storage[MOST_ROWS];
   int storage_count;
   ranks_report ranks;
+  norms_report norms;
 } report;
 
 static ac_status find_peak(report *r) {
@@ -166,6 +170,7 @@ static void print_text(const report *r, const ac_device_info *device, uint64_t p
   if (device->memory_bytes && r->info->bytes.total > device->memory_bytes)
     printf("%-12s this is more than the device has, %s\n", "beware",
            text_bytes(device->memory_bytes).text);
+  plan_norms_print(&r->norms);
   plan_ranks_print(&r->ranks);
   print_storage(r);
   print_alternatives(r);
@@ -225,6 +230,9 @@ static int print_json(const report *r, const setup *s) {
   const uint64_t picture_bytes = data_picture_bytes(&s->data);
   if (picture_bytes && object)
     json_object_set_new(object, "picture_bytes", json_integer((json_int_t)picture_bytes));
+  if (object) json_object_set_new(object, "sections", json_integer((json_int_t)i->sections));
+  if (r->norms.sections && object)
+    json_object_set_new(object, "batch_norms", plan_norms_json(&r->norms));
   if (r->ranks.count && object) json_object_set_new(object, "exchange", plan_ranks_json(&r->ranks));
   if (flags.names && object) json_object_set_new(object, "parameters", plan_names_json(s));
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
@@ -257,10 +265,14 @@ int plan_main(int argc, char **argv) {
   if (status != STATUS_CONTINUE) return status;
   status = setup_open_model(&s, "plan", argc, argv, more_flags);
   if (status == STATUS_CONTINUE) plan_ranks_settle(&s);
+  if (status == STATUS_CONTINUE && plan_largest_is_asked(&s.options))
+    status = plan_largest(&s, plan_beyond_device, flags.json);
   if (status == STATUS_CONTINUE) status = setup_plan(&s, plan_beyond_device, &s.plan);
   if (status == STATUS_CONTINUE) status = make_report(&r, &s);
   if (status == STATUS_CONTINUE && !flags.names)
     status = plan_ranks_price(&s, plan_beyond_device, &r.ranks);
+  if (status == STATUS_CONTINUE && !flags.names)
+    status = plan_norms_price(&s, plan_beyond_device, &r.norms);
   if (status == STATUS_CONTINUE && flags.svg) status = plan_svg(r.plan, flags.svg);
   if (status == STATUS_CONTINUE) {
     if (flags.json) status = print_json(&r, &s);

@@ -234,6 +234,17 @@ static bool plan_has(const void *plan, const char *name) {
   return false;
 }
 
+static ac_status load_weights(const saved_model *m, ac_session *session) {
+  const model_kind *kind = m->setup.kind;
+  const char *taken = kind->taken ? kind->taken(m->setup.model) : NULL;
+  const model_made made = kind->made ? kind->made(m->setup.model) : (model_made){0};
+  const ac_status status =
+      taken ? ac_session_load_part(session, m->path, taken, kind->optional_prefix)
+            : ac_session_load(session, m->path, kind->optional_prefix);
+  if (status != AC_OK || !made.name) return status;
+  return ac_session_set_parameter(session, made.name, 0, made.count, made.data);
+}
+
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
   const setup *s = &m->setup;
   const uint64_t given = s->flags.memory, trained = given ? 0 : memory_of_training(m);
@@ -249,8 +260,7 @@ int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass) {
     if (checked != STATUS_CONTINUE) return checked;
   }
   if (status == AC_OK) status = ac_session_create(&pass->session, pass->plan, 0);
-  if (status == AC_OK && !s->kind->load_session)
-    status = ac_session_load(pass->session, m->path, s->kind->optional_prefix);
+  if (status == AC_OK && !s->kind->load_session) status = load_weights(m, pass->session);
   if (status != AC_OK) return fail_library();
   const int loaded =
       s->kind->load_session ? s->kind->load_session(s->model, pass->session) : STATUS_CONTINUE;

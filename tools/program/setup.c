@@ -354,13 +354,25 @@ static bool reads_to_count(const setup *s) {
          !options_given(&s->options, "read-ahead");
 }
 
+/* Frozen statistics are the model's. */
+static ac_batch_norm_statistics statistics_of(int flag) {
+  switch (flag) {
+  case BATCH_NORM_EXACT:
+    return AC_BATCH_NORM_EXACT;
+  case BATCH_NORM_MICRO:
+    return AC_BATCH_NORM_MICRO;
+  default:
+    return AC_BATCH_NORM_WHOLE;
+  }
+}
+
 ac_plan_desc setup_plan_desc(const setup *s) {
   const train_flags *f = &s->flags;
   ac_plan_desc desc = {.purpose = AC_TRAIN,
                        .batch = f->batch,
                        .micro_batch = f->micro_batch,
                        .memory = f->memory,
-                       .micro_batch_norm = f->batch_norm == BATCH_NORM_MICRO,
+                       .batch_norm = statistics_of(f->batch_norm),
                        .whole_windows = f->last_window != AC_LAST_CARRY,
                        .read_ahead = reads_to_count(s) ? 1 : (int)f->read_ahead,
                        .read_ahead_if_room =
@@ -406,8 +418,8 @@ static bool norm_is_in_the_way(const setup_request *request, const ac_graph *gra
                                ac_status status) {
   ac_plan_desc desc = setup_describe(request, request->setup);
   ac_plan *plan = NULL;
-  if (status == AC_ERROR_BUDGET || desc.micro_batch_norm) return false;
-  desc.micro_batch_norm = true;
+  if (status == AC_ERROR_BUDGET || desc.batch_norm != AC_BATCH_NORM_WHOLE) return false;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   const bool does = ac_plan_create(&plan, graph, request->setup->device, &desc) == AC_OK;
   ac_plan_free(plan);
   return does;
@@ -419,7 +431,9 @@ static int refuse_plan(const setup_request *request, ac_status status) {
   const int failed = fail_setup(status);
   if (build_graph(request->setup, &graph) == AC_OK) {
     if (norm_is_in_the_way(request, graph, status))
-      say("--batch-norm micro accepts the statistics of micro-batches");
+      say("--batch-norm exact splits the batch without changing results; --batch-norm micro "
+          "accepts the "
+          "statistics of micro-batches");
     /* Nobody sees what other ranks print. */
     if (status == AC_ERROR_BUDGET && ac_ranks_rank(request->setup->words.ranks) == 0)
       setup_print_offers(request, graph);
@@ -558,8 +572,12 @@ ac_status setup_take_init(const setup *s, ac_trainer *trainer) {
   const char *path = s->flags.init, *prefix = s->kind->optional_prefix;
   const char *taken = path && s->kind->taken ? s->kind->taken(s->model) : NULL;
   if (!path) return AC_OK;
-  return taken ? ac_trainer_load_part(trainer, path, taken, prefix)
-               : ac_trainer_load(trainer, path, prefix);
+  const ac_status status = taken ? ac_trainer_load_part(trainer, path, taken, prefix)
+                                 : ac_trainer_load(trainer, path, prefix);
+  const model_made made = s->kind->made ? s->kind->made(s->model) : (model_made){0};
+  if (status != AC_OK || !made.name) return status;
+  return ac_trainer_set_parameter(trainer, ac_trainer_find_parameter(trainer, made.name), 0,
+                                  made.count, made.data);
 }
 
 int setup_load_init(const setup *s, ac_trainer *trainer) {

@@ -114,11 +114,16 @@ static ac_status feed_batch(const verification *v, ac_trainer *trainer, float *g
   return accumulate(v, trainer, 0, v->setup->flags.batch, gradient);
 }
 
+/* Samples of a call of ac_trainer_accumulate. */
+static int64_t piece_of(const ac_plan_info *info) {
+  return info->sections ? info->batch : info->micro_batch;
+}
+
 /* A micro-batch at a time: each sum of gradients in bf16 is rounded by chance. The error depends on
  * the sum, which may be larger than what is left of it in the end. */
 static ac_status feed_pieces(const verification *v, ac_trainer *trainer) {
   const int64_t batch = v->setup->flags.batch, elements = v->layout.first[v->layout.parameters],
-                micro_batch = ac_plan_get_info(v->plan)->micro_batch;
+                micro_batch = piece_of(ac_plan_get_info(v->plan));
   memset(v->squares, 0, (size_t)elements * sizeof *v->squares);
   for (int64_t first = 0; first < batch; first += micro_batch) {
     const int64_t count = batch - first < micro_batch ? batch - first : micro_batch;
@@ -310,8 +315,13 @@ static void print_coupled(const ac_plan *plan) {
       continue;
     printf("%s%s (%s)", coupled++ ? ", " : "", step.scope, step.op);
   }
-  printf(coupled ? ": not equivalent under accumulation\n"
-                 : "none sees more than one sample, so accumulation is equivalent\n");
+  if (!coupled && info->sections)
+    printf("batch norms see the whole batch, in %" PRId64
+           " sections, so accumulation is equivalent\n",
+           info->sections);
+  else
+    printf(coupled ? ": not equivalent under accumulation\n"
+                   : "none sees more than one sample, so accumulation is equivalent\n");
 }
 
 /* Gradients are compared, so they are kept. */
@@ -322,6 +332,7 @@ static void as_planned(ac_plan_desc *desc) {
 static void at_once(ac_plan_desc *desc) {
   as_planned(desc);
   desc->ranks = 1;
+  if (desc->batch_norm == AC_BATCH_NORM_EXACT) desc->batch_norm = AC_BATCH_NORM_WHOLE;
   desc->micro_batch = desc->batch;
   desc->memory = 0;
   desc->recompute = AC_RECOMPUTE_NONE;

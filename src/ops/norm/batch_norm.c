@@ -65,14 +65,14 @@ static ac_status gradient(ac_differentiation *d, const ac_node *node) {
                           sizeof(ac_batch_norm_attributes), 4, operands, 3, node->in);
 }
 
-/* The running statistics follow those that the window has pooled. */
-static ac_status append_update(ac_graph *graph, const ac_node *node, ac_tensor *pooled) {
+ac_status ac_batch_norm_append_update(ac_graph *graph, const ac_node *node, ac_tensor *pooled,
+                                      const int running[2]) {
   const ac_batch_norm_attributes *norm = (const void *)node->attributes;
   ac_batch_norm_update_attributes attributes = {norm->momentum};
   int index =
       ac_graph_append(graph, AC_OP_batch_norm_update, &attributes, sizeof attributes, 1, &pooled);
   if (index < 0) return graph->status;
-  for (int j = 0; j < 2; j++) ac_node_at(graph, index)->out[j] = node->in[3 + j];
+  for (int j = 0; j < 2; j++) ac_node_at(graph, index)->out[j] = running[j];
   return AC_OK;
 }
 
@@ -90,7 +90,7 @@ static ac_status window(ac_differentiation *d, const ac_node *node) {
   if (index < 0 || !pooled) return graph->status;
   pooled->parameter = ac_tensor_at(graph, node->in[3])->parameter; /* the running mean's */
   ac_node_at(graph, index)->out[0] = pooled->id;
-  return append_update(graph, node, pooled);
+  return ac_batch_norm_append_update(graph, node, pooled, node->in + 3);
 }
 
 /* Counted by hand from the formulas above, per element of x. */

@@ -9,6 +9,15 @@
  * For that the variance is kept in addition to 1/std: a float that holds 1 / sqrt(variance +
  * epsilon) has lost the digits of a variance far below epsilon.
  *
+ * If a window's batch norm is exact (graph/window_norms.h), its micro-batches go through the ops
+ * between two batch norms one after another, and the op batch_norm is not used:
+ *   batch_norm_moments     x of each micro-batch, pooled as above, into (n, mean, M)
+ *   batch_norm_statistics  (mean, r) of the window: r = 1 / sqrt(M / n + epsilon)
+ *   batch_norm_apply       y = gamma h + beta, h = (x - mean) r
+ *   batch_norm_sums        of each micro-batch, added up: sum of dy, sum of dy h
+ *   batch_norm_input_gradient       dx = gamma r (dy - (sum of dy) / n - h (sum of dy h) / n)
+ *   batch_norm_parameter_gradient   dgamma = sum of dy h,  dbeta = sum of dy
+ *
  * Frozen statistics are constants. Then no sample depends on another, and with s = gamma r
  *   y = s (x - mean) + beta,  dx = s dy */
 #ifndef AC_OPS_BATCH_NORM_H

@@ -25,4 +25,8 @@ typedef ac_tensor *(*ac_row_norm)(ac_graph *graph, ac_tensor *const *operands, f
 ac_tensor *ac_norm_over(const ac_builder *builder, ac_tensor *const *operands, int count,
                         const int *axes, float epsilon, ac_row_norm norm);
 
+/* Of a batch norm: the running mean and variance follow what the window has pooled. */
+ac_status ac_batch_norm_append_update(ac_graph *graph, const ac_node *node, ac_tensor *pooled,
+                                      const int running[2]);
+
 #endif

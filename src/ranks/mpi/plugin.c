@@ -175,9 +175,10 @@ static double clock_of(ac_engine *engine) {
 
 /* MPI itself would spin. Sleeps leave the processor to the threads that compute. */
 static void rest(ac_engine *engine, double until, int idle) {
-  if (idle < BUSY_ROUNDS) return;
+  const int rounds = engine->sleeps ? idle : idle - BUSY_ROUNDS;
+  if (rounds < 0) return;
   const mpi_engine *mpi = mpi_of(engine);
-  double sleep = SHORTEST_SLEEP * (double)(1 + (idle - BUSY_ROUNDS) / 8);
+  double sleep = SHORTEST_SLEEP * (double)(1 + rounds / 8);
   if (sleep > LONGEST_SLEEP) sleep = LONGEST_SLEEP;
   const double left = until - mpi->host.clock();
   mpi->host.sleep(sleep < left ? sleep : left);

@@ -120,6 +120,7 @@ resnet read-ahead 32 | --memory JUST
 resnet stem large
 resnet pixels half
 resnet layer-decay 0.5
+resnet drop-path 0.3
 * precision bf16
 * debug-numerics | --precision f16
 * recompute all
@@ -146,6 +147,8 @@ resnet layer-decay 0.5
 * print-config
 * preset nothing
 * names
+* largest resolution | --memory 64MiB
+gpt largest context | --memory 64MiB
 * ranks 2
 * bandwidth 3 | --ranks 2
 * latency 50000 | --ranks 2

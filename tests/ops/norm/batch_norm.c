@@ -140,6 +140,139 @@ static op_tolerance batch_norm_update_error(const ac_op_args *args, int output) 
 const op_reference op_reference_batch_norm_update = {batch_norm_update, batch_norm_update_error,
                                                      true, true};
 
+/* ---- over a window ---- */
+
+/* pooled = (n, mean, sum of squared differences from it) */
+static void batch_norm_moments(const ac_op_args *args) {
+  const double *x = op_reals(&args->in[0]);
+  const shape s = shape_of(&args->in[0]);
+  const double n = (double)(s.B * s.S);
+  for (int64_t c = 0; c < s.C; c++) {
+    double *pooled = op_reals(&args->out[0]) + 3 * c;
+    pooled[0] = n, pooled[1] = 0, pooled[2] = 0;
+    for (int64_t i = 0; i < s.B * s.S; i++) pooled[1] += x[(i / s.S * s.C + c) * s.S + i % s.S] / n;
+    for (int64_t i = 0; i < s.B * s.S; i++)
+      pooled[2] += pow(x[(i / s.S * s.C + c) * s.S + i % s.S] - pooled[1], 2);
+  }
+}
+
+/* The mean is off by a few units of |x|, each square by twice that times its root. */
+static op_tolerance batch_norm_moments_error(const ac_op_args *args, int output) {
+  const shape s = shape_of(&args->in[0]);
+  (void)output;
+  return (op_tolerance){8, 4 * op_largest(&args->in[0]) * (double)(s.B * s.S)};
+}
+
+const op_reference op_reference_batch_norm_moments = {batch_norm_moments, batch_norm_moments_error,
+                                                      true, false};
+
+/* (mean, 1 / sqrt(squares / n + epsilon)), of the running ones in evaluation */
+static void batch_norm_statistics(const ac_op_args *args) {
+  const double epsilon = (double)((const ac_batch_norm_attributes *)args->attributes)->epsilon;
+  for (int64_t c = 0; c < args->in[1].count; c++) {
+    const double *pooled = op_reals(&args->in[0]) + 3 * c;
+    const bool own = args->run->training;
+    const double variance = own ? pooled[2] / pooled[0] : op_reals(&args->in[2])[c];
+    op_reals(&args->out[0])[2 * c] = own ? pooled[1] : op_reals(&args->in[1])[c];
+    op_reals(&args->out[0])[2 * c + 1] = 1 / sqrt(variance + epsilon);
+  }
+}
+
+static op_tolerance a_few_units(const ac_op_args *args, int output) {
+  (void)args, (void)output;
+  return (op_tolerance){8, 0};
+}
+
+const op_reference op_reference_batch_norm_statistics = {batch_norm_statistics, a_few_units, true,
+                                                         false};
+
+/* y = (x - mean) r gamma + beta */
+static void batch_norm_apply(const ac_op_args *args) {
+  const shape s = shape_of(&args->in[0]);
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    const int64_t c = i / s.S % s.C;
+    const double *statistics = op_reals(&args->in[3]) + 2 * c;
+    op_reals(&args->out[0])[i] = (op_reals(&args->in[0])[i] - statistics[0]) * statistics[1] *
+                                     parameter(&args->in[1], c, 1) +
+                                 parameter(&args->in[2], c, 0);
+  }
+}
+
+static op_tolerance batch_norm_apply_error(const ac_op_args *args, int output) {
+  const double r = largest_r(&args->in[3]), x = op_largest(&args->in[0]);
+  const double gamma = args->in[1].count ? op_largest(&args->in[1]) : 1;
+  (void)output;
+  return (op_tolerance){4, 4 * (1 + (x + op_largest(&args->in[3])) * r) * gamma};
+}
+
+const op_reference op_reference_batch_norm_apply = {batch_norm_apply, batch_norm_apply_error, true,
+                                                    false};
+
+/* (sum of dy, sum of dy (x - mean) r) */
+static void batch_norm_sums(const ac_op_args *args) {
+  const shape s = shape_of(&args->in[0]);
+  double *sums = op_reals(&args->out[0]);
+  for (int64_t c = 0; c < 2 * s.C; c++) sums[c] = 0;
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    const int64_t c = i / s.S % s.C;
+    const double *statistics = op_reals(&args->in[2]) + 2 * c, dy = op_reals(&args->in[0])[i];
+    sums[2 * c] += dy;
+    sums[2 * c + 1] += dy * (op_reals(&args->in[1])[i] - statistics[0]) * statistics[1];
+  }
+}
+
+static op_tolerance batch_norm_sums_error(const ac_op_args *args, int output) {
+  const shape s = shape_of(&args->in[0]);
+  const double x = op_largest(&args->in[1]) + op_largest(&args->in[2]), r = largest_r(&args->in[2]);
+  (void)output;
+  return (op_tolerance){1, op_sum_error(s.B * s.S) * op_largest(&args->in[0]) * (1 + x * r)};
+}
+
+const op_reference op_reference_batch_norm_sums = {batch_norm_sums, batch_norm_sums_error, true,
+                                                   false};
+
+/* dx = gamma r (dy - sum of dy / n - h (sum of dy h) / n) */
+static void batch_norm_input_gradient(const ac_op_args *args) {
+  const shape s = shape_of(&args->in[0]);
+  for (int64_t i = 0; i < args->in[0].count; i++) {
+    const int64_t c = i / s.S % s.C;
+    const double *statistics = op_reals(&args->in[2]) + 2 * c,
+                 *sums = op_reals(&args->in[4]) + 2 * c;
+    const double n = op_reals(&args->in[5])[3 * c], r = statistics[1],
+                 h = (op_reals(&args->in[1])[i] - statistics[0]) * r;
+    op_reals(&args->out[0])[i] = parameter(&args->in[3], c, 1) * r *
+                                 (op_reals(&args->in[0])[i] - sums[0] / n - h * sums[1] / n);
+  }
+}
+
+static op_tolerance batch_norm_input_gradient_error(const ac_op_args *args, int output) {
+  const double r = largest_r(&args->in[2]), dy = op_largest(&args->in[0]),
+               x = op_largest(&args->in[1]) + op_largest(&args->in[2]),
+               sums = op_largest(&args->in[4]),
+               gamma = args->in[3].count ? op_largest(&args->in[3]) : 1;
+  (void)output;
+  return (op_tolerance){4, 8 * r * gamma * (dy + sums) * (1 + x * r)};
+}
+
+const op_reference op_reference_batch_norm_input_gradient = {
+    batch_norm_input_gradient, batch_norm_input_gradient_error, true, false};
+
+/* dgamma = sum of dy h,  dbeta = sum of dy */
+static void batch_norm_parameter_gradient(const ac_op_args *args) {
+  for (int64_t c = 0; c < args->in[0].dim[0]; c++)
+    for (int j = 0; j < 2; j++)
+      if (args->out[j].count)
+        op_reals(&args->out[j])[c] = op_reals(&args->in[0])[2 * c + (j ? 0 : 1)];
+}
+
+static op_tolerance one_sum(const ac_op_args *args, int output) {
+  (void)output;
+  return (op_tolerance){1, 2 * op_largest(&args->in[0])};
+}
+
+const op_reference op_reference_batch_norm_parameter_gradient = {batch_norm_parameter_gradient,
+                                                                 one_sum, true, false};
+
 static const op_gradient gradients[] = {
     {.op = AC_OP_batch_norm_gradient,
      .in = {OP_DY, OP_INPUT(0), OP_OUTPUT(1), OP_INPUT(1)},
@@ -167,6 +300,11 @@ static const op_gradient gradients_without_x[] = {
   {                                                                                     \
     .name = name_, .op = AC_OP_batch_norm, .attributes.batch_norm = {.epsilon = 1e-5f}, \
     .batch = batch_, __VA_ARGS__                                                        \
+  }
+#define OVER_WINDOW(name_, op_, batch_, ...)                                                  \
+  {                                                                                           \
+    .name = name_, .op = AC_OP_batch_norm_##op_, .attributes.batch_norm = {.epsilon = 1e-5f}, \
+    .batch = batch_, __VA_ARGS__                                                              \
   }
 #define TRAINED .gradients = gradients, .gradient_count = 1
 #define RUNNING(C) OP_F32(C), OP_RANGE(0.5, 2, C)
@@ -217,6 +355,43 @@ static const op_case cases[] = {
      .batch = 1,
      .in = {OP_RANGE(1, 100, 65, 3)},
      .out = {OP_F32(65), OP_RANGE(0.5, 2, 65)}},
+    OVER_WINDOW("moments 3x12x9x7", moments, 3, .in = {OP_F32(AC_BATCH, 12, 9, 7)},
+                .out = {OP_F32(12, 3)}),
+    OVER_WINDOW("moments, one position 65x129", moments, 65, .in = {OP_F32(AC_BATCH, 129)},
+                .out = {OP_F32(129, 3)}),
+    OVER_WINDOW("moments, large planes 5x3x65x67", moments, 5, .in = {OP_F32(AC_BATCH, 3, 65, 67)},
+                .out = {OP_F32(3, 3)}),
+    OVER_WINDOW("statistics 65 channels", statistics, 7,
+                .in = {OP_RANGE(0.5, 20, 65, 3), RUNNING(65)}, .out = {OP_F32(65, 2)}),
+    OVER_WINDOW("statistics in evaluation, 65 channels", statistics, 7, .evaluation = true,
+                .in = {OP_RANGE(0.5, 20, 65, 3), RUNNING(65)}, .out = {OP_F32(65, 2)}),
+    OVER_WINDOW("apply 3x12x9x7", apply, 3,
+                .in = {OP_F32(AC_BATCH, 12, 9, 7), OP_F32(12), OP_F32(12), OP_RANGE(0.5, 2, 12, 2)},
+                .out = {OP_F32(AC_BATCH, 12, 9, 7)}),
+    OVER_WINDOW("apply, one position, no gamma and beta 33x65", apply, 33,
+                .in = {OP_F32(AC_BATCH, 65), {.rank = 0}, {.rank = 0}, OP_RANGE(0.5, 2, 65, 2)},
+                .out = {OP_F32(AC_BATCH, 65)}),
+    OVER_WINDOW(
+        "sums 3x12x9x7", sums, 3,
+        .in = {OP_F32(AC_BATCH, 12, 9, 7), OP_F32(AC_BATCH, 12, 9, 7), OP_RANGE(0.5, 2, 12, 2)},
+        .out = {OP_F32(12, 2)}),
+    OVER_WINDOW("sums, one position 65x129", sums, 65,
+                .in = {OP_F32(AC_BATCH, 129), OP_F32(AC_BATCH, 129), OP_RANGE(0.5, 2, 129, 2)},
+                .out = {OP_F32(129, 2)}),
+    OVER_WINDOW("input gradient 3x12x9x7", input_gradient, 3,
+                .in = {OP_F32(AC_BATCH, 12, 9, 7), OP_F32(AC_BATCH, 12, 9, 7),
+                       OP_RANGE(0.5, 2, 12, 2), OP_F32(12), OP_F32(12, 2), OP_RANGE(1, 9, 12, 3)},
+                .out = {OP_F32(AC_BATCH, 12, 9, 7)}),
+    OVER_WINDOW("input gradient, one position, no gamma 33x65", input_gradient, 33,
+                .in = {OP_F32(AC_BATCH, 65),
+                       OP_F32(AC_BATCH, 65),
+                       OP_RANGE(0.5, 2, 65, 2),
+                       {.rank = 0},
+                       OP_F32(65, 2),
+                       OP_RANGE(1, 9, 65, 3)},
+                .out = {OP_F32(AC_BATCH, 65)}),
+    OVER_WINDOW("parameter gradient 65 channels", parameter_gradient, 7, .in = {OP_F32(65, 2)},
+                .out = {OP_F32(65), OP_F32(65)}),
 };
 
 static void from_vector(op_case *result, const op_vector *vector) {

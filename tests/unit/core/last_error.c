@@ -64,7 +64,7 @@ static void live_on(const char *name) {
   assert_quiet(ac_device_open(&device, &(ac_device_desc){.name = name, .threads = 2}));
   ac_graph *graph = graph_of(&both);
   ac_plan_desc policy = {
-      .batch = BATCH, .micro_batch_norm = true, .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
+      .batch = BATCH, .batch_norm = AC_BATCH_NORM_MICRO, .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
   ac_plan *plan;
   assert_quiet(ac_plan_create(&plan, graph, device, &policy));
   const uint64_t bytes = ac_plan_get_info(plan)->bytes.total;

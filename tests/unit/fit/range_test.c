@@ -183,7 +183,7 @@ static snapshot live_through(const char *device, ac_precision precision, bool te
   const shape_of_model m = {.norm = true, .two = true};
   const ac_plan_desc plan = {.batch = BATCH,
                              .micro_batch = 2,
-                             .micro_batch_norm = true,
+                             .batch_norm = AC_BATCH_NORM_MICRO,
                              .precision = precision,
                              .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
   const ac_trainer_desc desc = {

@@ -505,7 +505,7 @@ static void make_plans(void) {
   assert_ok(ac_device_open(&shared_device, &(ac_device_desc){.name = "cpu", .threads = 1}));
   for (int p = 0; p < POLICIES; p++) {
     ac_plan_desc policy = policies[p];
-    policy.micro_batch_norm = true;
+    policy.batch_norm = AC_BATCH_NORM_MICRO;
     policy.loss_means = AC_LOSS_MEANS_PER_SAMPLE;
     assert_ok(ac_plan_create(&plans[p], graph, shared_device, &policy));
   }

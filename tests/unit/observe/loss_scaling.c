@@ -77,7 +77,7 @@ static run start(place p, int64_t micro_batch, float dropout, ac_loss_scaling_de
                              .micro_batch = micro_batch,
                              .precision = p.precision,
                              .debug_numerics = p.watched,
-                             .micro_batch_norm = true};
+                             .batch_norm = AC_BATCH_NORM_MICRO};
   const ac_trainer_desc desc = {.seed = 5,
                                 .schedule = {.lr = 0.02, .warmup = 4},
                                 .optimizer = {.clip = 1, .epsilon = 1e-12},

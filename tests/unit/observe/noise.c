@@ -155,7 +155,7 @@ static void results_stay(const char *device) {
     run r = start_model(device, &(shape_of_model){.norm = true, .two = true},
                         &(ac_plan_desc){.batch = BATCH,
                                         .micro_batch = 1,
-                                        .micro_batch_norm = true,
+                                        .batch_norm = AC_BATCH_NORM_MICRO,
                                         .loss_means = AC_LOSS_MEANS_PER_SAMPLE},
                         &(ac_trainer_desc){.noise_every = k});
     ac_noise_scale noise;

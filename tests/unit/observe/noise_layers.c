@@ -75,7 +75,7 @@ static void train_to(run *r, int from, int to) {
 }
 
 static run start_layers(bool layers) {
-  const ac_plan_desc plan = {.batch = BATCH, .micro_batch = 1, .micro_batch_norm = true};
+  const ac_plan_desc plan = {.batch = BATCH, .micro_batch = 1, .batch_norm = AC_BATCH_NORM_MICRO};
   return start_model("cpu", &(shape_of_model){.norm = true}, &plan,
                      &(ac_trainer_desc){.noise_every = 1, .noise_layers = layers});
 }

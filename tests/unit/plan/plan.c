@@ -751,7 +751,7 @@ static void the_micro_batch_is_one_that_ops_bear(void **state) {
   assert_refused(ac_plan_create(&plan, normed, device, &desc), AC_ERROR_UNSUPPORTED,
                  "relu (stem) on 6 samples, and batch_norm (norm) keeps a batch whole");
   assert_contains(ac_last_error(), "smaller batch");
-  desc.micro_batch_norm = true;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   ac_plan_free(make(normed, device, desc));
   desc = (ac_plan_desc){.batch = 5};
   ac_plan_free(make(normed, device, desc));

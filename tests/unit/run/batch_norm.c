@@ -62,7 +62,7 @@ static samples make_samples(void) {
 
 static run start(const char *name, ac_plan_desc desc) {
   desc.batch = SAMPLES;
-  desc.micro_batch_norm = true;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   return run_of(open_device(name), model(), &desc,
                 &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
 }
@@ -307,7 +307,7 @@ static ac_graph *fine_tuned(void) {
   return g;
 }
 
-/* Its batch may be split, also into single samples, without micro_batch_norm, and that changes
+/* Its batch may be split, also into single samples, without AC_BATCH_NORM_MICRO, and that changes
  * nothing; its running statistics stay what they are, to the bit. */
 static void check_frozen(const char *name) {
   static const int64_t sizes[] = {SAMPLES, 5, 1};
@@ -359,9 +359,9 @@ static void one_value_of_a_channel_is_refused(void **state) {
     ac_plan_desc desc;
     const char *why; /* NULL: it is not */
   } cases[] = {{{.batch = 1}, "a batch of 1 in micro-batches of 1 has a micro-batch of 1"},
-               {{.batch = 4, .micro_batch = 1, .micro_batch_norm = true}, "has a micro-batch of 1"},
-               {{.batch = 5, .micro_batch = 2, .micro_batch_norm = true}, "has a micro-batch of 1"},
-               {{.batch = 4, .micro_batch = 2, .micro_batch_norm = true}, NULL},
+               {{.batch = 4, .micro_batch = 1, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
+               {{.batch = 5, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
+               {{.batch = 4, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, NULL},
                {{.batch = 1, .purpose = AC_EVALUATE}, NULL},
                {{.batch = 2}, NULL}};
   ac_graph *graph = of_vectors();
@@ -384,7 +384,7 @@ static void one_value_of_a_channel_is_refused(void **state) {
     ac_plan *plan;
     int count;
     assert_ok(ac_plan_create(&plan, graph, device,
-                             &(ac_plan_desc){.batch = batch, .micro_batch_norm = true}));
+                             &(ac_plan_desc){.batch = batch, .batch_norm = AC_BATCH_NORM_MICRO}));
     assert_ok(ac_plan_alternatives(plan, list, 64, &count));
     assert_true(count > 0);
     for (int i = 0; i < count; i++)
@@ -523,7 +523,7 @@ static void a_batch_is_split_only_when_asked(void **state) {
   assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT,
                  "plan: batch_norm (first) looks at all samples of a batch of 64");
   assert_contains(ac_last_error(), "group norm");
-  desc.micro_batch_norm = true;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   assert_int_equal(ac_plan_get_info(plan)->accumulation_steps, 4);
   ac_plan_free(plan);
@@ -543,7 +543,7 @@ static void a_batch_is_split_only_when_asked(void **state) {
   assert_refused(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_BUDGET, "needs at least");
   const ac_plan_offer offer = test_offer(graph, device, desc, AC_RELIEF_MICRO_BATCH_NORM);
   assert_true(offer.bytes > 0 && offer.micro_batch == 1);
-  desc.micro_batch_norm = true;
+  desc.batch_norm = AC_BATCH_NORM_MICRO;
   assert_ok(ac_plan_create(&plan, graph, device, &desc));
   assert_true(ac_plan_get_info(plan)->micro_batch < 64);
   ac_plan_free(plan);
@@ -617,7 +617,7 @@ static void reading_ahead_changes_no_bit(void **state) {
         float values[2][4][CHANNELS];
         for (int ahead = 0; ahead < 2; ahead++) {
           ac_plan_desc desc = {.batch = batches[b], .read_ahead = ahead};
-          if (split) desc.micro_batch = 3, desc.micro_batch_norm = true;
+          if (split) desc.micro_batch = 3, desc.batch_norm = AC_BATCH_NORM_MICRO;
           fit(&desc, (ac_last_window)policy, 3, values[ahead]);
         }
         assert_memory_equal(values[0], values[1], sizeof values[0]);

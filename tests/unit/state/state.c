@@ -31,7 +31,7 @@ static ac_plan_desc draw_plan(uint64_t *random, const shape_of_model *m, int num
   plan.optimizer.kind = (ac_optimizer_kind)draw(random, AC_OPTIMIZER_COUNT);
   if (plan.optimizer.kind == AC_OPTIMIZER_CALLBACK) plan.optimizer.callback_states = 1;
   plan.optimizer.sgd_no_momentum = draw(random, 2);
-  plan.micro_batch_norm = m->norm && plan.micro_batch < BATCH;
+  if (m->norm && plan.micro_batch < BATCH) plan.batch_norm = AC_BATCH_NORM_MICRO;
   plan.whole_windows = plan.micro_batch == BATCH && draw(random, 2);
   if (draw(random, 3) == 0 || (m->two && !plan.read_ahead && plan.micro_batch < BATCH))
     plan.loss_means = AC_LOSS_MEANS_PER_SAMPLE;
@@ -421,7 +421,7 @@ static void windows_by_hand_go_on(const char *device) {
     const shape_of_model m = {.norm = i % 2, .two = i > 1};
     const ac_plan_desc plan = {.batch = BATCH,
                                .micro_batch = 2,
-                               .micro_batch_norm = true,
+                               .batch_norm = AC_BATCH_NORM_MICRO,
                                .precision = AC_PRECISION_F16,
                                .loss_means = i > 1 ? AC_LOSS_MEANS_GIVEN : AC_LOSS_MEANS_COUNTED};
     ac_update updates[2];
@@ -443,7 +443,7 @@ ON_SHARED_DEVICES(windows_by_hand_go_on)
 static const shape_of_model both = {.norm = true, .two = true};
 static const ac_plan_desc split = {.batch = BATCH,
                                    .micro_batch = 1,
-                                   .micro_batch_norm = true,
+                                   .batch_norm = AC_BATCH_NORM_MICRO,
                                    .loss_means = AC_LOSS_MEANS_PER_SAMPLE};
 
 static void assert_same_files(const char *a, const char *b) {

@@ -172,11 +172,57 @@ static void networks_are_checked(void **state) {
   ac_graph_free(graph);
 }
 
+/* ---- what backward hides --------------------------------------------------------------------- */
+
+enum { LAYERS = 6, WIDE = 1024, BATCH = 1024 };
+
+static ac_graph *deep(void) {
+  static const char *const names[LAYERS] = {"a", "b", "c", "d", "e", "f"};
+  ac_graph *graph;
+  assert_ok(ac_graph_create(&graph));
+  ac_tensor *x = ac_input(graph, "x", AC_F32, AC_SHAPE(AC_BATCH, WIDE)), *y = x;
+  for (int i = 0; i < LAYERS; i++)
+    y = ac_relu(
+        ac_linear(y, ac_parameter(graph, names[i], AC_SHAPE(WIDE, WIDE), NULL), NULL, AC_OUT_IN));
+  ac_graph_set_loss(graph, ac_mean_squared_error(y, x, NULL));
+  return graph;
+}
+
+/* Gradients of all layers but the first are on their way while earlier ones are computed, and no
+ * longer than that takes; weights are not. */
+static void what_backward_hides_is_not_exposed(void **state) {
+  (void)state;
+  ac_device *device;
+  ac_plan *plan;
+  ac_graph *graph = deep();
+  const ac_plan_desc desc = {.batch = 2 * BATCH, .micro_batch = BATCH, .ranks = 2};
+  ac_rank_price fast, slow;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "dry"}));
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  assert_ok(ac_plan_price_ranks(plan, &(ac_network){2e9, 1e-5}, &fast));
+  assert_ok(ac_plan_price_ranks(plan, &(ac_network){1e7, 1e-5}, &slow));
+  const double hidden = fast.exchange_seconds - fast.exposed_seconds,
+               at_most = slow.exchange_seconds - slow.exposed_seconds,
+               computing = ac_plan_get_info(plan)->predicted_seconds;
+  /* Half of the bytes are gradients, and of these one layer of six is finished last. */
+  assert_true(hidden > 0.3 * fast.exchange_seconds && hidden < 0.55 * fast.exchange_seconds);
+  assert_true(at_most > 0 && at_most < computing && slow.exposed_seconds > hidden);
+  assert_true(fabs(fast.window_seconds - computing - fast.exposed_seconds) <=
+              1e-9 * fast.window_seconds);
+  /* 8 bytes of each parameter; one of two ranks sends half of them. */
+  const double parameters = (double)LAYERS * WIDE * WIDE;
+  assert_true((double)fast.bytes >= 4 * parameters && (double)fast.bytes < 4.05 * parameters);
+  ac_plan_free(plan);
+  ac_device_close(device);
+  ac_graph_free(graph);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_price_is_that_of_the_simulation),
       cmocka_unit_test(a_simulated_network_is_measured),
       cmocka_unit_test(networks_are_checked),
+      cmocka_unit_test(what_backward_hides_is_not_exposed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,7 +314,7 @@ static ac_status read_features(void *user, const ac_sample_key *key, void *const
 
 static ranked_case feature_case(ac_graph *(*graph)(void)) {
   return (ranked_case){.graph = graph,
-                       .plan = {.batch = 12, .micro_batch = 2, .micro_batch_norm = true},
+                       .plan = {.batch = 12, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO},
                        .trainer = {.seed = 3, .schedule = {.lr = 0.003}},
                        .fit = {.steps = UPDATES, .seed = 2},
                        .validation = 7,
@@ -592,7 +592,7 @@ static ranked_case wide_case(void) {
   return c;
 }
 
-/* After each step the trainer's thread stands still until all rounds have begun that may. */
+/* After each step the trainer's thread waits until all rounds have begun that may. */
 static ac_follower followed[RANKED_MOST];
 
 static int64_t rounds_begun(ac_overlap *o) {
@@ -616,7 +616,7 @@ static void follow_and_wait(void *user, int steps) {
     ac_sleep(0.001);
 }
 
-static ac_status stand_still(ac_trainer *trainer) {
+static ac_status wait_for_rounds(ac_trainer *trainer) {
   followed[ranked_rank()] = trainer->instance.follower;
   trainer->instance.follower = (ac_follower){follow_and_wait, trainer};
   return AC_OK;
@@ -636,7 +636,7 @@ static void chunks_go_while_backward_goes_on(void **state) {
   ranked_case c = wide_case();
   for (int ranks = 2; ranks <= 3; ranks++) {
     ranked overlapped[3], afterwards[3];
-    c.before = stand_still;
+    c.before = wait_for_rounds;
     c.after = note_rounds;
     ranked_run(&c, ranks, overlapped);
     ranked_check_same(overlapped, ranks);
@@ -706,11 +706,11 @@ static void a_step_that_fails_ends_all(void **state) {
   }
 }
 
-/* ---- who reads gradients --------------------------------------------------------------------- */
+/* ---- whole gradients ------------------------------------------------------------------------- */
 
 static float read_gradients[RANKED_MOST][CLASSES * 96];
 
-/* Reads a whole gradient, of which each rank has summed up a part. */
+/* Reads a whole gradient. Each rank has summed up a part of it. */
 static void read_gradient(void *user, ac_trainer *trainer, ac_decision *decision) {
   float *all = read_gradients[ranked_rank()];
   const int index = ac_trainer_find_parameter(trainer, "c.w");
@@ -719,7 +719,7 @@ static void read_gradient(void *user, ac_trainer *trainer, ac_decision *decision
     decision->factor = (double)NAN;
 }
 
-static void who_decides_reads_whole_gradients(void **state) {
+static void decisions_read_whole_gradients(void **state) {
   (void)state;
   ranked_case c = feature_case(plain);
   ranked all[4];
@@ -777,7 +777,7 @@ static ac_status read_after_refusal(ac_trainer *trainer) {
   AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
   trainer->desc.schedule.lr = (double)NAN;
   if (ac_trainer_update(trainer, NULL) != AC_ERROR_ARGUMENT)
-    return ac_fail(AC_ERROR_INTERNAL, "a rate that is no number was taken");
+    return ac_fail(AC_ERROR_INTERNAL, "a rate of NaN was taken");
   const ac_status status = ac_trainer_get_gradient(trainer, 0, 0, 1, &first);
   ac_trainer_discard(trainer);
   if (status == AC_ERROR_STATE && strstr(ac_last_error(), "each rank has its part")) return AC_OK;
@@ -927,7 +927,7 @@ int main(void) {
       cmocka_unit_test(chunks_go_while_backward_goes_on),
       cmocka_unit_test(other_devices_are_those_of_one_rank),
       cmocka_unit_test(a_step_that_fails_ends_all),
-      cmocka_unit_test(who_decides_reads_whole_gradients),
+      cmocka_unit_test(decisions_read_whole_gradients),
       cmocka_unit_test(layers_are_those_of_one_rank),
       cmocka_unit_test(parts_are_not_read_as_sums),
       cmocka_unit_test(clipped_gradients_are_those_of_one_rank),

@@ -117,16 +117,36 @@ static void store_statistics(const ac_op_args *args, int64_t channel, double mea
   if (args->out[2].count) ((float *)args->out[2].data)[channel] = (float)variance;
 }
 
-static void statistics_range(const ac_op_args *args, int64_t first, int64_t last) {
-  ac_channels shape = ac_channels_of(&args->in[0]);
-  double n = (double)(shape.samples * shape.positions);
+/* Joins (n, mean, squares) to what is pooled of a channel. */
+static void join(const ac_op_args *args, int64_t channel, double n, double mean, double squares) {
+  float *pooled = (float *)args->out[0].data + 3 * channel;
+  double total = n;
+  if (args->add[0]) {
+    double before = (double)pooled[0], apart = mean - (double)pooled[1];
+    total += before;
+    mean = (double)pooled[1] + apart * n / total;
+    squares += (double)pooled[2] + apart * apart * before * n / total;
+  }
+  pooled[0] = (float)total;
+  pooled[1] = (float)mean;
+  pooled[2] = (float)squares;
+}
+
+/* Of channels [first, last) of a micro-batch: into statistics, or joined to the window's. */
+static void moments_range(const ac_op_args *args, int64_t first, int64_t last) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  const double n = (double)(shape.samples * shape.positions);
+  const bool joins = args->op == AC_OP_batch_norm_moments;
   for (int64_t c = first, width; c < last; c += width) {
     moments m = {0};
     width = strip_width(&shape, c, last);
     visit_strip(&args->in[0], NULL, c, width, visit_moments, &m);
     for (int64_t k = 0; k < width; k++) {
-      double offset = m.sum[k] / n, variance = m.squares[k] / n - offset * offset;
-      store_statistics(args, c + k, m.shift[k] + offset, variance < 0 ? 0 : variance);
+      const double offset = m.sum[k] / n, mean = m.shift[k] + offset;
+      double variance = m.squares[k] / n - offset * offset;
+      if (variance < 0) variance = 0;
+      if (joins) join(args, c + k, n, mean, n * variance);
+      else store_statistics(args, c + k, mean, variance);
     }
   }
 }
@@ -137,11 +157,16 @@ static void running_statistics(const ac_op_args *args) {
     store_statistics(args, c, (double)mean[c], (double)variance[c]);
 }
 
+/* (mean, r) of each channel. */
+static const float *statistics_of(const ac_op_args *args) {
+  return args->op == AC_OP_batch_norm ? args->out[1].data : args->in[3].data;
+}
+
 /* Channels [channel, channel + count) of a sample, of one position each. */
 static void normalise_channels(const ac_op_args *args, int64_t channel, int64_t count,
                                const float *x, float *y) {
   const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
-  const float *statistics = (const float *)args->out[1].data + 2 * channel;
+  const float *statistics = statistics_of(args) + 2 * channel;
 #pragma omp simd
   for (int64_t j = 0; j < count; j++) {
     float factor = gamma ? statistics[2 * j + 1] * gamma[channel + j] : statistics[2 * j + 1];
@@ -153,7 +178,7 @@ static void normalise_channels(const ac_op_args *args, int64_t channel, int64_t 
 static void normalise_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   const float *gamma = ac_cpu_data(&args->in[1]), *beta = ac_cpu_data(&args->in[2]);
-  const float *statistics = args->out[1].data;
+  const float *statistics = statistics_of(args);
   for (int64_t i = first, count; i < last; i += count) {
     int64_t c = i % shape.channels, n = shape.positions;
     const float *x = (const float *)args->in[0].data + i * n;
@@ -173,7 +198,7 @@ static void normalise_range(const ac_op_args *args, int64_t first, int64_t last)
 static void forward(const ac_cpu_context *context, const ac_op_args *args) {
   ac_channels shape = ac_channels_of(&args->in[0]);
   if (args->run->training && !is_frozen(args))
-    ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, statistics_range);
+    ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, moments_range);
   else running_statistics(args);
   ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
                     normalise_range);
@@ -221,9 +246,11 @@ static coefficients coefficients_of(const ac_op_args *args) {
 
 static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
   ac_channels shape = ac_channels_of(&args->in[0]);
-  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
-  coefficients to = coefficients_of(args);
-  const bool frozen = is_frozen(args);
+  const bool frozen = is_frozen(args), gathers = args->op == AC_OP_batch_norm_sums;
+  const float *statistics = args->in[2].data;
+  const float *gamma = gathers ? NULL : ac_cpu_data(&args->in[3]);
+  coefficients to = {NULL, NULL, NULL};
+  if (!gathers) to = coefficients_of(args);
   double n = (double)(shape.samples * shape.positions);
   for (int64_t c = first, width; c < last; c += width) {
     gradient_sums g = {.mean = {0}};
@@ -234,6 +261,11 @@ static void sums_range(const ac_op_args *args, int64_t first, int64_t last) {
                   &g);
     for (int64_t k = 0; k < width; k++) {
       float inverse = statistics[2 * (c + k) + 1];
+      if (gathers) {
+        store_sum(args, 0, 2 * (c + k), g.plain[k]);
+        store_sum(args, 0, 2 * (c + k) + 1, g.centred[k] * (double)inverse);
+        continue;
+      }
       store_sum(args, 1, c + k, g.centred[k] * (double)inverse);
       store_sum(args, 2, c + k, g.plain[k]);
       to.factor[c + k] = gamma ? inverse * gamma[c + k] : inverse;
@@ -326,20 +358,9 @@ static void pool(const ac_cpu_context *context, const ac_op_args *args) {
   (void)context;
   const ac_batch_norm_pool_attributes *a = args->attributes;
   const float *statistics = args->in[0].data, *variance = args->in[1].data;
-  double n = (double)(args->run->batch * a->per_sample);
-  for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
-    float *pooled = (float *)args->out[0].data + 3 * c;
-    double mean = (double)statistics[2 * c], squares = n * (double)variance[c], total = n;
-    if (args->add[0]) {
-      double before = (double)pooled[0], apart = mean - (double)pooled[1];
-      total += before;
-      mean = (double)pooled[1] + apart * n / total;
-      squares += (double)pooled[2] + apart * apart * before * n / total;
-    }
-    pooled[0] = (float)total;
-    pooled[1] = (float)mean;
-    pooled[2] = (float)squares;
-  }
+  const double n = (double)(args->run->batch * a->per_sample);
+  for (int64_t c = 0; c < args->in[0].dim[0]; c++)
+    join(args, c, n, (double)statistics[2 * c], n * (double)variance[c]);
 }
 
 static void update(const ac_cpu_context *context, const ac_op_args *args) {
@@ -353,8 +374,73 @@ static void update(const ac_cpu_context *context, const ac_op_args *args) {
   }
 }
 
+/* ---- over a window --------------------------------------------------------------------------- */
+
+static void gather_moments(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, moments_range);
+}
+
+/* Those of the window or, in evaluation, the running ones. */
+static void settle_statistics(const ac_cpu_context *context, const ac_op_args *args) {
+  (void)context;
+  const double epsilon = (double)((const ac_batch_norm_attributes *)args->attributes)->epsilon;
+  const float *pooled = args->in[0].data, *mean = args->in[1].data, *variance = args->in[2].data;
+  float *statistics = args->out[0].data;
+  for (int64_t c = 0; c < args->in[1].count; c++) {
+    const bool measured = args->run->training;
+    const double v =
+        measured ? (double)pooled[3 * c + 2] / (double)pooled[3 * c] : (double)variance[c];
+    statistics[2 * c] = measured ? pooled[3 * c + 1] : mean[c];
+    statistics[2 * c + 1] = (float)(1 / sqrt(v + epsilon));
+  }
+}
+
+static void apply(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
+                    normalise_range);
+}
+
+static void gather_sums(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  ac_cpu_for(context, args, shape.channels, shape.samples * shape.positions, sums_range);
+}
+
+static void window_input_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  const ac_channels shape = ac_channels_of(&args->in[0]);
+  const float *statistics = args->in[2].data, *gamma = ac_cpu_data(&args->in[3]);
+  const float *sums = args->in[4].data, *pooled = args->in[5].data;
+  const coefficients to = coefficients_of(args);
+  for (int64_t c = 0; c < shape.channels; c++) {
+    const float inverse = statistics[2 * c + 1], n = pooled[3 * c];
+    to.factor[c] = gamma ? inverse * gamma[c] : inverse;
+    to.constant[c] = sums[2 * c] / n;
+    to.share[c] = sums[2 * c + 1] / n * inverse;
+  }
+  ac_cpu_for_floats(context, args, shape.samples * shape.channels, shape.positions,
+                    input_gradient_range);
+}
+
+static void window_parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
+  (void)context;
+  const float *sums = args->in[0].data;
+  for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
+    store_sum(args, 0, c, (double)sums[2 * c + 1]);
+    store_sum(args, 1, c, (double)sums[2 * c]);
+  }
+}
+
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm) = {.run = forward, .workspace = scratch};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_gradient) = {.run = gradient,
                                                           .workspace = gradient_workspace};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_pool) = {.run = pool};
 const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_update) = {.run = update};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_moments) = {.run = gather_moments};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_statistics) = {.run = settle_statistics};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_apply) = {.run = apply, .workspace = scratch};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_sums) = {.run = gather_sums};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_input_gradient) = {.run = window_input_gradient,
+                                                                .workspace = gradient_workspace};
+const ac_cpu_kernel AC_CPU_KERNEL(batch_norm_parameter_gradient) = {
+    .run = window_parameter_gradient};

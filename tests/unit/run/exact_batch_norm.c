@@ -1,0 +1,251 @@
+/* Batch norm over whole windows that are split: loss, gradients, weights and running statistics are
+ * those of the whole batch. On the CPU and on every OpenCL device. */
+#include "plan/plan.h"
+#include "support/devices.h"
+#include "support/models.h"
+#include "support/trainers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  SAMPLES = 11,
+  SHORT = 7,
+  CHANNELS = 4,
+  SIDE = 6,
+  IMAGE = CHANNELS * SIDE * SIDE,
+  CLASSES = 3
+};
+
+static ac_tensor *vector(ac_graph *g, const char *scope, const char *name, float value,
+                         bool frozen) {
+  char text[64];
+  snprintf(text, sizeof text, "%s.%s", scope, name);
+  const ac_parameter_desc desc = {.init = {AC_INIT_CONSTANT, .value = value}, .frozen = frozen};
+  return ac_parameter(g, text, SHAPE(CHANNELS), &desc);
+}
+
+static ac_tensor *norm(ac_graph *g, ac_tensor *x, const char *scope, bool affine) {
+  ac_tensor *gamma = affine ? vector(g, scope, "weight", 1.25f, false) : NULL,
+            *beta = affine ? vector(g, scope, "bias", 0.125f, false) : NULL;
+  return ac_batch_norm(x, gamma, beta, vector(g, scope, "running_mean", 0, true),
+                       vector(g, scope, "running_var", 1, true),
+                       &(ac_batch_norm_desc){.momentum = 0.25f});
+}
+
+static ac_tensor *convolution(ac_graph *g, ac_tensor *x, const char *name) {
+  ac_tensor *w = ac_parameter(g, name, SHAPE(CHANNELS, CHANNELS, 3, 3),
+                              &(ac_parameter_desc){.init = {AC_INIT_NORMAL, .deviation = 0.2f}});
+  return ac_conv2d(x, w, NULL, &(ac_conv2d_desc){.padding = {1, 1}});
+}
+
+/* Two norms in a row of which one has no parameters, a branch around two convolutions with a norm
+ * of its own, dropout, and a norm that is frozen. */
+static ac_graph *model(void) {
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, CHANNELS, SIDE, SIDE));
+  ac_tensor *t = ac_input(g, "t", AC_I32, SHAPE(AC_BATCH));
+  ac_tensor *y = ac_relu(norm(g, convolution(g, norm(g, x, "input", false), "a"), "a.norm", true));
+  ac_tensor *z = ac_relu(norm(g, convolution(g, y, "b"), "b.norm", true));
+  z = norm(g, convolution(g, ac_dropout(z, 0.25f), "c"), "c.norm", true);
+  y = ac_relu(ac_add(z, norm(g, convolution(g, y, "d"), "d.norm", false)));
+  y = ac_batch_norm(y, NULL, NULL, vector(g, "frozen", "running_mean", 0.1f, true),
+                    vector(g, "frozen", "running_var", 0.5f, true),
+                    &(ac_batch_norm_desc){.frozen_statistics = true});
+  y = ac_reshape(y, SHAPE(AC_BATCH, IMAGE));
+  y = ac_linear(y, test_matrix(g, "head", "w", CLASSES, IMAGE), NULL, AC_OUT_IN);
+  ac_graph_set_output(g, "logits", y);
+  ac_graph_set_loss(g, ac_cross_entropy(y, t, NULL, NULL));
+  return g;
+}
+
+typedef struct samples {
+  float x[SAMPLES * IMAGE];
+  int32_t t[SAMPLES];
+} samples;
+
+/* Samples differ in mean and scale, so that a part of them has other statistics. */
+static samples make_samples(void) {
+  static samples s;
+  uint32_t state = 7;
+  for (int i = 0; i < SAMPLES * IMAGE; i++) {
+    state = state * 1664525u + 1013904223u;
+    const float sample = (float)(i / IMAGE);
+    s.x[i] = ((float)(state >> 8) * 0x1p-24f - 0.5f) * (1 + sample / 4) + sample / 8;
+  }
+  for (int i = 0; i < SAMPLES; i++) s.t[i] = i * i % CLASSES;
+  return s;
+}
+
+static run start(const char *device, ac_plan_desc desc) {
+  desc.batch = SAMPLES;
+  return run_of(open_device(device), model(), &desc,
+                &(ac_trainer_desc){.seed = 3, .schedule = {.lr = 1e-2}});
+}
+
+enum { WINDOWS = 3, MOST = 4096 };
+typedef struct outcome {
+  double loss[WINDOWS];
+  float gradients[WINDOWS][MOST], weights[WINDOWS][MOST];
+  int gradient_count, weight_count;
+} outcome;
+
+/* The second window is short. */
+static void train(run *r, const samples *s, outcome *o) {
+  const ac_feed feeds[] = {{"x", s->x}, {"t", s->t}};
+  for (int w = 0; w < WINDOWS; w++) {
+    ac_update update;
+    assert_ok(ac_trainer_accumulate(r->trainer, w == 1 ? SHORT : SAMPLES, feeds, 2));
+    o->gradient_count = o->weight_count = 0;
+    const ac_graph *graph = r->plan->graph;
+    for (int p = 0; p < graph->parameter_count; p++) {
+      const int64_t count = ac_shape_count(&ac_tensor_at(graph, graph->parameters[p])->shape);
+      if (r->plan->problem.parameters[p].gradient < 0) continue;
+      assert_true(o->gradient_count + count <= MOST);
+      assert_ok(
+          ac_trainer_get_gradient(r->trainer, p, 0, count, o->gradients[w] + o->gradient_count));
+      o->gradient_count += (int)count;
+    }
+    assert_ok(ac_trainer_update(r->trainer, &update));
+    assert_false(update.skipped);
+    o->loss[w] = update.loss;
+    for (int p = 0; p < graph->parameter_count; p++) {
+      const int64_t count = ac_shape_count(&ac_tensor_at(graph, graph->parameters[p])->shape);
+      assert_true(o->weight_count + count <= MOST);
+      assert_ok(ac_trainer_get_parameter(r->trainer, p, 0, count, o->weights[w] + o->weight_count));
+      o->weight_count += (int)count;
+    }
+  }
+}
+
+static double largest(const float *x, int count) {
+  double most = 0;
+  for (int i = 0; i < count; i++)
+    if (fabs((double)x[i]) > most) most = fabs((double)x[i]);
+  return most;
+}
+
+static void hold(const float *a, const float *b, int count, double tolerance) {
+  const double most = largest(b, count);
+  for (int i = 0; i < count; i++)
+    if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * most))
+      fail_msg("[%d] is %.9g, not %.9g; the largest is %.9g", i, (double)a[i], (double)b[i], most);
+}
+
+static void compare(const outcome *a, const outcome *b) {
+  for (int w = 0; w < WINDOWS; w++) {
+    assert_true(fabs(a->loss[w] - b->loss[w]) < 1e-5 * b->loss[w]);
+    hold(a->gradients[w], b->gradients[w], b->gradient_count, 1e-5);
+    hold(a->weights[w], b->weights[w], b->weight_count, 1e-4); /* AdamW amplifies rounding */
+  }
+}
+
+static void check_splits(const char *device) {
+  static const int64_t sizes[] = {1, 2, 5, 10, SAMPLES};
+  static outcome whole, split;
+  const samples s = make_samples();
+  run r = start(device, (ac_plan_desc){.recompute = AC_RECOMPUTE_NONE});
+  train(&r, &s, &whole);
+  stop(&r);
+  for (int i = 0; i < 5; i++)
+    for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
+      r = start(device, (ac_plan_desc){.micro_batch = sizes[i],
+                                       .batch_norm = AC_BATCH_NORM_EXACT,
+                                       .recompute = (ac_recompute)policy});
+      assert_true(ac_plan_get_info(r.plan)->sections > 5);
+      train(&r, &s, &split);
+      compare(&split, &whole);
+      stop(&r);
+    }
+}
+
+ON_EVERY_DEVICE(check_splits)
+
+/* Statistics of micro-batches are something else, or the test above shows nothing. */
+static void test_micro_differs(void **state) {
+  static outcome whole, split;
+  (void)state;
+  const samples s = make_samples();
+  run r = start("cpu", (ac_plan_desc){.recompute = AC_RECOMPUTE_NONE});
+  train(&r, &s, &whole);
+  stop(&r);
+  r = start("cpu", (ac_plan_desc){.micro_batch = 5, .batch_norm = AC_BATCH_NORM_MICRO});
+  train(&r, &s, &split);
+  stop(&r);
+  assert_true(fabs(whole.loss[0] - split.loss[0]) > 1e-3);
+}
+
+static uint64_t bytes_of(ac_plan_desc desc) {
+  ac_device *device = open_device("cpu");
+  ac_graph *graph = model();
+  ac_plan *plan;
+  desc.batch = SAMPLES;
+  assert_ok(ac_plan_create(&plan, graph, device, &desc));
+  const uint64_t bytes = ac_plan_get_info(plan)->bytes.total;
+  ac_plan_free(plan);
+  ac_graph_free(graph);
+  ac_device_close(device);
+  return bytes;
+}
+
+/* Between micro-batches alone and the whole batch. */
+static void test_memory(void **state) {
+  (void)state;
+  for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
+    if (policy == AC_RECOMPUTE_AUTO) continue;
+    const ac_recompute recompute = (ac_recompute)policy;
+    const uint64_t whole = bytes_of((ac_plan_desc){.recompute = recompute}),
+                   exact = bytes_of((ac_plan_desc){.recompute = recompute,
+                                                   .micro_batch = 1,
+                                                   .batch_norm = AC_BATCH_NORM_EXACT}),
+                   micro = bytes_of((ac_plan_desc){.recompute = recompute,
+                                                   .micro_batch = 2,
+                                                   .batch_norm = AC_BATCH_NORM_MICRO});
+    assert_true(micro < exact);
+    assert_true(exact < whole);
+  }
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  const samples s = make_samples();
+  const ac_feed feeds[] = {{"x", s.x}, {"t", s.t}};
+  ac_device *device = open_device("cpu");
+  ac_graph *graph = model();
+  ac_plan *plan = NULL;
+  const struct {
+    ac_plan_desc desc;
+    const char *says;
+  } cases[] = {
+      {{.gradients = AC_GRADIENTS_FUSED}, "excludes gradients that are fused"},
+      {{.gradients = AC_GRADIENTS_FOLDED}, "excludes gradients that are folded"},
+      {{.ranks = 2}, "works within one rank"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ac_plan_desc desc = cases[i].desc;
+    desc.batch = SAMPLES;
+    desc.batch_norm = AC_BATCH_NORM_EXACT;
+    assert_int_equal(ac_plan_create(&plan, graph, device, &desc), AC_ERROR_ARGUMENT);
+    assert_non_null(strstr(ac_last_error(), cases[i].says));
+  }
+  ac_graph_free(graph);
+  ac_device_close(device);
+  run r = start("cpu", (ac_plan_desc){.micro_batch = 4, .batch_norm = AC_BATCH_NORM_EXACT});
+  assert_ok(ac_trainer_accumulate(r.trainer, 4, feeds, 2));
+  assert_int_equal(ac_trainer_accumulate(r.trainer, 4, feeds, 2), AC_ERROR_STATE);
+  assert_non_null(strstr(ac_last_error(), "comes in one piece"));
+  ac_trainer_discard(r.trainer);
+  stop(&r);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(check_splits_everywhere),
+      cmocka_unit_test(test_micro_differs),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
