@@ -46,7 +46,7 @@ refuse() {
   ((got == want)) || die "status $got instead of $want: accrue $*: $(cat refuse.err)"
   sed -i '/^[a-z0-9:]*: \(measur\|compil\|prepar\|first \)/d' refuse.err # what took longer than a second
   # One line; but if a plan needs too much memory, or may see a part of a batch, the ways out follow.
-  (($(sed '/^Less would do/,$d; /^What else needs less/d; /^--batch-norm micro accepts/d' refuse.err | wc -l) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
+  (($(sed '/^Less would do/,$d; /^What else needs less/d; /^--batch-norm exact splits/d' refuse.err | wc -l) == 1)) || die "not one line: accrue $*: $(cat refuse.err)"
   grep -q '^accrue: ' refuse.err || die "not the program's own words: $(cat refuse.err)"
   grep -qF -- "$text" refuse.err || die "no '$text' in: $(cat refuse.err)"
   [[ ! -s refuse.out ]] || die "something on stdout: accrue $*"
@@ -881,6 +881,17 @@ case_images() {
   done
   refuse 2 'cannot be split into micro-batches of 5' train resnet "${net[@]}" --norm batch --micro-batch 5
   run train resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm micro --steps 3 --out batch >/dev/null
+  # Exact: the whole window at once, resumed to the bit, between the other two in memory.
+  local exact=(resnet "${net[@]}" --width 8 --norm batch --micro-batch 5 --batch-norm exact --schedule constant) bytes
+  run train "${exact[@]}" --steps 4 --out exact >/dev/null
+  run train "${exact[@]}" --steps 2 --out halves >/dev/null
+  run train "${exact[@]}" --steps 4 --out halves --resume >/dev/null
+  cmp exact/model.safetensors halves/model.safetensors || die 'exact batch norm resumes with other bits'
+  run plan "${exact[@]}" --json >json
+  mapfile -t bytes < <(sed -n '/"batch_norms"/,/\]/s/.*"total_bytes": \([0-9]*\).*/\1/p' json)
+  ((${#bytes[@]} == 3 && bytes[1] < bytes[0] && bytes[0] < bytes[2])) ||
+    die "exact batch norm is not between the others: ${bytes[*]}: $(cat json)"
+  refuse 2 'excludes gradients that are folded' train "${exact[@]}" --gradients folded --clip 0
   # Three images that train have labels 0, 7 and 4; those that validate have up to 9.
   mkdir few
   "$FIXTURE" images few train 3

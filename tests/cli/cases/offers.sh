@@ -35,7 +35,7 @@ draw_flags() {
 --ema=0.9
 --freeze=*.bias
 --optimizer-state-in=device --optimizer-state-in=auto;--host-memory=1KiB
---batch-norm=micro
+--batch-norm=micro --batch-norm=exact
 TABLE
 }
 

@@ -38,6 +38,14 @@ case_verify() {
   grep -q 'accumulation is equivalent' out || die "no word of the layers"
   grep -q 'layers.0.weight' out || die "parameters are not listed"
 
+  for seed in 1 2 3; do
+    for precision in f32 f16 bf16; do
+      same resnet --data pair --batch 20 --width 8 --norm batch --batch-norm exact --micro-batch 7 --precision $precision --seed $seed
+    done
+    same resnet --data pair --batch 20 --width 8 --norm batch --batch-norm exact --micro-batch 3 --recompute all --seed $seed
+  done
+  grep -q 'batch norms see the whole batch' out || die "no word of exact batch norms: $(cat out)"
+
   local storage
   for storage in '' '--gradients bf16'; do
     # shellcheck disable=SC2086
