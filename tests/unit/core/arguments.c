@@ -1247,6 +1247,7 @@ static void ranks_of_processes(void) {
   REFUSED(ac_ranks_create_threads, list, ac_ranks_create_threads(NULL, 1, NULL));
   HARMLESS(ac_ranks_create_threads, desc, ac_ranks_create_threads(list, 1, NULL) == AC_OK);
   ac_ranks_close(list[0]);
+  HARMLESS(ac_ranks_launched, rank, ac_ranks_launched(NULL) == 1);
   HARMLESS(ac_ranks_rank, ranks, ac_ranks_rank(NULL) == 0);
   HARMLESS(ac_ranks_size, ranks, ac_ranks_size(NULL) == 0);
   HARMLESS(ac_ranks_local_rank, ranks, ac_ranks_local_rank(NULL) == 0);
@@ -1267,6 +1268,8 @@ static void ranks_of_processes(void) {
   REFUSED(ac_plan_price_ranks, network, ac_plan_price_ranks(plan, NULL, &price));
   REFUSED(ac_plan_price_ranks, price, ac_plan_price_ranks(plan, &network, NULL));
   REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
+  NOTHING(ac_ranks_begin_absence, ranks, ac_ranks_begin_absence(NULL));
+  NOTHING(ac_ranks_end_absence, ranks, ac_ranks_end_absence(NULL));
   NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
   NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
   NOTHING(ac_ranks_close, ranks, ac_ranks_close(NULL));
