@@ -216,12 +216,18 @@ ac_status ac_exchange_show_life(ac_exchange *e) {
   return ac_transport_show_life(e->transport);
 }
 
+/* While the last micro-batch runs, as where a program saves in a function that is handed a tensor,
+ * the transport is not this thread's; that of the exchange answers. */
+static bool has_transport(const ac_exchange *e) {
+  return !ac_exchange_is_alone(e) && !e->overlap.on;
+}
+
 void ac_exchange_begin_absence(ac_exchange *e) {
-  if (!ac_exchange_is_alone(e)) ac_transport_begin_absence(e->transport);
+  if (has_transport(e)) ac_transport_begin_absence(e->transport);
 }
 
 void ac_exchange_end_absence(ac_exchange *e) {
-  if (!ac_exchange_is_alone(e)) ac_transport_end_absence(e->transport);
+  if (has_transport(e)) ac_transport_end_absence(e->transport);
 }
 
 static ac_status show_life(void *exchange) {
