@@ -626,7 +626,7 @@ static int64_t early[RANKED_MOST], rounds;
 
 static ac_status note_rounds(ac_trainer *trainer) {
   early[ranked_rank()] = trainer->exchange.overlap.early;
-  rounds = trainer->exchange.rounds.gradients;
+  if (ranked_rank() == 0) rounds = trainer->exchange.rounds.gradients;
   return AC_OK;
 }
 
