@@ -653,6 +653,21 @@ static void chunks_go_while_backward_goes_on(void **state) {
   }
 }
 
+/* Whatever the number of elements. */
+static void small_models_go_in_one_round(void **state) {
+  (void)state;
+  ranked_case c = feature_case(plain);
+  c.fit.steps = 1;
+  c.after = note_rounds;
+  for (int ranks = 2; ranks <= 4; ranks++) {
+    ranked all[4];
+    ranked_run(&c, ranks, all);
+    ranked_check_same(all, ranks);
+    assert_int_equal(rounds, 1);
+    ranked_free(all, ranks);
+  }
+}
+
 /* Leaves the thread that exchanges time after each step. */
 static void follow_slowly(void *user, int steps) {
   const ac_trainer *trainer = user;
@@ -1076,6 +1091,7 @@ int main(void) {
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(chunks_go_while_backward_goes_on),
+      cmocka_unit_test(small_models_go_in_one_round),
       cmocka_unit_test(early_chunks_are_whole),
       cmocka_unit_test(measured_windows_go_as_early),
       cmocka_unit_test(what_passes_is_measured_as_on_the_device),
