@@ -217,6 +217,26 @@ static void an_overflow_on_one_rank_skips_the_window_everywhere(void **state) {
   ranked_check_case(&c, 1e-3);
 }
 
+/* What measuring costs is a part of what a rank's own share takes, not of what all take. */
+static void noise_is_not_measured_more_often_by_several_ranks(void **state) {
+  (void)state;
+  ranked_case c = ranked_feature_case(ranked_plain);
+  ranked one, all[3];
+  c.trainer.noise_every = -1;
+  c.fit.steps = 200;
+  c.plan.batch = 4;
+  ranked_run(&c, 1, &one);
+  ranked_check_same(&one, 1);
+  c.plan.batch = 12;
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  assert_true(one.noise.windows > 1 && one.noise.windows < 100);
+  /* Steps of an update, which are shared out, are not counted. */
+  assert_in_range(all[0].noise.windows, one.noise.windows / 2, one.noise.windows);
+  ranked_free(&one, 1);
+  ranked_free(all, 3);
+}
+
 /* ---- memory and states ----------------------------------------------------------------------- */
 
 /* Each rank keeps its part of the optimizer's state alone, and takes what its plan says. */
@@ -541,6 +561,7 @@ int main(void) {
       cmocka_unit_test(averages_groups_and_schedules_are_those_of_one_rank),
       cmocka_unit_test(pooled_statistics_are_those_of_one_rank),
       cmocka_unit_test(an_overflow_on_one_rank_skips_the_window_everywhere),
+      cmocka_unit_test(noise_is_not_measured_more_often_by_several_ranks),
       cmocka_unit_test(each_rank_keeps_its_part_of_the_state),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(several_losses_are_divided_by_all_weights),
