@@ -54,8 +54,8 @@ static ac_status begin(void *record, const ac_watch_setup *setup) {
   return AC_OK;
 }
 
-/* How many updates are between two measurements, with the current batch, of which a rank computes
- * its share. */
+/* How many updates are between two measurements, with the current batch. A rank computes its share
+ * of it. */
 static int64_t updates_between(const ac_noise *noise, const ac_window_view *view) {
   if (noise->every) return noise->every;
   const int64_t share = ac_share_most(view->run->batch, view->plan->info.ranks);

@@ -1,4 +1,4 @@
-/* The exchange between ranks while the last micro-batch runs: which chunks go when, and who reads
+/* The exchange between ranks while the last micro-batch runs: which chunks go when, and what reads
  * whole gradients where each rank has its part of the sums. */
 #include "support/devices.h"
 #include "support/models.h"
@@ -130,7 +130,7 @@ static ac_status go_slowly(ac_trainer *trainer) {
   return AC_OK;
 }
 
-/* Steps whose gradients come about in other ways: computed again, in memory of the arena, in one
+/* Gradients come about in other ways: computed again, in memory of the arena, in one
  * micro-batch, of layers above frozen ones, in 16 bits, accumulated by several nodes. */
 static void set_way(ranked_case *c, int way) {
   c->fit.steps = 3;
@@ -375,7 +375,7 @@ static ac_status read_after_refusal(ac_trainer *trainer) {
   return ac_fail(AC_ERROR_INTERNAL, "a part was read as if it were a sum of all ranks");
 }
 
-/* An update of nothing is refused on all ranks, and leaves nothing behind. */
+/* An update of nothing is refused on all ranks, and leaves all as it was. */
 static ac_status update_nothing(ac_trainer *trainer) {
   const float x[2 * RANKED_FEATURES] = {1}, t[2 * RANKED_CLASSES] = {0};
   const ac_feed feeds[] = {{"x", x}, {"t", t}};
