@@ -223,6 +223,31 @@ static void exact_statistics_are_those_of_one_rank(void **state) {
   }
 }
 
+/* A caller's loop may give rank 0 no sample; ac_fit does not. */
+static ac_status leave_out_rank_0(ac_trainer *trainer) {
+  const float x[2 * RANKED_FEATURES] = {1, 2, 3}, t[2 * RANKED_CLASSES] = {1};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}};
+  const int rank = trainer->exchange.rank;
+  AC_TRY(ac_trainer_begin_share(trainer, rank ? 2 * (rank - 1) : 0));
+  if (rank) AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  return ac_trainer_update(trainer, NULL);
+}
+
+static void exact_statistics_need_a_sample_on_rank_0(void **state) {
+  (void)state;
+  ranked_case c = ranked_feature_case(ranked_norms);
+  ranked all[3];
+  c.plan.batch_norm = AC_BATCH_NORM_EXACT;
+  c.fit.steps = 1;
+  c.after = leave_out_rank_0;
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK);
+    assert_contains(all[r].sentence, "with exact batch norm rank 0 needs a sample");
+  }
+  ranked_free(all, 3);
+}
+
 /* The sample is read by one rank alone. */
 static void an_overflow_on_one_rank_skips_the_window_everywhere(void **state) {
   static int bad = BAD;
@@ -396,6 +421,28 @@ static void ranks_with_other_settings_are_refused(void **state) {
   check_refused(take_8_bits, "ranks must agree on the optimizer's state: it is \"f32\" on rank 0 "
                              "and \"8 bits\" on rank 2");
   check_refused(clip_more, "ranks must agree on the clipping: it is \"1\" on rank 0");
+}
+
+/* All say where the rank that has read it found it. */
+static ac_status read_infinity(void *user, const ac_sample_key *key, void *const *fields) {
+  AC_TRY(ranked_read_features(user, key, fields));
+  if (key->index == 20) ((float *)fields[0])[1] = INFINITY;
+  return AC_OK;
+}
+
+static void what_is_not_finite_is_named_by_all(void **state) {
+  (void)state;
+  ranked_case c = ranked_feature_case(ranked_plain);
+  ranked all[3];
+  c.data.read = read_infinity;
+  c.fit.no_shuffle = true; /* the second window's samples 20 to 23 are rank 2's */
+  ranked_run(&c, 3, all);
+  for (int r = 0; r < 3; r++) {
+    assert_int_not_equal(all[r].status, AC_OK); /* one may hear that another has ended */
+    assert_contains(all[r].sentence, "it first appears in input x");
+    assert_contains(all[r].sentence, "(rank 2)");
+  }
+  ranked_free(all, 3);
 }
 
 /* Rank 1 takes longer for a micro-batch than the others wait for one that is silent. */
@@ -595,10 +642,12 @@ int main(void) {
       cmocka_unit_test(delays_change_no_bit),
       cmocka_unit_test(a_rank_that_dies_ends_all),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
+      cmocka_unit_test(what_is_not_finite_is_named_by_all),
       cmocka_unit_test(ranks_stop_together),
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(exact_statistics_are_those_of_one_rank),
+      cmocka_unit_test(exact_statistics_need_a_sample_on_rank_0),
       cmocka_unit_test(clipped_gradients_are_those_of_one_rank),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
