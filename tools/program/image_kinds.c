@@ -211,10 +211,12 @@ static int adopt_patches(image_net *net, const options *o, const ac_model_file *
 static int adopt_grid(image_model *model, const ac_model_file *init, const char *path) {
   const char *text = ac_model_file_metadata(init, "accrue.image");
   int64_t height, width;
+  const int64_t patch = model->net.patch;
   if (!text || sscanf(text, "%" SCNd64 "x%" SCNd64, &height, &width) != 2 || height < 1 ||
-      width < 1 || height > PICTURE_MOST_SIDE || width > PICTURE_MOST_SIDE)
+      width < 1 || height > PICTURE_MOST_SIDE || width > PICTURE_MOST_SIDE || height % patch ||
+      width % patch)
     return fail("%s has a damaged description of its images", path);
-  model->grid_of_file = (patch_grid){height / model->net.patch, width / model->net.patch};
+  model->grid_of_file = (patch_grid){height / patch, width / patch};
   return STATUS_CONTINUE;
 }
 
