@@ -83,13 +83,8 @@ static ac_status gather_at_0(ac_exchange *e) {
 }
 
 static ac_status give_result(ac_exchange *e) {
-  const size_t bytes = message_bytes(e->most_values);
-  int count = 0;
-  if (e->rank) return ac_transport_receive(e->transport, 0, TAG_RESULT, message_of(e, 0), bytes);
-  for (int r = 1; r < e->ranks; r++)
-    AC_TRY(ac_transport_begin_send(e->transport, r, TAG_RESULT, message_of(e, 0), bytes,
-                                   &e->transfers[count++]));
-  return wait_all(e, count);
+  return ac_transport_tell(e->transport, TAG_RESULT, message_of(e, 0),
+                           message_bytes(e->most_values));
 }
 
 static void add_up(ac_exchange *e, bool sums) {
@@ -214,10 +209,17 @@ static ac_status agree(const ac_trainer *trainer) {
 }
 
 ac_status ac_exchange_show_life(ac_exchange *e) {
-  bool done;
   if (ac_exchange_is_alone(e)) return AC_OK;
   if (e->overlap.on) return ac_overlap_check(&e->overlap);
-  return ac_transport_test(e->transport, NULL, 0, &done);
+  return ac_transport_show_life(e->transport);
+}
+
+void ac_exchange_begin_absence(ac_exchange *e) {
+  if (!ac_exchange_is_alone(e)) ac_transport_begin_absence(e->transport);
+}
+
+void ac_exchange_end_absence(ac_exchange *e) {
+  if (!ac_exchange_is_alone(e)) ac_transport_end_absence(e->transport);
 }
 
 static ac_status show_life(void *exchange) {
@@ -276,9 +278,8 @@ typedef struct question {
 } question;
 
 static ac_status ask(ac_exchange *e, question q) {
-  for (int r = 1; r < e->ranks; r++)
-    AC_TRY(ac_transport_send(e->transport, r, TAG_QUESTION, &q, sizeof q));
-  return AC_OK;
+  return ac_exchange_is_alone(e) ? AC_OK
+                                 : ac_transport_tell(e->transport, TAG_QUESTION, &q, sizeof q);
 }
 
 /* The part of [first, first + count) that a cell has here: elements of its tensor. */
@@ -318,7 +319,7 @@ static ac_status answer(ac_trainer *trainer) {
   const uint64_t room = (uint64_t)e->rounds.chunk * sizeof(float);
   for (;;) {
     question q;
-    AC_TRY(ac_transport_receive(e->transport, 0, TAG_QUESTION, &q, sizeof q));
+    AC_TRY(ac_transport_tell(e->transport, TAG_QUESTION, &q, sizeof q));
     if (!q.count) return AC_OK;
     const ac_cell *cell = &plan->cells[q.cell];
     const ac_part own = held(cell, q.first, q.count);

@@ -68,6 +68,9 @@ void ac_exchange_fail(ac_exchange *exchange, ac_status status);
  * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
  * each sample. Fails where the ranks have failed. */
 ac_status ac_exchange_show_life(ac_exchange *exchange);
+/* While this rank writes a file, which may take long, others are answered (transport.h). */
+void ac_exchange_begin_absence(ac_exchange *exchange);
+void ac_exchange_end_absence(ac_exchange *exchange);
 /* How many numbers are told at the end of a window. */
 int64_t ac_exchange_window_values(const struct ac_trainer *trainer);
 /* Says which sample of the window this rank's first one is. */
