@@ -417,7 +417,10 @@ static int check_patches(const image_model *model) {
   return STATUS_CONTINUE;
 }
 
-static int check_halvings(const image_net *net) {
+static int check_unet(const image_net *net) {
+  if (net->classes > AC_MASK_IGNORED)
+    return fail_usage("masks have at most %d classes, not %" PRId64, (int)AC_MASK_IGNORED,
+                      net->classes);
   const int64_t smaller = net->height < net->width ? net->height : net->width;
   if (smaller >> net->depth >= 1) return STATUS_CONTINUE;
   return fail_usage("--depth %" PRId64 " halves images of %" PRId64 " x %" PRId64
@@ -453,7 +456,7 @@ static int check_convnext(const image_net *net) {
 static int check_shape(image_model *model, const options *o, const char *init_path) {
   image_net *net = &model->net;
   if (is_vit(model)) return check_patches(model);
-  if (is_unet(model)) return check_halvings(net);
+  if (is_unet(model)) return check_unet(net);
   if (model->family == &convnext_family) return check_convnext(net);
   if (has_stem(model) && !resnet_depth_is_valid(net))
     return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
@@ -506,7 +509,7 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
   if (is_unet(model) && net->loss == IMAGE_LOSS_CROSS_ENTROPY) data->loss_unit = "pixel";
-  data->no_nats = is_unet(model) && net->loss == IMAGE_LOSS_DICE;
+  data->no_nats = is_unet(model) && net->loss != IMAGE_LOSS_CROSS_ENTROPY;
   data->augmentation = model->augmentation;
   data->mixing = model->mixing;
   data->mixing.smoothing = net->smoothing;

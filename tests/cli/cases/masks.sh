@@ -58,6 +58,7 @@ case_masks_refused() {
   refuse 2 '--masks is missing: a folder with a mask for each picture of --data' train unet --data set/images "${model[@]}"
   refuse 1 'nowhere is not a folder of masks' train unet --data set/images --masks nowhere "${model[@]}"
   refuse 2 'masks have classes up to 3, and the model has 2 classes' train unet --data set/images --masks set/masks --classes 2 "${model[@]}"
+  refuse 2 'masks have at most 255 classes, not 256' train unet --data set/images --masks set/masks --loss dice --classes 256 "${model[@]}"
   refuse 2 '--depth 5 halves images of 16 x 16 until nothing is left' train unet --data set/images --masks set/masks "${model[@]}" --depth 5
   refuse 2 'unknown flag --balanced' train unet --data set/images --masks set/masks "${model[@]}" --balanced
   mkdir idx
@@ -75,6 +76,15 @@ case_masks_refused() {
   grep -q '3 pictures cannot be read and are left out' run.err || die "not counted: $(cat run.err)"
   refuse 2 '--out is missing: the folder to write the masks to' predict --model m --data set/images
   refuse 2 '--out set/images is the folder of the pictures' predict --model m --data set/images --out set/images
+  # Nothing is lost: neither the picture nor a mask that is there.
+  cp -r set/images kept
+  refuse 2 'the mask of set/images/0001.png would be written over it; name another folder' predict --model m --data set/images/0001.png --out set/images --overwrite
+  cmp set/images/0001.png kept/0001.png || die 'the picture is gone'
+  run predict --model m --data set/images/0001.png --out f >rows
+  refuse 2 'f/0001.png is there already; replace it with --overwrite, or name another folder with --out' predict --model m --data set/images --out f
+  [ "$(ls f)" = 0001.png ] || die "written in spite of that: $(ls f)"
+  run predict --model m --data set/images --out f --overwrite >rows
+  rm -r f
   cp set/images/0001.png set/images/0001.webp
   refuse 1 'two pictures of set/images would have the mask f/0001.png' predict --model m --data set/images --out f
 }
