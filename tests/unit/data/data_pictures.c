@@ -469,7 +469,7 @@ static unsigned char *put_chunk(unsigned char *to, const char *name, const void 
   return to + 12 + bytes;
 }
 
-/* A grey PNG file whose pixels are not compressed. */
+/* A grey PNG file with pixels that are not compressed. */
 static void write_stored_png(const char *path, int side, const uint8_t *pixels) {
   const size_t row = (size_t)side + 1, bytes = row * (size_t)side;
   unsigned char head[13] = {[8] = 8}, *rows = calloc(1, bytes);
