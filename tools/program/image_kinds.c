@@ -519,6 +519,16 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   return STATUS_CONTINUE;
 }
 
+static int check_classes_of_all(const image_model *model, const train_data *data,
+                                const char *init_path) {
+  const bool told = ac_dataset_classes(data->train) == model->net.classes;
+  if (told && is_unet(model) && model->net.classes == 1)
+    return fail("no pixel of a mask in %s has another class than 0 (%d is ignored); number the "
+                "classes 0, 1 and so on, or give --classes",
+                model->data.pictures.masks, (int)AC_MASK_IGNORED);
+  return check_classes(&model->net, told || !init_path ? model->data.path : init_path);
+}
+
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
                    train_data *data) {
   image_model *model = self;
@@ -532,7 +542,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   else status = open_data(model, o, init != NULL, data);
   if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL);
   if (status == STATUS_CONTINUE) status = make_positions(model, (ac_model_file *)init, init_path);
-  if (status == STATUS_CONTINUE) status = check_classes(&model->net, init_path);
+  if (status == STATUS_CONTINUE) status = check_classes_of_all(model, data, init_path);
   if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }

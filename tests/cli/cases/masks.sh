@@ -54,10 +54,18 @@ case_masks() {
 
 case_masks_refused() {
   "$FIXTURE" masks set 12 1
-  local model=(--size 16 --depth 2 --width 8 --batch 4 --steps 1 --device cpu --out m)
+  local model=(--size 16 --depth 2 --width 8 --batch 4 --steps 1 --device cpu) i
   refuse 2 '--masks is missing: a folder with a mask for each picture of --data' train unet --data set/images "${model[@]}"
   refuse 1 'nowhere is not a folder of masks' train unet --data set/images --masks nowhere "${model[@]}"
   refuse 2 'masks have classes up to 3, and the model has 2 classes' train unet --data set/images --masks set/masks --classes 2 "${model[@]}"
+  # Masks without a second class, here black ones; others have 255 for it. The same of folders of classes.
+  mkdir -p black/only
+  base64 -d >black/only/0.png <<<iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAAAAAA6mKC9AAAADUlEQVR42mNgGAXIAAABEAABf80DtQAAAABJRU5ErkJggg==
+  for i in 1 2 3; do cp black/only/0.png black/only/$i.png; done
+  refuse 1 'no pixel of a mask in black has another class than 0 (255 is ignored); number the classes 0, 1 and so on, or give --classes' \
+    train unet --data black --masks black "${model[@]}"
+  run train unet --data black --masks black --classes 2 "${model[@]}" --out two >out
+  refuse 1 'black has 1 class, and a classifier needs two' train resnet --data black --size 16 --batch 2 --steps 1 --device cpu --out one
   refuse 2 'masks have at most 255 classes, not 256' train unet --data set/images --masks set/masks --loss dice --classes 256 "${model[@]}"
   refuse 2 '--depth 5 halves images of 16 x 16 until nothing is left' train unet --data set/images --masks set/masks "${model[@]}" --depth 5
   refuse 2 'unknown flag --balanced' train unet --data set/images --masks set/masks "${model[@]}" --balanced
@@ -69,7 +77,7 @@ case_masks_refused() {
   head -c 200 set/masks/0002.png >cut && mv cut set/masks/0005.png
   cp set/images/0006.png set/masks/0006.png
   refuse 1 'set/images/0003.png has no mask: there is no set/masks/0003.png' train unet --data set/images --masks set/masks "${model[@]}"
-  run train unet --data set/images --masks set/masks --bad-images skip "${model[@]}" >out
+  run train unet --data set/images --masks set/masks --bad-images skip "${model[@]}" --out m >out
   grep -q 'left out: set/images/0003.png has no mask' run.err || die "not named: $(cat run.err)"
   grep -q 'left out: set/masks/0005.png is a truncated PNG picture' run.err || die "not named: $(cat run.err)"
   grep -q 'left out: set/masks/0006.png has pixels of three colours' run.err || die "not named: $(cat run.err)"
