@@ -20,6 +20,7 @@ typedef struct mask_writer {
   int64_t classes, pixels;
   uint8_t *answer, *restored; /* of a sample, and of its picture */
   int64_t room;               /* of restored */
+  int64_t count[256];         /* pixels of the picture, by their class */
   int64_t told;
 } mask_writer;
 
@@ -111,6 +112,8 @@ static int write_mask(mask_writer *w, int64_t sample, const char *path) {
   }
   if (ac_dataset_restore_mask(w->saved->dataset, sample, w->answer, w->restored) != AC_OK)
     return fail_library();
+  memset(w->count, 0, sizeof w->count);
+  for (int64_t p = 0; p < width * height; p++) w->count[w->restored[p]]++;
   snprintf(folder, sizeof folder, "%s", path);
   *strrchr(folder, '/') = '\0';
   const int status = folder_make(folder, "out");
@@ -119,10 +122,11 @@ static int write_mask(mask_writer *w, int64_t sample, const char *path) {
                                                                       : fail_library();
 }
 
+/* Of the pixels that the model has seen. */
 static double share_of_class(const mask_writer *w, int64_t class) {
-  int64_t count = 0;
-  for (int64_t p = 0; p < w->pixels; p++) count += w->answer[p] == class;
-  return (double)count / (double)w->pixels;
+  int64_t seen = 0;
+  for (int64_t c = 0; c < w->classes; c++) seen += w->count[c];
+  return seen ? (double)w->count[class] / (double)seen : 0;
 }
 
 static bool put_json(const mask_writer *w, int64_t sample, const char *path) {

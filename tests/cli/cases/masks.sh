@@ -42,6 +42,10 @@ case_masks() {
   grep -qE '^accuracy +(9[5-9]|100)' result || die "it does not agree with itself: $(cat result)"
   run predict --model whole --data set/images/0001.png --out one --json >result
   cmp one/0001.png found/0001.png || die 'one picture has another mask'
+  # Shares are of the picture's pixels, without what is black on both sides of it: whole numbers of them.
+  local area=$(($(od -An -tu1 -j19 -N1 one/0001.png) * $(od -An -tu1 -j23 -N1 one/0001.png)))
+  sed -n 's/.*"shares":\[\([^]]*\)\].*/\1/p' result | tr , '\n' | awk -v area=$area '{sum += $1; n = $1 * area; off += (n - int(n + 0.5)) ^ 2}
+    END {exit !(NR == 4 && sum > 0.999999 && sum < 1.000001 && off < 1e-9)}' || die "shares of $area pixels: $(cat result)"
   grep -q '"mask":"one/0001.png"' result || die "$(cat result)"
   run plan unet --preset unet >out
   grep -qE '^model +31,037,698 parameters' out || die "the published shape: $(cat out)"
