@@ -311,7 +311,7 @@ ac_status ac_instance_prepare_shards(ac_instance *instance);
 void ac_instance_discard_shards(ac_instance *instance);
 /* Sets the arguments of a step, anew after run.batch or the place has changed. */
 void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, int step);
-/* All that goes with a step of a micro-batch: whoever watches it, and what has to be asked. `last`:
+/* All that goes with a step of a micro-batch: what watches it, and what has to be asked. `last`:
  * no other micro-batch runs it. */
 ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh,
                               bool last);
@@ -343,7 +343,7 @@ ac_status ac_sections_prepare(ac_instance *instance, ac_prepared *prepared);
 void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 /* The handle of an operand's place; NULL: it has one place only. */
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
-/* A window of run.batch samples from number run.sample on, whose inputs are there. */
+/* A window of run.batch samples from number run.sample on. Its inputs are there. */
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
 
 /* ---- state in host memory: transfers.c

@@ -1,4 +1,4 @@
-/* A window whose micro-batches go through one section after another (plan/sections.c). Its inputs
+/* Windows that go through one section after another (plan/sections.c). Inputs
  * and whatever later sections read have a place for each micro-batch. */
 #include "run/instance.h"
 
