@@ -154,7 +154,7 @@ static void add_options(void *self, options *o) {
       FLAG("fit", OPTION_CHOICE, &model->data.pictures.fit),
   };
   data_add_image_options(&model->data, o);
-  if (is_unet(model)) OPTIONS_ADD(o, masks);
+  if (is_unet(model)) OPTIONS_ADD_FILED(o, masks);
   if (variants_of(model)) OPTIONS_ADD(o, variant);
   if (has_depth(model)) OPTIONS_ADD(o, depth);
   OPTIONS_ADD(o, width);
