@@ -117,6 +117,12 @@ typedef struct ac_follower {
   void *user;
 } ac_follower;
 
+/* Called after a section for each sum of batch norms that is whole then on this rank. */
+typedef struct ac_join {
+  ac_status (*call)(void *user, int tensor); /* NULL: this rank is alone */
+  void *user;
+} ac_join;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -139,6 +145,7 @@ typedef struct ac_instance {
   int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   ac_meanwhile meanwhile;
+  ac_join join;
   ac_follower follower;
   void **measured; /* shards.c: by step that measures, the part of a gradient; NULL: all or none */
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
@@ -345,6 +352,8 @@ void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
 /* A window of run.batch samples from number run.sample on. Its inputs are there. */
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
+/* What a rank without a sample does meanwhile: it joins the sums of all sections. */
+ac_status ac_sections_join(ac_instance *instance);
 
 /* ---- state in host memory: transfers.c
  * ------------------------------------------------------------

@@ -85,11 +85,31 @@ static ac_status run_section(ac_instance *instance, ac_prepared *prepared, int b
   return AC_OK;
 }
 
+static ac_status join_sum(const ac_instance *instance, ac_slot out) {
+  if (out.tensor < 0) return AC_OK;
+  const ac_role role = ac_tensor_at(instance->plan->graph, out.tensor)->role;
+  if (role != AC_ROLE_POOLED && role != AC_ROLE_GATHERED) return AC_OK;
+  return instance->join.call(instance->join.user, out.tensor);
+}
+
+/* The sums that the steps [begin, end) have added to. All plans of a graph have them in this
+ * order, wherever their sections end. */
+static ac_status join_sums(const ac_instance *instance, int begin, int end) {
+  for (int i = begin; i < end && instance->join.call; i++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      AC_TRY(join_sum(instance, instance->plan->main.steps[i].out[j]));
+  return AC_OK;
+}
+
+ac_status ac_sections_join(ac_instance *instance) {
+  return join_sums(instance, 0, ac_sequence_end(&instance->plan->main));
+}
+
 static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t samples,
                          uint32_t first) {
   const ac_sequence *sequence = prepared->sequence;
   const int64_t most = instance->plan->info.micro_batch, count = ac_ceil_div(samples, most);
-  for (int s = 0; s < sequence->section_count; s++)
+  for (int s = 0; s < sequence->section_count; s++) {
     for (int64_t k = 0; k < count; k++) {
       prepared->place = k;
       instance->run.batch = ac_smaller(most, samples - k * most);
@@ -97,6 +117,8 @@ static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t s
       AC_TRY(run_section(instance, prepared, sequence->sections[s], sequence->sections[s + 1],
                          k == count - 1));
     }
+    AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
+  }
   return AC_OK;
 }
 

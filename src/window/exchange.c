@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/integers.h"
 #include "core/share.h"
 #include "ranks/ranks.h"
 #include "window/trainer.h"
@@ -45,8 +46,9 @@ static const char *name_of(int meeting) {
                                       "a state",
                                       "the weights of a window",
                                       "the last micro-batch of a window",
-                                      "gradients that were written"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_MEASURES ? names[meeting] : names[0];
+                                      "gradients that were written",
+                                      "a batch norm"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_NORM ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -149,7 +151,8 @@ static ac_status make_room(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   const size_t ranks = (size_t)e->ranks;
   e->rounds = ac_shards_rounds(&plan->problem);
-  e->most_values = ac_exchange_window_values(trainer);
+  e->window_values = ac_exchange_window_values(trainer);
+  e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
@@ -202,6 +205,7 @@ static ac_status agree(const ac_trainer *trainer) {
       {"the optimizer's state", plan->info.optimizer_state == AC_STATE_8BIT ? "8 bits" : "f32"},
       {"the weight decay", decay},
       {"the clipping", clip},
+      {"the batch norm", plan->problem.in_sections ? "exact" : "of micro-batches, if any"},
       {"the seed", seed},
       {"the learning rate", rate},
       {"the order of gradients", shares}};
@@ -243,6 +247,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
   trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
+  AC_TRY(ac_exchange_begin_norms(trainer));
   return ac_overlap_create(trainer);
 }
 
@@ -253,6 +258,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->transfers);
   free(e->values);
   free(e->reports);
+  free(e->norm);
   free(e->messages);
 }
 

@@ -668,7 +668,8 @@ static void join_trials(ranked_trials *all, int ranks) {
 }
 
 bool random_can_share(const random_graph *g, const random_trial *alone) {
-  return alone->status == AC_OK && alone->gradients == AC_GRADIENTS_BUFFER && !g->couples &&
+  return alone->status == AC_OK && alone->gradients == AC_GRADIENTS_BUFFER &&
+         (!g->couples || alone->took.level[RANDOM_norms]) &&
          alone->took.level[RANDOM_optimizer] != OPTIMIZER_CALLBACK;
 }
 
@@ -679,7 +680,6 @@ void random_try_ranks(random_trial *trial, const random_graph *g, const random_g
   static ranked_trials all;
   all = (ranked_trials){.hinted = hinted, .choice = &shared};
   shared.level[RANDOM_windows] = WINDOWS_ANY;
-  shared.level[RANDOM_norms] = 0; /* of whole windows, which no rank has */
   shared.level[RANDOM_habit] = HABIT_PLAIN;
   for (int r = 0; r < ranks; r++)
     all.trainings[r] = training_of(&all.trials[r], g, &shared, opencl, r);

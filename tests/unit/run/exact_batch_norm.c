@@ -221,7 +221,6 @@ static void test_refusals(void **state) {
   } cases[] = {
       {{.gradients = AC_GRADIENTS_FUSED}, "excludes gradients that are fused"},
       {{.gradients = AC_GRADIENTS_FOLDED}, "excludes gradients that are folded"},
-      {{.ranks = 2}, "works within one rank"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ac_plan_desc desc = cases[i].desc;
