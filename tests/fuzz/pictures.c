@@ -1,5 +1,5 @@
 /* Pictures: a file in memory, as it is. What is let through is decoded in both numbers of channels,
- * turned, and resized; a PNG file is decoded as a mask, too. */
+ * turned, and resized. A PNG file is decoded as a mask as well. */
 #include "fuzz.h"
 
 #include "image/decode.h"
