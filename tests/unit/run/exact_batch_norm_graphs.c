@@ -358,39 +358,37 @@ static void check_graphs(const char *device) {
   for (int k = 0; k < CASES; k++)
     for (int i = 0; i < 4; i++)
       for (int policy = AC_RECOMPUTE_NONE; policy <= AC_RECOMPUTE_ALL; policy++) {
-        if (!strcmp(device, "cpu") || (k + i + policy) % 5 == 0)
+        if (!strcmp(device, "cpu") || k + i + policy == 6)
           check(&cases[k], device,
                 (ac_plan_desc){.micro_batch = sizes[i], .recompute = (ac_recompute)policy}, "free");
       }
 }
 ON_EVERY_DEVICE(check_graphs)
 
-/* The least budget, all up to the largest plan, and each with an order of its own. */
-static void check_budgets(const char *device) {
+/* From the least budget to that of the largest plan: each has an order of its own. */
+static void test_budgets(void **state) {
+  (void)state;
   for (int k = 0; k < CASES; k++) {
-    ac_device *opened = open_device(device);
+    ac_device *device = open_device("cpu");
     ac_graph *graph = cases[k].make();
     ac_plan *plan;
     ac_plan_desc desc = {.batch = SAMPLES, .batch_norm = AC_BATCH_NORM_EXACT};
-    const uint64_t least = least_budget(graph, opened, desc);
+    const uint64_t least = least_budget(graph, device, desc);
     desc.recompute = AC_RECOMPUTE_NONE;
     desc.micro_batch = SAMPLES;
-    assert_ok(ac_plan_create(&plan, graph, opened, &desc));
+    assert_ok(ac_plan_create(&plan, graph, device, &desc));
     const uint64_t most = ac_plan_get_info(plan)->bytes.total;
     ac_plan_free(plan);
     ac_graph_free(graph);
-    ac_device_close(opened);
-    for (int part = 0; part <= 6; part++) {
+    ac_device_close(device);
+    for (int part = 0; part <= 6; part += part < 2 ? 1 : 2) {
       char how[64];
       snprintf(how, sizeof how, "budget %d of 6", part);
       const uint64_t memory = least + (most > least ? (most - least) * (uint64_t)part / 6 : 0);
-      check(&cases[k], device, (ac_plan_desc){.memory = memory}, how);
-      if (part % 3 == 0)
-        check(&cases[k], device, (ac_plan_desc){.memory = memory, .whole_windows = true}, how);
+      check(&cases[k], "cpu", (ac_plan_desc){.memory = memory, .whole_windows = part == 1}, how);
     }
   }
 }
-ON_EVERY_DEVICE(check_budgets)
 
 /* Other ways to describe the same: what is frozen before and after norms, where state is, means of
  * losses. */
@@ -414,7 +412,8 @@ static void check_descriptions(const char *device) {
         ac_plan_desc desc = list[i].desc;
         desc.micro_batch = size;
         desc.recompute = (ac_recompute)policy;
-        check(&cases[list[i].graph], device, desc, list[i].how);
+        if (!strcmp(device, "cpu") || (size == 4 && policy == AC_RECOMPUTE_ALL))
+          check(&cases[list[i].graph], device, desc, list[i].how);
       }
 }
 ON_EVERY_DEVICE(check_descriptions)
@@ -422,7 +421,7 @@ ON_EVERY_DEVICE(check_descriptions)
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(check_graphs_everywhere),
-      cmocka_unit_test(check_budgets_everywhere),
+      cmocka_unit_test(test_budgets),
       cmocka_unit_test(check_descriptions_everywhere),
   };
   return cmocka_run_group_tests(tests, make_samples, NULL);
