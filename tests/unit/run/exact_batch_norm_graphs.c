@@ -103,17 +103,15 @@ static ac_graph *standardised(void) {
 }
 
 /* What does not depend on samples is read by all micro-batches, and then made into something else,
- * before a section ends. */
+ * before a section ends. Nothing else reads it: it is not trained. */
 static ac_graph *without_samples(void) {
   ac_graph *g = begin();
-  ac_tensor *p = ac_parameter(g, "p", SHAPE(CHANNELS, 1, 1),
-                              &(ac_parameter_desc){.init = {AC_INIT_NORMAL, .deviation = 1}});
-  ac_tensor *q = ac_parameter(g, "q", SHAPE(CHANNELS, 1, 1),
-                              &(ac_parameter_desc){.init = {AC_INIT_NORMAL, .deviation = 1}});
-  ac_tensor *sum = ac_add(p, q);
-  ac_tensor *y = ac_multiply(images(g), sum);
-  y = norm_after(g, ac_multiply(y, ac_tanh(sum)), "first");
-  return end(g, ac_multiply(block(g, y, "a"), ac_tanh(q)));
+  const ac_parameter_desc frozen = {.init = {AC_INIT_NORMAL, .deviation = 0.2f}, .frozen = true};
+  ac_tensor *w = ac_parameter(g, "w", SHAPE(CHANNELS, CHANNELS, 3, 3), &frozen);
+  w = ac_weight_standardisation(w, 0);
+  ac_tensor *y = convolve(images(g), w);
+  y = convolve(y, ac_softmax(w));
+  return end(g, block(g, norm_after(g, y, "first"), "a"));
 }
 
 /* The same parameters and running statistics in two places. */
