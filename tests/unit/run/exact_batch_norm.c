@@ -249,6 +249,13 @@ static void test_refusals(void **state) {
 
 /* ---- what is looked at ----------------------------------------------------------------------- */
 
+static ac_dataset *dataset_of(const float *x, const samples *s) {
+  const ac_field fields[] = {{"x", AC_F32, IMAGE}, {"t", AC_I32, 1}};
+  ac_dataset *dataset;
+  assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, (const void *[]){x, s->t}));
+  return dataset;
+}
+
 enum { MIDDLE = IMAGE };
 typedef struct seen {
   float data[SAMPLES * MIDDLE];
@@ -299,9 +306,7 @@ static void check_between(const char *device) {
   r = start(device, desc);
   for (int w = 0; w < WINDOWS; w++) {
     ac_evaluation evaluation;
-    const ac_field fields[] = {{"x", AC_F32, IMAGE}, {"t", AC_I32, 1}};
-    ac_dataset *dataset;
-    assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, (const void *[]){s.x, s.t}));
+    ac_dataset *dataset = dataset_of(s.x, &s);
     assert_ok(ac_trainer_locate_nonfinite(r.trainer, SAMPLES, feeds, 2, where, sizeof where));
     assert_string_equal(where, "");
     assert_ok(accumulate(&r, &s, w == 1 ? SHORT : SAMPLES));
@@ -310,6 +315,8 @@ static void check_between(const char *device) {
     assert_ok(ac_trainer_evaluate(r.trainer, dataset, 0, &evaluation));
     assert_refused(ac_trainer_locate_nonfinite(r.trainer, SAMPLES, feeds, 2, where, sizeof where),
                    AC_ERROR_STATE, "update or discard it first");
+    assert_refused(ac_trainer_save_state(r.trainer, "unwritten.state", NULL, 0), AC_ERROR_STATE,
+                   "update or discard it first");
     assert_ok(ac_trainer_update(r.trainer, NULL));
     read_all(&r, &with, w, false);
     assert_memory_equal(with.weights[w], without.weights[w],
@@ -356,21 +363,51 @@ static void check_spoiled(const char *device) {
 }
 ON_EVERY_DEVICE(check_spoiled)
 
+/* Windows of other sizes than the plan's, of one sample as well, read ahead or not. */
+static void check_batches(const char *device) {
+  static const ac_batch_stage stages[] = {{SAMPLES, AC_BATCH_FROM_STEP, 0},
+                                          {1, AC_BATCH_FROM_STEP, 1},
+                                          {3, AC_BATCH_FROM_STEP, 2},
+                                          {10, AC_BATCH_FROM_STEP, 4}};
+  static outcome of[3];
+  const samples s = make_samples();
+  ac_dataset *dataset = dataset_of(s.x, &s);
+  for (int i = 0; i < 3; i++) {
+    run r = start(
+        device,
+        i ? (ac_plan_desc){.micro_batch = 4, .batch_norm = AC_BATCH_NORM_EXACT, .read_ahead = i - 1}
+          : (ac_plan_desc){.recompute = AC_RECOMPUTE_NONE});
+    const ac_fit_desc fit = {.train = dataset,
+                             .steps = 6,
+                             .seed = 5,
+                             .batches = stages,
+                             .batch_count = sizeof stages / sizeof *stages};
+    assert_ok(ac_fit(r.trainer, &fit, NULL));
+    read_all(&r, &of[i], 0, false);
+    stop(&r);
+  }
+  hold(of[1].weights[0], of[0].weights[0], of[0].weight_count, 1e-3);
+  assert_memory_equal(of[2].weights[0], of[1].weights[0], (size_t)of[1].weight_count * 4);
+  ac_dataset_free(dataset);
+}
+ON_EVERY_DEVICE(check_batches)
+
 /* A fit over a window that is not finite says where, whatever a micro-batch holds. */
 static void test_fit_says_where(void **state) {
   static float spoiled[SAMPLES * IMAGE];
   (void)state;
   const samples s = make_samples();
   for (int i = 0; i < SAMPLES * IMAGE; i++) spoiled[i] = i % IMAGE ? s.x[i] : 3e38f;
-  const ac_field fields[] = {{"x", AC_F32, IMAGE}, {"t", AC_I32, 1}};
-  ac_dataset *dataset;
-  assert_ok(ac_dataset_from_memory(&dataset, SAMPLES, 2, fields, (const void *[]){spoiled, s.t}));
+  ac_dataset *dataset = dataset_of(spoiled, &s);
   for (int ahead = 0; ahead < 2; ahead++) {
     run r = start(
         "cpu",
         (ac_plan_desc){.micro_batch = 4, .batch_norm = AC_BATCH_NORM_EXACT, .read_ahead = ahead});
     assert_refused(ac_fit(r.trainer, &(ac_fit_desc){.train = dataset, .steps = 3}, NULL),
                    AC_ERROR_NOT_FINITE, "it first appears in op batch_norm_moments");
+    const ac_fit_desc grows = {.train = dataset, .steps = 1, .growth = {.from = 8}};
+    assert_refused(ac_fit(r.trainer, &grows, NULL), AC_ERROR_ARGUMENT,
+                   "not measured with exact batch norm");
     stop(&r);
   }
   ac_dataset_free(dataset);
@@ -385,6 +422,7 @@ int main(void) {
       cmocka_unit_test(check_watching_everywhere),
       cmocka_unit_test(check_between_everywhere),
       cmocka_unit_test(check_spoiled_everywhere),
+      cmocka_unit_test(check_batches_everywhere),
       cmocka_unit_test(test_fit_says_where),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
