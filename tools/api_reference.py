@@ -37,7 +37,7 @@ TITLES = {
     "loss.h": "Losses", "loss_scaling.h": "Loss scaling", "metric.h": "Metrics",
     "model_file.h": "Model files", "movement.h": "Movement", "norm.h": "Norms",
     "optimizer.h": "Optimizers", "parameter.h": "Parameters of a trainer",
-    "parameter_group.h": "Groups of parameters", "pictures.h": "Pictures", "plan.h": "Plans",
+    "parameter_group.h": "Groups of parameters", "pictures.h": "Pictures", "masks.h": "Masks and boxes", "plan.h": "Plans",
     "pointwise.h": "Functions of elements",
     "custom_op.h": "Ops of your own", "ranks.h": "Ranks", "range_test.h": "Range test of the rate",
     "recurrent.h": "Recurrent layers", "reduction.h": "Reductions",

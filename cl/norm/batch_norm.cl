@@ -211,10 +211,11 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_window_input_gradient(
 kernel WORK_GROUP(GROUP, 1) void batch_norm_window_parameter_gradient(const global float *sums,
                                                                       global float *dgamma,
                                                                       global float *dbeta,
-                                                                      long channels, int add_gamma,
-                                                                      int add_beta) {
+                                                                      long channels, int counts,
+                                                                      int add_gamma, int add_beta) {
   const size_t c = element_id();
   if (c >= channels) return;
-  if (dgamma) dgamma[c] = add_gamma ? dgamma[c] + sums[2 * c + 1] : sums[2 * c + 1];
-  if (dbeta) dbeta[c] = add_beta ? dbeta[c] + sums[2 * c] : sums[2 * c];
+  const float sum = counts ? sums[2 * c] : 0, sum_h = counts ? sums[2 * c + 1] : 0;
+  if (dgamma) dgamma[c] = add_gamma ? dgamma[c] + sum_h : sum_h;
+  if (dbeta) dbeta[c] = add_beta ? dbeta[c] + sum : sum;
 }

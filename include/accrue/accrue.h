@@ -35,6 +35,7 @@
 #include <accrue/format.h>
 #include <accrue/dataset.h>
 #include <accrue/pictures.h>
+#include <accrue/masks.h>
 #include <accrue/chat.h>
 #include <accrue/model_file.h>
 #include <accrue/gguf.h>

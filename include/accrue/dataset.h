@@ -272,15 +272,17 @@ typedef struct ac_augmentation {
   /** The rectangle's share of the image is in [0, erase_area]. Its height / width is in [1/3, 3],
    * uniform in the logarithm, as far as it fits. */
   double erase_area;
-  double fill;            /**< Value of pixels that are missing or erased. 0: black. */
-  const float *mean;      /**< Mean of each channel. NULL: 0. Copied. */
-  const float *deviation; /**< Standard deviation of each channel. NULL: 1. Copied. */
+  double fill; /**< Value of pixels that are missing or erased; of u8 in parts of 255. 0: black. */
+  const float *mean;      /**< Mean of each channel. NULL: 0. Copied. For f32 only. */
+  const float *deviation; /**< Standard deviation of each channel. NULL: 1. Copied. For f32 only. */
 } ac_augmentation;
 
-/** Another dataset, which must outlive this one, with its f32 field "images" ([channels, height,
- * width]) changed. The other fields stay as they are. Validation data need only mean and deviation.
- * Fails with AC_ERROR_ARGUMENT if there is no such field, if its size is different, or if a number
- * is out of range. */
+/** Another dataset, which must outlive this one, with its field "images" ([channels, height,
+ * width], f32 or u8) changed. An i32 field "masks" ([height, width], accrue/masks.h) moves with it:
+ * its pixels are the nearest ones, and AC_MASK_IGNORED outside; what is erased stays. Other fields
+ * stay as they are. Validation data need only mean and deviation. Pixels in u8 that are turned or
+ * scaled are rounded to the nearest level. Fails with AC_ERROR_ARGUMENT if there is no such field,
+ * if its size is different, or if a number is out of range. */
 AC_API ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
                                       const ac_augmentation *augmentation);
 

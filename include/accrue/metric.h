@@ -26,7 +26,7 @@ typedef enum ac_metric_kind {
 
 /** Limit of ac_graph_add_metric. */
 enum {
-  AC_MAX_METRICS = 16 /**< Most metrics of a graph. */
+  AC_MAX_METRICS = 32 /**< Most metrics of a graph. */
 };
 
 /** One metric of a graph, over a window or a dataset. */

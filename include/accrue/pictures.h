@@ -34,6 +34,13 @@ typedef enum ac_bad_pictures {
  * the order of the list, from the thread that opens it. */
 typedef void (*ac_bad_picture_callback)(void *user, const char *path, const char *sentence);
 
+/** Why a list could not be opened, as far as a program can do something else then. */
+typedef enum ac_pictures_problem {
+  AC_PICTURES_OTHER_PROBLEM = 0, /**< Another reason, or none: the list was opened. */
+  AC_PICTURES_NONE,              /**< The path has no pictures, or none in a folder of a class. */
+  AC_PICTURES_OTHER_CLASSES      /**< A class is not among those that are given. */
+} ac_pictures_problem;
+
 /** How a list is opened. */
 typedef struct ac_pictures_desc {
   ac_bad_pictures bad;            /**< What to do with pictures that cannot be read. */
@@ -46,7 +53,10 @@ typedef struct ac_pictures_desc {
    * the classes that are found. Some may have no pictures. Whole numbers in a CSV file are numbers
    * of these classes. Fails with AC_ERROR_FORMAT if a class is not among them. */
   const char *const *classes;
-  int64_t class_count; /**< How many. */
+  int64_t class_count;          /**< How many. */
+  ac_pictures_problem *problem; /**< Receives why opening failed. May be NULL. */
+  /** A folder with a mask for each picture (accrue/masks.h); NULL: there are none. */
+  const char *masks;
 } ac_pictures_desc;
 
 /** Lists pictures. `path` is one of these:
@@ -63,11 +73,19 @@ typedef struct ac_pictures_desc {
  *   like the name of a picture. If all classes are whole numbers, they are the numbers of the
  *   classes. Otherwise classes have the byte order of their names.
  *
- * Files with names that end in .jpg, .jpeg, .png or .webp, in any case, are pictures; what a file
- * is, its first bytes say. A name that ends like another picture format, such as .gif or .tif, is a
- * picture that cannot be read. Other files are left out, and so are names that begin with a dot.
- * Links to folders are followed, but not links below them, as those may form circles. A file may
- * have at most 1 GiB. The header of each file is read.
+ * With `masks` it is a folder without folders of classes. All pictures below it are listed; those
+ * below a folder `train`, if that has pictures, and *validation then lists those of `val`. The mask
+ * of a picture has the same path below `masks`, with the ending .png. It is a PNG file with a
+ * palette or in grey, and as large as the picture as it is seen. Opening decodes every mask. There
+ * are as many classes as the largest one says, named by their numbers, unless `classes` names them.
+ * A mask that is missing, damaged, of another size or with a class that is not expected makes its
+ * picture one that cannot be read.
+ *
+ * Files that ac_picture_is_named takes for pictures are listed; what a file is, its first bytes
+ * say. A picture of another format, such as a GIF or TIFF, is a picture that cannot be read. Other
+ * files are left out, and so are names that begin with a dot. Links to folders are followed, but
+ * not links below them, as those may form circles. A file may have at most 1 GiB. The header of
+ * each file is read.
  *
  * *validation is NULL if the path has no pictures that validate. `validation` itself may be NULL;
  * then only those that train are listed. Fails with AC_ERROR_FORMAT, and names the file, if a
@@ -75,6 +93,11 @@ typedef struct ac_pictures_desc {
  * with AC_ERROR_UNSUPPORTED if the library was built without a decoder that is needed. */
 AC_API ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation,
                                   const char *path, const ac_pictures_desc *desc);
+
+/** Whether the name of a file ends like that of a picture, in any case: .jpg, .jpeg, .jpe, .jfif,
+ * .png and .webp, and endings of formats that are not read, such as .gif and .tif, so that such
+ * files are not left out without a word. Names that begin with a dot do not. NULL: false. */
+AC_API bool ac_picture_is_named(const char *path);
 
 /** Stratified k-fold cross-validation: fold `fold` of 1 to `folds` validates, and the others train.
  * Each class is dealt to the folds in an order that is the same in every run, so that each fold has
@@ -100,6 +123,21 @@ AC_API int64_t ac_pictures_label(const ac_pictures *pictures, int64_t index);
 /** How many pictures were left out as they cannot be read. */
 AC_API int64_t ac_pictures_left_out(const ac_pictures *pictures);
 
+/** Has all pictures of the list, with those that validate, decoded once into a file, from which
+ * datasets of the list, and of its folds, read them from then on: the same pixels, without
+ * decoding. If the file is there, it is used as it is. It then must have each picture, of the same
+ * name, size and first 64 KiB; it may have more. Call it before datasets are made, once for a list.
+ * Datasets of it have `channels` channels (1 or 3; 0: 3), and ac_picture_samples.scaled_decoding is
+ * without effect.
+ *
+ * Fails with AC_ERROR_FORMAT if the file is not a cache, if it is damaged, if it lacks a picture or
+ * has other channels, and if a picture cannot be decoded; with AC_ERROR_IO if it cannot be written.
+ * What was written then is removed. */
+AC_API ac_status ac_pictures_use_cache(ac_pictures *pictures, const char *path, int64_t channels);
+/** The bytes of a file that ac_pictures_use_cache makes. 0 if there cannot be one of such channels.
+ */
+AC_API uint64_t ac_pictures_cache_bytes(const ac_pictures *pictures, int64_t channels);
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 /** How a picture gets another size: the antialiased filters of Pillow, equal to the bit. */
@@ -114,7 +152,10 @@ typedef enum ac_picture_fit {
    * and its middle is cut out. (If the sample is not square: the least size at which the middle
    * fits.) */
   AC_PICTURE_FIT_CROP = 0,
-  AC_PICTURE_FIT_STRETCH /**< The whole picture; its sides may change by different factors. */
+  AC_PICTURE_FIT_STRETCH, /**< The whole picture; its sides may change by different factors. */
+  /** The whole picture, resized until it fits into the sample. What is left on both sides is black,
+   * and AC_MASK_IGNORED in a mask. */
+  AC_PICTURE_FIT_PAD
 } ac_picture_fit;
 
 /** How pictures change each time they are read, in this order: crop, mirror, RandAugment or
@@ -166,7 +207,10 @@ typedef struct ac_picture_samples {
 
 /** Makes a dataset of a list. The fields are "images" ([channels, height, width], by channels) and
  * "labels" (i32 [1]); with several_labels "targets" (f32 [classes], 1 for each class that the
- * picture has, else 0) in their place. Without labels there are "images" alone.
+ * picture has, else 0) in their place. Without labels there are "images" alone. With masks there is
+ * "masks" (i32 [height, width]: the class of each pixel, or AC_MASK_IGNORED). It goes through the
+ * same geometry as its picture; its pixels are the nearest ones. Colours that change leave it as it
+ * is.
  *
  * A picture is turned as its EXIF orientation says. Alpha is left away. Of 16 bits the upper 8
  * count. Inks (CMYK) become colours as in Pillow. `samples` may be NULL. The dataset keeps what it
@@ -207,6 +251,7 @@ typedef struct ac_mixing {
   double cutmix; /**< alpha of CutMix (arXiv 1905.04899): a rectangle is replaced. 1 is usual. */
   double probability; /**< That a sample is mixed at all. 0: 1. */
   double smoothing;   /**< Share s of the targets that is spread over all classes, in [0, 1). */
+  int64_t classes;    /**< Elements of the targets. 0: as many as the dataset has classes. */
 } ac_mixing;
 
 /** Another dataset, which must outlive this one, with samples that are mixed with others, and one
@@ -220,17 +265,26 @@ typedef struct ac_mixing {
  * of the samples. Targets are (1 - s) (l onehot(a) + (1 - l) onehot(b)) + s / classes. All is drawn
  * by Philox from (seed, epoch, index of the sample).
  *
- * The dataset has the f32 field "images", of a known shape, the i32 field "labels" of one element,
- * and a known number of classes. Fails with AC_ERROR_ARGUMENT if not, or if a number is out of
- * range. Reading decodes two samples. */
+ * The dataset has the field "images" (f32, or u8: averages are rounded then), of a known shape,
+ * the i32 field "labels" of one element, and a known number of classes, unless it is given. Fails
+ * with AC_ERROR_ARGUMENT if not, or if a number is out of range. Reading decodes two samples. If
+ * both ways are off, targets are made of the labels alone, as a dataset that validates needs them.
+ */
 AC_API ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const ac_mixing *mixing);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Writes a PNG file: rows from the top, `channels` (1 or 3) bytes for each pixel. Fails with
- * AC_ERROR_ARGUMENT if a side is not in [1, 65535] or there are more than 2^27 pixels, and with
- * AC_ERROR_IO if it cannot be written.
- */
+/** The most bytes of a PNG picture of this size. 0 if ac_picture_encode_png would refuse it. */
+AC_API uint64_t ac_picture_png_bytes(int64_t width, int64_t height, int channels);
+
+/** Writes a PNG picture to memory: rows from the top, `channels` (1 or 3) bytes for each pixel.
+ * `to` has room for `room` bytes, at least ac_picture_png_bytes; *bytes is how many it has. Fails
+ * with AC_ERROR_ARGUMENT if a side is not in [1, 65535], if there are more than 2^27 pixels, or if
+ * there is too little room. */
+AC_API ac_status ac_picture_encode_png(uint8_t *to, uint64_t room, uint64_t *bytes, int64_t width,
+                                       int64_t height, int channels, const uint8_t *pixels);
+
+/** Like ac_picture_encode_png, to a file. Fails with AC_ERROR_IO if it cannot be written. */
 AC_API ac_status ac_picture_write_png(const char *path, int64_t width, int64_t height, int channels,
                                       const uint8_t *pixels);
 

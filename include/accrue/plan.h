@@ -60,7 +60,8 @@ typedef enum ac_batch_norm_statistics {
    * the whole batch but for rounding, at every micro-batch.
    *
    * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
-   * ops that look at more than one sample, and several ranks, are AC_ERROR_ARGUMENT. */
+   * ops that look at more than one sample are AC_ERROR_ARGUMENT. With several ranks the statistics
+   * are those of all of them. */
   AC_BATCH_NORM_EXACT
 } ac_batch_norm_statistics;
 

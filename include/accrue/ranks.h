@@ -36,6 +36,12 @@ typedef struct ac_ranks_desc {
  * opened its rank before. */
 AC_API ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc);
 
+/** How many processes the launcher of this one, such as mpirun or srun, has started as ranks: 1
+ * without a launcher, 0 if it does not say. `rank` (may be NULL) receives which of them this
+ * process is, 0 without a launcher. It opens nothing: a program asks before work that it cannot
+ * share out, which else each process would do as a whole. */
+AC_API int ac_ranks_launched(int *rank);
+
 /** Which rank this is, from 0 on. */
 AC_API int ac_ranks_rank(const ac_ranks *ranks);
 /** How many ranks there are. */
@@ -79,6 +85,15 @@ AC_API ac_status ac_ranks_measure(ac_ranks *ranks, ac_network *network);
 /** Waits until all ranks have called it. AC_ERROR_IO if one does not come within the timeout; the
  * sentence names it. */
 AC_API ac_status ac_ranks_barrier(ac_ranks *ranks);
+
+/** Until ac_ranks_end_absence another thread answers the others in the place of this rank, so that
+ * they do not take it for dead: for work without the ranks that may take longer than the timeout,
+ * such as copying a large file. What saves models and states does it by itself. Calls in between
+ * work as always, and pairs may be nested. After 30 timeouts nobody answers any more. */
+AC_API void ac_ranks_begin_absence(ac_ranks *ranks);
+/** The end of what ac_ranks_begin_absence began; all that began has to end before
+ * ac_ranks_close. */
+AC_API void ac_ranks_end_absence(ac_ranks *ranks);
 
 /** Ends the run for all ranks because this one cannot go on. `why` is one sentence, or NULL. With
  * MPI the processes of all ranks end with status 1 and this call does not return. Calls of ranks of

@@ -186,7 +186,8 @@ AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t
  * window, where further samples add to it, or while its update is decided (ac_decide). Values are
  * multiplied by the loss scale, and rounded to nearest with AC_GRADIENT_BF16. A value that does not
  * fit then is infinite, and the window is skipped. Such a window does not count for the gradient
- * noise scale. */
+ * noise scale. With several ranks only while the update is decided, when each has the sum of all:
+ * all of them write the same, or none does, or the update fails with AC_ERROR_STATE. */
 AC_API ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, const float *data);
 

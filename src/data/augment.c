@@ -1,29 +1,27 @@
 /* Images that change each time they are read; dataset.h has the formulas.
  *
- * A change of geometry needs the image as it was, so reading borrows one of a few buffers that were
- * made with the dataset. A thread that finds none free waits for one. A pixel of the result costs a
- * few operations; a sample costs three calls of Philox more. */
+ * A change of geometry needs the image as it was, so reading borrows a block of a pool. Bytes are
+ * changed as floats in such a block. A pixel of the result costs a few operations; a sample costs
+ * three calls of Philox more. */
 #include "core/error.h"
-#include "core/platform/processors.h"
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/picture_geometry.h"
+#include "data/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 16 };
-
 typedef struct augmenter {
   ac_dataset *whole;
   ac_augmentation desc;
-  int images;             /* the field */
+  int images, masks;      /* the fields; masks -1: there are none */
+  int64_t values;         /* of an image */
+  bool bytes;             /* it is u8 */
   bool moves;             /* anything but erasing and normalising is on */
   float *factor, *offset; /* by channel: factor * pixel + offset; NULL: not normalised */
-
-  ac_monitor *monitor; /* guards the stack of free buffers */
-  float *buffers, *free_buffers[MAX_BUFFERS];
-  int free_count;
+  ac_pool *pool;          /* of an image in floats, and of bytes one more; NULL: none is needed */
 } augmenter;
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -142,6 +140,31 @@ static void transform(const ac_augmentation *desc, const change *c, const float 
     }
 }
 
+/* Where pixel (x, y) of the sample, counted from its centre at a half, comes from: as
+ * ac_picture_transform takes it. */
+static void matrix_of(const ac_augmentation *d, const change *c, double m[6]) {
+  const double cosine = (double)(c->cosine / c->scale), sine = (double)(c->sine / c->scale),
+               mirror = c->flip ? -1 : 1, x = (double)d->width / 2, y = (double)d->height / 2,
+               from_x = x + (double)c->dx, from_y = y + (double)c->dy;
+  const double made[6] = {
+      mirror * cosine, mirror * sine, x - mirror * (cosine * from_x + sine * from_y),
+      -sine,           cosine,        y - cosine * from_y + sine * from_x};
+  memcpy(m, made, sizeof made);
+}
+
+/* The nearest pixels of a mask. */
+static void move_mask(const ac_augmentation *d, const change *c, const int32_t *from, int32_t *to) {
+  double m[6];
+  matrix_of(d, c, m);
+  for (int64_t row = 0; row < d->height; row++)
+    for (int64_t column = 0; column < d->width; column++, to++) {
+      const double x = (double)column + 0.5, y = (double)row + 0.5;
+      const double u = floor(m[0] * x + m[1] * y + m[2]), v = floor(m[3] * x + m[4] * y + m[5]);
+      const bool inside = u >= 0 && v >= 0 && u < (double)d->width && v < (double)d->height;
+      *to = inside ? from[(int64_t)v * d->width + (int64_t)u] : AC_MASK_IGNORED;
+    }
+}
+
 static void erase(const ac_augmentation *desc, const change *c, float *image) {
   for (int64_t plane = 0; plane < desc->channels; plane++)
     for (int64_t row = 0; row < c->erased_height; row++) {
@@ -158,41 +181,70 @@ static void normalise(const augmenter *a, float *image) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static float *borrow(augmenter *a) {
-  ac_monitor_lock(a->monitor);
-  while (!a->free_count) ac_monitor_wait(a->monitor);
-  float *buffer = a->free_buffers[--a->free_count];
-  ac_monitor_unlock(a->monitor);
-  return buffer;
+static void move(const augmenter *a, const change *c, const float *from, float *to) {
+  const bool turns = a->desc.rotation > 0 || a->desc.scaling > 0;
+  (turns ? transform : shift)(&a->desc, c, from, to);
 }
 
-static void give_back(augmenter *a, float *buffer) {
-  ac_monitor_lock(a->monitor);
-  if (!a->free_count) ac_monitor_wake(a->monitor);
-  a->free_buffers[a->free_count++] = buffer;
-  ac_monitor_unlock(a->monitor);
-}
-
-static ac_status read_moved(augmenter *a, const ac_sample_key *key, const change *c,
-                            void *const *fields) {
+static ac_status read_floats(augmenter *a, const ac_sample_key *key, const change *c,
+                             void *const *fields) {
+  if (!a->moves) return ac_dataset_read(a->whole, key, fields);
   void *inner[AC_MAX_FIELDS];
   memcpy(inner, fields, (size_t)a->whole->field_count * sizeof *inner);
-  float *buffer = borrow(a);
-  inner[a->images] = buffer;
-  ac_status status = ac_dataset_read(a->whole, key, inner);
-  bool turns = a->desc.rotation > 0 || a->desc.scaling > 0;
-  if (status == AC_OK) (turns ? transform : shift)(&a->desc, c, buffer, fields[a->images]);
-  give_back(a, buffer);
+  float *block = ac_pool_borrow(a->pool);
+  inner[a->images] = block;
+  const ac_status status = ac_dataset_read(a->whole, key, inner);
+  if (status == AC_OK) move(a, c, block, fields[a->images]);
+  ac_pool_return(a->pool, block);
   return status;
+}
+
+static uint8_t to_byte(float value) {
+  const float scaled = value * 255 + 0.5f;
+  return (uint8_t)(scaled < 0 ? 0 : scaled > 255 ? 255 : scaled);
+}
+
+/* Pixels that are only moved or left stay what they are: v / 255 * 255 rounds to v. */
+static void change_bytes(augmenter *a, const change *c, uint8_t *bytes) {
+  float *block = ac_pool_borrow(a->pool), *image = block;
+  for (int64_t i = 0; i < a->values; i++) block[i] = (float)bytes[i] / 255.0f;
+  if (a->moves) move(a, c, block, image = block + a->values);
+  if (c->erased_height) erase(&a->desc, c, image);
+  for (int64_t i = 0; i < a->values; i++) bytes[i] = to_byte(image[i]);
+  ac_pool_return(a->pool, block);
+}
+
+/* A block has room for a mask, which is as large as one channel. */
+static void change_mask(augmenter *a, const change *c, int32_t *mask) {
+  int32_t *block = ac_pool_borrow(a->pool);
+  memcpy(block, mask, (size_t)(a->desc.height * a->desc.width) * sizeof *mask);
+  move_mask(&a->desc, c, block, mask);
+  ac_pool_return(a->pool, block);
 }
 
 static ac_status read_augmented(void *user, const ac_sample_key *key, void *const *fields) {
   augmenter *a = user;
   const change c = draw(&a->desc, key);
-  if (a->moves) AC_TRY(read_moved(a, key, &c, fields));
-  else AC_TRY(ac_dataset_read(a->whole, key, fields));
+  if (a->bytes) AC_TRY(ac_dataset_read(a->whole, key, fields));
+  else AC_TRY(read_floats(a, key, &c, fields));
+  if (a->moves && a->masks >= 0) change_mask(a, &c, fields[a->masks]);
+  if (a->bytes) {
+    if (a->moves || c.erased_height) change_bytes(a, &c, fields[a->images]);
+    return AC_OK;
+  }
   if (c.erased_height) erase(&a->desc, &c, fields[a->images]);
   if (a->factor) normalise(a, fields[a->images]);
+  return AC_OK;
+}
+
+static ac_status trace_augmented(const void *user, const ac_sample_key *key, ac_polygon *polygon) {
+  const augmenter *a = user;
+  const change c = draw(&a->desc, key);
+  double m[6];
+  AC_TRY(ac_dataset_trace(a->whole, key, polygon));
+  matrix_of(&a->desc, &c, m);
+  ac_polygon_move(polygon, m);
+  ac_polygon_cut(polygon, 0, 0, (double)a->desc.width, (double)a->desc.height);
   return AC_OK;
 }
 
@@ -200,8 +252,7 @@ static ac_status read_augmented(void *user, const ac_sample_key *key, void *cons
 
 static void close_augmenter(void *user) {
   augmenter *a = user;
-  ac_monitor_free(a->monitor);
-  free(a->buffers);
+  ac_pool_free(a->pool);
   free(a->factor);
   free(a);
 }
@@ -236,10 +287,21 @@ static ac_status check_numbers(const ac_augmentation *d) {
   return AC_OK;
 }
 
+/* A field "masks" of another kind is left as it is, as any other. */
+static int find_masks(const ac_dataset *whole, const ac_augmentation *d) {
+  const int found = ac_dataset_find_field(whole, "masks");
+  if (found < 0 || whole->fields[found].dtype != AC_I32) return -1;
+  return whole->fields[found].elements == d->height * d->width ? found : -1;
+}
+
 static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images) {
   *images = ac_dataset_find_field(whole, "images");
-  if (*images < 0 || whole->fields[*images].dtype != AC_F32)
-    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: there is no f32 field images");
+  const ac_dtype dtype = *images < 0 ? AC_I32 : whole->fields[*images].dtype;
+  if (dtype != AC_F32 && dtype != AC_U8)
+    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: there is no f32 or u8 field images");
+  if (dtype == AC_U8 && (d->mean || d->deviation))
+    return ac_fail(AC_ERROR_ARGUMENT, "augmentation: mean and deviation are for images in f32; a "
+                                      "graph normalises those in u8");
   if (!d->channels && !d->height && !d->width) {
     d->channels = whole->image_shape[0];
     d->height = whole->image_shape[1];
@@ -262,19 +324,16 @@ static ac_status check(const ac_dataset *whole, ac_augmentation *d, int *images)
 
 static ac_status allocate(augmenter *a) {
   const ac_augmentation *d = &a->desc;
-  size_t image = (size_t)(d->channels * d->height * d->width), channels = (size_t)d->channels;
-  int buffers = a->moves ? (int)between(ac_processor_count(), 1, MAX_BUFFERS) : 0;
-  bool normalised = d->mean || d->deviation;
-  a->monitor = ac_monitor_create();
-  if (buffers && image <= PTRDIFF_MAX / sizeof(float) / MAX_BUFFERS)
-    a->buffers = malloc((size_t)buffers * image * sizeof *a->buffers);
-  if (normalised) a->factor = malloc(2 * channels * sizeof *a->factor);
-  if (!a->monitor || (buffers && !a->buffers) || (normalised && !a->factor))
-    return ac_fail(AC_ERROR_MEMORY, "augmentation: no memory for %d images", buffers);
-  for (; a->free_count < buffers; a->free_count++)
-    a->free_buffers[a->free_count] = a->buffers + (size_t)a->free_count * image;
-  a->offset = normalised ? a->factor + channels : NULL;
-  for (size_t c = 0; normalised && c < channels; c++) {
+  const size_t channels = (size_t)d->channels;
+  const bool normalised = d->mean || d->deviation;
+  const uint64_t floats = (uint64_t)a->values * (a->moves + a->bytes) * sizeof(float);
+  if (a->moves || (a->bytes && d->erase_probability > 0))
+    AC_TRY(ac_pool_create(&a->pool, ac_pool_usual_count(), floats, "augmentation"));
+  if (!normalised) return AC_OK;
+  a->factor = malloc(2 * channels * sizeof *a->factor);
+  if (!a->factor) return ac_fail(AC_ERROR_MEMORY, "augmentation: no memory for its description");
+  a->offset = a->factor + channels;
+  for (size_t c = 0; c < channels; c++) {
     a->factor[c] = 1 / (d->deviation ? d->deviation[c] : 1);
     a->offset[c] = d->mean ? -d->mean[c] * a->factor[c] : 0;
   }
@@ -293,6 +352,9 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
   a->whole = whole;
   a->desc = desc;
   a->images = images;
+  a->masks = find_masks(whole, &desc);
+  a->bytes = whole->fields[images].dtype == AC_U8;
+  a->values = whole->fields[images].elements;
   a->moves = desc.shift > 0 || desc.flip || desc.rotation > 0 || desc.scaling > 0;
   ac_status status = allocate(a);
   if (status == AC_OK)
@@ -303,6 +365,7 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
     return status;
   }
   a->desc.mean = a->desc.deviation = NULL; /* the caller's */
+  (*dataset)->trace = trace_augmented;
   memcpy((*dataset)->image_shape, (int64_t[]){desc.channels, desc.height, desc.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;

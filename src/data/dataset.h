@@ -7,6 +7,8 @@
 
 #include "core/platform/threads.h"
 
+struct ac_polygon; /* data/picture_geometry.h */
+
 struct ac_dataset {
   int64_t count;
   int64_t classes;        /* 0: unknown */
@@ -16,6 +18,8 @@ struct ac_dataset {
   ac_read_sample read;
   void (*close)(void *user);
   void *user;
+  /* Takes a polygon of a sample's picture to where it is in the sample; NULL: it is not known. */
+  ac_status (*trace)(const void *user, const ac_sample_key *key, struct ac_polygon *polygon);
   bool explains;    /* `read` is the library's own, so when it fails it has set the last error */
   ac_monitor *lock; /* held while `read` runs; NULL: it may run in several threads at once */
   int process;      /* that in which `read` runs with the lock held; 0: it does not */
@@ -50,6 +54,10 @@ ac_status ac_dataset_read_for(const void *owner, ac_dataset *dataset, const ac_s
                               void *const *fields);
 /* Whether the calling thread is within a `read` on behalf of this owner. */
 bool ac_dataset_is_read_for(const void *owner);
+
+/* What `trace` of a dataset does, or a refusal. */
+ac_status ac_dataset_trace(const ac_dataset *dataset, const ac_sample_key *key,
+                           struct ac_polygon *polygon);
 
 /* The position of a field, or -1. */
 int ac_dataset_find_field(const ac_dataset *dataset, const char *name);

@@ -24,6 +24,7 @@
 #include <string.h>
 
 enum { PIECE = 16 };
+#define LOOK_SECONDS 0.1 /* how long a caller that waits does nothing else */
 
 typedef struct slot {
   char *fields[AC_MAX_FIELDS]; /* NULL: unused */
@@ -88,6 +89,10 @@ static void lay_batch(ac_loader *loader, slot *s) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
+static ac_status call_meanwhile(const ac_loader *loader) {
+  return loader->desc.meanwhile ? loader->desc.meanwhile(loader->desc.user) : AC_OK;
+}
+
 /* Samples [first, end) of this rank's; if one cannot be read, *failed says which. */
 static ac_status read_samples(const reader *r, const slot *s, int64_t first, int64_t end,
                               int64_t *failed) {
@@ -99,6 +104,7 @@ static ac_status read_samples(const reader *r, const slot *s, int64_t first, int
     const ac_sample_key key =
         ac_windows_key(&loader->windows, s->window.begin, s->window.first + i);
     *failed = i;
+    if (r == loader->readers) AC_TRY(call_meanwhile(loader)); /* the caller */
     AC_TRY(ac_dataset_read_for(loader->desc.owner, loader->dataset, &key, fields));
   }
   return AC_OK;
@@ -164,6 +170,19 @@ static ac_status check_process(const ac_loader *loader) {
                  "are the parent's; train on there, or begin another fit here");
 }
 
+/* The lock is held before and after. */
+static ac_status wait_a_while(ac_loader *loader) {
+  if (!loader->desc.meanwhile) {
+    ac_monitor_wait(loader->monitor);
+    return AC_OK;
+  }
+  ac_monitor_wait_for(loader->monitor, LOOK_SECONDS);
+  ac_monitor_unlock(loader->monitor);
+  const ac_status status = call_meanwhile(loader);
+  ac_monitor_lock(loader->monitor);
+  return status;
+}
+
 ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
   double began = ac_clock();
   AC_TRY(check_process(loader));
@@ -173,9 +192,14 @@ ac_status ac_loader_next(ac_loader *loader, ac_batch *batch) {
     loader->taken++;
     ac_monitor_wake(loader->monitor); /* its slot is free */
   }
-  while (!is_ready(loader)) {
+  ac_status waited = AC_OK;
+  while (waited == AC_OK && !is_ready(loader)) {
     bool helped = loader->filling == loader->taken && read_piece(&loader->readers[0]);
-    if (!helped && !is_ready(loader)) ac_monitor_wait(loader->monitor);
+    if (!helped && !is_ready(loader)) waited = wait_a_while(loader);
+  }
+  if (waited != AC_OK) {
+    ac_monitor_unlock(loader->monitor);
+    return waited;
   }
   const slot *s = &loader->slots[loader->taken % loader->desc.depth];
   loader->holding = s->window.count > 0 && s->failed < 0;

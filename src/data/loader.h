@@ -26,6 +26,11 @@ typedef struct ac_loader_desc {
   int rank, ranks;            /* that share out each batch; this one's samples alone are read */
   const void *owner;          /* samples are read for it (ac_dataset_read_for) */
   bool unused[AC_MAX_FIELDS]; /* fields that nobody needs; they have no memory for batches */
+  /* Called by the caller's thread several times a second while it waits for a batch, and before
+   * each sample that it reads itself; what it fails with is what the wait fails with. NULL: nothing
+   * is. */
+  ac_status (*meanwhile)(void *user);
+  void *user;
 } ac_loader_desc;
 
 enum { AC_LOADER_MAX_THREADS = 64, AC_LOADER_MAX_DEPTH = 64 };

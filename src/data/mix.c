@@ -1,9 +1,9 @@
-/* Samples that are mixed with others: mixup and CutMix. Reading borrows one of a few buffers for
- * the partner, which were made with the dataset; a thread that finds none free waits for one. */
+/* Samples that are mixed with others: mixup and CutMix. Reading borrows a block of a pool for the
+ * partner. */
 #include "core/error.h"
-#include "core/platform/processors.h"
 #include "core/random.h"
 #include "data/dataset.h"
+#include "data/pool.h"
 
 #include <accrue/pictures.h>
 
@@ -11,18 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 16 };
-
 typedef struct mixer {
   ac_dataset *whole;
   ac_mixing desc;
   int images, labels;
+  bool bytes; /* images are u8 */
   int64_t classes, shape[3];
-
-  ac_monitor *monitor; /* guards the stack of free buffers */
-  char *buffers, *free_buffers[MAX_BUFFERS];
-  size_t offset[AC_MAX_FIELDS]; /* of the fields of a sample in a buffer */
-  int free_count;
+  ac_pool *pool;                /* of samples; NULL: none is mixed */
+  size_t offset[AC_MAX_FIELDS]; /* of the fields of a sample in a block */
 } mixer;
 
 /* ---- what is drawn --------------------------------------------------------------------------- */
@@ -116,33 +112,27 @@ static mixture draw(const mixer *m, const ac_sample_key *key) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static char *borrow(mixer *m) {
-  ac_monitor_lock(m->monitor);
-  while (!m->free_count) ac_monitor_wait(m->monitor);
-  char *buffer = m->free_buffers[--m->free_count];
-  ac_monitor_unlock(m->monitor);
-  return buffer;
-}
-
-static void give_back(mixer *m, char *buffer) {
-  ac_monitor_lock(m->monitor);
-  if (!m->free_count) ac_monitor_wake(m->monitor);
-  m->free_buffers[m->free_count++] = buffer;
-  ac_monitor_unlock(m->monitor);
-}
-
-static void mix_images(const mixer *m, const mixture *x, const float *other, float *image) {
-  const int64_t channels = m->shape[0], height = m->shape[1], width = m->shape[2];
-  const float own = (float)x->own;
-  if (!x->cut)
-    for (int64_t i = 0; i < channels * height * width; i++)
-      image[i] = own * image[i] + (1 - own) * other[i];
+static void average(const mixer *m, float own, const void *other, void *image) {
+  const int64_t values = m->shape[0] * m->shape[1] * m->shape[2];
+  const float *f = other;
+  const uint8_t *b = other;
+  float *floats = image;
+  uint8_t *bytes = image;
+  if (m->bytes)
+    for (int64_t i = 0; i < values; i++)
+      bytes[i] = (uint8_t)(own * (float)bytes[i] + (1 - own) * (float)b[i] + 0.5f);
   else
-    for (int64_t plane = 0; plane < channels; plane++)
-      for (int64_t row = 0; row < x->height; row++) {
-        const int64_t at = (plane * height + x->top + row) * width + x->left;
-        memcpy(image + at, other + at, (size_t)x->width * sizeof *image);
-      }
+    for (int64_t i = 0; i < values; i++) floats[i] = own * floats[i] + (1 - own) * f[i];
+}
+
+static void cut(const mixer *m, const mixture *x, const char *other, char *image) {
+  const int64_t height = m->shape[1], width = m->shape[2];
+  const size_t size = m->bytes ? 1 : sizeof(float);
+  for (int64_t plane = 0; plane < m->shape[0]; plane++)
+    for (int64_t row = 0; row < x->height; row++) {
+      const size_t at = (size_t)((plane * height + x->top + row) * width + x->left) * size;
+      memcpy(image + at, other + at, (size_t)x->width * size);
+    }
 }
 
 static ac_status check_label(const mixer *m, int32_t label, int64_t sample) {
@@ -151,19 +141,20 @@ static ac_status check_label(const mixer *m, int32_t label, int64_t sample) {
                  (int)label, (long long)sample, (long long)m->classes);
 }
 
-static ac_status read_partner(mixer *m, const ac_sample_key *key, const mixture *x, float *image,
+static ac_status read_partner(mixer *m, const ac_sample_key *key, const mixture *x, void *image,
                               int32_t *label) {
-  char *buffer = borrow(m);
+  char *block = ac_pool_borrow(m->pool);
   void *fields[AC_MAX_FIELDS];
-  for (int f = 0; f < m->whole->field_count; f++) fields[f] = buffer + m->offset[f];
+  for (int f = 0; f < m->whole->field_count; f++) fields[f] = block + m->offset[f];
   ac_sample_key other = *key;
   other.index = x->partner;
   const ac_status status = ac_dataset_read(m->whole, &other, fields);
   if (status == AC_OK) {
-    mix_images(m, x, fields[m->images], image);
+    if (x->cut) cut(m, x, fields[m->images], image);
+    else average(m, (float)x->own, fields[m->images], image);
     *label = *(const int32_t *)fields[m->labels];
   }
-  give_back(m, buffer);
+  ac_pool_return(m->pool, block);
   return status;
 }
 
@@ -187,19 +178,21 @@ static ac_status read_mixed(void *user, const ac_sample_key *key, void *const *f
 
 static void close_mixer(void *user) {
   mixer *m = user;
-  ac_monitor_free(m->monitor);
-  free(m->buffers);
+  ac_pool_free(m->pool);
   free(m);
 }
 
 static ac_status check(const ac_mixing *d, const ac_dataset *whole) {
   const int images = ac_dataset_find_field(whole, "images");
-  if (images < 0 || whole->fields[images].dtype != AC_F32 || !whole->image_shape[0])
-    return ac_fail(AC_ERROR_ARGUMENT, "mixing: there is no f32 field images of a known shape");
+  const ac_dtype dtype = images < 0 ? AC_I32 : whole->fields[images].dtype;
+  if ((dtype != AC_F32 && dtype != AC_U8) || !whole->image_shape[0])
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "mixing: there is no f32 or u8 field images of a known shape");
   if (ac_dataset_label_field(whole) < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "mixing: there is no i32 field labels of one element");
-  if (!whole->classes)
-    return ac_fail(AC_ERROR_ARGUMENT, "mixing: the dataset does not know its number of classes");
+  if (d->classes < 0 || (!d->classes && !whole->classes))
+    return ac_fail(AC_ERROR_ARGUMENT, "mixing: the dataset does not know its number of classes; "
+                                      "give it");
   const double alphas[] = {d->mixup, d->cutmix};
   for (int i = 0; i < 2; i++)
     if (alphas[i] != 0 && !(alphas[i] >= 1e-6 && alphas[i] <= 1000))
@@ -214,21 +207,14 @@ static ac_status check(const ac_mixing *d, const ac_dataset *whole) {
 }
 
 static ac_status allocate(mixer *m) {
-  const int processors = ac_processor_count();
-  const int count = processors < MAX_BUFFERS ? processors : MAX_BUFFERS;
-  size_t bytes = 0;
+  uint64_t bytes = 0;
   for (int f = 0; f < m->whole->field_count; f++) {
     const ac_field *field = &m->whole->fields[f];
-    m->offset[f] = bytes;
-    bytes += ((size_t)field->elements * ac_dtype_bytes(field->dtype) + 15) / 16 * 16;
+    m->offset[f] = (size_t)bytes;
+    bytes += ((uint64_t)field->elements * ac_dtype_bytes(field->dtype) + 15) / 16 * 16;
   }
-  m->monitor = ac_monitor_create();
-  m->buffers = bytes <= PTRDIFF_MAX / MAX_BUFFERS ? malloc((size_t)count * bytes) : NULL;
-  if (!m->monitor || !m->buffers)
-    return ac_fail(AC_ERROR_MEMORY, "mixing: no memory for %d samples", count);
-  for (; m->free_count < count; m->free_count++)
-    m->free_buffers[m->free_count] = m->buffers + (size_t)m->free_count * bytes;
-  return AC_OK;
+  if (m->desc.mixup <= 0 && m->desc.cutmix <= 0) return AC_OK;
+  return ac_pool_create(&m->pool, ac_pool_usual_count(), bytes, "mixing");
 }
 
 ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const ac_mixing *mixing) {
@@ -243,7 +229,8 @@ ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const ac_mix
   m->desc = d;
   m->images = ac_dataset_find_field(whole, "images");
   m->labels = ac_dataset_label_field(whole);
-  m->classes = whole->classes;
+  m->bytes = whole->fields[m->images].dtype == AC_U8;
+  m->classes = d.classes ? d.classes : whole->classes;
   memcpy(m->shape, whole->image_shape, sizeof m->shape);
   ac_status status = allocate(m);
   if (status == AC_OK)

@@ -16,13 +16,25 @@ typedef struct part {
 /* Any number would do, but another one makes other folds. */
 #define FOLD_SEED UINT64_C(0x464F4C44)
 
-static ac_status read_part(void *user, const ac_sample_key *key, void *const *fields) {
-  const part *p = user;
+static ac_sample_key key_of(const part *p, const ac_sample_key *key) {
   ac_sample_key inner = *key;
   inner.index = p->begin + key->index * p->stride;
   if (inner.index >= p->gap) inner.index += p->gap_length;
   if (p->shuffled) inner.index = ac_shuffle(FOLD_SEED, 0, inner.index, p->whole->count);
+  return inner;
+}
+
+static ac_status read_part(void *user, const ac_sample_key *key, void *const *fields) {
+  const part *p = user;
+  const ac_sample_key inner = key_of(p, key);
   return ac_dataset_read(p->whole, &inner, fields);
+}
+
+static ac_status trace_part(const void *user, const ac_sample_key *key,
+                            struct ac_polygon *polygon) {
+  const part *p = user;
+  const ac_sample_key inner = key_of(p, key);
+  return ac_dataset_trace(p->whole, &inner, polygon);
 }
 
 static ac_status make_part(ac_dataset **dataset, const part *description, int64_t count) {
@@ -32,6 +44,7 @@ static ac_status make_part(ac_dataset **dataset, const part *description, int64_
   if (!made->gap_length) made->gap = INT64_MAX;
   ac_status status = ac_dataset_create_over(dataset, made->whole, count, read_part, free, made);
   if (status != AC_OK) free(made);
+  else (*dataset)->trace = trace_part;
   return status;
 }
 

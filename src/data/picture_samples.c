@@ -1,22 +1,22 @@
 /* Samples of pictures. To read one takes a file in memory, its pixels, the same turned as its
- * orientation says, and what resizing needs: a set of buffers. There is one for each thread that is
- * to read at the same time. A thread that finds none free waits for one. */
+ * orientation says, and what resizing needs: a set of buffers, from a pool. */
 #include "core/error.h"
 #include "core/integers.h"
-#include "core/platform/processors.h"
 #include "data/dataset.h"
+#include "data/picture_geometry.h"
 #include "data/pictures.h"
-#include "image/change.h"
-#include "image/resample.h"
+#include "data/pool.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 16, MOST_SIDE = 16384 };
+enum { MOST_SIDE = 16384 };
 
 typedef struct buffers {
   ac_picture_buffer file, pixels, turned, room, sample;
+  ac_picture_buffer mask, turned_mask, mask_sample; /* if there are masks */
+  FILE *cache;                                      /* NULL: not read from yet */
 } buffers;
 
 typedef struct source {
@@ -30,81 +30,14 @@ typedef struct source {
   int64_t present;
   int64_t *first, *member; /* those of class c begin at member[first[c]] */
 
-  ac_monitor *monitor; /* guards the stack of free buffers */
-  buffers all[MAX_BUFFERS];
-  buffers *free_buffers[MAX_BUFFERS];
-  int free_count;
+  ac_pool *pool; /* of sets of buffers */
 } source;
-
-/* ---- geometry -------------------------------------------------------------------------------- */
-
-/* Half of an even number, or the even one of the two whole numbers next to it: as Python rounds. */
-static int64_t half(int64_t number) {
-  return number / 2 + (number % 2 && number / 2 % 2);
-}
-
-/* How all of a picture of width x height becomes a sample. */
-static ac_resampling fit(const ac_picture_samples *d, int64_t width, int64_t height) {
-  ac_resampling r = {.filter = d->filter,
-                     .channels = (int)d->channels,
-                     .from_width = width,
-                     .from_height = height,
-                     .box_width = width,
-                     .box_height = height,
-                     .width = d->width,
-                     .height = d->height,
-                     .result_width = d->width,
-                     .result_height = d->height};
-  if (d->fit == AC_PICTURE_FIT_STRETCH) return r;
-  const int64_t least_width = (int64_t)((double)d->width / d->crop_share),
-                least_height = (int64_t)((double)d->height / d->crop_share);
-  if (width * least_height <= height * least_width) {
-    r.width = least_width;
-    r.height = ac_larger(least_width * height / width, d->height);
-  } else {
-    r.height = least_height;
-    r.width = ac_larger(least_height * width / height, d->width);
-  }
-  r.left = half(r.width - d->width);
-  r.top = half(r.height - d->height);
-  return r;
-}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static buffers *borrow(source *s) {
-  ac_monitor_lock(s->monitor);
-  while (!s->free_count) ac_monitor_wait(s->monitor);
-  buffers *b = s->free_buffers[--s->free_count];
-  ac_monitor_unlock(s->monitor);
-  return b;
-}
-
-static void give_back(source *s, buffers *b) {
-  ac_monitor_lock(s->monitor);
-  if (!s->free_count) ac_monitor_wake(s->monitor);
-  s->free_buffers[s->free_count++] = b;
-  ac_monitor_unlock(s->monitor);
-}
-
-/* What becomes of a picture of width x height, as it is to be seen. */
-static ac_resampling arrange(const source *s, const ac_sample_key *key, int64_t width,
-                             int64_t height) {
-  const ac_picture_samples *d = &s->desc;
-  if (!d->changes || !d->changes->random_crop) return fit(d, width, height);
-  const ac_picture_box box = ac_picture_draw_crop(d->changes, key, width, height);
-  return (ac_resampling){.filter = d->filter,
-                         .channels = (int)d->channels,
-                         .from_width = width,
-                         .from_height = height,
-                         .box_left = box.left,
-                         .box_top = box.top,
-                         .box_width = box.width,
-                         .box_height = box.height,
-                         .width = d->width,
-                         .height = d->height,
-                         .result_width = d->width,
-                         .result_height = d->height};
+static ac_picture_geometry arrange(const source *s, const ac_sample_key *key, bool turned,
+                                   int64_t width, int64_t height) {
+  return ac_picture_arrange(&s->desc, key, turned ? height : width, turned ? width : height);
 }
 
 /* By how much a JPEG may be decoded smaller: what is cut out stays twice as large as it has to be.
@@ -130,19 +63,39 @@ static void reduce(ac_resampling *r, int by) {
       ac_larger(ac_smaller(ac_picture_reduced(r->box_height, by), r->from_height - r->box_top), 1);
 }
 
-/* Decodes and turns a picture. */
-static ac_status decode(const source *s, const ac_picture_file *file, const ac_picture_info *info,
-                        int by, buffers *b, const uint8_t **pixels) {
-  const int channels = (int)s->desc.channels;
-  const int64_t width = ac_picture_reduced(info->width, by),
-                height = ac_picture_reduced(info->height, by);
-  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(3 * width * height), file->path));
-  AC_TRY(ac_picture_decode(file, info, by, channels, b->pixels.data));
+/* Decodes a file, and says how the picture, and what was decoded of it, become a sample. */
+static ac_status load_file(const source *s, const ac_sample_key *key, const char *path, buffers *b,
+                           ac_picture_geometry *g, ac_resampling *r, const uint8_t **pixels) {
+  ac_picture_file file = {.path = path};
+  ac_picture_info info;
+  uint64_t all;
+  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes, &all));
+  file.data = b->file.data;
+  AC_TRY(ac_picture_inspect(&file, &info));
+  if (info.width * info.height > s->most_pixels)
+    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
+  *g = arrange(s, key, info.orientation > 4, info.width, info.height);
+  *r = g->resampling;
+  const int by = reduction(s, &info, r);
+  AC_TRY(ac_picture_decode_turned(&file, &info, by, (int)s->desc.channels, &b->pixels, &b->turned,
+                                  pixels));
+  reduce(r, by);
+  return AC_OK;
+}
+
+/* The same of a picture that was decoded before. */
+static ac_status load_cached(const source *s, const ac_sample_key *key,
+                             const ac_picture_entry *entry, buffers *b, ac_picture_geometry *g,
+                             ac_resampling *r, const uint8_t **pixels) {
+  const ac_picture_cache *cache = s->pictures->store->cache;
+  int64_t width, height;
+  ac_picture_cache_size(cache, entry->cached, &width, &height);
+  AC_TRY(ac_picture_buffer_grow(&b->pixels, (uint64_t)(s->desc.channels * width * height),
+                                entry->path));
+  AC_TRY(ac_picture_cache_read(cache, entry->cached, &b->cache, b->pixels.data));
+  *g = arrange(s, key, false, width, height);
+  *r = g->resampling;
   *pixels = b->pixels.data;
-  if (info->orientation == 1) return AC_OK;
-  AC_TRY(ac_picture_buffer_grow(&b->turned, (uint64_t)(channels * width * height), file->path));
-  ac_picture_orient(b->pixels.data, width, height, channels, info->orientation, b->turned.data);
-  *pixels = b->turned.data;
   return AC_OK;
 }
 
@@ -159,29 +112,47 @@ static void write_planes(const ac_picture_samples *d, const uint8_t *pixels, voi
     }
 }
 
-static ac_status read_image(source *s, const ac_sample_key *key, const char *path, buffers *b,
-                            void *to) {
+static ac_status read_image(source *s, const ac_sample_key *key, const ac_picture_entry *entry,
+                            buffers *b, void *to) {
   const ac_picture_samples *d = &s->desc;
-  ac_picture_file file = {.path = path};
-  ac_picture_info info;
-  AC_TRY(ac_picture_read_file(path, UINT64_MAX, &b->file, &file.bytes));
-  file.data = b->file.data;
-  AC_TRY(ac_picture_inspect(&file, &info));
-  if (info.width * info.height > s->most_pixels)
-    return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", path);
-  ac_resampling r = info.orientation > 4 ? arrange(s, key, info.height, info.width)
-                                         : arrange(s, key, info.width, info.height);
-  const int by = reduction(s, &info, &r);
+  ac_picture_geometry g;
+  ac_resampling r;
   const uint8_t *pixels;
-  AC_TRY(decode(s, &file, &info, by, b, &pixels));
-  reduce(&r, by);
+  if (s->pictures->store->cache) AC_TRY(load_cached(s, key, entry, b, &g, &r, &pixels));
+  else AC_TRY(load_file(s, key, entry->path, b, &g, &r, &pixels));
   const uint64_t bytes = (uint64_t)(d->channels * d->width * d->height);
-  AC_TRY(ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), path));
-  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, path));
+  AC_TRY(
+      ac_picture_buffer_grow(&b->room, ac_larger_bytes(ac_resample_room(&r), bytes), entry->path));
+  AC_TRY(ac_picture_buffer_grow(&b->sample, bytes, entry->path));
   ac_resample(&r, pixels, b->room.data, b->sample.data);
+  ac_picture_put_margins(&g, (int)d->channels, 0, b->sample.data);
   const ac_pixels sample = {b->sample.data, d->width, d->height, (int)d->channels};
   if (d->changes) ac_picture_change(d->changes, key, &sample, b->room.data);
   write_planes(d, b->sample.data, to);
+  return AC_OK;
+}
+
+/* After its picture: the room is large enough. */
+static ac_status read_mask(source *s, const ac_sample_key *key, const ac_picture_entry *entry,
+                           buffers *b, int32_t *to) {
+  const ac_picture_samples *d = &s->desc;
+  const uint8_t *mask;
+  const int64_t count = d->width * d->height;
+  AC_TRY(ac_mask_read(entry, &b->file, &b->mask, &b->turned_mask, &mask));
+  AC_TRY(ac_picture_buffer_grow(&b->mask_sample, (uint64_t)count, entry->mask));
+  const ac_picture_geometry g = arrange(s, key, entry->turned, entry->width, entry->height);
+  const ac_pixels sample = {b->mask_sample.data, d->width, d->height, 1};
+  ac_mask_resample(&g, mask, sample.data);
+  ac_picture_moves moves = {0};
+  if (d->changes) ac_picture_draw_moves(d->changes, key, d->width, d->height, &moves);
+  for (int i = 0; i < moves.count; i++)
+    ac_picture_transform(&sample, moves.m[i], AC_MASK_IGNORED, b->room.data);
+  const int64_t classes = s->pictures->store->classes;
+  for (int64_t p = 0; p < count; p++) {
+    to[p] = sample.data[p];
+    if (to[p] >= classes && to[p] != AC_MASK_IGNORED)
+      return ac_fail(AC_ERROR_FORMAT, "%s has changed since the pictures were listed", entry->mask);
+  }
   return AC_OK;
 }
 
@@ -209,25 +180,59 @@ static ac_status read_picture(void *user, const ac_sample_key *key, void *const 
   source *s = user;
   const ac_picture_store *store = s->pictures->store;
   const ac_picture_entry *entry = &store->entries[s->pictures->index[picture_of(s, key)]];
-  buffers *b = borrow(s);
-  const ac_status status = read_image(s, key, entry->path, b, fields[0]);
-  give_back(s, b);
-  if (status == AC_OK && store->classes) write_labels(store, entry, fields[1]);
+  buffers *b = ac_pool_borrow(s->pool);
+  ac_status status = read_image(s, key, entry, b, fields[0]);
+  if (status == AC_OK && store->masked) status = read_mask(s, key, entry, b, fields[1]);
+  ac_pool_return(s->pool, b);
+  if (status == AC_OK && store->classes && !store->masked) write_labels(store, entry, fields[1]);
   return status;
+}
+
+/* ---- boxes and masks of samples -------------------------------------------------------------- */
+
+static ac_status trace_picture(const void *user, const ac_sample_key *key, ac_polygon *polygon) {
+  const source *s = user;
+  const ac_picture_entry *entry =
+      &s->pictures->store->entries[s->pictures->index[picture_of(s, key)]];
+  const ac_picture_geometry g = arrange(s, key, entry->turned, entry->width, entry->height);
+  ac_polygon_trace(polygon, &g, s->desc.changes, key);
+  return AC_OK;
+}
+
+ac_status ac_dataset_restore_mask(const ac_dataset *dataset, int64_t index, const uint8_t *mask,
+                                  uint8_t *restored) {
+  AC_REQUIRE(dataset, mask, restored);
+  const source *s = dataset->read == read_picture ? dataset->user : NULL;
+  if (!s || s->desc.changes || s->desc.balanced)
+    return ac_fail(AC_ERROR_UNSUPPORTED,
+                   "masks: they are taken back from datasets of pictures without random changes");
+  if (index < 0 || index >= dataset->count)
+    return ac_fail(AC_ERROR_ARGUMENT, "masks: there is no sample %lld", (long long)index);
+  const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[index]];
+  const bool turned = entry->turned;
+  const ac_picture_geometry g = ac_picture_fit_whole(
+      &s->desc, turned ? entry->height : entry->width, turned ? entry->width : entry->height);
+  ac_mask_restore(&g, mask, restored);
+  return AC_OK;
 }
 
 /* ---- making one ------------------------------------------------------------------------------ */
 
 static void close_source(void *user) {
   source *s = user;
-  for (int i = 0; i < MAX_BUFFERS; i++) {
-    free(s->all[i].file.data);
-    free(s->all[i].pixels.data);
-    free(s->all[i].turned.data);
-    free(s->all[i].room.data);
-    free(s->all[i].sample.data);
+  for (int i = 0; i < ac_pool_count(s->pool); i++) {
+    const buffers *b = ac_pool_block(s->pool, i);
+    free(b->file.data);
+    free(b->pixels.data);
+    free(b->turned.data);
+    free(b->room.data);
+    free(b->sample.data);
+    free(b->mask.data);
+    free(b->turned_mask.data);
+    free(b->mask_sample.data);
+    if (b->cache) fclose(b->cache);
   }
-  ac_monitor_free(s->monitor);
+  ac_pool_free(s->pool);
   free(s->first);
   free(s->member);
   ac_pictures_free(s->pictures);
@@ -248,41 +253,47 @@ static ac_status complete(ac_picture_samples *d) {
   if (d->dtype != AC_F32 && d->dtype != AC_U8)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: samples are f32 or u8, not %s",
                    ac_dtype_name(d->dtype));
-  if ((unsigned)d->filter > AC_PICTURE_BICUBIC || (unsigned)d->fit > AC_PICTURE_FIT_STRETCH)
+  if ((unsigned)d->filter > AC_PICTURE_BICUBIC || (unsigned)d->fit > AC_PICTURE_FIT_PAD)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: unknown filter or fit");
   if (!(d->crop_share >= 0.1 && d->crop_share <= 1))
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: a crop share of %g is not in [0.1, 1]",
                    d->crop_share);
-  if (d->threads < 0 || d->threads > MAX_BUFFERS)
+  if (d->threads < 0 || d->threads > AC_POOL_MOST)
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: %d threads; there can be 0 to %d", d->threads,
-                   (int)MAX_BUFFERS);
-  const int processors = ac_processor_count();
-  if (!d->threads) d->threads = processors < MAX_BUFFERS ? processors : MAX_BUFFERS;
+                   (int)AC_POOL_MOST);
+  if (!d->threads) d->threads = ac_pool_usual_count();
   return AC_OK;
 }
 
 /* The most that one set of buffers takes, and the most pixels of a picture. */
 static void measure(source *s) {
   const ac_picture_samples *d = &s->desc;
-  const uint64_t sample = (uint64_t)(d->channels * d->height * d->width);
+  const bool masked = s->pictures->store->masked;
+  const uint64_t sample = (uint64_t)(d->channels * d->height * d->width),
+                 mask_sample = masked ? (uint64_t)(d->height * d->width) : 0;
   uint64_t file = 0, room = sample; /* changes need that much */
   for (int64_t i = 0; i < s->pictures->count; i++) {
     const ac_picture_entry *entry = &s->pictures->store->entries[s->pictures->index[i]];
     const int64_t pixels = (int64_t)entry->width * entry->height;
-    if (entry->bytes > file) file = entry->bytes;
+    file = ac_larger_bytes(file, ac_larger_bytes(entry->bytes, entry->mask_bytes));
     if (pixels > s->most_pixels) s->most_pixels = pixels;
     for (int turned = 0; turned < 2; turned++) {
       const int64_t w = turned ? entry->height : entry->width,
                     h = turned ? entry->width : entry->height;
-      ac_resampling r = fit(d, w, h);
+      ac_resampling r = ac_picture_fit_whole(d, w, h).resampling;
       room = ac_larger_bytes(room, ac_resample_room(&r));
       r.width = d->width; /* a crop of all of it */
       r.height = d->height;
+      r.result_width = d->width;
+      r.result_height = d->height;
       room = ac_larger_bytes(room, ac_resample_room(&r));
     }
   }
-  s->bytes = (uint64_t)d->threads *
-             (file + 1 + (uint64_t)((3 + d->channels) * s->most_pixels) + room + sample);
+  const bool cached = s->pictures->store->cache;
+  const int64_t decoded = (cached ? d->channels : 3 + d->channels) + (masked ? 2 : 0);
+  s->bytes =
+      (uint64_t)d->threads * ((cached && !masked ? 0 : file + 1) +
+                              (uint64_t)(decoded * s->most_pixels) + room + sample + mask_sample);
 }
 
 /* Lists the pictures of each class that has some. */
@@ -316,9 +327,8 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
     s->changes = *desc->changes;
     s->desc.changes = &s->changes;
   }
-  s->monitor = ac_monitor_create();
-  ac_status status = s->monitor ? ac_pictures_create(&s->pictures, pictures->store, pictures->count)
-                                : ac_fail(AC_ERROR_MEMORY, "pictures: no memory for a lock");
+  ac_status status = ac_pool_create(&s->pool, desc->threads, sizeof(buffers), "pictures");
+  if (status == AC_OK) status = ac_pictures_create(&s->pictures, pictures->store, pictures->count);
   if (status == AC_OK) {
     const size_t bytes = (size_t)pictures->count * sizeof *pictures->index;
     s->pictures->count = pictures->count;
@@ -329,8 +339,6 @@ static ac_status make_source(source **made, const ac_pictures *pictures,
     close_source(s);
     return status;
   }
-  for (; s->free_count < desc->threads; s->free_count++)
-    s->free_buffers[s->free_count] = &s->all[s->free_count];
   measure(s);
   *made = s;
   return AC_OK;
@@ -348,12 +356,16 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
     AC_TRY(ac_picture_changes_complete(&changes));
     d.changes = &changes;
   }
-  if (d.balanced && (!pictures->store->classes || pictures->store->several))
+  const ac_picture_store *store = pictures->store;
+  if (d.balanced && (!store->classes || store->several || store->masked))
     return ac_fail(AC_ERROR_ARGUMENT,
                    "pictures: classes cannot be balanced unless each picture has one");
   source *s = NULL;
+  if (store->cache && ac_picture_cache_channels(store->cache) != (int)d.channels)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "pictures: the cache has pictures of %d channels, and samples have %lld",
+                   ac_picture_cache_channels(store->cache), (long long)d.channels);
   AC_TRY(make_source(&s, pictures, &d));
-  const ac_picture_store *store = pictures->store;
   ac_callback_dataset_desc desc = {
       .count = pictures->count,
       .field_count = store->classes ? 2 : 1,
@@ -361,12 +373,14 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
       .read = read_picture,
       .close = close_source,
       .user = s};
+  if (store->masked) desc.fields[1] = (ac_field){"masks", AC_I32, d.height * d.width};
   if (store->several) desc.fields[1] = (ac_field){"targets", AC_F32, store->classes};
   const ac_status status = ac_dataset_create(dataset, &desc, store->classes);
   if (status != AC_OK) {
     close_source(s);
     return status;
   }
+  (*dataset)->trace = trace_picture;
   memcpy((*dataset)->image_shape, (int64_t[]){d.channels, d.height, d.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;

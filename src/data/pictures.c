@@ -6,10 +6,15 @@
 #include "core/platform/threads.h"
 #include "data/dataset.h"
 
+#include <accrue/masks.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -22,11 +27,13 @@ void ac_picture_store_release(ac_picture_store *store) {
   for (int64_t i = 0; i < store->count; i++) {
     free(store->entries[i].path);
     free(store->entries[i].bad);
+    free(store->entries[i].mask);
   }
   for (int64_t c = 0; c < store->classes; c++) free(store->names[c]);
   free(store->entries);
   free(store->names);
   free(store->labels);
+  ac_picture_cache_free(store->cache);
   free(store);
 }
 
@@ -72,6 +79,22 @@ const char *ac_pictures_path(const ac_pictures *pictures, int64_t index) {
 int64_t ac_pictures_label(const ac_pictures *pictures, int64_t index) {
   const ac_picture_entry *entry = entry_of(pictures, index);
   return entry ? entry->label : -1;
+}
+
+const char *ac_pictures_mask(const ac_pictures *pictures, int64_t index) {
+  const ac_picture_entry *entry = entry_of(pictures, index);
+  return entry ? entry->mask : NULL;
+}
+
+ac_status ac_pictures_size(const ac_pictures *pictures, int64_t index, int64_t *width,
+                           int64_t *height) {
+  AC_REQUIRE(pictures, width, height);
+  const ac_picture_entry *entry = entry_of(pictures, index);
+  if (!entry)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: there is no picture %lld", (long long)index);
+  *width = entry->turned ? entry->height : entry->width;
+  *height = entry->turned ? entry->width : entry->height;
+  return AC_OK;
 }
 
 int64_t ac_pictures_left_out(const ac_pictures *pictures) {
@@ -142,11 +165,11 @@ ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, cons
 }
 
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
-                               size_t *got) {
+                               size_t *got, uint64_t *all) {
   FILE *stream;
   *got = 0;
   AC_TRY(ac_file_open(&stream, path, false));
-  uint64_t bytes = ac_file_bytes(stream);
+  uint64_t bytes = *all = ac_file_bytes(stream);
   ac_status status = AC_OK;
   if (bytes > AC_PICTURE_MOST_BYTES)
     status = ac_fail(AC_ERROR_FORMAT, "%s has %llu bytes; the file of a picture may have %d", path,
@@ -161,6 +184,21 @@ ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buff
   return status;
 }
 
+ac_status ac_picture_decode_turned(const ac_picture_file *file, const ac_picture_info *info, int by,
+                                   int channels, ac_picture_buffer *pixels,
+                                   ac_picture_buffer *turned, const uint8_t **result) {
+  const int64_t width = ac_picture_reduced(info->width, by),
+                height = ac_picture_reduced(info->height, by);
+  AC_TRY(ac_picture_buffer_grow(pixels, (uint64_t)(3 * width * height), file->path));
+  AC_TRY(ac_picture_decode(file, info, by, channels, pixels->data));
+  *result = pixels->data;
+  if (info->orientation == 1) return AC_OK;
+  AC_TRY(ac_picture_buffer_grow(turned, (uint64_t)(channels * width * height), file->path));
+  ac_picture_orient(pixels->data, width, height, channels, info->orientation, turned->data);
+  *result = turned->data;
+  return AC_OK;
+}
+
 /* ---- what files say about themselves --------------------------------------------------------- */
 
 enum { HEADER_BYTES = 1 << 16, MAX_THREADS = 16 };
@@ -173,45 +211,48 @@ typedef struct inspection {
   int64_t stopped;   /* the first entry that had it */
 } inspection;
 
+/* Another picture has other first bytes or another size. */
+static uint64_t key_of(const ac_picture_entry *entry, const ac_picture_buffer *bytes, size_t got) {
+  const char *slash = strrchr(entry->path, '/'), *name = slash ? slash + 1 : entry->path;
+  const uint64_t parts[] = {entry->bytes, XXH3_64bits(name, strlen(name)),
+                            XXH3_64bits(bytes->data, got < HEADER_BYTES ? got : HEADER_BYTES)};
+  return XXH3_64bits(parts, sizeof parts);
+}
+
 /* The header alone, if it is in the first bytes. */
 static ac_status look(const inspection *job, ac_picture_entry *entry, ac_picture_buffer *bytes,
                       ac_picture_buffer *pixels) {
   ac_picture_file file = {.path = entry->path};
   ac_picture_info info;
   AC_TRY(ac_picture_read_file(entry->path, job->decode ? UINT64_MAX : HEADER_BYTES, bytes,
-                              &file.bytes));
+                              &file.bytes, &entry->bytes));
   file.data = bytes->data;
   ac_status status = ac_picture_inspect(&file, &info);
   if (status == AC_ERROR_FORMAT && file.bytes == HEADER_BYTES && !job->decode) {
-    AC_TRY(ac_picture_read_file(entry->path, UINT64_MAX, bytes, &file.bytes));
+    AC_TRY(ac_picture_read_file(entry->path, UINT64_MAX, bytes, &file.bytes, &entry->bytes));
     file.data = bytes->data;
     status = ac_picture_inspect(&file, &info);
   }
   AC_TRY(status);
+  entry->key = key_of(entry, bytes, file.bytes);
   entry->width = (int32_t)info.width;
   entry->height = (int32_t)info.height;
+  entry->turned = info.orientation > 4;
   if (!job->decode) return AC_OK;
   AC_TRY(ac_picture_buffer_grow(pixels, (uint64_t)(3 * info.width * info.height), entry->path));
   return ac_picture_decode(&file, &info, 1, 3, pixels->data);
 }
 
-static ac_status measure(ac_picture_entry *entry) {
-  FILE *stream;
-  AC_TRY(ac_file_open(&stream, entry->path, false));
-  entry->bytes = ac_file_bytes(stream);
-  fclose(stream);
-  return AC_OK;
-}
-
 static void inspect_some(void *user) {
   inspection *job = user;
-  ac_picture_buffer bytes = {0}, pixels = {0};
+  ac_picture_buffer bytes = {0}, pixels = {0}, turned = {0};
   for (;;) {
     const int64_t i = atomic_fetch_add(&job->next, 1);
     if (i >= job->store->count || atomic_load(&job->status) != AC_OK) break;
     ac_picture_entry *entry = &job->store->entries[i];
-    ac_status status = measure(entry);
-    if (status == AC_OK) status = look(job, entry, &bytes, &pixels);
+    ac_status status = look(job, entry, &bytes, &pixels);
+    if (status == AC_OK && entry->mask)
+      status = ac_mask_inspect(entry, job->store->classes, &bytes, &pixels, &turned);
     if (status == AC_OK) continue;
     const size_t length = strlen(ac_last_error()) + 1;
     entry->bad = malloc(length);
@@ -224,6 +265,7 @@ static void inspect_some(void *user) {
   }
   free(bytes.data);
   free(pixels.data);
+  free(turned.data);
 }
 
 /* What stopped the threads. */

@@ -5,6 +5,8 @@
 #include "data/byte_file.h"
 #include "data/pictures.h"
 
+#include <accrue/masks.h>
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@ typedef struct opening {
   int64_t boundary; /* entries from there on validate */
   int64_t name_room, label_room;
   bool numbered; /* classes are numbers of a CSV file */
+  ac_pictures_problem problem;
 } opening;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -35,11 +38,11 @@ static bool ends_with(const char *name, const char *const *endings) {
   return false;
 }
 
-/* Also of formats that no decoder reads, so that such files are not left out without a word. */
-static bool is_picture(const char *path) {
+bool ac_picture_is_named(const char *path) {
   static const char *const endings[] = {"jpg",  "jpeg", "jpe",  "jfif", "png", "webp",
                                         "gif",  "bmp",  "tif",  "tiff", "ppm", "pgm",
                                         "heic", "heif", "avif", "jp2",  NULL};
+  if (!path) return false;
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   return *name != '.' && ends_with(name, endings);
 }
@@ -160,7 +163,7 @@ static bool takes(void *user, const char *path, bool is_folder) {
   walk *w = user;
   const char *slash = strrchr(path, '/');
   if (slash && slash[1] == '.') return false;
-  if (!is_folder) return is_picture(path);
+  if (!is_folder) return ac_picture_is_named(path);
   if (!(w->folders.count & (w->folders.count - 1))) { /* as many again, at powers of two */
     const size_t room = w->folders.count ? 2 * w->folders.count : 1;
     char **grown = realloc(w->folders.path, room * sizeof *grown);
@@ -193,10 +196,10 @@ static ac_status find_classes(opening *o, const walk *w, const char *folder) {
     if (name && !strchr(name, '/')) AC_TRY(add_class(o, name, strlen(name)));
   }
   sort_classes(o->store);
-  if (!o->store->classes)
-    return ac_fail(AC_ERROR_FORMAT,
-                   "%s has no folders; pictures have to be in a folder for each class", folder);
-  return AC_OK;
+  if (o->store->classes) return AC_OK;
+  o->problem = AC_PICTURES_NONE;
+  return ac_fail(AC_ERROR_FORMAT,
+                 "%s has no folders; pictures have to be in a folder for each class", folder);
 }
 
 /* Takes the paths below `folder` from `paths`, with their classes, in their order. */
@@ -206,7 +209,7 @@ static ac_status take_paths(opening *o, ac_paths *paths, const char *folder) {
     const char *name = paths->path[i] ? below(paths->path[i], folder) : NULL;
     if (!name) continue;
     int32_t label = -1;
-    if (!o->desc.unlabelled) {
+    if (!o->desc.unlabelled && !o->desc.masks) {
       const char *slash = strchr(name, '/');
       if (!slash)
         return ac_fail(AC_ERROR_FORMAT, "%s is not in the folder of a class", paths->path[i]);
@@ -225,6 +228,13 @@ static ac_status take_paths(opening *o, ac_paths *paths, const char *folder) {
   return AC_OK;
 }
 
+/* Whether any of the paths is below the folder. */
+static bool holds_any(const ac_paths *paths, const char *folder) {
+  for (size_t i = 0; i < paths->count; i++)
+    if (paths->path[i] && below(paths->path[i], folder)) return true;
+  return false;
+}
+
 static ac_status join(const opening *o, const char *name, ac_file_path path) {
   if (snprintf(path, sizeof(ac_file_path), "%s/%s", o->path, name) < (int)sizeof(ac_file_path))
     return AC_OK;
@@ -234,17 +244,19 @@ static ac_status join(const opening *o, const char *name, ac_file_path path) {
 /* Splits what is below the folder, if it is made so, into what trains and what validates. */
 static ac_status divide_folder(opening *o, const walk *w, ac_paths *paths) {
   static const char *const names[] = {"val", "valid", "validation", "test"};
+  const bool masked = o->desc.masks;
   ac_file_path folder;
   if (o->desc.unlabelled) return take_paths(o, paths, o->path);
   AC_TRY(join(o, "train", folder));
-  const bool divided = has_folders(w, folder);
+  const bool divided = masked ? holds_any(paths, folder) : has_folders(w, folder);
   const char *training = divided ? folder : o->path;
-  AC_TRY(find_classes(o, w, training));
+  if (!masked) AC_TRY(find_classes(o, w, training));
   AC_TRY(take_paths(o, paths, training));
   o->boundary = o->store->count;
   for (size_t i = 0; divided && i < sizeof names / sizeof *names; i++) {
     AC_TRY(join(o, names[i], folder));
-    if (has_folders(w, folder)) return take_paths(o, paths, folder);
+    if (masked ? holds_any(paths, folder) : has_folders(w, folder))
+      return take_paths(o, paths, folder);
   }
   return AC_OK;
 }
@@ -336,7 +348,7 @@ static ac_status read_line(opening *o, csv *c) {
   const bool first = c->line == 1;
   AC_TRY(next_field(c, &last));
   if (last && !c->length) return AC_OK; /* an empty line */
-  const bool heading = first && !is_picture(c->text);
+  const bool heading = first && !ac_picture_is_named(c->text);
   if (!heading) AC_TRY(add_path(o, c));
   int64_t labels = 0;
   for (; !last; labels++) {
@@ -458,13 +470,14 @@ static ac_status open_csv(opening *o) {
 /* ---- classes that are given ------------------------------------------------------------------ */
 
 /* The number of a class among those that are given. */
-static ac_status given_class(const opening *o, int64_t class, int32_t *number) {
+static ac_status given_class(opening *o, int64_t class, int32_t *number) {
   const ac_pictures_desc *d = &o->desc;
   const char *name = o->store->names[class];
   int64_t found = o->numbered ? class : 0;
   while (!o->numbered && found < d->class_count && strcmp(d->classes[found], name) != 0) found++;
   *number = (int32_t)found;
   if (found < d->class_count) return AC_OK;
+  o->problem = AC_PICTURES_OTHER_CLASSES;
   return ac_fail(AC_ERROR_FORMAT, "%s: class %s is none of the %lld that are expected, %s to %s",
                  o->path, name, (long long)d->class_count, d->classes[0],
                  d->classes[d->class_count - 1]);
@@ -485,12 +498,70 @@ static ac_status number_as_given(opening *o, int32_t *number) {
 }
 
 static ac_status take_given_classes(opening *o) {
-  if (!o->desc.classes || o->desc.unlabelled) return AC_OK;
+  if (!o->desc.classes || o->desc.unlabelled || o->desc.masks) return AC_OK;
   int32_t *number = malloc((size_t)(o->store->classes + 1) * sizeof *number);
   if (!number) return no_memory();
   const ac_status status = number_as_given(o, number);
   free(number);
   return status;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------- */
+
+/* The mask of each picture: its path below the folder, with another ending. */
+static ac_status name_masks(opening *o) {
+  ac_picture_store *s = o->store;
+  size_t folder = strlen(o->desc.masks);
+  while (folder > 1 && o->desc.masks[folder - 1] == '/') folder--;
+  s->masked = true;
+  for (int64_t i = 0; i < s->count; i++) {
+    const char *name = s->entries[i].path + strlen(o->path) + 1, *dot = strrchr(name, '.');
+    const size_t stem = (size_t)(dot - name);
+    char *path = malloc(folder + stem + sizeof "/.png");
+    if (!path) return no_memory();
+    memcpy(path, o->desc.masks, folder);
+    path[folder] = '/';
+    memcpy(path + folder + 1, name, stem);
+    memcpy(path + folder + 1 + stem, ".png", sizeof ".png");
+    s->entries[i].mask = path;
+  }
+  for (int64_t c = 0; o->desc.classes && c < o->desc.class_count; c++)
+    AC_TRY(add_class(o, o->desc.classes[c], strlen(o->desc.classes[c])));
+  return AC_OK;
+}
+
+/* As many classes as the masks have, unless they were given. */
+static ac_status count_mask_classes(opening *o) {
+  ac_picture_store *s = o->store;
+  int32_t largest = -1;
+  for (int64_t i = 0; i < s->count; i++)
+    if (!s->entries[i].bad && s->entries[i].largest > largest) largest = s->entries[i].largest;
+  for (int32_t c = 0; c <= largest && !o->desc.classes; c++) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", (int)c);
+    AC_TRY(add_class(o, name, strlen(name)));
+  }
+  bool read = false;
+  for (int64_t i = 0; i < s->count; i++) read = read || !s->entries[i].bad;
+  if (s->classes || !read) return AC_OK; /* no picture that can be read is another fault */
+  return ac_fail(AC_ERROR_FORMAT, "%s: no pixel of a mask has a class other than %d", o->desc.masks,
+                 (int)AC_MASK_IGNORED);
+}
+
+static ac_status check_masks(const opening *o) {
+  if (!o->desc.masks) return AC_OK;
+  if (o->desc.unlabelled || o->desc.several_labels)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: with masks they are not unlabelled and have not "
+                                      "several labels");
+  if (o->desc.classes && o->desc.class_count > AC_MASK_IGNORED)
+    return ac_fail(AC_ERROR_ARGUMENT, "pictures: masks have at most %d classes, not %lld",
+                   (int)AC_MASK_IGNORED, (long long)o->desc.class_count);
+  if (!ac_is_folder(o->path))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is not a folder, as pictures with masks have to be in",
+                   o->path);
+  if (!ac_is_folder(o->desc.masks))
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is not a folder of masks", o->desc.masks);
+  return AC_OK;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -512,17 +583,17 @@ static ac_status make_list(opening *o, part which, ac_pictures **list) {
     (*list)->left_out++;
     if (o->desc.report) o->desc.report(o->desc.user, entry->path, entry->bad);
   }
-  if (!(*list)->count)
-    return ac_fail(AC_ERROR_FORMAT,
-                   (*list)->left_out ? "%s: no picture can be read" : "%s holds no pictures",
-                   o->path);
-  return AC_OK;
+  if ((*list)->count) return AC_OK;
+  if (!(*list)->left_out) o->problem = AC_PICTURES_NONE;
+  return ac_fail(AC_ERROR_FORMAT,
+                 (*list)->left_out ? "%s: no picture can be read" : "%s holds no pictures",
+                 o->path);
 }
 
 /* A class without pictures is a mistake, unless numbers name it. */
 static ac_status check_classes(const opening *o, const ac_pictures *list) {
   const ac_picture_store *s = o->store;
-  if (is_csv(o->path) || o->desc.classes || !s->classes) return AC_OK;
+  if (is_csv(o->path) || o->desc.classes || s->masked || !s->classes) return AC_OK;
   int64_t next = 0;
   for (int64_t i = 0; i < list->count && next < s->classes; i++)
     if (s->entries[list->index[i]].label == next) next++;
@@ -536,19 +607,25 @@ static ac_status open_path(opening *o, ac_pictures *lists[PARTS], bool validates
     return ac_fail(AC_ERROR_ARGUMENT,
                    "%s: pictures with several labels are listed in a file that ends in .csv",
                    o->path);
+  AC_TRY(check_masks(o));
   o->store->several = o->desc.several_labels;
   if (is_csv(o->path)) AC_TRY(open_csv(o));
   else if (ac_is_folder(o->path)) AC_TRY(open_folder(o));
   else if (o->desc.unlabelled) {
     AC_TRY(add_entry(o, copy_text(o->path, strlen(o->path)), -1));
     o->boundary = 1;
-  } else return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
+  } else {
+    o->problem = AC_PICTURES_NONE;
+    return ac_fail(AC_ERROR_ARGUMENT, "%s is neither a folder nor a .csv file", o->path);
+  }
   if (!validates) { /* these are not looked at */
     for (int64_t i = o->boundary; i < o->store->count; i++) free(o->store->entries[i].path);
     o->store->count = o->boundary;
   }
   AC_TRY(take_given_classes(o));
+  if (o->desc.masks) AC_TRY(name_masks(o));
   AC_TRY(ac_picture_store_inspect(o->store, o->desc.bad == AC_BAD_PICTURES_SKIP));
+  if (o->desc.masks) AC_TRY(count_mask_classes(o));
   AC_TRY(make_list(o, TRAIN, &lists[TRAIN]));
   AC_TRY(check_classes(o, lists[TRAIN]));
   return make_list(o, VALIDATE, &lists[VALIDATE]);
@@ -560,6 +637,7 @@ ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation, con
   if (validation) *validation = NULL;
   AC_REQUIRE(path);
   opening o = {.desc = AC_DESCRIBED(ac_pictures_desc, desc)};
+  if (o.desc.problem) *o.desc.problem = AC_PICTURES_OTHER_PROBLEM;
   size_t length = strlen(path);
   if (length >= sizeof o.path)
     return ac_fail(AC_ERROR_ARGUMENT, "the path is longer than a path may be");
@@ -579,6 +657,7 @@ ac_status ac_pictures_open(ac_pictures **pictures, ac_pictures **validation, con
   ac_pictures *lists[PARTS] = {NULL, NULL};
   const ac_status status = open_path(&o, lists, validation != NULL);
   ac_picture_store_release(o.store);
+  if (o.desc.problem) *o.desc.problem = o.problem;
   if (status == AC_OK) {
     *pictures = lists[TRAIN];
     if (validation) *validation = lists[VALIDATE];

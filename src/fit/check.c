@@ -135,7 +135,9 @@ ac_loader_desc ac_fit_loader(const ac_trainer *trainer, const ac_fit_desc *desc,
                            .stage_count = desc->batch_count,
                            .rank = plan->info.rank,
                            .ranks = plan->info.ranks,
-                           .owner = &trainer->instance};
+                           .owner = &trainer->instance,
+                           .meanwhile = trainer->instance.meanwhile.call,
+                           .user = trainer->instance.meanwhile.user};
   const ac_growth *growth = AC_WATCHED(&trainer->run, growth);
   if (growth->count) {
     loader.stages = growth->stages;

@@ -91,35 +91,37 @@ static double to_15_places(double x) {
 }
 
 /* Against the clock, around the middle. */
-static void rotate(double degrees, const ac_pixels *p, uint8_t *room) {
+static void rotation(double degrees, double width, double height, double m[6]) {
   const double cosine = to_15_places(cos(degrees * -DEGREE)),
-               sine = to_15_places(sin(degrees * -DEGREE)), x = (double)p->width / 2,
-               y = (double)p->height / 2;
-  const double m[6] = {cosine, sine,   x - cosine * x - sine * y,
-                       -sine,  cosine, y + sine * x - cosine * y};
-  ac_picture_transform(p, m, room);
+               sine = to_15_places(sin(degrees * -DEGREE)), x = width / 2, y = height / 2;
+  const double turned[6] = {cosine, sine,   x - cosine * x - sine * y,
+                            -sine,  cosine, y + sine * x - cosine * y};
+  memcpy(m, turned, sizeof turned);
+}
+
+/* How an operation moves pixels, as ac_picture_transform takes it; false: it changes colours. */
+static bool moves(ac_picture_operation operation, double magnitude, int64_t width, int64_t height,
+                  double m[6]) {
+  static const double nothing[6] = {1, 0, 0, 0, 1, 0};
+  memcpy(m, nothing, sizeof nothing);
+  if (operation == AC_OPERATION_SHEAR_X) m[1] = magnitude;
+  else if (operation == AC_OPERATION_SHEAR_Y) m[3] = magnitude;
+  else if (operation == AC_OPERATION_TRANSLATE_X) m[2] = -trunc(magnitude);
+  else if (operation == AC_OPERATION_TRANSLATE_Y) m[5] = -trunc(magnitude);
+  else if (operation == AC_OPERATION_ROTATE) rotation(magnitude, (double)width, (double)height, m);
+  else return false;
+  return true;
 }
 
 void ac_picture_operate(ac_picture_operation operation, double magnitude, const ac_pixels *p,
                         uint8_t *room) {
   const float factor = (float)(1 + magnitude);
-  double m[6] = {1, 0, 0, 0, 1, 0};
-  switch (operation) {
-  case AC_OPERATION_SHEAR_X:
-    m[1] = magnitude;
-    break;
-  case AC_OPERATION_SHEAR_Y:
-    m[3] = magnitude;
-    break;
-  case AC_OPERATION_TRANSLATE_X:
-    m[2] = -trunc(magnitude);
-    break;
-  case AC_OPERATION_TRANSLATE_Y:
-    m[5] = -trunc(magnitude);
-    break;
-  case AC_OPERATION_ROTATE:
-    rotate(magnitude, p, room);
+  double m[6];
+  if (moves(operation, magnitude, p->width, p->height, m)) {
+    ac_picture_transform(p, m, 0, room);
     return;
+  }
+  switch (operation) {
   case AC_OPERATION_BRIGHTNESS:
     ac_picture_brightness(p, factor);
     return;
@@ -147,20 +149,19 @@ void ac_picture_operate(ac_picture_operation operation, double magnitude, const 
   default:
     return;
   }
-  ac_picture_transform(p, m, room);
 }
 
 /* How strong an operation is at `strength` of 0 to 1, by the two papers' ranges. */
 static double magnitude_of(ac_picture_operation operation, double strength, bool trivial,
-                           const ac_pixels *p) {
+                           int64_t width, int64_t height) {
   switch (operation) {
   case AC_OPERATION_SHEAR_X:
   case AC_OPERATION_SHEAR_Y:
     return (trivial ? 0.99 : 0.3) * strength;
   case AC_OPERATION_TRANSLATE_X:
-    return (trivial ? 32.0 : 150.0 / 331.0 * (double)p->width) * strength;
+    return (trivial ? 32.0 : 150.0 / 331.0 * (double)width) * strength;
   case AC_OPERATION_TRANSLATE_Y:
-    return (trivial ? 32.0 : 150.0 / 331.0 * (double)p->height) * strength;
+    return (trivial ? 32.0 : 150.0 / 331.0 * (double)height) * strength;
   case AC_OPERATION_ROTATE:
     return (trivial ? 135.0 : 30.0) * strength;
   case AC_OPERATION_BRIGHTNESS:
@@ -181,19 +182,50 @@ static bool has_sign(ac_picture_operation operation) {
   return operation >= AC_OPERATION_SHEAR_X && operation <= AC_OPERATION_SHARPNESS;
 }
 
+/* The next operation of a sample of this size, and how strong it is. */
+static ac_picture_operation draw_operation(draws *d, const ac_picture_changes *c, int64_t width,
+                                           int64_t height, double *magnitude) {
+  enum { STEPS = 30 };
+  const ac_picture_operation operation = (ac_picture_operation)below(d, AC_OPERATIONS);
+  const int64_t step = below(d, STEPS + 1);
+  const bool negative = next(d) >> 31;
+  const double strength = c->trivial_augment ? (double)step / STEPS : c->magnitude / STEPS;
+  *magnitude = magnitude_of(operation, strength, c->trivial_augment, width, height);
+  if (negative && has_sign(operation)) *magnitude = -*magnitude;
+  return operation;
+}
+
+static int operations_of(const ac_picture_changes *c) {
+  return c->trivial_augment ? 1 : c->rand_augment;
+}
+
 static void augment(const ac_picture_changes *c, const ac_sample_key *key, const ac_pixels *p,
                     uint8_t *room) {
-  enum { STEPS = 30 };
   draws d = begin(key, AUGMENT);
-  const int count = c->trivial_augment ? 1 : c->rand_augment;
-  for (int i = 0; i < count; i++) {
-    const ac_picture_operation operation = (ac_picture_operation)below(&d, AC_OPERATIONS);
-    const int64_t step = below(&d, STEPS + 1);
-    const bool negative = next(&d) >> 31;
-    const double strength = c->trivial_augment ? (double)step / STEPS : c->magnitude / STEPS;
-    const double magnitude = magnitude_of(operation, strength, c->trivial_augment, p);
-    ac_picture_operate(operation, negative && has_sign(operation) ? -magnitude : magnitude, p,
-                       room);
+  for (int i = 0; i < operations_of(c); i++) {
+    double magnitude;
+    const ac_picture_operation operation = draw_operation(&d, c, p->width, p->height, &magnitude);
+    ac_picture_operate(operation, magnitude, p, room);
+  }
+}
+
+static bool draw_flip(const ac_picture_changes *c, const ac_sample_key *key) {
+  draws d = begin(key, FLIP);
+  return c->flip && next(&d) >> 31;
+}
+
+void ac_picture_draw_moves(const ac_picture_changes *c, const ac_sample_key *key, int64_t width,
+                           int64_t height, ac_picture_moves *drawn) {
+  draws d = begin(key, AUGMENT);
+  drawn->count = 0;
+  if (draw_flip(c, key)) {
+    const double mirror[6] = {-1, 0, (double)width, 0, 1, 0};
+    memcpy(drawn->m[drawn->count++], mirror, sizeof mirror);
+  }
+  for (int i = 0; i < operations_of(c); i++) {
+    double magnitude;
+    const ac_picture_operation operation = draw_operation(&d, c, width, height, &magnitude);
+    if (moves(operation, magnitude, width, height, drawn->m[drawn->count])) drawn->count++;
   }
 }
 
@@ -230,8 +262,7 @@ static void change_colours(const ac_picture_changes *c, const ac_sample_key *key
 
 void ac_picture_change(const ac_picture_changes *changes, const ac_sample_key *key,
                        const ac_pixels *pixels, uint8_t *room) {
-  draws flip = begin(key, FLIP);
-  if (changes->flip && next(&flip) >> 31) ac_picture_mirror(pixels);
+  if (draw_flip(changes, key)) ac_picture_mirror(pixels);
   augment(changes, key, pixels, room);
   if (changes->brightness > 0 || changes->contrast > 0 || changes->saturation > 0 ||
       changes->hue > 0)
@@ -245,17 +276,16 @@ static ac_status check_range(const double range[2], double most, const char *nam
 }
 
 ac_status ac_picture_changes_complete(ac_picture_changes *c) {
-  enum { MOST_OPERATIONS = 16 };
   if (c->crop_area[0] == 0 && c->crop_area[1] == 0) c->crop_area[0] = 0.08, c->crop_area[1] = 1;
   if (c->crop_aspect[0] == 0 && c->crop_aspect[1] == 0)
     c->crop_aspect[0] = 3.0 / 4, c->crop_aspect[1] = 4.0 / 3;
   if (c->magnitude == 0) c->magnitude = 9;
   AC_TRY(check_range(c->crop_area, 1, "a crop's area"));
   AC_TRY(check_range(c->crop_aspect, 100, "a crop's width / height"));
-  if (c->rand_augment < 0 || c->rand_augment > MOST_OPERATIONS)
+  if (c->rand_augment < 0 || c->rand_augment > AC_PICTURE_MOST_OPERATIONS)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "pictures: %d operations of RandAugment; there can be 0 to %d", c->rand_augment,
-                   (int)MOST_OPERATIONS);
+                   (int)AC_PICTURE_MOST_OPERATIONS);
   if (!(c->magnitude >= 0 && c->magnitude <= 30))
     return ac_fail(AC_ERROR_ARGUMENT, "pictures: a magnitude of %g is not in [0, 30]",
                    c->magnitude);

@@ -22,6 +22,17 @@ ac_picture_box ac_picture_draw_crop(const ac_picture_changes *changes, const ac_
 void ac_picture_change(const ac_picture_changes *changes, const ac_sample_key *key,
                        const ac_pixels *pixels, uint8_t *room);
 
+enum { AC_PICTURE_MOST_OPERATIONS = 16 /* of RandAugment */ };
+
+/* How ac_picture_change moves the pixels of a sample: one transformation (ac_picture_transform)
+ * after the other. */
+typedef struct ac_picture_moves {
+  int count;
+  double m[AC_PICTURE_MOST_OPERATIONS + 1][6];
+} ac_picture_moves;
+void ac_picture_draw_moves(const ac_picture_changes *changes, const ac_sample_key *key,
+                           int64_t width, int64_t height, ac_picture_moves *drawn);
+
 /* ---- for tests ------------------------------------------------------------------------------- */
 
 typedef enum ac_picture_operation {

@@ -187,7 +187,7 @@ static int64_t fixed(double value) {
   return (int64_t)floor(value * 65536.0 + 0.5);
 }
 
-void ac_picture_transform(const ac_pixels *p, const double m[6], uint8_t *room) {
+void ac_picture_transform(const ac_pixels *p, const double m[6], uint8_t fill, uint8_t *room) {
   const size_t bytes = (size_t)p->channels;
   memcpy(room, p->data, (size_t)count_of(p) * bytes);
   const int64_t across[2] = {fixed(m[0]), fixed(m[3])}, down[2] = {fixed(m[1]), fixed(m[4])};
@@ -199,7 +199,7 @@ void ac_picture_transform(const ac_pixels *p, const double m[6], uint8_t *room) 
       const int64_t u = at[0] >> 16, v = at[1] >> 16;
       if (u >= 0 && u < p->width && v >= 0 && v < p->height)
         memcpy(to, room + (size_t)(v * p->width + u) * bytes, bytes);
-      else memset(to, 0, bytes);
+      else memset(to, fill, bytes);
     }
   }
 }

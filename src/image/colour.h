@@ -28,7 +28,8 @@ void ac_picture_equalize(const ac_pixels *p);                   /* each channel'
 void ac_picture_mirror(const ac_pixels *p);                     /* left to right */
 
 /* The pixel at (x, y) is that at (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), of `room`, which
- * gets a copy of the picture; centres of pixels are at halves. What is outside is black. */
-void ac_picture_transform(const ac_pixels *p, const double m[6], uint8_t *room);
+ * gets a copy of the picture; centres of pixels are at halves. What is outside gets the bytes
+ * `fill`. */
+void ac_picture_transform(const ac_pixels *p, const double m[6], uint8_t fill, uint8_t *room);
 
 #endif

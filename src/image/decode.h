@@ -64,6 +64,10 @@ ac_status ac_jpeg_decode(const ac_picture_file *file, const ac_picture_info *inf
                          uint8_t *rgb);
 ac_status ac_png_inspect(const ac_picture_file *file, ac_picture_info *info);
 ac_status ac_png_decode(const ac_picture_file *file, const ac_picture_info *info, uint8_t *rgb);
+/* A byte for each pixel as it is stored: its place in the palette, or its level of grey. Refuses
+ * other pixels. */
+ac_status ac_png_decode_mask(const ac_picture_file *file, const ac_picture_info *info,
+                             uint8_t *ids);
 ac_status ac_webp_inspect(const ac_picture_file *file, ac_picture_info *info);
 ac_status ac_webp_decode(const ac_picture_file *file, const ac_picture_info *info, uint8_t *rgb);
 

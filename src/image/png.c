@@ -139,6 +139,42 @@ ac_status ac_png_decode(const ac_picture_file *file, const ac_picture_info *info
   return AC_OK;
 }
 
+/* Within setjmp. Ids as they are in the file: places of a palette, or levels of grey. */
+static void read_ids(reader *r, const ac_picture_info *info, uint8_t *ids) {
+  png_structp png = r->png;
+  png_set_packing(png);
+  png_set_strip_alpha(png);
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, r->info);
+  if (png_get_rowbytes(png, r->info) != (size_t)info->width ||
+      png_get_image_height(png, r->info) != info->height)
+    png_error(png, "its rows have another length");
+  for (int pass = 0; pass < passes; pass++)
+    for (int64_t y = 0; y < info->height; y++) png_read_row(png, ids + y * info->width, NULL);
+}
+
+ac_status ac_png_decode_mask(const ac_picture_file *file, const ac_picture_info *info,
+                             uint8_t *ids) {
+  reader r;
+  AC_TRY(begin(&r, file));
+  if (setjmp(png_jmpbuf(r.png))) return damaged(&r);
+  read_header(&r);
+  const bool coloured = png_get_color_type(r.png, r.info) & PNG_COLOR_MASK_COLOR &&
+                        !(png_get_color_type(r.png, r.info) & PNG_COLOR_MASK_PALETTE),
+             wide = png_get_bit_depth(r.png, r.info) > 8;
+  if (!coloured && !wide) read_ids(&r, info, ids);
+  png_destroy_read_struct(&r.png, &r.info, NULL);
+  if (coloured)
+    return ac_fail(AC_ERROR_FORMAT,
+                   "%s has pixels of three colours; those of a mask are places of a palette, or "
+                   "grey",
+                   file->path);
+  if (wide)
+    return ac_fail(AC_ERROR_FORMAT, "%s has pixels of 16 bits; those of a mask have at most 8",
+                   file->path);
+  return AC_OK;
+}
+
 #else
 
 static ac_status missing(const ac_picture_file *file) {
@@ -154,6 +190,12 @@ ac_status ac_png_inspect(const ac_picture_file *file, ac_picture_info *info) {
 
 ac_status ac_png_decode(const ac_picture_file *file, const ac_picture_info *info, uint8_t *rgb) {
   (void)info, (void)rgb;
+  return missing(file);
+}
+
+ac_status ac_png_decode_mask(const ac_picture_file *file, const ac_picture_info *info,
+                             uint8_t *ids) {
+  (void)info, (void)ids;
   return missing(file);
 }
 

@@ -55,6 +55,8 @@ typedef struct ac_run_state {
   /* Stores to f16 leave a trace for the op numerics: what is flushed to zero becomes -0, what is
    * zero +0. */
   bool mark_flushed;
+  /* Sums of a window that ranks have added up count in the gradients of another rank. */
+  bool counts_elsewhere;
 } ac_run_state;
 
 typedef struct ac_op_args {

@@ -108,11 +108,20 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   t->ends = calloc((size_t)steps + 1, sizeof *t->ends);
   t->touched = calloc((size_t)plan->graph->tensor_count + 1, sizeof *t->touched);
   if (!t->ends || !t->touched) return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
-  if (!backend->is_host && !backend->computes_nothing) return AC_OK;
+  /* Sections have ranks meet, and so exchange gradients afterwards. */
+  if ((!backend->is_host && !backend->computes_nothing) || plan->problem.in_sections) return AC_OK;
   find_ends(plan, t->ends);
   ac_shards_touched(plan, t->touched);
   t->end = t->ends[steps];
   return AC_OK;
+}
+
+/* Batch norms that are exact have a point each, forward and backward. */
+static int meetings_of_norms(const ac_plan *plan) {
+  int count = 0;
+  for (int i = 0; i < plan->cell_count && plan->problem.in_sections; i++)
+    count += plan->cells[i].role == AC_ROLE_POOLED || plan->cells[i].role == AC_ROLE_GATHERED;
+  return count;
 }
 
 static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
@@ -130,6 +139,7 @@ static void add_all(const ac_plan *plan, const ac_network *network, const timeli
     else now += gathered;
   }
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
+  for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
   price->exposed_seconds = fmax(now - t->end, 0) + after;
   price->window_seconds += price->exposed_seconds;
 }

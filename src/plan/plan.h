@@ -117,7 +117,7 @@ typedef struct ac_sequence {
   bool training;
   bool whole_window; /* gradients are values, alive as long as steps read them */
   bool host_state;   /* optimizer state that may move does */
-  int64_t window; /* samples of a window whose micro-batches go through one section after another;
+  int64_t window; /* samples of a window, if its micro-batches go through one section after another;
                      0: each goes through the sequence alone */
   int *sections, section_count; /* where they begin; NULL: there are none */
   const ac_problem *shards;     /* NULL: all is stepped; else only the part of its rank */

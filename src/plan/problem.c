@@ -159,16 +159,16 @@ static ac_status settle_whole(ac_plan_desc *desc, const ac_gradient_way *way) {
   return AC_OK;
 }
 
-/* Of one rank; its share may be empty. In sections all samples of a window count. */
+/* Of one rank; its share may be empty. */
 static bool share_allows(const ac_problem *problem, int64_t share, int64_t micro_batch) {
-  if (problem->in_sections) return share >= problem->least;
   const int64_t rest = share % micro_batch;
   return rest == 0 || rest >= problem->least;
 }
 
 bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_batch) {
   const int ranks = problem->desc.ranks;
-  return (problem->in_sections || micro_batch >= problem->least) &&
+  if (problem->in_sections) return batch >= problem->least; /* samples of a window count */
+  return micro_batch >= problem->least &&
          share_allows(problem, ac_share_most(batch, ranks), micro_batch) &&
          share_allows(problem, ac_share_of(batch, ranks - 1, ranks), micro_batch);
 }
@@ -221,8 +221,8 @@ static ac_status settle_micro_batch(ac_problem *problem) {
                                 ac_node_at(problem->graph, problem->coupled)));
   if (desc->ranks > 1)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "plan: %s looks at all samples of a batch, which ranks share out; take group "
-                   "norm, or accept the statistics of micro-batches",
+                   "plan: %s looks at all samples of a batch, which ranks share out; take exact "
+                   "batch norm or group norm, or accept the statistics of micro-batches",
                    ac_node_text(text, sizeof text, problem->graph,
                                 ac_node_at(problem->graph, problem->coupled)));
   if (!desc->micro_batch) desc->micro_batch = desc->batch;
@@ -418,9 +418,6 @@ static ac_status spread_norms(ac_problem *problem) {
         "plan: exact batch norm needs gradients that are kept (AC_GRADIENTS_BUFFER), and "
         "excludes gradients that are %s",
         problem->way->words);
-  if (desc->ranks > 1)
-    return ac_fail(AC_ERROR_ARGUMENT, "plan: exact batch norm works within one rank; take group "
-                                      "norm, or accept the statistics of micro-batches");
   return AC_OK;
 }
 

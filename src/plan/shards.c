@@ -125,7 +125,8 @@ static void lay(dealer *d, int *places) {
 static void lay_pools(ac_problem *problem) {
   const ac_graph *graph = problem->graph;
   int64_t end = problem->gradient_elements;
-  for (int i = 0; i < graph->tensor_count; i++) {
+  /* What sections gather is summed between them. */
+  for (int i = 0; i < graph->tensor_count && !problem->in_sections; i++) {
     const ac_tensor *tensor = ac_tensor_at(graph, i);
     if (tensor->role != AC_ROLE_POOLED || tensor->storage != i) continue;
     const int64_t count = ac_shape_count(&tensor->shape);

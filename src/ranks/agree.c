@@ -97,18 +97,15 @@ static ac_status judge(ac_transport *t, const text *own, char *sentence, size_t 
     free(other.bytes);
     if (status != AC_OK) return status;
   }
-  const text verdict = {sentence, strlen(sentence)};
-  for (int rank = 1; rank < ac_transport_size(t); rank++) AC_TRY(send_text(t, rank, &verdict));
   return AC_OK;
 }
 
-static ac_status follow(ac_transport *t, const text *own, char *sentence, size_t size) {
-  AC_TRY(send_text(t, 0, own));
-  text verdict;
-  ac_status status = receive_text(t, 0, &verdict);
-  if (status == AC_OK) snprintf(sentence, size, "%s", verdict.bytes);
-  free(verdict.bytes);
-  return status;
+/* The size first: another version may have room for another one. */
+static ac_status tell_sentence(ac_transport *t, char *sentence, uint64_t room) {
+  uint64_t size = strlen(sentence) + 1;
+  AC_TRY(ac_transport_tell(t, AC_TAG_OF_FACTS, &size, sizeof size));
+  if (size > room) return ac_fail(AC_ERROR_FORMAT, "rank 0 has sent a sentence that is too long");
+  return ac_transport_tell(t, AC_TAG_OF_FACTS, sentence, size);
 }
 
 ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int count) {
@@ -121,7 +118,8 @@ ac_status ac_ranks_agree(ac_ranks *ranks, const ac_ranks_fact *facts, int count)
   ac_status status = write_facts(&own, facts, count);
   if (status == AC_OK)
     status = ac_transport_rank(t) == 0 ? judge(t, &own, sentence, sizeof sentence)
-                                       : follow(t, &own, sentence, sizeof sentence);
+                                       : send_text(t, 0, &own);
+  if (status == AC_OK) status = tell_sentence(t, sentence, sizeof sentence);
   free(own.bytes);
   if (status != AC_OK) return status;
   return *sentence ? ac_fail(AC_ERROR_STATE, "%s", sentence) : AC_OK;

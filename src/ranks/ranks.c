@@ -96,6 +96,13 @@ ac_status ac_ranks_open(ac_ranks **ranks, const ac_ranks_desc *desc) {
   return AC_OK;
 }
 
+int ac_ranks_launched(int *rank) {
+  const ac_launcher launcher = ac_launcher_find(getenv);
+  const bool alone = launcher.kind == AC_LAUNCHER_NONE;
+  if (rank) *rank = alone ? 0 : launcher.rank;
+  return alone ? 1 : launcher.size > 0 ? launcher.size : 0;
+}
+
 /* ---- ranks of this process ------------------------------------------------------------------- */
 
 static ac_status check_simulation(const ac_ranks_threads_desc *d, int count) {
@@ -171,6 +178,14 @@ int ac_ranks_threads(const ac_ranks *ranks) {
 ac_status ac_ranks_barrier(ac_ranks *ranks) {
   AC_REQUIRE(ranks);
   return ac_transport_barrier(ranks->transport);
+}
+
+void ac_ranks_begin_absence(ac_ranks *ranks) {
+  if (ranks) ac_transport_begin_absence(ranks->transport);
+}
+
+void ac_ranks_end_absence(ac_ranks *ranks) {
+  if (ranks) ac_transport_end_absence(ranks->transport);
 }
 
 void ac_ranks_abort(ac_ranks *ranks, const char *why) {

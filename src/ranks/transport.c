@@ -12,10 +12,12 @@
 #include <stdlib.h>
 
 #include "core/error.h"
+#include "ranks/deputy.h"
 #include "ranks/engine.h"
 
 enum { BARRIER_TAG = AC_TRANSPORT_TAGS }; /* one for each round; notices are after them */
 enum { QUESTIONS = 4 };                   /* within half of the timeout */
+enum { SIGNS_OF_LIFE = 64 };              /* within a timeout */
 
 /* Whom a waiting rank suspects. */
 typedef struct suspicion {
@@ -41,6 +43,9 @@ struct ac_transport {
   ac_transport_counts counts;
   int waits_for; /* -1: for none */
   tests tested;
+  double shown; /* when it last showed life */
+  ac_deputy deputy;
+  ac_transfer *all; /* one for each rank; rank 0 alone has them */
 };
 
 ac_status ac_transport_create(ac_transport **transport, ac_engine *engine, double timeout) {
@@ -51,6 +56,11 @@ ac_status ac_transport_create(ac_transport **transport, ac_engine *engine, doubl
     return ac_fail(AC_ERROR_MEMORY, "no memory for a transport");
   }
   *made = (ac_transport){.engine = engine, .timeout = timeout, .waits_for = -1};
+  if (!engine->rank) made->all = calloc((size_t)engine->size, sizeof *made->all);
+  if (!engine->rank && !made->all) {
+    ac_transport_close(made);
+    return ac_fail(AC_ERROR_MEMORY, "no memory for %d messages", engine->size);
+  }
   *transport = made;
   return AC_OK;
 }
@@ -92,7 +102,7 @@ static ac_status failed_before(const ac_transport *t) {
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static ac_status begin(ac_transport *t, int peer, uint32_t tag, void *bytes, uint64_t size,
+static ac_status start(ac_transport *t, int peer, uint32_t tag, void *bytes, uint64_t size,
                        bool sends, ac_transfer *transfer) {
   ac_engine *engine = t->engine;
   *transfer = (ac_transfer){
@@ -113,6 +123,14 @@ static ac_status begin(ac_transport *t, int peer, uint32_t tag, void *bytes, uin
   engine->last = transfer;
   ac_status status = engine->functions->begin(engine, transfer);
   return status == AC_OK ? AC_OK : fail_by_engine(t, status);
+}
+
+static ac_status begin(ac_transport *t, int peer, uint32_t tag, void *bytes, uint64_t size,
+                       bool sends, ac_transfer *transfer) {
+  ac_deputy_hold(&t->deputy);
+  const ac_status status = start(t, peer, tag, bytes, size, sends, transfer);
+  ac_deputy_let_go(&t->deputy);
+  return status;
 }
 
 static ac_status check(const ac_transport *t, int peer, uint32_t tag) {
@@ -228,7 +246,7 @@ static ac_status advance(ac_transport *t) {
   return status == AC_OK ? AC_OK : fail_by_engine(t, status);
 }
 
-ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
+static ac_status wait_for(ac_transport *t, ac_transfer *list, int count) {
   if (t->failed != AC_OK) return failed_before(t);
   ac_engine *engine = t->engine;
   const double begun = engine->functions->clock(engine);
@@ -252,6 +270,13 @@ ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
   return AC_OK;
 }
 
+ac_status ac_transport_wait(ac_transport *t, ac_transfer *list, int count) {
+  ac_deputy_hold(&t->deputy);
+  const ac_status status = wait_for(t, list, count);
+  ac_deputy_let_go(&t->deputy);
+  return status;
+}
+
 /* As in a wait, but a rank that tests is not waiting: it answers that it is busy. Time in which it
  * did not test counts for none. */
 static ac_status watch_tests(ac_transport *t, const ac_transfer *awaited) {
@@ -266,7 +291,7 @@ static ac_status watch_tests(ac_transport *t, const ac_transfer *awaited) {
   return watch(t, &tested->suspicion, awaited, &until);
 }
 
-ac_status ac_transport_test(ac_transport *t, ac_transfer *list, int count, bool *done) {
+static ac_status test(ac_transport *t, ac_transfer *list, int count, bool *done) {
   *done = false;
   if (t->failed != AC_OK) return failed_before(t);
   ac_engine *engine = t->engine;
@@ -284,6 +309,41 @@ ac_status ac_transport_test(ac_transport *t, ac_transfer *list, int count, bool 
   return AC_OK;
 }
 
+ac_status ac_transport_test(ac_transport *t, ac_transfer *list, int count, bool *done) {
+  ac_deputy_hold(&t->deputy);
+  const ac_status status = test(t, list, count, done);
+  ac_deputy_let_go(&t->deputy);
+  return status;
+}
+
+ac_status ac_transport_show_life(ac_transport *t) {
+  bool done;
+  ac_engine *engine = t->engine;
+  if (t->failed != AC_OK) return failed_before(t);
+  if (t->deputy.lock) return AC_OK; /* it does that */
+  const double now = engine->functions->clock(engine);
+  if (!engine->simulated && !engine->first && now - t->shown < t->timeout / SIGNS_OF_LIFE)
+    return AC_OK;
+  t->shown = now;
+  return test(t, NULL, 0, &done);
+}
+
+/* The deputy's, with its lock. What fails is found by the next call. */
+static void answer(void *transport) {
+  ac_transport *t = transport;
+  bool done;
+  if (t->failed == AC_OK) (void)test(t, NULL, 0, &done);
+}
+
+void ac_transport_begin_absence(ac_transport *t) {
+  if (t->engine->simulated || t->engine->size < 2) return;
+  ac_deputy_begin(&t->deputy, t->timeout, answer, t);
+}
+
+void ac_transport_end_absence(ac_transport *t) {
+  ac_deputy_end(&t->deputy);
+}
+
 ac_status ac_transport_send(ac_transport *t, int to, uint32_t tag, const void *bytes,
                             uint64_t size) {
   ac_transfer transfer;
@@ -296,6 +356,14 @@ ac_status ac_transport_receive(ac_transport *t, int from, uint32_t tag, void *by
   ac_transfer transfer;
   AC_TRY(ac_transport_begin_receive(t, from, tag, bytes, size, &transfer));
   return ac_transport_wait(t, &transfer, 1);
+}
+
+ac_status ac_transport_tell(ac_transport *t, uint32_t tag, void *bytes, uint64_t size) {
+  const int ranks = t->engine->size;
+  if (t->engine->rank) return ac_transport_receive(t, 0, tag, bytes, size);
+  for (int r = 1; r < ranks; r++)
+    AC_TRY(ac_transport_begin_send(t, r, tag, bytes, size, &t->all[r]));
+  return ranks > 1 ? ac_transport_wait(t, t->all, ranks) : AC_OK;
 }
 
 /* In round k each rank hears of 2^k ranks more: a barrier of log2(size) rounds. */
@@ -322,6 +390,7 @@ ac_status ac_transport_work(ac_transport *t, double seconds) {
 /* ---- the end --------------------------------------------------------------------------------- */
 
 void ac_transport_abort(ac_transport *t, const char *why) {
+  while (t->deputy.depth) ac_deputy_end(&t->deputy);
   t->engine->functions->end_all(t->engine, why);
   if (t->failed != AC_OK) return;
   const ac_kept_error kept = ac_error_keep();
@@ -331,6 +400,8 @@ void ac_transport_abort(ac_transport *t, const char *why) {
 
 void ac_transport_close(ac_transport *t) {
   if (!t) return;
+  while (t->deputy.depth) ac_deputy_end(&t->deputy);
   t->engine->functions->close(t->engine, t->failed == AC_OK && !t->engine->first);
+  free(t->all);
   free(t);
 }

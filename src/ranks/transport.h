@@ -64,6 +64,14 @@ ac_status ac_transport_begin_receive(ac_transport *transport, int from, uint32_t
  * timeout has to call this once in a while, if only with a count of 0: it tells those who wait for
  * it that it has not died. */
 ac_status ac_transport_test(ac_transport *transport, ac_transfer *list, int count, bool *done);
+/* The same for a rank with nothing to ask for. It may call this as often as it likes: unless
+ * something is under way the engine is asked only after a share of the timeout. */
+ac_status ac_transport_show_life(ac_transport *transport);
+/* Between these two calls another thread shows life for this rank, which works on something else
+ * for long. It may also call the transport meanwhile. Pairs may be nested. Ends by itself after
+ * AC_DEPUTY_TIMEOUTS timeouts. Simulated time does not pass meanwhile, so there it does nothing. */
+void ac_transport_begin_absence(ac_transport *transport);
+void ac_transport_end_absence(ac_transport *transport);
 /* Until all of the list are done. AC_ERROR_IO if none of it gets on for the length of the timeout:
  * the sentence names the rank that is silent, which may be one that the awaited rank itself waits
  * for. */
@@ -75,6 +83,8 @@ ac_status ac_transport_send(ac_transport *transport, int to, uint32_t tag, const
 ac_status ac_transport_receive(ac_transport *transport, int from, uint32_t tag, void *bytes,
                                uint64_t size);
 ac_status ac_transport_barrier(ac_transport *transport);
+/* Makes bytes of rank 0 those of all ranks; all call it, with the same size. */
+ac_status ac_transport_tell(ac_transport *transport, uint32_t tag, void *bytes, uint64_t size);
 
 /* What this rank has done so far. */
 typedef struct ac_transport_counts {

@@ -16,13 +16,15 @@ static ac_op_args arguments_of(const ac_graph *graph, int index) {
 }
 
 /* The integers of an input must be below `limit`; `loss`: or be what it ignores, if all that read
- * the input do. */
+ * the input do, or have a limit above it. */
 static void limit_ids(ac_instance *instance, int input, int64_t limit, const ac_loss_rows *loss) {
   ac_input_check *check = &instance->checks[input];
   bool first = !check->limit, ignore = loss && loss->ignore;
   if (first || limit < check->limit) check->limit = limit;
   if (first && ignore) check->ignore_index = loss->ignore_index;
-  check->ignore = ignore && (first || check->ignore) && check->ignore_index == loss->ignore_index;
+  const bool ignores = ignore && check->ignore_index == loss->ignore_index,
+             takes = check->ignore_index >= 0 && check->ignore_index < limit;
+  check->ignore = first ? ignore : check->ignore && (ignores || takes);
 }
 
 /* The same of each input that the integers of an operand may be of. */

@@ -117,6 +117,12 @@ typedef struct ac_follower {
   void *user;
 } ac_follower;
 
+/* Called after a section for each sum of batch norms that is whole then on this rank. */
+typedef struct ac_join {
+  ac_status (*call)(void *user, int tensor); /* NULL: this rank is alone */
+  void *user;
+} ac_join;
+
 typedef struct ac_instance {
   const ac_plan *plan;
   ac_device *device;
@@ -139,6 +145,7 @@ typedef struct ac_instance {
   int *together;    /* together.c: by step of the main sequence that begins a row */
   ac_gate gate;
   ac_meanwhile meanwhile;
+  ac_join join;
   ac_follower follower;
   void **measured; /* shards.c: by step that measures, the part of a gradient; NULL: all or none */
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
@@ -313,7 +320,7 @@ ac_status ac_instance_prepare_shards(ac_instance *instance);
 void ac_instance_discard_shards(ac_instance *instance);
 /* Sets the arguments of a step, anew after run.batch or the place has changed. */
 void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, int step);
-/* All that goes with a step of a micro-batch: whoever watches it, and what has to be asked. `last`:
+/* All that goes with a step of a micro-batch: what watches it, and what has to be asked. `last`:
  * no other micro-batch runs it. */
 ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int step, bool fresh,
                               bool last);
@@ -346,14 +353,16 @@ void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 /* The handle of an operand's place; NULL: it has one place only. */
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
 /* Does something with each step of a window of run.batch samples from number run.sample on, for one
- * micro-batch after the other, with its arguments in place. `last`: no other micro-batch runs it.
- */
+ * micro-batch after the other, with its arguments in place; sums stay those of this rank. `last`:
+ * no other micro-batch runs it. */
 typedef ac_status (*ac_sections_do)(void *user, ac_instance *instance, ac_prepared *prepared,
                                     int step, bool last);
 ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
                            void *user);
-/* Runs such a window, whose inputs are there. */
+/* Runs such a window. Its inputs are there. */
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
+/* What a rank without a sample does meanwhile: it joins the sums of all sections. */
+ac_status ac_sections_join(ac_instance *instance);
 
 /* ---- state in host memory: transfers.c
  * ------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* A window whose micro-batches go through one section after another (plan/sections.c). Its inputs
+/* Windows that go through one section after another (plan/sections.c). Inputs
  * and whatever later sections read have a place for each micro-batch. */
 #include "run/instance.h"
 
@@ -74,41 +74,76 @@ void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared
   return handles ? handles[prepared->place] : NULL;
 }
 
+/* What is done with each step, and whether sums are those of all ranks. */
+typedef struct section_work {
+  ac_sections_do run;
+  void *user;
+  bool joins;
+} section_work;
+
 /* The steps of a section for one micro-batch. */
 static ac_status run_section(ac_instance *instance, ac_prepared *prepared, int section, bool last,
-                             ac_sections_do run, void *user) {
+                             const section_work *work) {
   const ac_sequence *sequence = prepared->sequence;
   for (int i = sequence->sections[section]; i < sequence->sections[section + 1]; i++) {
     if (prepared->place && sequence->steps[i].once) continue;
     ac_instance_fill_arguments(instance, prepared, i);
-    AC_TRY(run(user, instance, prepared, i, last));
+    AC_TRY(work->run(work->user, instance, prepared, i, last));
   }
   return AC_OK;
 }
 
+static ac_status join_sum(const ac_instance *instance, ac_slot out) {
+  if (out.tensor < 0) return AC_OK;
+  const ac_role role = ac_tensor_at(instance->plan->graph, out.tensor)->role;
+  if (role != AC_ROLE_POOLED && role != AC_ROLE_GATHERED) return AC_OK;
+  return instance->join.call(instance->join.user, out.tensor);
+}
+
+/* The sums that the steps [begin, end) have added to. All plans of a graph have them in this
+ * order, wherever their sections end. */
+static ac_status join_sums(const ac_instance *instance, int begin, int end) {
+  for (int i = begin; i < end && instance->join.call; i++)
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++)
+      AC_TRY(join_sum(instance, instance->plan->main.steps[i].out[j]));
+  return AC_OK;
+}
+
+ac_status ac_sections_join(ac_instance *instance) {
+  return join_sums(instance, 0, ac_sequence_end(&instance->plan->main));
+}
+
 static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t samples,
-                         uint32_t first, ac_sections_do run, void *user) {
+                         uint32_t first, const section_work *work) {
+  const ac_sequence *sequence = prepared->sequence;
   const int64_t most = instance->plan->info.micro_batch, count = ac_ceil_div(samples, most);
-  for (int s = 0; s < prepared->sequence->section_count; s++)
+  for (int s = 0; s < sequence->section_count; s++) {
     for (int64_t k = 0; k < count; k++) {
       prepared->place = k;
       instance->run.batch = ac_smaller(most, samples - k * most);
       instance->run.sample = first + (uint32_t)(k * most);
-      AC_TRY(run_section(instance, prepared, s, k == count - 1, run, user));
+      AC_TRY(run_section(instance, prepared, s, k == count - 1, work));
     }
+    if (work->joins) AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
+  }
   return AC_OK;
 }
 
-ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
-                           void *user) {
+static ac_status work_through(ac_instance *instance, ac_prepared *prepared,
+                              const section_work *work) {
   const int64_t samples = instance->run.batch;
   const uint32_t first = instance->run.sample;
-  const ac_status status = run_all(instance, prepared, samples, first, run, user);
+  const ac_status status = run_all(instance, prepared, samples, first, work);
   prepared->place = 0;
   prepared->batch = 0; /* arguments are those of another micro-batch */
   instance->run.batch = samples;
   instance->run.sample = first;
   return status;
+}
+
+ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
+                           void *user) {
+  return work_through(instance, prepared, &(section_work){.run = run, .user = user});
 }
 
 static ac_status do_step(void *user, ac_instance *instance, ac_prepared *prepared, int step,
@@ -118,5 +153,5 @@ static ac_status do_step(void *user, ac_instance *instance, ac_prepared *prepare
 }
 
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared) {
-  return ac_sections_each(instance, prepared, do_step, NULL);
+  return work_through(instance, prepared, &(section_work){.run = do_step, .joins = true});
 }

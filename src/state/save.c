@@ -66,7 +66,9 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   ac_status status = AC_OK;
   if (trainer->exchange.rank) status = ac_exchange_answer(trainer);
   else {
+    ac_exchange_begin_absence(&trainer->exchange);
     status = write_contents(&c, path, metadata, metadata_count);
+    ac_exchange_end_absence(&trainer->exchange);
     const ac_kept_error error = ac_error_keep();
     const ac_status ended = ac_exchange_end_answers(trainer);
     if (status == AC_OK) status = ended;

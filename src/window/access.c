@@ -61,20 +61,29 @@ ac_status ac_trainer_get_group(const ac_trainer *trainer, int group, ac_group_se
   return AC_OK;
 }
 
+/* Ranks that wait for this one see that it is at work. */
+static ac_status save(ac_trainer *trainer, const char *path, const char *pattern,
+                      const ac_metadata *metadata, int metadata_count) {
+  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
+  ac_exchange_begin_absence(&trainer->exchange);
+  const ac_status status =
+      ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
+  ac_exchange_end_absence(&trainer->exchange);
+  return status;
+}
+
 ac_status ac_trainer_save(ac_trainer *trainer, const char *path, const ac_metadata *metadata,
                           int metadata_count) {
   AC_REQUIRE(trainer, path);
   if (metadata_count > 0) AC_REQUIRE(metadata);
-  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
-  return ac_instance_save(&trainer->instance, path, NULL, metadata, metadata_count);
+  return save(trainer, path, NULL, metadata, metadata_count);
 }
 
 ac_status ac_trainer_save_part(ac_trainer *trainer, const char *path, const char *pattern,
                                const ac_metadata *metadata, int metadata_count) {
   AC_REQUIRE(trainer, path, pattern);
   if (metadata_count > 0) AC_REQUIRE(metadata);
-  AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
-  return ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
+  return save(trainer, path, pattern, metadata, metadata_count);
 }
 
 static ac_status load(ac_trainer *trainer, const char *path, const char *pattern,

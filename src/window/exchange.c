@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/integers.h"
 #include "core/share.h"
 #include "ranks/ranks.h"
 #include "window/trainer.h"
@@ -45,8 +46,9 @@ static const char *name_of(int meeting) {
                                       "a state",
                                       "the weights of a window",
                                       "the last micro-batch of a window",
-                                      "gradients that were written"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_MEASURES ? names[meeting] : names[0];
+                                      "gradients that were written",
+                                      "a batch norm"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_NORM ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -83,13 +85,8 @@ static ac_status gather_at_0(ac_exchange *e) {
 }
 
 static ac_status give_result(ac_exchange *e) {
-  const size_t bytes = message_bytes(e->most_values);
-  int count = 0;
-  if (e->rank) return ac_transport_receive(e->transport, 0, TAG_RESULT, message_of(e, 0), bytes);
-  for (int r = 1; r < e->ranks; r++)
-    AC_TRY(ac_transport_begin_send(e->transport, r, TAG_RESULT, message_of(e, 0), bytes,
-                                   &e->transfers[count++]));
-  return wait_all(e, count);
+  return ac_transport_tell(e->transport, TAG_RESULT, message_of(e, 0),
+                           message_bytes(e->most_values));
 }
 
 static void add_up(ac_exchange *e, bool sums) {
@@ -154,7 +151,8 @@ static ac_status make_room(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   const size_t ranks = (size_t)e->ranks;
   e->rounds = ac_shards_rounds(&plan->problem);
-  e->most_values = ac_exchange_window_values(trainer);
+  e->window_values = ac_exchange_window_values(trainer);
+  e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
@@ -207,6 +205,7 @@ static ac_status agree(const ac_trainer *trainer) {
       {"the optimizer's state", plan->info.optimizer_state == AC_STATE_8BIT ? "8 bits" : "f32"},
       {"the weight decay", decay},
       {"the clipping", clip},
+      {"the batch norm", plan->problem.in_sections ? "exact" : "of micro-batches, if any"},
       {"the seed", seed},
       {"the learning rate", rate},
       {"the order of gradients", shares}};
@@ -214,10 +213,17 @@ static ac_status agree(const ac_trainer *trainer) {
 }
 
 ac_status ac_exchange_show_life(ac_exchange *e) {
-  bool done;
   if (ac_exchange_is_alone(e)) return AC_OK;
   if (e->overlap.on) return ac_overlap_check(&e->overlap);
-  return ac_transport_test(e->transport, NULL, 0, &done);
+  return ac_transport_show_life(e->transport);
+}
+
+void ac_exchange_begin_absence(ac_exchange *e) {
+  if (!ac_exchange_is_alone(e)) ac_transport_begin_absence(e->transport);
+}
+
+void ac_exchange_end_absence(ac_exchange *e) {
+  if (!ac_exchange_is_alone(e)) ac_transport_end_absence(e->transport);
 }
 
 static ac_status show_life(void *exchange) {
@@ -241,6 +247,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
   trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
+  AC_TRY(ac_exchange_begin_norms(trainer));
   return ac_overlap_create(trainer);
 }
 
@@ -251,6 +258,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->transfers);
   free(e->values);
   free(e->reports);
+  free(e->norm);
   free(e->messages);
 }
 
@@ -276,9 +284,8 @@ typedef struct question {
 } question;
 
 static ac_status ask(ac_exchange *e, question q) {
-  for (int r = 1; r < e->ranks; r++)
-    AC_TRY(ac_transport_send(e->transport, r, TAG_QUESTION, &q, sizeof q));
-  return AC_OK;
+  return ac_exchange_is_alone(e) ? AC_OK
+                                 : ac_transport_tell(e->transport, TAG_QUESTION, &q, sizeof q);
 }
 
 /* The part of [first, first + count) that a cell has here: elements of its tensor. */
@@ -318,7 +325,7 @@ static ac_status answer(ac_trainer *trainer) {
   const uint64_t room = (uint64_t)e->rounds.chunk * sizeof(float);
   for (;;) {
     question q;
-    AC_TRY(ac_transport_receive(e->transport, 0, TAG_QUESTION, &q, sizeof q));
+    AC_TRY(ac_transport_tell(e->transport, TAG_QUESTION, &q, sizeof q));
     if (!q.count) return AC_OK;
     const ac_cell *cell = &plan->cells[q.cell];
     const ac_part own = held(cell, q.first, q.count);

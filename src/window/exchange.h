@@ -22,7 +22,8 @@ typedef enum ac_meeting {
   AC_MEET_STATE,      /* rank 0 has saved a state */
   AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
   AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
-  AC_MEET_MEASURES    /* gradients that were written are measured anew */
+  AC_MEET_MEASURES,   /* gradients that were written are measured anew */
+  AC_MEET_NORM        /* the sums of a batch norm over a window */
 } ac_meeting;
 
 typedef struct ac_exchange {
@@ -40,10 +41,13 @@ typedef struct ac_exchange {
   ac_overlap overlap;
   float *memory; /* of chunks */
   struct ac_transfer *transfers;
-  double *values; /* room for what is told at a point */
-  char *messages; /* with these, and on rank 0 those of all ranks */
-  int64_t most_values;
-  double *reports; /* by rank: bytes sent and seconds waited */
+  double *values;        /* room for what is told at a point */
+  char *messages;        /* with these, and on rank 0 those of all ranks */
+  int64_t window_values; /* that are told at the end of a window */
+  int64_t most_values;   /* at any point */
+  float *norm;           /* room for the sums of a batch norm */
+  bool idle;             /* this rank has no sample of the window in which others gather these */
+  double *reports;       /* by rank: bytes sent and seconds waited */
 } ac_exchange;
 
 /* Begins with the ranks of the trainer's description; release it in any case. */
@@ -68,8 +72,16 @@ void ac_exchange_fail(ac_exchange *exchange, ac_status status);
  * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
  * each sample. Fails where the ranks have failed. */
 ac_status ac_exchange_show_life(ac_exchange *exchange);
-/* How many numbers are told at the end of a window. */
+/* While this rank writes a file, which may take long, others are answered (transport.h). */
+void ac_exchange_begin_absence(ac_exchange *exchange);
+void ac_exchange_end_absence(ac_exchange *exchange);
+/* How many numbers are told at the end of a window, and of a batch norm that is exact. */
 int64_t ac_exchange_window_values(const struct ac_trainer *trainer);
+int64_t ac_exchange_norm_values(const struct ac_trainer *trainer);
+/* Lets batch norms that are exact take their sums over all ranks, also (the second) where this one
+ * has no sample of the window: then it has to take part at its end. */
+ac_status ac_exchange_begin_norms(struct ac_trainer *trainer);
+ac_status ac_exchange_idle_norms(struct ac_trainer *trainer);
 /* Says which sample of the window this rank's first one is. */
 void ac_exchange_lay(ac_exchange *exchange, int64_t first);
 /* When a window is over or discarded. */

@@ -121,13 +121,13 @@ static ac_status sum_window(ac_trainer *trainer) {
          *reports = fed + AC_MAX_LOSSES, *measured = reports + 2 * e->ranks,
          *watched = measured + get_measures(trainer, NULL);
   const ac_transport_counts counts = ac_transport_count(e->transport);
-  memset(values, 0, (size_t)e->most_values * sizeof *values);
+  memset(values, 0, (size_t)e->window_values * sizeof *values);
   if (!run->samples) ac_trainer_begin(trainer);
   values[0] = (double)run->samples;
   reports[2 * e->rank] = (double)counts.bytes;
   reports[2 * e->rank + 1] = counts.waited - e->overlap.covered;
   const ac_status status = put_window(trainer, losses, fed, watched, measured);
-  AC_TRY(ac_exchange_sum(e, AC_MEET_WINDOW, status, values, e->most_values));
+  AC_TRY(ac_exchange_sum(e, AC_MEET_WINDOW, status, values, e->window_values));
   run->samples = (int64_t)values[0];
   if (!run->samples) return AC_OK;
   take_values(losses, &sums);
@@ -176,7 +176,8 @@ static ac_status reduce(ac_trainer *trainer) {
 ac_status ac_exchange_window(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->summed) return AC_OK;
-  ac_status status = reduce(trainer);
+  ac_status status = ac_exchange_idle_norms(trainer);
+  if (status == AC_OK) status = reduce(trainer);
   e->reduced = status == AC_OK;
   if (status == AC_OK) status = sum_window(trainer);
   e->summed = status == AC_OK && trainer->run.samples > 0;

@@ -89,9 +89,10 @@ ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
   AC_REQUIRE(trainer);
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
-  if (!ac_exchange_is_alone(&trainer->exchange))
+  if (!ac_exchange_is_alone(&trainer->exchange) && !trainer->busy.deciding)
     return ac_fail(AC_ERROR_STATE,
-                   "trainer: gradients cannot be written where ranks share out windows");
+                   "trainer: where ranks share out windows, gradients can be written only while an "
+                   "update is decided, by all ranks alike");
   if (!trainer->busy.deciding) AC_TRY(ac_trainer_check_usable(trainer));
   if (!count) return AC_OK; /* there may be no data to point to */
   ac_watchers_leave(&trainer->run);

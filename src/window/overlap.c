@@ -139,6 +139,8 @@ static ac_status find_final(ac_trainer *trainer) {
 ac_status ac_overlap_create(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
   if (!trainer->instance.device->backend->is_host) return AC_OK;
+  /* Its steps meet the other ranks themselves. */
+  if (trainer->instance.plan->problem.in_sections) return AC_OK;
   AC_TRY(find_final(trainer));
   o->lock = ac_monitor_create();
   if (!o->lock) return ac_fail(AC_ERROR_MEMORY, "no memory to exchange gradients");

@@ -182,6 +182,18 @@ static ac_status refuse_factor(double factor) {
                  factor);
 }
 
+/* Gradients are written by all ranks, or by none. */
+static ac_status agree_on_writing(ac_trainer *trainer) {
+  double written = trainer->window.rewritten;
+  const int ranks = trainer->exchange.ranks;
+  if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
+  AC_TRY(ac_exchange_sum(&trainer->exchange, AC_MEET_DECISION, AC_OK, &written, 1));
+  if (written == 0 || written == ranks) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: %g of %d ranks have written gradients; all must write the same, or none",
+                 written, ranks);
+}
+
 /* Lets the caller decide. It may read everything and write gradients, but change nothing else. */
 static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   trainer->window.rewritten = false;
@@ -189,8 +201,10 @@ static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   if (trainer->desc.decide) trainer->desc.decide(trainer->desc.user, trainer, decision);
   if (trainer->busy.fit_decide) trainer->busy.fit_decide(trainer->busy.fit_user, trainer, decision);
   trainer->busy.deciding = false;
-  if (trainer->desc.decide || trainer->busy.fit_decide)
+  if (trainer->desc.decide || trainer->busy.fit_decide) {
     AC_TRY(ac_exchange_decision(&trainer->exchange, decision));
+    AC_TRY(agree_on_writing(trainer));
+  }
   if (trainer->window.broken)
     return ac_fail(AC_ERROR_STATE, "trainer: a gradient was written in part only; nothing was "
                                    "changed but gradients");

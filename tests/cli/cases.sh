@@ -68,7 +68,7 @@ train() { run train gpt --data text "${tiny[@]}" "$@"; }
 case_help() {
   run --version | grep -qE '^accrue [0-9]+\.[0-9]+\.[0-9]+$' || die "--version"
   local command
-  for command in "" devices train "train gpt" "train llm" "train mlp" "train resnet" "train mobilenet" "train efficientnet" "train vit" "train convnext" eval sample plan "plan gpt" \
+  for command in "" devices train "train gpt" "train llm" "train mlp" "train resnet" "train mobilenet" "train efficientnet" "train vit" "train convnext" "train unet" eval sample plan "plan gpt" \
     verify "verify gpt" lr-find "lr-find mlp" pilot "pilot gpt" bench "bench gemm" "bench ops" "bench step" "bench all" "bench memory" report; do
     # shellcheck disable=SC2086
     run $command --help >help
@@ -85,7 +85,7 @@ case_help() {
     grep -q -- "--$flag " help || die "the help lacks --$flag"
   done
   # Every choice is listed whole, each command says what it does itself, and no flag that is refused is offered.
-  for command in gpt llm mlp resnet mobilenet efficientnet vit convnext; do
+  for command in gpt llm mlp resnet mobilenet efficientnet vit convnext unet; do
     run plan $command --help >help
     grep -q '^Says what training would take' help || die "plan $command --help: $(head -n 5 help)"
     run verify $command --help >help

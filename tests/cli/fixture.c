@@ -3,24 +3,24 @@
  *   fixture images FOLDER SET COUNT   SET-images-idx3-ubyte and SET-labels-idx1-ubyte: 6 x 6
  * pixels, ten classes
  *   fixture digits FOLDER SET COUNT   the same, 28 x 28: drawn digits, moved and noisy
- *   fixture pictures FOLDER COUNT SEED   PNG pictures of circles, crosses and squares, in a folder
- * for each class
- *   fixture text FILE BYTES           sentences of English words
- *   fixture tokens FILE COUNT VOCAB   little-endian uint16 below VOCAB, or uint32 if it is above
- *                                     65536
- *   fixture bare IN OUT               a model file without "transformer." before its names, without
- * metadata fixture safetensors FILE LENGTH HEADER BYTES   a file that claims a header of LENGTH
- * bytes fixture model IN OUT CHANGE...   IN without its metadata: KEY=VALUE adds some, -NAME leaves
- * out a tensor, +NAME=FROM adds one that is like another, ~NAME=FROM one that differs in its first
- * number fixture formats FOLDER    a file of each format of tests/support/formats.h fixture list
- * their names, what they are called and which reader reads them
- *   fixture llm FOLDER SEED           the language model of tests/support/tiny_llm.h; seed 0:
- * without weights fixture chats COUNT               to stdout, JSONL of sums that are asked for */
+ *   fixture masks FOLDER COUNT SEED      the same pictures, in FOLDER/images, with masks in
+ * FOLDER/masks: ground, circle, cross, square, and a border that is ignored fixture pictures FOLDER
+ * COUNT SEED   PNG pictures of circles, crosses and squares, in a folder for each class fixture
+ * text FILE BYTES           sentences of English words fixture tokens FILE COUNT VOCAB
+ * little-endian uint16 below VOCAB, or uint32 if it is above 65536 fixture bare IN OUT a model file
+ * without "transformer." before its names, without metadata fixture safetensors FILE LENGTH HEADER
+ * BYTES   a file that claims a header of LENGTH bytes fixture model IN OUT CHANGE...   IN without
+ * its metadata: KEY=VALUE adds some, -NAME leaves out a tensor, +NAME=FROM adds one that is like
+ * another, ~NAME=FROM one that differs in its first number fixture formats FOLDER    a file of each
+ * format of tests/support/formats.h fixture list their names, what they are called and which reader
+ * reads them fixture llm FOLDER SEED           the language model of tests/support/tiny_llm.h; seed
+ * 0: without weights fixture chats COUNT               to stdout, JSONL of sums that are asked for
+ */
 #include "support/formats.h"
 #include "support/tiny_llm.h"
 
 #include <accrue/model_file.h>
-#include <accrue/pictures.h>
+#include <accrue/masks.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -303,10 +303,11 @@ static bool is_drawn(int class, double x, double y) {
   return fabs(x) < 0.75 && fabs(y) < 0.75;                 /* square */
 }
 
-/* One picture: a shape in one colour on another, at a random place, in a random size. */
-static int write_picture(const char *path, int class, uint32_t *random) {
+/* One picture: a shape in one colour on another, at a random place, in a random size. `mask`: where
+ * its mask goes; NULL: there is none. */
+static int write_picture(const char *path, const char *mask, int class, uint32_t *random) {
   enum { MOST = 112 };
-  static uint8_t pixels[3 * MOST * MOST];
+  static uint8_t pixels[3 * MOST * MOST], classes[MOST * MOST];
   const int width = 48 + (int)(next_random(random) % 64),
             height = 48 + (int)(next_random(random) % 64);
   const int least = width < height ? width : height;
@@ -320,12 +321,31 @@ static int write_picture(const char *path, int class, uint32_t *random) {
   }
   const bool dark = next_random(random) % 2;
   for (int i = 0; i < width * height; i++) {
-    const bool drawn = is_drawn(class, (i % width - left) / radius, (i / width - top) / radius);
+    const double x = (i % width - left) / radius, y = (i / width - top) / radius;
+    const bool drawn = is_drawn(class, x, y), larger = is_drawn(class, x / 1.06, y / 1.06);
+    classes[i] = (uint8_t)(drawn == larger ? drawn * (class + 1) : AC_MASK_IGNORED);
     for (int c = 0; c < 3; c++)
       pixels[3 * i + c] =
           (uint8_t)(colours[drawn != dark][c] + (int)(next_random(random) % 24) - 12);
   }
+  if (mask && ac_mask_write_png(mask, width, height, classes) != AC_OK) return 1;
   return ac_picture_write_png(path, width, height, 3, pixels) != AC_OK;
+}
+
+static int write_masks(const char *folder, int count, int seed) {
+  static const char *const parts[] = {"", "/images", "/masks"};
+  char path[4096], mask[4096];
+  uint32_t random = (uint32_t)seed;
+  for (int i = 0; i < 3; i++) {
+    snprintf(path, sizeof path, "%s%s", folder, parts[i]);
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) return 1;
+  }
+  for (int i = 0; i < count; i++) {
+    snprintf(path, sizeof path, "%s/images/%04d.png", folder, i);
+    snprintf(mask, sizeof mask, "%s/masks/%04d.png", folder, i);
+    if (write_picture(path, mask, i % 3, &random) != 0) return 1;
+  }
+  return 0;
 }
 
 /* A folder for each class, with `count` pictures in all. */
@@ -339,7 +359,7 @@ static int write_pictures(const char *folder, int count, int seed) {
   }
   for (int i = 0; i < count; i++) {
     snprintf(path, sizeof path, "%s/%s/%04d.png", folder, classes[i % 3], i);
-    if (write_picture(path, i % 3, &random) != 0) return 1;
+    if (write_picture(path, NULL, i % 3, &random) != 0) return 1;
   }
   return 0;
 }
@@ -360,6 +380,8 @@ int main(int argc, char **argv) {
   if (argc == 3 && !strcmp(what, "formats")) return !formats_write(argv[2]);
   if (argc == 5 && !strcmp(what, "pictures"))
     return write_pictures(argv[2], atoi(argv[3]), atoi(argv[4]));
+  if (argc == 5 && !strcmp(what, "masks"))
+    return write_masks(argv[2], atoi(argv[3]), atoi(argv[4]));
   if (argc == 2 && !strcmp(what, "list")) return list_formats();
   if (argc == 6 && !strcmp(what, "safetensors"))
     return write_safetensors(argv[2], argv[3], argv[4], argv[5]);

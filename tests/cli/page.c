@@ -111,7 +111,10 @@ static void check_attribute(const char *name, const char *value) {
     if (*value != '#') die("a reference to %s", value);
     add(&references, value + 1);
   }
-  if (!strcmp(name, "src") || !strncmp(name, "on", 2)) die("an attribute %s", name);
+  static const char within[] = "data:image/png;base64,iVBORw0KGgo";
+  if (!strcmp(name, "src") && strncmp(value, within, sizeof within - 1) != 0)
+    die("a reference to %.40s", value);
+  if (!strncmp(name, "on", 2)) die("an attribute %s", name);
   const char *url = strstr(value, "url(");
   if (url && url[4] != '#') die("a reference: %s", url);
 }
@@ -136,8 +139,8 @@ static void take_attribute(void) {
 }
 
 static void open_tag(void) {
-  static const char *const foreign[] = {"script", "link", "iframe", "object", "embed",
-                                        "img",    "base", "form",   "image"};
+  static const char *const foreign[] = {"script", "link", "iframe", "object",
+                                        "embed",  "base", "form",   "image"};
   char name[NAME];
   take_name(name);
   for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)

@@ -166,6 +166,7 @@ def prepare(fixture, folder):
     make("digits", "mnist", "t10k", "500")
     make("digits", "mnist", "train", "2000")
     make("pictures", "pictures", "300", "1")
+    make("masks", "shapes", "80", "1")
     make("tokens", "tokens.bin", "20000", "50257")
     os.mkdir(os.path.join(folder, "tiny"))
     make("llm", "tiny", "0")

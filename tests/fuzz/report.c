@@ -1,5 +1,5 @@
 /* A run's folder as `accrue report` reads it, and the page about it: the bytes before the first
- * zero byte are run.json and eval.json, the rest are the metrics. */
+ * zero byte are run.json, eval.json and examples.json, the rest are the metrics. */
 #include "fuzz.h"
 
 #include "common/gnuplot.h"
@@ -68,6 +68,7 @@ static void name_file(const char *name, const char *target) {
 static void remove_folder(void) {
   name_file("run.json", NULL);
   name_file("eval.json", NULL);
+  name_file("examples.json", NULL);
   name_file("metrics.jsonl", NULL);
   rmdir(folder);
 }
@@ -81,6 +82,7 @@ static void make_folder(void) {
   const char *object = fuzz_file(0, "", 0), *lines = fuzz_file(1, "", 0);
   name_file("run.json", object);
   name_file("eval.json", object);
+  name_file("examples.json", object);
   name_file("metrics.jsonl", lines);
 }
 

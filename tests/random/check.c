@@ -45,8 +45,28 @@ static void check_twin(random_verdict *v, random_counts *counts, const random_gr
   counts->twins++;
 }
 
+/* One choice of each graph is trained by 2 to 4 ranks as well. */
+static int ranks_of(const random_graph *g, int k) {
+  const uint64_t drawn = op_draw_hash(g->recipe.key, 29);
+  return (int)(drawn % RANDOM_CHOICES) == k
+             ? 2 + (int)(drawn / RANDOM_CHOICES % (RANDOM_MOST_RANKS - 1))
+             : 1;
+}
+
+static void check_ranks(random_verdict *v, random_counts *counts, const random_graph *g,
+                        const random_graph *hinted, const random_choice *choice, bool opencl,
+                        int ranks) {
+  random_trial t;
+  random_verdict shared = {""};
+  random_try_ranks(&t, g, hinted, choice, opencl, ranks);
+  random_compare(&shared, counts, g, choice, &t);
+  random_trial_free(&t);
+  counts->shared[ranks]++;
+  if (shared.text[0]) snprintf(v->text, sizeof v->text, "%d ranks: %.960s", ranks, shared.text);
+}
+
 static void check_choice(random_verdict *v, random_counts *counts, const random_graph *g,
-                         const random_graph *hinted, const random_choice *choice, bool twin,
+                         const random_graph *hinted, const random_choice *choice, int ranks,
                          bool opencl) {
   random_trial t;
   random_try(&t, g, hinted, choice, opencl);
@@ -55,7 +75,9 @@ static void check_choice(random_verdict *v, random_counts *counts, const random_
   counts->without_copies += t.rounds_anew && choice->level[RANDOM_copies] == COPIES_PLANNED;
   random_compare(v, counts, g, choice, &t);
   random_note(&counts->pairs, &t.took);
-  if (twin && !v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);
+  if (!v->text[0]) check_twin(v, counts, g, hinted, choice, &t, opencl);
+  if (!v->text[0] && ranks > 1 && random_can_share(g, &t))
+    check_ranks(v, counts, g, hinted, choice, opencl, ranks);
   random_trial_free(&t);
 }
 
@@ -77,7 +99,7 @@ void random_check(random_verdict *v, random_counts *counts, const random_recipe 
     if (!(mask >> k & 1)) continue;
     *at = k;
     if (!possible[choices[k].level[RANDOM_precision]]) counts->near_ties++;
-    else check_choice(v, counts, &g, &hinted, &choices[k], true, opencl);
+    else check_choice(v, counts, &g, &hinted, &choices[k], ranks_of(&g, k), opencl);
   }
   random_free(&hinted);
   random_free(&g);

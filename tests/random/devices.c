@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 enum { ISAS = 3, THREADS = 3, STREAMS = 2, CLASSES = 4 };
-static ac_device *cpus[ISAS][THREADS][STREAMS][CLASSES], *accelerator;
+static ac_device *cpus[RANDOM_MOST_RANKS][ISAS][THREADS][STREAMS][CLASSES],
+    *accelerators[RANDOM_MOST_RANKS];
 
 /* From a tenth to ten times of a middling machine, op by op. */
 static void draw_costs(ac_device *device, uint64_t key) {
@@ -24,12 +25,12 @@ static void draw_costs(ac_device *device, uint64_t key) {
   }
 }
 
-static ac_device *open_cpu(const random_choice *choice) {
+static ac_device *open_cpu(const random_choice *choice, int rank) {
   static const char *const isas[] = {"base", "v3", "v4"};
   static const char *const classes[] = {"widened", "tiles", "vdpbf16ps", "bfmmla"};
   int isa = choice->level[RANDOM_isa], threads = choice->level[RANDOM_threads];
   int stream = choice->level[RANDOM_stream], class = choice->level[RANDOM_products];
-  ac_device **device = &cpus[isa][threads][stream][class];
+  ac_device **device = &cpus[rank][isa][threads][stream][class];
   ac_device_desc desc = {.name = "cpu", .threads = threads + 1};
   setenv("ACCRUE_ISA", isas[isa], 1);
   setenv("ACCRUE_PRODUCTS", classes[class], 1);
@@ -40,21 +41,26 @@ static ac_device *open_cpu(const random_choice *choice) {
   return *device;
 }
 
-ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key) {
-  ac_device *device = accelerator;
-  if (!opencl) device = open_cpu(choice);
-  else if (!device && ac_device_open(&accelerator, &(ac_device_desc){.name = "opencl"}) == AC_OK)
-    device = accelerator;
+static ac_device *open_opencl(int rank) {
+  ac_device **device = &accelerators[rank];
+  if (!*device && ac_device_open(device, &(ac_device_desc){.name = "opencl"}) != AC_OK) return NULL;
+  return *device;
+}
+
+ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key, int rank) {
+  ac_device *device = opencl ? open_opencl(rank) : open_cpu(choice, rank);
   if (device) draw_costs(device, key);
   return device;
 }
 
 void random_close_devices(void) {
-  for (int i = 0; i < ISAS * THREADS * STREAMS * CLASSES; i++) {
-    ac_device **device = &cpus[0][0][0][0] + i;
+  for (int i = 0; i < RANDOM_MOST_RANKS * ISAS * THREADS * STREAMS * CLASSES; i++) {
+    ac_device **device = &cpus[0][0][0][0][0] + i;
     ac_device_close(*device);
     *device = NULL;
   }
-  ac_device_close(accelerator);
-  accelerator = NULL;
+  for (int r = 0; r < RANDOM_MOST_RANKS; r++) {
+    ac_device_close(accelerators[r]);
+    accelerators[r] = NULL;
+  }
 }

@@ -223,7 +223,8 @@ void random_groups(const random_choice *choice, const random_graph *g, random_na
 
 /* Opened when first asked for; the speeds that steer plans are drawn from `key`. NULL, with
  * ac_last_error. */
-ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key);
+enum { RANDOM_MOST_RANKS = 4 }; /* each has devices of its own */
+ac_device *random_device(const random_choice *choice, bool opencl, uint64_t key, int rank);
 void random_close_devices(void);
 
 typedef struct random_window {
@@ -256,6 +257,11 @@ typedef struct random_trial {
 /* Trains two windows and evaluates all samples. `hinted` is the same graph with hints. */
 void random_try(random_trial *t, const random_graph *g, const random_graph *hinted,
                 const random_choice *choice, bool opencl);
+/* The same windows, which so many ranks of this process share out: what rank 0 has, if all have the
+ * same. Only of what ranks can share out. */
+bool random_can_share(const random_graph *g, const random_trial *alone);
+void random_try_ranks(random_trial *t, const random_graph *g, const random_graph *hinted,
+                      const random_choice *choice, bool opencl, int ranks);
 void random_trial_free(random_trial *t);
 
 /* ---- comparing: compare.c, step.c ------------------------------------------------------------ */
@@ -266,8 +272,9 @@ typedef struct random_verdict {
 
 typedef struct random_counts {
   int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
-  int64_t without_copies; /* as a plan chose for a budget */
-  double worst[3];        /* by precision: the largest error in units of what is allowed */
+  int64_t without_copies;                /* as a plan chose for a budget */
+  int64_t shared[RANDOM_MOST_RANKS + 1]; /* trials by so many ranks */
+  double worst[3]; /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
   random_pairs pairs; /* of the choices that took effect */
 } random_counts;

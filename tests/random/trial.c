@@ -6,7 +6,10 @@
 #include "random.h"
 
 #include "core/error.h"
+#include "core/share.h"
 #include "graph/freeze.h"
+
+#include "support/rank_threads.h"
 
 #include <accrue/session.h>
 
@@ -30,6 +33,9 @@ typedef struct training {
   ac_dataset *dataset;
   char frozen[4096];
   random_names groups;
+  ac_ranks *ranks;            /* NULL: one */
+  int64_t share_first, share; /* this rank's samples of a window */
+  int window;                 /* in progress */
 } training;
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -129,6 +135,17 @@ static void choose_frozen(training *t, const random_choice *c) {
   else memset(t->trial->frozen, 0, sizeof t->trial->frozen);
 }
 
+/* Windows among ranks. */
+static void share_out(training *t) {
+  const int64_t batch = t->g->recipe.batch;
+  const int ranks = t->ranks ? ac_ranks_size(t->ranks) : 1,
+            rank = t->ranks ? ac_ranks_rank(t->ranks) : 0;
+  t->policy.ranks = ranks;
+  t->policy.rank = rank;
+  t->share_first = ac_share_begin(batch, rank, ranks);
+  t->share = ac_share_of(batch, rank, ranks);
+}
+
 /* Whether batch norms are those of whole windows, which keep their gradients. */
 static bool is_exact(const training *t, const random_choice *c) {
   const ac_graph *graph = t->g->graph;
@@ -147,6 +164,7 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
   int recompute = c->level[RANDOM_recompute];
   choose_frozen(t, c);
   t->policy.batch = t->g->recipe.batch;
+  share_out(t);
   t->policy.micro_batch = micro_batch_of(c, t->policy.batch);
   if (c->level[RANDOM_micro_batch] != MICRO_WHOLE) t->policy.batch_norm = AC_BATCH_NORM_MICRO;
   const int windows = c->level[RANDOM_windows];
@@ -272,7 +290,17 @@ static ac_status make_dataset(training *t) {
 
 /* ---- training -------------------------------------------------------------------------------- */
 
+/* Of several ranks each has the sum of all then. */
+static void take_gradients(void *user, ac_trainer *trainer, ac_decision *decision) {
+  training *t = user;
+  random_window *window = &t->trial->windows[t->window];
+  (void)trainer, (void)decision;
+  if (window->gradient) free_arrays(window->gradient, t->trial->parameters);
+  window->gradient = read_gradients(t);
+}
+
 static ac_status make_trainer(training *t) {
+  if (t->ranks) t->desc.ranks = t->ranks, t->desc.decide = take_gradients, t->desc.user = t;
   AC_TRY(ac_trainer_create(&t->trainer, t->plan, &t->desc));
   for (int p = 0; p < t->trial->parameters; p++)
     AC_TRY(ac_trainer_set_parameter(t->trainer, p, 0, t->trial->count[p],
@@ -295,7 +323,10 @@ static bool refuses_second(const training *t) {
 /* Samples [first, first + batch), in one call or two. */
 static ac_status accumulate(training *t, int64_t first) {
   ac_feed feeds[OP_DRAW_INPUTS];
-  int64_t batch = t->g->recipe.batch, begin = split_of(t);
+  int64_t batch = t->share, begin = split_of(t);
+  if (t->ranks) AC_TRY(ac_trainer_begin_share(t->trainer, t->share_first));
+  if (!batch) return AC_OK;
+  first += t->share_first;
   if (begin) AC_TRY(ac_trainer_accumulate(t->trainer, begin, feeds, feeds_of(t->g, first, feeds)));
   int count = feeds_of(t->g, first + begin, feeds);
   AC_TRY(ac_trainer_accumulate(t->trainer, batch - begin, feeds, count));
@@ -332,8 +363,11 @@ static ac_status train_window(training *t, int w) {
     }
     if (t->habit == HABIT_EVALUATES) AC_TRY(predict(t, w * batch));
     AC_TRY(accumulate(t, w * batch));
-    free_arrays(window->gradient, t->trial->parameters);
-    window->gradient = t->plan->way->keeps ? read_gradients(t) : NULL;
+    t->window = w;
+    if (!t->ranks) {
+      free_arrays(window->gradient, t->trial->parameters);
+      window->gradient = t->plan->way->keeps ? read_gradients(t) : NULL;
+    }
     AC_TRY(t->trial->status);
     AC_TRY(ac_trainer_update(t->trainer, &window->update));
     if (!window->update.skipped || window->update.stuck) break;
@@ -567,28 +601,103 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 
-void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
-                const random_choice *choice, bool opencl) {
+static void try_one(training *t, const random_graph *hinted, const random_choice *choice) {
+  random_trial *trial = t->trial;
+  const random_graph *g = t->g;
   *trial = (random_trial){.parameters = g->graph->parameter_count, .took = *choice};
-  training t = {
-      .trial = trial, .habit = choice->level[RANDOM_habit], .g = g, .desc = {.seed = RANDOM_SEED}};
   trial->count = calloc((size_t)trial->parameters + 1, sizeof *trial->count);
   for (int p = 0; p < trial->parameters; p++)
     trial->count[p] = ac_shape_count(&ac_tensor_at(g->graph, g->graph->parameters[p])->shape);
-  t.device = random_device(choice, opencl, op_draw_hash(g->recipe.key, 11));
-  if (t.device && choice->level[RANDOM_precision] == AC_PRECISION_BF16 &&
-      strcmp(ac_device_get_info(t.device)->bf16_products, "as floats") != 0)
+  if (t->device && choice->level[RANDOM_precision] == AC_PRECISION_BF16 &&
+      strcmp(ac_device_get_info(t->device)->bf16_products, "as floats") != 0)
     trial->factors = AC_BF16;
-  ac_status status = t.device ? train(&t, hinted, choice) : AC_ERROR_DEVICE;
+  ac_status status = t->device ? train(t, hinted, choice) : AC_ERROR_DEVICE;
   if (status != AC_OK) snprintf(trial->message, sizeof trial->message, "%s", ac_last_error());
   trial->status = status;
-  ac_trainer_free(t.trainer);
-  if (t.device && ac_device_allocated_bytes(t.device) && trial->status == AC_OK) {
+  ac_trainer_free(t->trainer);
+  if (t->device && ac_device_allocated_bytes(t->device) && trial->status == AC_OK) {
     trial->status = AC_ERROR_STATE;
     snprintf(trial->message, sizeof trial->message, "the device holds memory after the trainer");
   }
-  ac_plan_free(t.plan);
-  ac_dataset_free(t.dataset);
+  ac_plan_free(t->plan);
+  ac_dataset_free(t->dataset);
+}
+
+static training training_of(random_trial *trial, const random_graph *g, const random_choice *choice,
+                            bool opencl, int rank) {
+  return (training){.trial = trial,
+                    .habit = choice->level[RANDOM_habit],
+                    .g = g,
+                    .desc = {.seed = RANDOM_SEED},
+                    .device = random_device(choice, opencl, op_draw_hash(g->recipe.key, 11), rank)};
+}
+
+void random_try(random_trial *trial, const random_graph *g, const random_graph *hinted,
+                const random_choice *choice, bool opencl) {
+  training t = training_of(trial, g, choice, opencl, 0);
+  try_one(&t, hinted, choice);
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+typedef struct ranked_trials {
+  random_trial trials[RANDOM_MOST_RANKS];
+  training trainings[RANDOM_MOST_RANKS];
+  const random_graph *hinted;
+  const random_choice *choice;
+} ranked_trials;
+
+static void try_rank(ac_ranks *ranks, int rank, void *user) {
+  ranked_trials *all = user;
+  training *t = &all->trainings[rank];
+  t->ranks = ranks;
+  try_one(t, all->hinted, all->choice);
+  if (t->trial->status != AC_OK) ac_ranks_abort(ranks, t->trial->message);
+  ac_ranks_close(ranks);
+}
+
+/* All ranks have to have the same; what one has failed with is what the trial has. */
+static void join_trials(ranked_trials *all, int ranks) {
+  random_trial *first = &all->trials[0];
+  for (int r = 1; r < ranks; r++) {
+    random_trial *t = &all->trials[r];
+    if (t->status != AC_OK && (first->status == AC_OK || first->status == AC_ERROR_STOPPED)) {
+      first->status = t->status;
+      snprintf(first->message, sizeof first->message, "rank %d: %.400s", r, t->message);
+    }
+    for (int w = 0; w < RANDOM_WINDOWS && first->status == AC_OK; w++) {
+      if (same_window(&all->trainings[0], &first->windows[w], &t->windows[w])) continue;
+      first->status = AC_ERROR_STATE;
+      snprintf(first->message, sizeof first->message, "rank %d has other bits than rank 0", r);
+    }
+    random_trial_free(t);
+  }
+}
+
+bool random_can_share(const random_graph *g, const random_trial *alone) {
+  return alone->status == AC_OK && alone->gradients == AC_GRADIENTS_BUFFER &&
+         (!g->couples || alone->took.level[RANDOM_norms]) &&
+         alone->took.level[RANDOM_optimizer] != OPTIMIZER_CALLBACK;
+}
+
+void random_try_ranks(random_trial *trial, const random_graph *g, const random_graph *hinted,
+                      const random_choice *choice, bool opencl, int ranks) {
+  random_choice shared = *choice;
+  ac_ranks *list[RANDOM_MOST_RANKS];
+  static ranked_trials all;
+  all = (ranked_trials){.hinted = hinted, .choice = &shared};
+  shared.level[RANDOM_windows] = WINDOWS_ANY;
+  shared.level[RANDOM_habit] = HABIT_PLAIN;
+  for (int r = 0; r < ranks; r++)
+    all.trainings[r] = training_of(&all.trials[r], g, &shared, opencl, r);
+  if (ac_ranks_create_threads(list, ranks, NULL) == AC_OK) {
+    run_rank_threads(list, ranks, try_rank, &all);
+    join_trials(&all, ranks);
+    *trial = all.trials[0];
+    return;
+  }
+  *trial = (random_trial){.status = AC_ERROR_MEMORY};
+  snprintf(trial->message, sizeof trial->message, "%s", ac_last_error());
 }
 
 void random_trial_free(random_trial *t) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/ranks/run.sh PROGRAM LIBRARY: test_mpi_ranks under the launcher of a library of MPI, openmpi or mpich, with 1 to 4
+# tests/ranks/run.sh PROGRAM LIBRARY: test_mpi_ranks under the launcher of a library of MPI, openmpi or mpich, with 1 to 8
 # ranks: random traffic as ranks of one process have it, messages in pieces, and what goes wrong, each in one sentence and with all
 # ranks gone. Exit code 77, skipped, without the launcher, unless ACCRUE_TEST_MPI=1.
 set -euo pipefail
@@ -46,7 +46,7 @@ gone() {
   if pgrep -f "^$program $1" >/dev/null; then fail "a rank of «$1» is still there"; fi
 }
 
-for ranks in 1 2 3 4; do
+for ranks in 1 2 3 4 8; do
   succeeds $ranks info
   [[ $(grep -c "^rank [0-9] of $ranks, [0-9] of $ranks on this machine" "$work/out") == "$ranks" ]] ||
     fail "$ranks ranks do not see each other"
@@ -85,4 +85,4 @@ fi
 grep -q "needs its launcher" "$work/out" || fail 'it does not say that it needs a launcher'
 "$program" info >"$work/out"
 grep -q '^rank 0 of 1, 0 of 1 on this machine.*, alone$' "$work/out" || fail 'one rank is not alone'
-echo "ranks: 1 to 4 ranks of $library move what threads do, and say what is wrong"
+echo "ranks: 1 to 8 ranks of $library move what threads do, and say what is wrong"

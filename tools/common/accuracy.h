@@ -8,4 +8,8 @@
  */
 double accuracy_of(const ac_evaluation *evaluation);
 
+/* The mean of the metrics "iou_0", "iou_1" and so on of the classes that the data have; NaN: there
+ * are none. */
+double mean_iou_of(const ac_evaluation *evaluation);
+
 #endif

@@ -6,11 +6,16 @@
 #include <string.h>
 
 static bool is_silent;
+static _Thread_local bool thread_is_silent;
 
 bool message_silence(bool silent) {
   const bool was = is_silent;
   is_silent = silent;
   return was;
+}
+
+void message_silence_thread(bool silent) {
+  thread_is_silent = silent;
 }
 
 /* ---- text that others chose ------------------------------------------------------------------ */
@@ -93,13 +98,13 @@ void message_put(FILE *stream, const char *format, ...) {
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 static void write_line(const char *prefix, const char *format, va_list arguments) {
-  if (is_silent) return;
+  if (is_silent || thread_is_silent) return;
   fputs(prefix, stderr);
   put(stderr, format, arguments);
   fputc('\n', stderr);
 }
 
-static const char *place; /* NULL: the command line */
+static _Thread_local const char *place; /* NULL: the command line */
 
 const char *message_where(const char *where) {
   const char *before = place;
@@ -107,7 +112,7 @@ const char *message_where(const char *where) {
   return before;
 }
 
-static char last[1024];
+static _Thread_local char last[1024];
 
 const char *message_last(void) {
   return last;
@@ -123,8 +128,9 @@ static void keep_last(const char *format, va_list arguments) {
 /* What went wrong, and where that was said to be. */
 static void write_failure(const char *format, va_list arguments) {
   keep_last(format, arguments);
-  if (!is_silent) fputs("accrue: ", stderr);
-  if (!is_silent && place) message_put(stderr, "%s: ", place);
+  const bool silent = is_silent || thread_is_silent;
+  if (!silent) fputs("accrue: ", stderr);
+  if (!silent && place) message_put(stderr, "%s: ", place);
   write_line("", format, arguments);
 }
 

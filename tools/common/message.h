@@ -40,7 +40,11 @@ const char *message_where(const char *where);
 /* With true these functions write nothing, for attempts. Returns the value before. */
 bool message_silence(bool silent);
 
-/* The last sentence of such a failure, also while nothing is written; "": there was none. */
+/* The same for all that this thread says, whatever others do. */
+void message_silence_thread(bool silent);
+
+/* The last sentence of such a failure of this thread, also while nothing is written; "": there was
+ * none. */
 const char *message_last(void);
 
 /* Writes a line to stderr that is not an error. */

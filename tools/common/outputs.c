@@ -146,7 +146,7 @@ bool outputs_is_run_file(const char *name) {
       "model.safetensors",    "best.safetensors", "average.safetensors",
       "diverged.safetensors", "good.safetensors", "run.json",
       "config.json",          "pilot.json",       "adapter_model.safetensors",
-      "adapter_config.json"};
+      "adapter_config.json",  "examples.json"};
   const bool numbered = begins_with(name, "state-") || begins_with(name, "good-");
   if (numbered && ends_with(name, ".safetensors")) return true;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)

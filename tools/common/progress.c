@@ -5,6 +5,7 @@
 #include "common/text.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -114,7 +115,10 @@ void progress_fit(progress *p, const ac_fit_event *event) {
   }
   if (event->kind == AC_FIT_TRAINED) return;
   progress_clear(p);
-  fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %s  accuracy %s %%\n", event->step,
+  const double iou = mean_iou_of(&event->evaluation);
+  fprintf(stderr, "step %" PRId64 "/%" PRId64 "  validation loss %s  accuracy %s %%", event->step,
           p->steps, text_fixed(event->evaluation.loss, 4).text,
           text_fixed(100 * accuracy_of(&event->evaluation), 2).text);
+  if (!isnan(iou)) fprintf(stderr, "  mean IoU %s %%", text_fixed(100 * iou, 2).text);
+  fputc('\n', stderr);
 }

@@ -7,7 +7,7 @@ set(keys name value group commands models default range ignored-by needs exclude
 set(must_keys name group commands short)
 set(known_commands train eval predict plan lr-find pilot verify bench-gemm bench-ops bench-step bench-all bench-memory report
     sample devices tokenize export show)
-set(known_models gpt llm mlp resnet mobilenet efficientnet vit convnext)
+set(known_models gpt llm mlp resnet mobilenet efficientnet vit convnext unet)
 include(${CMAKE_CURRENT_LIST_DIR}/read.cmake)
 
 function(check_words what words known)

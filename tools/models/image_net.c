@@ -1,6 +1,9 @@
 #include "models/image_net.h"
 #include "models/share.h"
 
+#include <accrue/metric.h>
+#include <accrue/pointwise.h>
+
 #include <float.h>
 #include <stdio.h>
 
@@ -35,7 +38,8 @@ ac_tensor *image_dropout(const image_net *net, ac_tensor *x) {
 
 /* ---- images ---------------------------------------------------------------------------------- */
 
-/* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. */
+/* (x - mean) / deviation, of each colour; images of one channel are taken as the mean colour. Bytes
+ * are divided by 255 first, as what reads pictures as floats does. */
 static ac_tensor *normalised(const image_net *net, ac_tensor *x) {
   static const float means[][3] = {
       [IMAGE_PIXELS_IMAGENET] = {0.485f, 0.456f, 0.406f},
@@ -55,13 +59,16 @@ static ac_tensor *normalised(const image_net *net, ac_tensor *x) {
   }
   ac_tensor *from = ac_constant(net->graph, "pixel_mean", AC_F32, 3, shape, subtracted);
   ac_tensor *by = ac_constant(net->graph, "pixel_factor", AC_F32, 3, shape, factors);
-  return ac_multiply(ac_subtract(x, from), by);
+  ac_tensor *parts[] = {x, from, by};
+  return net->bytes ? ac_formula(net->graph, "(a / 255 - b) * c", parts, 3)
+                    : ac_multiply(ac_subtract(x, from), by);
 }
 
 ac_tensor *image_input(const image_net *net) {
   const int64_t shape[] = {AC_BATCH, net->channels, net->height, net->width};
-  ac_tensor *images = ac_input(net->graph, "images", AC_F32, 4, shape);
-  return net->pixels == IMAGE_PIXELS_PLAIN ? images : normalised(net, images);
+  ac_tensor *images = ac_input(net->graph, "images", net->bytes ? AC_U8 : AC_F32, 4, shape);
+  if (net->pixels != IMAGE_PIXELS_PLAIN) return normalised(net, images);
+  return net->bytes ? ac_formula(net->graph, "a / 255", &images, 1) : images;
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -151,6 +158,22 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
+/* Accuracy is a metric, because shares of classes have no right answer; labels have. */
+static ac_tensor *soft_loss(const image_net *net, ac_tensor *logits, ac_tensor *labels) {
+  ac_tensor *targets =
+      ac_input(net->graph, "targets", AC_F32, 2, (int64_t[]){AC_BATCH, net->classes});
+  ac_graph_add_metric(net->graph, "accuracy", ac_top_k_accuracy(logits, labels, 1, NULL),
+                      AC_METRIC_MEAN);
+  return ac_soft_cross_entropy(logits, targets, NULL);
+}
+
+static ac_tensor *hard_loss(const image_net *net, ac_tensor *logits, ac_tensor *labels) {
+  const ac_cross_entropy_desc desc = {.smoothing = share_of(net->smoothing)};
+  ac_tensor *weights =
+      net->weighted ? ac_input(net->graph, "weights", AC_F32, 1, (int64_t[]){AC_BATCH}) : NULL;
+  return ac_cross_entropy(logits, labels, weights, &desc);
+}
+
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels) {
   image_net head = *net;
   head.path = "";
@@ -160,8 +183,8 @@ void image_classify(const image_net *net, const char *name, ac_tensor *features,
                                   IMAGE_START_KAIMING);
   ac_tensor *labels = ac_input(net->graph, "labels", AC_I32, 1, (int64_t[]){AC_BATCH});
   ac_graph_set_output(net->graph, "logits", logits);
-  const ac_cross_entropy_desc loss = {.smoothing = share_of(net->smoothing)};
-  ac_graph_set_loss(net->graph, ac_cross_entropy(logits, labels, NULL, &loss));
+  ac_graph_set_loss(net->graph,
+                    net->mixed ? soft_loss(net, logits, labels) : hard_loss(net, logits, labels));
 }
 
 void image_head(const image_net *net, ac_tensor *x, int64_t channels) {

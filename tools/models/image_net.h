@@ -4,6 +4,7 @@
 #define TOOLS_MODELS_IMAGE_NET_H
 
 #include <accrue/graph.h>
+#include <accrue/metric.h>
 
 typedef enum image_norm {
   IMAGE_NORM_GROUP = 0, /* groups of 8 channels, or all in one where 8 does not divide them */
@@ -49,8 +50,20 @@ typedef enum image_pixels {
   IMAGE_PIXELS_LITE       /* (256 values - 127) / 128 */
 } image_pixels;
 
+/* What a network that segments images minimises. */
+typedef enum image_loss {
+  IMAGE_LOSS_CROSS_ENTROPY = 0, /* of pixels */
+  IMAGE_LOSS_DICE,              /* of images */
+  IMAGE_LOSS_BOTH
+} image_loss;
+enum {
+  UNET_MOST_DEPTH = 8,
+  IMAGE_MOST_IOU = AC_MAX_METRICS - 1 /* classes, so that each has a metric of its own */
+};
+
 typedef struct image_net {
   int64_t channels, height, width; /* of the images */
+  bool bytes;                      /* images are u8; the device makes floats in [0, 1] of them */
   int64_t classes;
   int64_t depth, base; /* layers or blocks, and channels of the first stage */
   int64_t heads;       /* of vit; 0: base / 64 */
@@ -61,8 +74,11 @@ typedef struct image_net {
   int names;           /* image_names */
   int pixels;          /* image_pixels */
   bool frozen_norm;    /* batch norms use their running statistics, which stay as they are */
+  int loss;            /* image_loss, of unet */
   double layer_decay;  /* rate of a layer as a part of that of the next one; 0: 1 */
   double smoothing;    /* of labels */
+  bool mixed;          /* the loss is of "targets", which are shares of classes */
+  bool weighted;       /* samples have "weights" */
   double dropout;      /* before the head; of vit after its layers */
   double drop_path;    /* of the last residual branch; the branches before it have less */
   ac_graph *graph;     /* while building: */
@@ -80,6 +96,7 @@ void mobilenet_build(ac_graph *graph, const image_net *config);
 void efficientnet_build(ac_graph *graph, const image_net *config);
 void vit_build(ac_graph *graph, const image_net *config);
 void convnext_build(ac_graph *graph, const image_net *config);
+void unet_build(ac_graph *graph, const image_net *config);
 
 /* The layer before the loss, without ".weight": "fc". */
 const char *resnet_head(const image_net *config);
@@ -89,6 +106,7 @@ const char *vit_head(const image_net *config);
 /* The table of positions [1, 1 + patches, base]. */
 const char *vit_positions(const image_net *config);
 const char *convnext_head(const image_net *config);
+const char *unet_head(const image_net *config);
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
@@ -107,7 +125,7 @@ void image_block(image_net *net, int64_t number, int64_t last);
 ac_tensor *image_branch(const image_net *net, ac_tensor *x);
 ac_tensor *image_dropout(const image_net *net, ac_tensor *x);
 
-/* Inputs "images" [B, channels, height, width] and, later, "labels" [B]. */
+/* Inputs "images" [B, channels, height, width], f32 in [0, 1] or u8, and, later, "labels" [B]. */
 ac_tensor *image_input(const image_net *net);
 
 /* What a convolution is like. Zeros: padded so that stride 1 keeps the size, without bias. */
@@ -138,7 +156,8 @@ ac_tensor *image_dense(const image_net *net, const char *name, ac_tensor *x, int
                        int64_t out, image_start start);
 
 /* Dropout and a linear layer of features [B, channels], cross-entropy as the graph's loss, logits
- * as its output. `name` is that of the whole parameter, without the path. */
+ * as its output. `name` is that of the whole parameter, without the path. Inputs "targets" [B,
+ * classes] or "weights" [B], if samples are mixed or weighted. */
 void image_classify(const image_net *net, const char *name, ac_tensor *features, int64_t channels);
 /* The same of the global average, by the layer "fc". */
 void image_head(const image_net *net, ac_tensor *x, int64_t channels);

@@ -50,6 +50,9 @@ const model_preset model_presets[] = {
     {"vit-base", "vit", VIT(768)},
     {"convnext-tiny", "convnext", .net = {IMAGENET, .depth = 9, .base = 96}},
     {"convnext-small", "convnext", .net = {IMAGENET, .depth = 27, .base = 96}},
+    /* Ronneberger et al. 2015, with padding: 64 to 1024 channels. */
+    {"unet", "unet",
+     .net = {.channels = 3, .height = 256, .width = 256, .classes = 2, .depth = 4, .base = 64}},
     /* LeCun et al. 1998, section III.C. */
     {"lenet-300-100", "mlp", .net = {DIGITS}, .hidden = "300,100"},
 };

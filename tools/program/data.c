@@ -16,6 +16,10 @@ const char *data_loss_unit(const train_data *data) {
   return data->loss_unit ? data->loss_unit : data->unit;
 }
 
+const char *data_loss_words(const train_data *data) {
+  return data->no_nats ? "per" : "nats per";
+}
+
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* Whether a file's name, or what its vocabulary needs, says that its tokens have 32 bits. */
@@ -140,15 +144,12 @@ static const char *const mnist[] = {
 /* A folder without the file names of MNIST and CIFAR, or a file that ends like a picture or a list
  * of them. */
 bool data_is_pictures(const char *path) {
-  static const char *const endings[] = {".csv", ".jpg", ".jpeg", ".png", ".webp"};
   struct stat info;
   if (stat(path, &info) != 0) return false;
   if (S_ISDIR(info.st_mode))
     return !holds_any(path, ten) && !holds_any(path, hundred) && !holds_any(path, mnist);
   const char *dot = strrchr(path, '.');
-  for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
-    if (!strcasecmp(dot, endings[i])) return true;
-  return false;
+  return ac_picture_is_named(path) || (dot && !strcasecmp(dot, ".csv"));
 }
 
 static int open_folder(train_data *data, const char *folder, bool coarse) {
@@ -166,11 +167,13 @@ static int open_folder(train_data *data, const char *folder, bool coarse) {
 
 void data_add_image_options(image_data_flags *flags, options *o) {
   picture_flags *p = &flags->pictures;
-  const option rows[] = {
-      FLAG("data", OPTION_TEXT, &flags->path),
+  const option data[] = {FLAG("data", OPTION_TEXT, &flags->path)};
+  const option others[] = {
       FLAG("coarse", OPTION_SWITCH, &flags->coarse),
       FLAG("images", OPTION_TEXT, &flags->images),
       FLAG("labels", OPTION_TEXT, &flags->labels),
+  };
+  const option rows[] = {
       FLAG("size", OPTION_INTEGER, &p->size),
       FLAG("grey", OPTION_SWITCH, &p->grey),
       FLAG("filter", OPTION_CHOICE, &p->filter),
@@ -178,22 +181,40 @@ void data_add_image_options(image_data_flags *flags, options *o) {
       FLAG("scaled-decoding", OPTION_SWITCH, &p->scaled),
       FLAG("bad-images", OPTION_CHOICE, &p->bad),
   };
+  const option cache[] = {FLAG("image-cache", OPTION_TEXT, &p->cache)};
   if (!p->size) p->size = 224;
   if (p->crop_share == 0) p->crop_share = 0.875;
+  OPTIONS_ADD(o, data);
+  if (!p->segments) OPTIONS_ADD(o, others);
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, cache);
 }
 
 bool data_image_flags_given(const options *o) {
-  return options_given(o, "data") || options_given(o, "images") || options_given(o, "labels");
+  static const char *const names[] = {"data", "images", "labels"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (options_find(o, names[i]) && options_given(o, names[i])) return true;
+  return false;
 }
 
 /* Flags of pictures would have no effect on other images. */
 static int refuse_picture_flags(const options *o) {
-  static const char *const names[] = {
-      "size",      "grey",     "filter",       "crop-share",      "bad-images", "scaled-decoding",
-      "crop-area", "balanced", "rand-augment", "trivial-augment", "jitter",     "hue"};
+  static const char *const names[] = {"size",
+                                      "grey",
+                                      "filter",
+                                      "crop-share",
+                                      "image-cache",
+                                      "bad-images",
+                                      "scaled-decoding",
+                                      "crop-area",
+                                      "balanced",
+                                      "class-weights",
+                                      "rand-augment",
+                                      "trivial-augment",
+                                      "jitter",
+                                      "hue"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (options_given(o, names[i]))
+    if (options_find(o, names[i]) && options_given(o, names[i]))
       return fail_usage("--%s is for folders and lists of pictures (JPEG, PNG or WebP)", names[i]);
   return STATUS_CONTINUE;
 }
@@ -207,7 +228,10 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
   const bool missing = flags->path && stat(flags->path, &info) != 0;
   if (!flags->images && missing) return fail("cannot read %s: %s", flags->path, strerror(errno));
   if (!flags->images && flags->path && data_is_pictures(flags->path))
-    return data_open_pictures(data, flags);
+    return data_open_pictures(data, flags, o);
+  if (flags->pictures.segments && (flags->images || flags->path))
+    return fail_usage("images have masks if they are pictures in files, JPEG, PNG or WebP: give a "
+                      "folder of them as --data");
   const int status = refuse_picture_flags(o);
   if (status != STATUS_CONTINUE) return status;
   if (flags->images) return open_idx(data, flags->images, flags->labels);
@@ -226,27 +250,6 @@ int data_check_labels(const train_data *data, int64_t classes) {
   if (data->validation && ac_dataset_check_labels(data->validation, classes) != AC_OK)
     return fail_library();
   return STATUS_CONTINUE;
-}
-
-static bool changes_anything(const ac_augmentation *a) {
-  return a->shift || a->flip || a->rotation > 0 || a->scaling > 0 || a->erase_probability > 0;
-}
-
-int data_augment(train_data *data, const options *o) {
-  ac_augmentation *a = &data->augmentation;
-  if (data->all) {
-    const int status = data_change_pictures(data);
-    if (status != STATUS_CONTINUE) return status;
-    if (!options_given(o, "shift")) a->shift = 0;
-    if (!options_given(o, "rotation")) a->rotation = 0;
-    if (!options_given(o, "scaling")) a->scaling = 0;
-  }
-  if (!changes_anything(&data->augmentation)) return STATUS_CONTINUE;
-  ac_dataset **from = data->all ? &data->changed : &data->plain;
-  *from = data->train;
-  data->train = NULL;
-  const ac_status status = ac_dataset_augmented(&data->train, *from, &data->augmentation);
-  return status == AC_OK ? STATUS_CONTINUE : fail_setup(status);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -308,6 +311,8 @@ void data_close(train_data *data) {
   ac_dataset_free(data->train);
   ac_dataset_free(data->validation);
   ac_dataset_free(data->unsharded);
+  ac_dataset_free(data->unmixed);
+  ac_dataset_free(data->judged);
   ac_dataset_free(data->changed);
   ac_dataset_free(data->plain);
   ac_dataset_free(data->whole);

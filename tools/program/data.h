@@ -14,12 +14,16 @@ typedef struct picture_flags {
   bool grey, scaled;
   int bad, filter; /* ac_bad_pictures, ac_picture_filter */
   double crop_share;
+  bool segments;     /* each pixel has a class, by a mask, and not the whole picture */
+  const char *masks; /* their folder; NULL: there are none, as for predictions */
+  int fit;           /* ac_picture_fit */
   /* Of those that train: */
   ac_picture_changes changes;
   double crop_area; /* the least; 0: not at random */
   double jitter;    /* of brightness, contrast and saturation */
   int64_t rand_augment;
   bool balanced;
+  const char *cache; /* the file of --image-cache; NULL: none */
   const char
       *class_names; /* as in train_data, of --init; while data is opened. Others replace them */
 } picture_flags;
@@ -27,6 +31,7 @@ typedef struct picture_flags {
 typedef struct train_data {
   /* Set beforehand: */
   bool optional;           /* data may be missing if flags give the shape of the kind */
+  bool bytes;              /* pictures become samples in u8, not in f32 */
   bool unlabelled;         /* for predictions: images need no labels, and one image is enough */
   const char *class_names; /* of the model, which no others replace, one a line, in the order of
                               their numbers; NULL: those of pictures are as the data has them */
@@ -44,16 +49,23 @@ typedef struct train_data {
   ac_dataset *whole;     /* what train and validation are parts of, or NULL */
   ac_dataset *plain;     /* what train's images are before they are changed, or NULL */
   ac_dataset *changed;   /* pictures with changes of their own, if train changes them more */
+  ac_dataset *unmixed;   /* what train is mixed of, or is without weights of classes; or NULL */
+  ac_dataset *judged;    /* the same of validation */
   ac_dataset *unsharded; /* what train is a shard of, or NULL */
   ac_dataset *train, *validation; /* validation is NULL if undivided */
   ac_augmentation augmentation;   /* of train's images, set by the kind of model; zeros: none */
-  const char *unit;               /* what speed is counted in: "byte", "token", "image" */
-  int64_t tokens_per_sample;      /* 0: samples are not made of tokens */
-  const char *loss_unit;          /* what a loss is per; NULL: the unit */
+  ac_mixing mixing;          /* of training samples with others, set by the kind; zeros: none */
+  bool class_weights;        /* the loss counts pictures by the size of their class */
+  const char *unit;          /* what speed is counted in: "byte", "token", "image" */
+  int64_t tokens_per_sample; /* 0: samples are not made of tokens */
+  bool no_nats;              /* the loss has no unit */
+  const char *loss_unit;     /* what a loss is per; NULL: the unit */
 } train_data;
 
 /* What a loss is per: "token", "pair". */
 const char *data_loss_unit(const train_data *data);
+/* The words before that: "nats per". */
+const char *data_loss_words(const train_data *data);
 
 /* Text as bytes (vocab 0), or files of any kind (`binary`), or a file of uint16 tokens below
  * `vocab`; the last 10 % validates. */
@@ -84,7 +96,7 @@ int data_open_image_flags(train_data *data, const image_data_flags *flags, const
 bool data_is_pictures(const char *path);
 /* The most that buffers for decoding take while a model trains and is validated. */
 uint64_t data_picture_bytes(const train_data *data);
-int data_open_pictures(train_data *data, const image_data_flags *flags);
+int data_open_pictures(train_data *data, const image_data_flags *flags, const options *o);
 /* Fold `fold` of `folds` of all pictures. */
 int data_fold_pictures(train_data *data, int64_t fold, int64_t folds);
 /* The flags of random changes. */
@@ -96,8 +108,14 @@ int data_change_pictures(train_data *data);
 int data_check_labels(const train_data *data, int64_t classes);
 
 /* Changes training images as `augmentation` says, if it says anything, and pictures as their own
- * flags say. Defaults of `augmentation` are for small images, so they do not change pictures. */
-int data_augment(train_data *data, const options *o);
+ * flags say; mixes them; or gives them weights. Defaults of `augmentation` are for small images, so
+ * they do not change pictures. */
+int data_change(train_data *data, const options *o);
+
+/* What trains as it is, before it is changed. */
+ac_dataset *data_plain(const train_data *data);
+/* The files of a dataset of pictures, which is one of `data`; NULL: it is not made of such. */
+const ac_pictures *data_list_of(const train_data *data, const ac_dataset *dataset);
 
 /* "I/K", of undivided data: trains on all but fold I and validates on that, I being 1 .. K. The
  * folds of text are ranges of it. */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -15,8 +16,11 @@ static void say_left_out(void *user, const char *path, const char *sentence) {
   say("left out: %s", sentence);
 }
 
-static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc) {
+static ac_status open_lists(train_data *data, const char *path, ac_pictures_desc *desc,
+                            ac_pictures_problem *problem) {
+  desc->problem = problem;
   desc->bad = (ac_bad_pictures)data->pictures.bad;
+  desc->masks = data->pictures.masks;
   desc->report = say_left_out;
   return ac_pictures_open(&data->all, data->undivided ? NULL : &data->validating, path, desc);
 }
@@ -34,40 +38,42 @@ static const char **split_lines(char *text, int64_t *count) {
 }
 
 /* With the numbers that the model's classes have. */
-static ac_status open_as_model(train_data *data, const char *path, bool *no_memory) {
+static ac_status open_as_model(train_data *data, const char *path, ac_pictures_problem *problem,
+                               bool *no_memory) {
   ac_pictures_desc desc = {0};
   const char *model_names = data->class_names ? data->class_names : data->pictures.class_names;
-  if (!model_names) return open_lists(data, path, &desc);
+  if (!model_names) return open_lists(data, path, &desc, problem);
   char *text = strdup(model_names);
   const char **names = text ? split_lines(text, &desc.class_count) : NULL;
   desc.classes = names;
   *no_memory = !names;
-  const ac_status status = names ? open_lists(data, path, &desc) : AC_ERROR_MEMORY;
+  const ac_status status = names ? open_lists(data, path, &desc, problem) : AC_ERROR_MEMORY;
   free(names);
   free(text);
   return status;
 }
 
-/* Whether the library found none there. */
-static bool is_without(void) {
-  return strstr(ac_last_error(), " has no folders; ") ||
-         strstr(ac_last_error(), " holds no pictures") ||
-         strstr(ac_last_error(), " is neither a folder nor a .csv");
-}
-
-/* Whether folders are not named after the model's classes. */
-static bool has_other_classes(void) {
-  return strstr(ac_last_error(), " that are expected, ");
+/* Pictures with classes of pixels; only predictions do without masks. */
+static ac_status open_masked(train_data *data, const char *path, ac_pictures_problem *problem,
+                             bool *no_memory) {
+  if (data->pictures.masks) return open_as_model(data, path, problem, no_memory);
+  return open_lists(data, path, &(ac_pictures_desc){.unlabelled = true}, problem);
 }
 
 static int open_list(train_data *data, const char *path) {
+  const bool segments = data->pictures.segments;
   bool no_memory = false;
-  ac_status status = open_as_model(data, path, &no_memory);
+  ac_pictures_problem problem = AC_PICTURES_OTHER_PROBLEM;
+  if (segments && !data->pictures.masks && !data->unlabelled)
+    return fail_usage("--masks is missing: a folder with a mask for each picture of --data");
+  ac_status status = segments ? open_masked(data, path, &problem, &no_memory)
+                              : open_as_model(data, path, &problem, &no_memory);
   if (no_memory) return fail("out of memory");
-  if (status != AC_OK && data->unlabelled && (is_without() || has_other_classes()))
-    status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true});
-  else if (status != AC_OK && !data->class_names && has_other_classes())
-    status = open_lists(data, path, &(ac_pictures_desc){0});
+  if (segments && status != AC_OK) return fail_library();
+  if (problem != AC_PICTURES_OTHER_PROBLEM && data->unlabelled)
+    status = open_lists(data, path, &(ac_pictures_desc){.unlabelled = true}, &problem);
+  else if (problem == AC_PICTURES_OTHER_CLASSES && !data->class_names)
+    status = open_lists(data, path, &(ac_pictures_desc){0}, &problem);
   if (status == AC_OK) {
     const int64_t left_out =
         ac_pictures_left_out(data->all) + ac_pictures_left_out(data->validating);
@@ -76,13 +82,26 @@ static int open_list(train_data *data, const char *path) {
           left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are");
     return STATUS_CONTINUE;
   }
-  if (is_without())
+  if (problem == AC_PICTURES_NONE)
     return fail(
         "%s has no images that accrue reads: a folder must hold a folder of pictures (JPEG, "
         "PNG or WebP) for each class, or MNIST's files, such as train-images-idx3-ubyte and "
         "train-labels-idx1-ubyte, or CIFAR's, such as data_batch_1.bin or train.bin",
         path);
   return fail_library();
+}
+
+/* A plan decodes nothing. */
+static int use_cache(const train_data *data, const options *o) {
+  const picture_flags *p = &data->pictures;
+  if (!p->cache || options_find(o, "image-cache")->ignored) return STATUS_CONTINUE;
+  const int64_t channels = p->grey ? 1 : 3;
+  if (access(p->cache, F_OK) != 0)
+    say("decoding %s pictures into %s, %s",
+        text_count(ac_pictures_count(data->all) + ac_pictures_count(data->validating)).text,
+        p->cache, text_bytes(ac_pictures_cache_bytes(data->all, channels)).text);
+  return ac_pictures_use_cache(data->all, p->cache, channels) == AC_OK ? STATUS_CONTINUE
+                                                                       : fail_library();
 }
 
 /* ---- datasets -------------------------------------------------------------------------------- */
@@ -94,8 +113,10 @@ static int make_changed(train_data *data, const ac_pictures *list,
                                       .balanced = changes && p->balanced,
                                       .height = p->size,
                                       .channels = p->grey ? 1 : 3,
+                                      .dtype = data->bytes ? AC_U8 : AC_F32,
                                       .filter = (ac_picture_filter)p->filter,
                                       .crop_share = p->crop_share,
+                                      .fit = (ac_picture_fit)p->fit,
                                       .scaled_decoding = p->scaled};
   return ac_dataset_from_pictures(dataset, list, &samples) == AC_OK ? STATUS_CONTINUE
                                                                     : fail_library();
@@ -107,7 +128,8 @@ static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **
 
 uint64_t data_picture_bytes(const train_data *data) {
   return ac_dataset_picture_bytes(data->train) + ac_dataset_picture_bytes(data->changed) +
-         ac_dataset_picture_bytes(data->unsharded) + ac_dataset_picture_bytes(data->validation);
+         ac_dataset_picture_bytes(data->unmixed) + ac_dataset_picture_bytes(data->unsharded) +
+         ac_dataset_picture_bytes(data->validation) + ac_dataset_picture_bytes(data->judged);
 }
 
 int data_change_pictures(train_data *data) {
@@ -164,11 +186,12 @@ static int divide(train_data *data, const char *path) {
   return status == STATUS_CONTINUE ? data_fold_pictures(data, folds, folds) : status;
 }
 
-int data_open_pictures(train_data *data, const image_data_flags *flags) {
+int data_open_pictures(train_data *data, const image_data_flags *flags, const options *o) {
   if (flags->coarse) return fail_usage("--coarse is for CIFAR-100");
   data->unit = "image";
   data->pictures = flags->pictures;
   int status = open_list(data, flags->path);
+  if (status == STATUS_CONTINUE) status = use_cache(data, o);
   if (status != STATUS_CONTINUE) return status;
   if (data->undivided) return make_samples(data, data->all, &data->train);
   status = divide(data, flags->path);

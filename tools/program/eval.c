@@ -1,11 +1,13 @@
 /* `accrue eval`: loss and accuracy of a saved model on a dataset, and for classifiers of images the
  * confusion matrix. It needs the memory of forward passes alone. */
 #include "program/commands.h"
+#include "program/examples.h"
 #include "program/finite.h"
 #include "common/accuracy.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/saved_model.h"
+#include "program/segments.h"
 #include "common/text.h"
 
 #include <float.h>
@@ -15,17 +17,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* With more classes nobody reads a confusion matrix. Its bytes grow with the square of the classes.
- */
-enum { MOST_CONFUSED = 1000, MOST_PRINTED = 30 };
+/* As many rows and columns as a terminal has room for. */
+enum { MOST_PRINTED = 30 };
 
 typedef struct evaluation {
   saved_model saved;
   ac_evaluation result;
-  double plain;       /* accuracy of questions by log-likelihood alone */
-  bool questions;     /* there are such */
-  int64_t classes;    /* of the confusion matrix; 0: none */
-  int64_t *confusion; /* [label, answer] */
+  double plain;      /* accuracy of questions by log-likelihood alone */
+  bool questions;    /* there are such */
+  int64_t most;      /* images of each kind to show; 0: none */
+  examples examples; /* of images; 0 classes: it classifies none */
+  int64_t pixels;    /* of an image, if these are classified; 0: images are */
+  uint8_t *answer;   /* of each of them */
 } evaluation;
 
 /* ---- flags ----------------------------------------------------------------------------------- */
@@ -37,8 +40,10 @@ static void more_options(saved_model *m, options *o) {
       FLAG("json", OPTION_SWITCH, &m->json),
       FLAG("fold", OPTION_TEXT, &m->setup.flags.fold),
   };
+  const option images[] = {FLAG("examples", OPTION_INTEGER, &m->setup.flags.examples)};
   if (!options_find(o, "model")) OPTIONS_ADD(o, model);
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, images);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -66,30 +71,38 @@ static int measure_loss(evaluation *e) {
   return status;
 }
 
-/* The answer is the likeliest class. */
-static int count_answer(void *user, int64_t sample, int64_t label, const float *logits) {
+/* Into the same matrix as of images. */
+static int count_pixels(void *user, const classify_sample *sample, const float *logits) {
   evaluation *e = user;
-  int64_t best = 0;
-  (void)sample;
-  for (int64_t c = 1; c < e->classes; c++)
-    if (logits[c] > logits[best]) best = c;
-  e->confusion[label * e->classes + best]++;
+  const int64_t classes = e->examples.classes;
+  if (!segments_answer(logits, classes, e->pixels, e->answer))
+    return fail_not_finite(e->saved.path, "what it predicts is");
+  segments_count(sample->mask, e->answer, e->pixels, classes, e->examples.confusion);
   return STATUS_CONTINUE;
 }
 
-static int count_confusion(evaluation *e) {
+static int count_segments(evaluation *e) {
+  int64_t shape[3];
+  if (!ac_dataset_image_shape(e->saved.dataset, shape)) return fail("the data holds no images");
+  e->pixels = shape[1] * shape[2];
+  e->answer = malloc((size_t)e->pixels);
+  if (!e->answer) return fail("out of memory");
+  return saved_model_classify(&e->saved, e->examples.classes * e->pixels, count_pixels, e);
+}
+
+static int count_answers(evaluation *e) {
   const setup *s = &e->saved.setup;
   const int64_t classes = s->kind->classes ? s->kind->classes(s->model) : 0;
-  if (!classes || classes > MOST_CONFUSED) return STATUS_CONTINUE;
-  e->classes = classes;
-  e->confusion = calloc((size_t)(classes * classes), sizeof *e->confusion);
-  if (!e->confusion) return fail("out of memory");
-  return saved_model_classify(&e->saved, classes, count_answer, e);
+  if (!classes || (classes > EXAMPLES_MOST_CONFUSED && !e->most)) return STATUS_CONTINUE;
+  const int status = examples_begin(&e->examples, classes, e->most);
+  if (status != STATUS_CONTINUE) return status;
+  if (s->kind->segments && s->kind->segments(s->model)) return count_segments(e);
+  return saved_model_classify(&e->saved, classes, examples_take, &e->examples);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static void print_confusion(const evaluation *e) {
+static void print_confusion(const examples *e) {
   printf("\n%8s", "label");
   for (int64_t c = 0; c < e->classes; c++) printf(" %6" PRId64, c);
   printf("   right\n");
@@ -103,6 +116,24 @@ static void print_confusion(const evaluation *e) {
     }
     if (total) printf(" %5.1f %%\n", 100 * (double)row[label] / (double)total);
     else printf("       -\n");
+  }
+}
+
+/* How well each class is found. */
+static void print_classes(const examples *e) {
+  printf("mean IoU     %s %%\n\n",
+         text_fixed(100 * segments_mean_iou(e->confusion, e->classes), 2).text);
+  printf("%8s %12s %8s %8s\n", "class", "pixels", "found", "IoU");
+  for (int64_t c = 0; c < e->classes; c++) {
+    const double iou = segments_iou(e->confusion, e->classes, c);
+    const int64_t right = e->confusion[c * e->classes + c];
+    int64_t total = 0;
+    for (int64_t k = 0; k < e->classes; k++) total += e->confusion[c * e->classes + k];
+    printf("%8" PRId64 " %12" PRId64, c, total);
+    if (total) printf(" %6.2f %%", 100 * (double)right / (double)total);
+    else printf("        -");
+    if (isnan(iou)) printf("        -\n");
+    else printf(" %6.2f %%\n", 100 * iou);
   }
 }
 
@@ -132,18 +163,21 @@ static void print_text(const evaluation *e) {
     s->kind->put_data(s->model, e->saved.dataset == s->data.train,
                       e->saved.dataset == s->data.validation);
   else print_data(&e->saved);
-  printf("loss         %s nats per %s\n", text_fixed(e->result.loss, 6).text,
+  printf("loss         %s %s %s\n", text_fixed(e->result.loss, 6).text, data_loss_words(&s->data),
          data_loss_unit(&s->data));
   if (has_perplexity(s)) printf("perplexity   %s\n", text_fixed(exp(e->result.loss), 4).text);
   printf("accuracy     %s %%%s\n", text_fixed(100 * e->result.accuracy, 2).text,
-         e->questions        ? " of the questions, by log-likelihood for each byte"
-         : s->data.loss_unit ? " of the pairs have a likelier chosen answer than before"
-                             : "");
+         e->questions ? " of the questions, by log-likelihood for each byte"
+         : s->kind->load_session && s->data.loss_unit
+             ? " of the pairs have a likelier chosen answer than before"
+             : "");
   if (e->questions)
     printf("             %s %% by log-likelihood alone\n", text_fixed(100 * e->plain, 2).text);
   printf("memory       %s on %s\n", text_bytes(e->saved.bytes).text,
          ac_device_get_info(s->device)->id);
-  if (e->classes && e->classes <= MOST_PRINTED) print_confusion(e);
+  if (e->pixels) print_classes(&e->examples);
+  else if (e->examples.confusion && e->examples.classes <= MOST_PRINTED)
+    print_confusion(&e->examples);
 }
 
 /* A language model takes all documents, unless it is told otherwise. */
@@ -153,25 +187,39 @@ static const char *split_of(const saved_model *m) {
   return all ? "all" : splits[m->split];
 }
 
+static json_t *number_or_null(double value) {
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
 static int print_json(const evaluation *e) {
-  json_t *rows = json_array();
-  for (int64_t label = 0; label < e->classes; label++) {
-    json_t *row = json_array();
-    for (int64_t c = 0; c < e->classes; c++)
-      json_array_append_new(row, json_integer((json_int_t)e->confusion[label * e->classes + c]));
-    json_array_append_new(rows, row);
-  }
-  json_t *object =
-      json_pack("{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name,
-                "file", json_text_name(e->saved.path), "split", split_of(&e->saved), "samples",
-                (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
-                e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
-                ac_device_get_info(e->saved.setup.device)->id, "confusion", rows);
+  json_t *object = json_pack(
+      "{s:s, s:o, s:s, s:I, s:f, s:f, s:I, s:s, s:o}", "model", e->saved.setup.kind->name, "file",
+      json_text_name(e->saved.path), "split", split_of(&e->saved), "samples",
+      (json_int_t)ac_dataset_count(e->saved.dataset), "loss", e->result.loss, "accuracy",
+      e->result.accuracy, "planned_bytes", (json_int_t)e->saved.bytes, "device",
+      ac_device_get_info(e->saved.setup.device)->id, "confusion", examples_confusion(&e->examples));
   if (object && e->saved.setup.kind->load_session) {
     if (has_perplexity(&e->saved.setup))
       json_object_set_new(object, "perplexity", json_real(fmin(exp(e->result.loss), DBL_MAX)));
     if (e->questions) json_object_set_new(object, "plain_accuracy", json_real(e->plain));
     json_object_set_new(object, "predicted", json_real(e->result.weight));
+  }
+  if (object && e->pixels) {
+    json_t *ious = json_array();
+    for (int64_t c = 0; c < e->examples.classes; c++)
+      json_array_append_new(
+          ious, number_or_null(segments_iou(e->examples.confusion, e->examples.classes, c)));
+    json_object_set_new(object, "iou", ious);
+    json_object_set_new(
+        object, "mean_iou",
+        number_or_null(segments_mean_iou(e->examples.confusion, e->examples.classes)));
+  }
+  const int put = object && e->most ? examples_put(&e->examples, &e->saved.setup.data,
+                                                   e->saved.dataset, e->saved.class_names, object)
+                                    : STATUS_CONTINUE;
+  if (put != STATUS_CONTINUE) {
+    json_decref(object);
+    return put;
   }
   bool good = object && json_text_put(object, JSON_INDENT(2), stdout);
   json_decref(object);
@@ -189,14 +237,16 @@ int eval_main(int argc, char **argv) {
                  "written, which name it."};
   evaluation e = {.saved = {.batch = 256}};
   int status = saved_model_open(&e.saved, &command, argc, argv, more_options);
+  e.most = e.saved.setup.flags.examples;
   if (status == STATUS_CONTINUE) status = measure_loss(&e);
-  if (status == STATUS_CONTINUE) status = count_confusion(&e);
+  if (status == STATUS_CONTINUE) status = count_answers(&e);
   if (status == STATUS_CONTINUE && e.saved.json) status = print_json(&e);
   else if (status == STATUS_CONTINUE) {
     print_text(&e);
     status = STATUS_DONE;
   }
-  free(e.confusion);
+  examples_end(&e.examples);
+  free(e.answer);
   saved_model_close(&e.saved);
   return status;
 }

@@ -104,8 +104,9 @@ int fingerprint(const train_data *data, const char *rank, char text[17]) {
   XXH3_64bits_reset(&state);
   if (rank) XXH3_64bits_update(&state, rank, strlen(rank));
   const ac_pictures *training = data->training ? data->training : data->all;
-  int status = add_dataset(data->plain ? data->plain : data->train, training, &state);
-  if (status == STATUS_CONTINUE) status = add_dataset(data->validation, data->validating, &state);
+  ac_dataset *validation = data->judged ? data->judged : data->validation;
+  int status = add_dataset(data_plain(data), training, &state);
+  if (status == STATUS_CONTINUE) status = add_dataset(validation, data->validating, &state);
   snprintf(text, 17, "%016" PRIx64, (uint64_t)XXH3_64bits_digest(&state));
   return status;
 }

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A path of so many bytes follows; 0: none does. */
 typedef struct message {
-  int64_t order, number;
-  char path[RUN_PATH_BYTES];
+  int64_t order, number, path_bytes;
 } message;
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -26,15 +26,14 @@ static void log_warning(void *user, ac_log_level level, const char *text) {
   if (level <= AC_LOG_WARNING) say("%s", text);
 }
 
-/* The flag is checked again with all others. */
-static double timeout_of(int argc, char **argv) {
+double ranks_timeout(int argc, char **argv) {
   const char *text = options_value("rank-timeout", argc, argv);
   const double seconds = text ? strtod(text, NULL) : 0;
   return seconds > 0 && isfinite(seconds) ? seconds : 0;
 }
 
 int ranks_open(int argc, char **argv, ac_ranks **ranks) {
-  const ac_ranks_desc desc = {.timeout = timeout_of(argc, argv), .log = log_warning};
+  const ac_ranks_desc desc = {.timeout = ranks_timeout(argc, argv), .log = log_warning};
   *ranks = NULL;
   if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_library();
   if (ac_ranks_size(*ranks) > 1) {
@@ -98,8 +97,8 @@ static int list_flags(const setup *s, ac_ranks_fact *facts, fact_text *texts) {
 }
 
 int ranks_meet(const setup *s, int status) {
-  static ac_ranks_fact facts[OPTION_ROWS + 1];
-  static fact_text texts[OPTION_ROWS];
+  static _Thread_local ac_ranks_fact facts[OPTION_ROWS + 2];
+  static _Thread_local fact_text texts[OPTION_ROWS];
   ac_ranks *ranks = s->words.ranks;
   char data[17] = "";
   if (!ranks) return status;
@@ -108,8 +107,9 @@ int ranks_meet(const setup *s, int status) {
   facts[0] = (ac_ranks_fact){"how they begin", ready ? "ready" : message_last()};
   if (ac_ranks_agree(ranks, facts, 1) != AC_OK) return ready ? fail_library() : status;
   if (!ready) return status;
-  facts[0] = (ac_ranks_fact){"the data", data};
-  const int count = 1 + list_flags(s, facts + 1, texts);
+  facts[0] = (ac_ranks_fact){"the version of Accrue", ac_version()};
+  facts[1] = (ac_ranks_fact){"the data", data};
+  const int count = 2 + list_flags(s, facts + 2, texts);
   return ac_ranks_agree(ranks, facts, count) == AC_OK ? STATUS_CONTINUE : fail_library();
 }
 
@@ -117,9 +117,19 @@ int ranks_meet(const setup *s, int status) {
 
 int ranks_order(ac_ranks *ranks, rank_order order, const char *path, int64_t number) {
   if (!ranks) return STATUS_CONTINUE;
-  message m = {.order = order, .number = number};
-  if (path) snprintf(m.path, sizeof m.path, "%s", path);
-  return ac_ranks_tell(ranks, &m, sizeof m) == AC_OK ? STATUS_CONTINUE : fail_library();
+  char sent[RUN_PATH_BYTES] = "";
+  if (path) snprintf(sent, sizeof sent, "%s", path);
+  message m = {order, number, path ? (int64_t)strlen(sent) + 1 : 0};
+  ac_status status = ac_ranks_tell(ranks, &m, sizeof m);
+  if (status == AC_OK && path) status = ac_ranks_tell(ranks, sent, (uint64_t)m.path_bytes);
+  return status == AC_OK ? STATUS_CONTINUE : fail_library();
+}
+
+static ac_status hear(ac_ranks *ranks, message *m, char path[RUN_PATH_BYTES]) {
+  ac_status status = ac_ranks_tell(ranks, m, sizeof *m);
+  if (status == AC_OK && m->path_bytes)
+    status = ac_ranks_tell(ranks, path, (uint64_t)m->path_bytes);
+  return status;
 }
 
 static bool on_stop(void *user) {
@@ -138,14 +148,14 @@ static ac_status average(const run *r, int64_t samples) {
   return status == AC_OK ? back : status;
 }
 
-static ac_status obey_one(run *r, const message *m) {
+static ac_status obey_one(run *r, const message *m, const char *path) {
   switch (m->order) {
   case ORDER_INIT:
     return setup_take_init(&r->setup, r->trainer);
   case ORDER_LOAD:
-    return ac_trainer_load_state(r->trainer, m->path);
+    return ac_trainer_load_state(r->trainer, path);
   case ORDER_SAVE: /* rank 0 says what could not be saved, and goes on */
-    ac_trainer_save_state(r->trainer, m->path, NULL, 0);
+    ac_trainer_save_state(r->trainer, path, NULL, 0);
     return AC_OK;
   default:
     return average(r, m->number);
@@ -155,10 +165,11 @@ static ac_status obey_one(run *r, const message *m) {
 /* Until rank 0 says to go on. */
 static int obey(run *r) {
   message m;
+  char path[RUN_PATH_BYTES];
   for (;;) {
-    if (ac_ranks_tell(r->setup.words.ranks, &m, sizeof m) != AC_OK) return fail_library();
+    if (hear(r->setup.words.ranks, &m, path) != AC_OK) return fail_library();
     if (m.order == ORDER_GO_ON) return STATUS_CONTINUE;
-    if (obey_one(r, &m) != AC_OK) return fail_library();
+    if (obey_one(r, &m, path) != AC_OK) return fail_library();
   }
 }
 

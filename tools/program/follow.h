@@ -14,6 +14,9 @@ typedef enum rank_order {
   ORDER_AVERAGE /* validate averages on so many samples */
 } rank_order;
 
+/* What --rank-timeout says; 0: nothing that can be used. It is checked again with all other flags.
+ */
+double ranks_timeout(int argc, char **argv);
 /* Opens the rank of this process, before its flags are read. Ranks above 0 write nothing from here
  * on. *ranks NULL: nothing started more than one. A status of message.h. */
 int ranks_open(int argc, char **argv, ac_ranks **ranks);

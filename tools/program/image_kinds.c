@@ -18,6 +18,7 @@ typedef struct image_model {
   const image_family *family;
   image_data_flags data;
   ac_augmentation augmentation;
+  ac_mixing mixing;
   bool foreign;            /* --init is a file that Accrue has not written */
   bool guessed;            /* and it may be one of timm's tf_ networks */
   patch_grid grid_of_file; /* of vit; no rows: there is no file */
@@ -31,6 +32,8 @@ static const char *const norms[] = {"group", "layer", "instance", "batch", NULL}
 static const char *const stems[] = {"small", "large", NULL};
 static const char *const mobilenets[] = {"v1", "v2", "v3-small", "v3-large", NULL};
 static const char *const efficientnets[] = {"lite0", "b0", NULL};
+static const char *const losses[] = {"cross-entropy", "dice", "both", NULL};
+static const char *const fits[] = {"crop", "stretch", "pad", NULL};
 static const char *const namers[] = {"torchvision",     "timm", "tensorflow", "torchvision-old",
                                      "timm-tensorflow", NULL};
 static const char *const pixels[] = {"plain", "imagenet", "half", "lite", NULL};
@@ -47,7 +50,8 @@ static bool has_stem(const image_model *model) {
 }
 
 static bool has_norm(const image_model *model) {
-  return model->family == &resnet_family || model->family == &mobilenet_family;
+  return model->family == &resnet_family || model->family == &mobilenet_family ||
+         model->family == &unet_family;
 }
 
 static bool has_depth(const image_model *model) {
@@ -56,6 +60,10 @@ static bool has_depth(const image_model *model) {
 
 static bool is_vit(const image_model *model) {
   return model->family == &vit_family;
+}
+
+static bool is_unet(const image_model *model) {
+  return model->family == &unet_family;
 }
 
 /* ---- flags ----------------------------------------------------------------------------------- */
@@ -113,6 +121,18 @@ static void convnext_defaults(void *self, train_flags *flags) {
   flags->out = "accrue-convnext";
 }
 
+static void unet_defaults(void *self, train_flags *flags) {
+  image_model *model = shared_defaults(self, flags, &unet_family);
+  model->net = (image_net){.classes = 2, .depth = 4, .base = 16, .layer_decay = 1};
+  model->augmentation = (ac_augmentation){0};
+  model->data.pictures.segments = true;
+  model->data.pictures.fit = AC_PICTURE_FIT_PAD;
+  flags->batch = 8;
+  flags->rate.lr = 1e-3;
+  flags->beta2 = 0.999;
+  flags->out = "accrue-unet";
+}
+
 static void add_options(void *self, options *o) {
   image_model *model = self;
   image_net *net = &model->net;
@@ -129,7 +149,12 @@ static void add_options(void *self, options *o) {
       FLAG("classes", OPTION_INTEGER, &net->classes, .fallback = "as the data has"),
       FLAG("pixels", OPTION_CHOICE, &net->pixels),
   };
+  const option masks[] = {
+      FLAG("masks", OPTION_TEXT, &model->data.pictures.masks),
+      FLAG("fit", OPTION_CHOICE, &model->data.pictures.fit),
+  };
   data_add_image_options(&model->data, o);
+  if (is_unet(model)) OPTIONS_ADD(o, masks);
   if (variants_of(model)) OPTIONS_ADD(o, variant);
   if (has_depth(model)) OPTIONS_ADD(o, depth);
   OPTIONS_ADD(o, width);
@@ -144,10 +169,15 @@ static void add_training_options(void *self, options *o) {
   ac_augmentation *a = &model->augmentation;
   const option loss[] = {
       FLAG("label-smoothing", OPTION_REAL, &model->net.smoothing),
+      FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
+  };
+  const option of_classes[] = {
       FLAG("dropout", OPTION_REAL, &model->net.dropout),
       FLAG("drop-path", OPTION_REAL, &model->net.drop_path),
-      FLAG("layer-decay", OPTION_REAL, &model->net.layer_decay),
       FLAG("balanced", OPTION_SWITCH, &model->data.pictures.balanced),
+      FLAG("class-weights", OPTION_SWITCH, &model->net.weighted),
+      FLAG("mixup", OPTION_REAL, &model->mixing.mixup),
+      FLAG("cutmix", OPTION_REAL, &model->mixing.cutmix),
   };
   const option augmentation[] = {
       FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
@@ -155,14 +185,26 @@ static void add_training_options(void *self, options *o) {
       FLAG("erase", OPTION_REAL, &a->erase_probability),
   };
   OPTIONS_ADD(o, loss);
+  const option minimised[] = {FLAG("loss", OPTION_CHOICE, &model->net.loss)};
+  if (is_unet(model)) OPTIONS_ADD(o, minimised);
+  else OPTIONS_ADD(o, of_classes);
   OPTIONS_ADD(o, augmentation);
   data_add_picture_changes(&model->data.pictures, o);
 }
 
 static int check(void *self, const options *o, train_flags *flags) {
   image_model *model = self;
+  const struct {
+    const char *flag;
+    double alpha;
+  } mixtures[] = {{"mixup", model->mixing.mixup}, {"cutmix", model->mixing.cutmix}};
+  for (int i = 0; i < 2; i++)
+    if (mixtures[i].alpha > 0 && mixtures[i].alpha < 1e-6)
+      return fail_usage("--%s %g is neither 0 nor at least 1e-6", mixtures[i].flag,
+                        mixtures[i].alpha);
   (void)o;
   model->net.frozen_norm = flags->batch_norm == BATCH_NORM_FROZEN;
+  model->net.mixed = model->mixing.mixup > 0 || model->mixing.cutmix > 0;
   return STATUS_CONTINUE;
 }
 
@@ -242,6 +284,12 @@ static int adopt_described(image_model *model, const options *o, const ac_model_
   if (strcmp(kind, model->family->name) != 0)
     return fail("%s does not hold a model of kind %s", path, model->family->name);
   int status = adopt_word(o, init, path, "accrue.names", NULL, namers, missing_names, &net->names);
+  if (status == STATUS_CONTINUE && is_unet(model) && !options_given_now(o, "fit"))
+    status = adopt_word(o, init, path, "accrue.fit", "fit", fits, AC_PICTURE_FIT_PAD,
+                        &model->data.pictures.fit);
+  if (status == STATUS_CONTINUE && is_unet(model) &&
+      !(options_find(o, "loss") && options_given_now(o, "loss")))
+    status = adopt_word(o, init, path, "accrue.loss", NULL, losses, 0, &net->loss);
   if (status == STATUS_CONTINUE && has_norm(model))
     status = adopt_word(o, init, path, "accrue.norm", "norm", norms, -1, &net->norm);
   if (status == STATUS_CONTINUE && has_stem(model))
@@ -367,6 +415,14 @@ static int check_patches(const image_model *model) {
   return STATUS_CONTINUE;
 }
 
+static int check_halvings(const image_net *net) {
+  const int64_t smaller = net->height < net->width ? net->height : net->width;
+  if (smaller >> net->depth >= 1) return STATUS_CONTINUE;
+  return fail_usage("--depth %" PRId64 " halves images of %" PRId64 " x %" PRId64
+                    " until nothing is left; give a smaller one, or a larger --size",
+                    net->depth, net->height, net->width);
+}
+
 /* Images of another size need other positions than the file's. */
 static int make_positions(image_model *model, ac_model_file *init, const char *path) {
   const image_net *net = &model->net;
@@ -395,6 +451,7 @@ static int check_convnext(const image_net *net) {
 static int check_shape(image_model *model, const options *o, const char *init_path) {
   image_net *net = &model->net;
   if (is_vit(model)) return check_patches(model);
+  if (is_unet(model)) return check_halvings(net);
   if (model->family == &convnext_family) return check_convnext(net);
   if (has_stem(model) && !resnet_depth_is_valid(net))
     return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
@@ -430,17 +487,29 @@ static void choose_classes(image_model *model, const options *o, bool init,
 static int open_data(image_model *model, const options *o, bool init, train_data *data) {
   image_net *net = &model->net;
   int64_t shape[3];
+  data->bytes = true;
   int status = data_open_image_flags(data, &model->data, o);
   if (status != STATUS_CONTINUE) return status;
+  net->bytes = data->all;
   model->data.pictures.list = data->all;
   if (!ac_dataset_image_shape(data->train, shape)) return fail("the data holds no images");
   net->channels = shape[0];
   net->height = shape[1];
   net->width = shape[2];
   choose_classes(model, o, init, data);
+  if (is_unet(model) && ac_dataset_classes(data->train) > net->classes)
+    return fail_usage("masks have classes up to %" PRId64 ", and the model has %" PRId64
+                      " classes, from 0 on",
+                      ac_dataset_classes(data->train) - 1, net->classes);
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
+  if (is_unet(model) && net->loss == IMAGE_LOSS_CROSS_ENTROPY) data->loss_unit = "pixel";
+  data->no_nats = is_unet(model) && net->loss == IMAGE_LOSS_DICE;
   data->augmentation = model->augmentation;
+  data->mixing = model->mixing;
+  data->mixing.smoothing = net->smoothing;
+  data->mixing.classes = net->classes;
+  data->class_weights = net->weighted;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;
 }
@@ -468,7 +537,9 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
 /* Most networks halve the size five times. */
 static model_growth growth(const void *self) {
   const image_model *model = self;
-  return (model_growth){"resolution", is_vit(model) ? model->net.patch : 32, PICTURE_MOST_SIDE};
+  const int64_t halved =
+      is_unet(model) && model->net.depth > 5 ? INT64_C(1) << model->net.depth : 32;
+  return (model_growth){"resolution", is_vit(model) ? model->net.patch : halved, PICTURE_MOST_SIDE};
 }
 
 static void grow(void *self, int64_t side) {
@@ -489,6 +560,10 @@ static void describe(const void *self, model_metadata *metadata) {
   model_metadata_add(metadata, "accrue.image", "%" PRId64 "x%" PRId64, net->height, net->width);
   if (has_depth(model)) model_metadata_add(metadata, "accrue.depth", "%" PRId64, net->depth);
   model_metadata_add(metadata, "accrue.width", "%" PRId64, net->base);
+  if (is_unet(model)) {
+    model_metadata_add(metadata, "accrue.fit", "%s", fits[model->data.pictures.fit]);
+    model_metadata_add(metadata, "accrue.loss", "%s", losses[net->loss]);
+  }
   if (is_vit(model)) {
     model_metadata_add(metadata, "accrue.heads", "%" PRId64,
                        net->heads ? net->heads : net->base / 64);
@@ -506,6 +581,10 @@ static void describe(const void *self, model_metadata *metadata) {
 
 static int64_t classes(const void *self) {
   return ((const image_model *)self)->net.classes;
+}
+
+static bool is_segmenter(const void *self) {
+  return is_unet(self);
 }
 
 static void introduce(const void *self, const ac_plan *plan) {
@@ -564,6 +643,7 @@ static int check_file(const void *self, bool (*has)(const void *in, const char *
                                   .describe = describe,                         \
                                   .introduce = introduce,                       \
                                   .classes = classes,                           \
+                                  .segments = is_segmenter,                     \
                                   .growth = growth,                             \
                                   .grow = grow,                                 \
                                   .taken = taken,                               \
@@ -571,6 +651,7 @@ static int check_file(const void *self, bool (*has)(const void *in, const char *
                                   .close = close_model,                         \
                                   .check_file = check_file}
 
+IMAGE_KIND(unet, "a U-Net that tells the class of each pixel");
 IMAGE_KIND(resnet, "a residual network that classifies images");
 IMAGE_KIND(mobilenet, "a network of depthwise separable convolutions that classifies images");
 IMAGE_KIND(efficientnet, "an EfficientNet that classifies images");

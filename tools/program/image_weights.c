@@ -176,6 +176,24 @@ static const char *recognise_convnext(image_net *net, const ac_model_file *file)
 const image_family convnext_family = {"convnext", convnext_build, convnext_head,
                                       recognise_convnext};
 
+/* milesial/Pytorch-UNet, with transposed convolutions. */
+static const char *recognise_unet(image_net *net, const ac_model_file *file) {
+  net->base = size_of(file, "inc.double_conv.0.weight", 4, 0);
+  if (!net->base || !has(file, "outc.conv.weight"))
+    return "it does not have the tensors of a U-Net, such as inc.double_conv.0.weight";
+  if (!has(file, "up1.up.weight")) return "it has no transposed convolutions, such as up1.up";
+  if (!has(file, "inc.double_conv.1.running_mean")) return "it has no batch norm";
+  net->norm = IMAGE_NORM_BATCH;
+  for (net->depth = 0; net->depth <= UNET_MOST_DEPTH; net->depth++) {
+    char name[64];
+    snprintf(name, sizeof name, "down%d.maxpool_conv.1.double_conv.0.weight", (int)net->depth + 1);
+    if (!has(file, name)) break;
+  }
+  return net->depth >= 1 && net->depth <= UNET_MOST_DEPTH ? NULL : "it has no levels";
+}
+
+const image_family unet_family = {"unet", unet_build, unet_head, recognise_unet};
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool begins(const image_origin *origin, const char *start) {
@@ -208,6 +226,7 @@ static int pixels_of(const image_family *family, const image_net *net, const ima
   if (family == &efficientnet_family && net->names == IMAGE_NAMES_TENSORFLOW &&
       net->variant == IMAGE_EFFICIENTNET_LITE0)
     return IMAGE_PIXELS_LITE;
+  if (family == &unet_family) return IMAGE_PIXELS_PLAIN;
   return IMAGE_PIXELS_IMAGENET;
 }
 
@@ -221,7 +240,7 @@ int image_weights_adopt(const image_family *family, image_net *net, const ac_mod
   const char *article = article_of(family);
   if (lacks) return fail("%s does not hold %s %s: %s", path, article, family->name, lacks);
   snprintf(name, sizeof name, "%s.weight", family->head(net));
-  net->classes = size_of(file, name, 2, 0);
+  net->classes = size_of(file, name, family == &unet_family ? 4 : 2, 0);
   if (net->classes < 1)
     return fail("%s does not hold the whole of %s %s: it has no tensor %s [classes, C]", path,
                 article, family->name, name);

@@ -16,7 +16,7 @@ typedef struct image_family {
 } image_family;
 
 extern const image_family resnet_family, mobilenet_family, efficientnet_family, vit_family,
-    convnext_family;
+    convnext_family, unet_family;
 
 /* Sets the shape and the number of classes, and how pixels were normalised as far as names and a
  * config.json tell it. *guessed: timm has two networks with these tensors, and nothing says which

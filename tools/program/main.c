@@ -19,27 +19,35 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What a launcher such as mpirun makes of a command. */
+typedef enum launched {
+  REFUSED, /* each process would do the whole */
+  SHARED,  /* its ranks share out the work */
+  EACH     /* each process speaks of its own machine */
+} launched;
+
 static const struct {
   const char *name; /* docs/commands has a file of this name */
   int (*run)(int argc, char **argv);
   const char *second; /* what its second word names; NULL: it has none */
+  launched launched;
 } commands[] = {
-    {"devices", devices_main, NULL},
-    {"train", train_main, "model"},
-    {"eval", eval_main, "model"},
-    {"predict", predict_main, "model"},
-    {"plan", plan_main, "model"},
-    {"lr-find", lr_find_main, "model"},
-    {"pilot", pilot_main, "model"},
-    {"verify", verify_main, "model"},
-    {"bench", bench_main, "measurement"},
-    {"report", report_main, NULL},
-    {"sample", sample_main, NULL},
-    {"export", export_main, NULL},
-    {"init", init_main, NULL},
-    {"tokenize", tokenize_main, NULL},
-    {"show", show_main, NULL},
-    {"completion", completion_main, NULL},
+    {"devices", devices_main, NULL, EACH},
+    {"train", train_main, "model", SHARED},
+    {"eval", eval_main, "model", REFUSED},
+    {"predict", predict_main, "model", REFUSED},
+    {"plan", plan_main, "model", SHARED},
+    {"lr-find", lr_find_main, "model", REFUSED},
+    {"pilot", pilot_main, "model", REFUSED},
+    {"verify", verify_main, "model", REFUSED},
+    {"bench", bench_main, "measurement", REFUSED},
+    {"report", report_main, NULL, REFUSED},
+    {"sample", sample_main, NULL, REFUSED},
+    {"export", export_main, NULL, REFUSED},
+    {"init", init_main, NULL, REFUSED},
+    {"tokenize", tokenize_main, NULL, REFUSED},
+    {"show", show_main, NULL, REFUSED},
+    {"completion", completion_main, NULL, REFUSED},
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -106,10 +114,31 @@ static int help_main(int argc, char **argv) {
   return dispatch(argc, argv);
 }
 
+/* Rank 0 says it. The others wait until the launcher has seen that and ends them: one that ended
+ * first would have it end rank 0. */
+static int refuse_launcher(const char *name, int ranks, int rank) {
+  enum { WAIT_SECONDS = 2 };
+  if (rank) sleep(WAIT_SECONDS);
+  message_silence(rank != 0);
+  return fail_usage("accrue %s cannot be shared out, and each of the %d processes of this launcher "
+                    "would do the whole: start it without mpirun or srun",
+                    name, ranks);
+}
+
+static bool asks_for_help(int argc, char **argv) {
+  for (int i = 0; i < argc; i++)
+    if (help_asked(argv[i])) return true;
+  return false;
+}
+
 /* `accrue plan --help WORD`, without a model: WORD is one, or tells of the flags with any model. */
 static int run_command(int command, int argc, char **argv) {
   const char *name = commands[command].name, *second = commands[command].second;
   char *topic = argc > 1 ? argv[1] : NULL;
+  int rank;
+  const int ranks = ac_ranks_launched(&rank);
+  if (ranks > 1 && commands[command].launched == REFUSED && !asks_for_help(argc, argv))
+    return refuse_launcher(name, ranks, rank);
   if (!second || argc < 1 || help_asked(argv[0]) != HELP_TEXT)
     return commands[command].run(argc, argv);
   if (strchr(argv[0], '=')) topic = strchr(argv[0], '=') + 1;

@@ -221,10 +221,18 @@ static json_t *with_metrics(json_t *line, const ac_metric *metrics, int count) {
   return NULL;
 }
 
+/* Adds the mean IoU of an evaluation to a line, if it has one. */
+static json_t *with_mean_iou(json_t *line, const char *key, const ac_evaluation *e) {
+  const double iou = mean_iou_of(e);
+  if (!line || isnan(iou) || json_object_set_new(line, key, number(iou)) == 0) return line;
+  json_decref(line);
+  return NULL;
+}
+
 static void write_evaluation(metrics *m, const char *event, int64_t step, const ac_evaluation *e) {
   json_t *line = json_pack("{s:s, s:o, s:o, s:o}", "event", event, "step", INTEGER(step), "loss",
                            number(e->loss), "accuracy", number(accuracy_of(e)));
-  line = with_losses(line, e->losses, e->loss_count);
+  line = with_losses(with_mean_iou(line, "mean_iou", e), e->losses, e->loss_count);
   write_line(m, with_metrics(line, e->metrics, e->metric_count));
 }
 
@@ -368,6 +376,7 @@ void metrics_finish(metrics *m, const metrics_end *end) {
       "tokens_per_s", number(tokens), "planned_bytes", INTEGER(end->planned_bytes), "peak_bytes",
       INTEGER(end->peak_bytes), "data_wait_s", number(fit->data_wait_seconds), "seconds",
       number(end->seconds));
+  if (fit->evaluated) line = with_mean_iou(line, "val_mean_iou", &fit->final);
   write_line(m, with_batches(line, end->batches));
   tensorboard_end(m->tensorboard, !fit->stopped && !fit->paused);
 }

@@ -42,6 +42,7 @@ typedef struct train_flags {
   int last_window; /* ac_last_window */
   loss_scale_flags loss_scale;
   int64_t eval_every, eval_samples, patience;
+  int64_t examples; /* of images that are kept for a report; 0: none */
   double patience_gain;
   int64_t seed, threads;
   const char *fold, *rank; /* "I/N"; NULL: all samples */
@@ -127,6 +128,7 @@ typedef struct model_kind {
   void (*build)(const void *model, ac_graph *graph);
   void (*describe)(const void *model, model_metadata *metadata);
   int64_t (*classes)(const void *model); /* NULL: the model classifies no images */
+  bool (*segments)(const void *model);   /* whether it classifies their pixels; NULL: no */
   /* JSON for the config.json next to the weights; NULL function: there is none. Caller frees. NULL:
    * it could not be made, and a message has said why. */
   char *(*config_json)(const void *model, const ac_trainer *trainer);

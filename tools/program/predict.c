@@ -1,6 +1,7 @@
 /* `accrue predict`: the classes of images, with their probabilities, by a saved model. */
 #include "program/commands.h"
 #include "program/finite.h"
+#include "program/predict_masks.h"
 #include "common/json_text.h"
 #include "common/message.h"
 #include "program/saved_model.h"
@@ -23,15 +24,24 @@ typedef struct prediction {
 } prediction;
 
 static int64_t top_flag;
+static const char *out_flag;
+
+static bool segments(const saved_model *m) {
+  const setup *s = &m->setup;
+  return s->kind->segments && s->kind->segments(s->model);
+}
 
 static void more_options(saved_model *m, options *o) {
   const option rows[] = {
       FLAG("model", OPTION_TEXT, &m->model),
       FLAG("split", OPTION_CHOICE, &m->split, .fallback = "all of a file, validation of a folder"),
-      FLAG("top", OPTION_INTEGER, &top_flag),
       FLAG("json", OPTION_SWITCH, &m->json),
   };
+  const option top[] = {FLAG("top", OPTION_INTEGER, &top_flag)};
+  const option out[] = {FLAG("out", OPTION_TEXT, &out_flag)};
   OPTIONS_ADD(o, rows);
+  if (segments(m)) OPTIONS_ADD(o, out);
+  else OPTIONS_ADD(o, top);
 }
 
 /* ---- an image -------------------------------------------------------------------------------- */
@@ -78,19 +88,9 @@ static class_word word_of(const prediction *p, int64_t class) {
   return word;
 }
 
-/* The file of a picture, or NULL. */
-static const char *file_of(const prediction *p, int64_t sample) {
-  const train_data *data = &p->saved.setup.data;
-  const ac_pictures *list = p->saved.dataset == data->whole                     ? data->all
-                            : p->saved.dataset == data->train && data->training ? data->training
-                            : p->saved.dataset == data->train                   ? data->all
-                                                                                : data->validating;
-  return ac_pictures_path(list ? list : data->all, sample);
-}
-
 static void put_row(const prediction *p, int64_t sample, int64_t label, const float *logits,
                     double log_sum) {
-  const char *file = file_of(p, sample);
+  const char *file = predict_file(&p->saved, sample);
   printf("%8" PRId64, sample);
   if (label >= 0) message_put(stdout, " %6s", word_of(p, label).text);
   for (int64_t k = 0; k < p->top; k++)
@@ -113,7 +113,7 @@ static bool put_text(const char *key, const char *text) {
 /* One image a line, so that a program can read as it comes. */
 static bool put_json(const prediction *p, int64_t sample, int64_t label, const float *logits,
                      double log_sum) {
-  const char *file = file_of(p, sample);
+  const char *file = predict_file(&p->saved, sample);
   bool good = true;
   printf("%s    {\"index\": %" PRId64, p->told ? ",\n" : "", sample);
   if (file) good = put_text("file", file);
@@ -128,8 +128,9 @@ static bool put_json(const prediction *p, int64_t sample, int64_t label, const f
   return good;
 }
 
-static int tell(void *user, int64_t sample, int64_t label, const float *logits) {
+static int tell(void *user, const classify_sample *of, const float *logits) {
   prediction *p = user;
+  const int64_t sample = of->index, label = of->label;
   for (int64_t c = 0; c < p->classes; c++)
     if (!isfinite(logits[c])) return fail_not_finite(p->saved.path, "what it predicts is");
   find_likeliest(p, logits);
@@ -166,8 +167,17 @@ static int put_head(const prediction *p) {
   return STATUS_CONTINUE;
 }
 
+/* What --data says. */
+static const char *data_path(const options *o) {
+  return *(const char *const *)options_find(o, "data")->value;
+}
+
 static int predict(prediction *p) {
   const setup *s = &p->saved.setup;
+  if (segments(&p->saved)) {
+    if (!out_flag) return fail_usage("--out is missing: the folder to write the masks to");
+    return predict_masks(&p->saved, data_path(&s->options), out_flag);
+  }
   p->classes = s->kind->classes(s->model);
   p->top = top_flag < p->classes ? top_flag : p->classes;
   p->order = calloc((size_t)p->top + 1, sizeof *p->order);
@@ -189,6 +199,7 @@ int predict_main(int argc, char **argv) {
       .images_alone = true};
   prediction p = {.saved = {.batch = 256, .split = 2}};
   top_flag = 3;
+  out_flag = NULL;
   int status = saved_model_open(&p.saved, &command, argc, argv, more_options);
   if (status == STATUS_CONTINUE) status = predict(&p);
   free(p.order);

@@ -280,73 +280,28 @@ void saved_pass_close(saved_pass *pass) {
 
 /* ---- classifying ----------------------------------------------------------------------------- */
 
-typedef struct classifier {
-  saved_model *model;
-  saved_pass pass;
-  int64_t classes, batch;
-  void *blocks[AC_MAX_FIELDS]; /* the samples of a micro-batch, by field */
-  const int32_t *labels;       /* NULL: there are none */
-  float *logits;
-} classifier;
+static ac_status predict(void *session, int64_t count, const ac_feed *images, int64_t elements,
+                         float *logits) {
+  const ac_status status = ac_session_run(session, count, images, 1);
+  return status == AC_OK ? ac_session_output(session, "logits", 0, elements, logits) : status;
+}
 
-static ac_status read_sample(const classifier *c, int64_t sample, int64_t slot) {
-  const ac_dataset *dataset = c->model->dataset;
-  const ac_sample_key key = {.index = sample};
-  void *into[AC_MAX_FIELDS];
-  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
-    const ac_field *field = ac_dataset_field(dataset, f);
-    into[f] =
-        (char *)c->blocks[f] + (size_t)(slot * field->elements) * ac_dtype_bytes(field->dtype);
+int saved_model_classify(saved_model *m, int64_t elements, classify_answer answer, void *user) {
+  saved_pass pass = {0};
+  int status = saved_pass_open(m, AC_PREDICT, &pass);
+  if (status == STATUS_CONTINUE) {
+    const classification c = {.dataset = m->dataset,
+                              .batch = ac_plan_get_info(pass.plan)->micro_batch,
+                              .elements = elements,
+                              .predict = predict,
+                              .model = pass.session,
+                              .stop = saved_model_show,
+                              .stop_user = m,
+                              .answer = answer,
+                              .user = user};
+    status = classify(&c);
   }
-  return ac_dataset_read(c->model->dataset, &key, into);
-}
-
-static ac_status run_micro_batch(const classifier *c, int64_t first, int64_t count) {
-  const ac_dataset *dataset = c->model->dataset;
-  ac_feed feeds[AC_MAX_FIELDS];
-  const int fields = ac_dataset_field_count(dataset);
-  ac_status status = AC_OK;
-  for (int f = 0; f < fields; f++)
-    feeds[f] = (ac_feed){ac_dataset_field(dataset, f)->name, c->blocks[f]};
-  for (int64_t i = 0; i < count && status == AC_OK; i++) status = read_sample(c, first + i, i);
-  if (status == AC_OK) status = ac_session_run(c->pass.session, count, feeds, fields);
-  if (status != AC_OK) return status;
-  return ac_session_output(c->pass.session, "logits", 0, count * c->classes, c->logits);
-}
-
-static int make_room(classifier *c) {
-  const ac_dataset *dataset = c->model->dataset;
-  c->batch = ac_plan_get_info(c->pass.plan)->micro_batch;
-  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
-    const ac_field *field = ac_dataset_field(dataset, f);
-    c->blocks[f] = malloc((size_t)(c->batch * field->elements) * ac_dtype_bytes(field->dtype));
-    if (!c->blocks[f]) return fail("out of memory");
-    if (!strcmp(field->name, "labels")) c->labels = c->blocks[f];
-  }
-  c->logits = malloc((size_t)(c->batch * c->classes) * sizeof *c->logits);
-  return c->logits ? STATUS_CONTINUE : fail("out of memory");
-}
-
-static int run_all(classifier *c, saved_answer answer, void *user) {
-  const int64_t count = ac_dataset_count(c->model->dataset);
-  int status = make_room(c);
-  for (int64_t first = 0; first < count && status == STATUS_CONTINUE; first += c->batch) {
-    const int64_t piece = count - first < c->batch ? count - first : c->batch;
-    saved_model_show(c->model);
-    if (run_micro_batch(c, first, piece) != AC_OK) return fail_library();
-    for (int64_t i = 0; i < piece && status == STATUS_CONTINUE; i++)
-      status = answer(user, first + i, c->labels ? c->labels[i] : -1, c->logits + i * c->classes);
-  }
-  return status;
-}
-
-int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user) {
-  classifier c = {.model = m, .classes = classes};
-  int status = saved_pass_open(m, AC_PREDICT, &c.pass);
-  if (status == STATUS_CONTINUE) status = run_all(&c, answer, user);
   progress_clear(&m->progress);
-  for (int f = 0; f < AC_MAX_FIELDS; f++) free(c.blocks[f]);
-  free(c.logits);
-  saved_pass_close(&c.pass);
+  saved_pass_close(&pass);
   return status;
 }

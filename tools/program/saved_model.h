@@ -5,6 +5,7 @@
 
 #include "common/help.h"
 #include "common/progress.h"
+#include "program/classify.h"
 #include "program/model_path.h"
 #include "program/setup.h"
 
@@ -49,11 +50,7 @@ typedef struct saved_pass {
 int saved_pass_open(saved_model *m, ac_purpose purpose, saved_pass *pass);
 void saved_pass_close(saved_pass *pass);
 
-/* Is called with the logits of a sample, `classes` of them; label -1: the data have none. A status
- * of message.h. */
-typedef int (*saved_answer)(void *user, int64_t sample, int64_t label, const float *logits);
-
-/* Runs every sample of the data through a classifier. */
-int saved_model_classify(saved_model *m, int64_t classes, saved_answer answer, void *user);
+/* Runs every sample of the data through a model with `elements` logits for each. */
+int saved_model_classify(saved_model *m, int64_t elements, classify_answer answer, void *user);
 
 #endif

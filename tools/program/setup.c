@@ -8,6 +8,7 @@
 #include "common/suggest.h"
 #include "common/waiting.h"
 #include "program/noise_words.h"
+#include "program/rank_devices.h"
 #include "program/run_outputs.h"
 #include "program/run_record.h"
 #include "program/token_budget.h"
@@ -20,10 +21,10 @@
 #include <unistd.h>
 
 extern const model_kind gpt_kind, llm_kind, mlp_kind, resnet_kind, mobilenet_kind,
-    efficientnet_kind, vit_kind, convnext_kind;
-const model_kind *const model_kinds[] = {&gpt_kind,    &llm_kind,       &mlp_kind,
-                                         &resnet_kind, &mobilenet_kind, &efficientnet_kind,
-                                         &vit_kind,    &convnext_kind,  NULL};
+    efficientnet_kind, vit_kind, convnext_kind, unet_kind;
+const model_kind *const model_kinds[] = {
+    &gpt_kind,          &llm_kind, &mlp_kind,      &resnet_kind, &mobilenet_kind,
+    &efficientnet_kind, &vit_kind, &convnext_kind, &unet_kind,   NULL};
 
 void model_metadata_add(model_metadata *metadata, const char *key, const char *format, ...) {
   size_t room = sizeof metadata->text - metadata->used;
@@ -243,7 +244,7 @@ int setup_parse_words(setup *s, const setup_words *words) {
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL};
+  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL, NULL};
   return setup_parse_words(s, &words);
 }
 
@@ -273,7 +274,7 @@ static int open_data(setup *s) {
   status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);
   if (status == STATUS_CONTINUE && s->flags.fold) status = data_fold(&s->data, s->flags.fold);
-  if (status == STATUS_CONTINUE) status = data_augment(&s->data, &s->options);
+  if (status == STATUS_CONTINUE) status = data_change(&s->data, &s->options);
   if (status == STATUS_CONTINUE && s->flags.rank) status = data_shard(&s->data, s->flags.rank);
   return status;
 }
@@ -330,8 +331,15 @@ static int open_device(setup *s) {
   if (s->cache) s->device = plan_cache_device(s->cache, f->device, f->threads);
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
-  ac_device_desc device = {
-      .name = device_choose(f->device), .threads = threads_of(s), .log = waiting_log};
+  const char *name = s->words.device ? s->words.device : f->device;
+  if (!s->words.device && rank_devices_count(name) > 1)
+    return fail_usage("--device %s: only accrue train takes several devices, on its command line; "
+                      "give one",
+                      name);
+  /* One rank says what takes long. */
+  ac_device_desc device = {.name = device_choose(name),
+                           .threads = threads_of(s),
+                           .log = ac_ranks_rank(s->words.ranks) ? NULL : waiting_log};
   const ac_status opened = ac_device_open(&s->device, &device);
   if (opened != AC_OK) return fail_setup(opened);
   if (s->cache) plan_cache_add_device(s->cache, s->device, f->device, f->threads);
@@ -426,7 +434,9 @@ static int refuse_plan(const setup_request *request, ac_status status) {
       say("--batch-norm exact splits the batch without changing results; --batch-norm micro "
           "accepts the "
           "statistics of micro-batches");
-    if (status == AC_ERROR_BUDGET) setup_print_offers(request, graph);
+    /* Nobody sees what other ranks print. */
+    if (status == AC_ERROR_BUDGET && ac_ranks_rank(request->setup->words.ranks) == 0)
+      setup_print_offers(request, graph);
   }
   ac_graph_free(graph);
   return failed;

@@ -20,7 +20,8 @@ typedef struct setup_words {
   int argc;
   char **argv; /* with the model's kind, unless a record says it */
   void (*more)(options *o);
-  ac_ranks *ranks; /* that train together; NULL: one */
+  ac_ranks *ranks;    /* that train together; NULL: one */
+  const char *device; /* in the place of the flag's; NULL: the flag's */
 } setup_words;
 
 typedef struct setup {

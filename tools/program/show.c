@@ -2,6 +2,7 @@
  * epochs. */
 #include "program/commands.h"
 #include "program/data.h"
+#include "program/image_bytes.h"
 #include "common/flag_rules.h"
 #include "common/message.h"
 #include "common/options.h"
@@ -13,11 +14,11 @@
 typedef struct show {
   image_data_flags data_flags;
   ac_augmentation augmentation;
+  ac_mixing mixing;
   int64_t rows, columns, seed;
   const char *out;
   train_data data;
-  int64_t shape[3]; /* channels, height and width of a sample */
-  void *fields[AC_MAX_FIELDS];
+  image_sample plain, changed;
   uint8_t *grid;
   int64_t *shown; /* the image of each row */
 } show;
@@ -29,9 +30,13 @@ enum { GAP = 2, MOST_SIDE = 65535 };
 static int parse(show *s, options *o, int argc, char **argv) {
   ac_augmentation *a = &s->augmentation;
   const option augmentation[] = {
-      FLAG("shift", OPTION_INTEGER, &a->shift),          FLAG("flip", OPTION_SWITCH, &a->flip),
-      FLAG("rotation", OPTION_REAL, &a->rotation),       FLAG("scaling", OPTION_REAL, &a->scaling),
+      FLAG("shift", OPTION_INTEGER, &a->shift),
+      FLAG("flip", OPTION_SWITCH, &a->flip),
+      FLAG("rotation", OPTION_REAL, &a->rotation),
+      FLAG("scaling", OPTION_REAL, &a->scaling),
       FLAG("erase", OPTION_REAL, &a->erase_probability),
+      FLAG("mixup", OPTION_REAL, &s->mixing.mixup),
+      FLAG("cutmix", OPTION_REAL, &s->mixing.cutmix),
   };
   const option output[] = {
       FLAG("rows", OPTION_INTEGER, &s->rows),
@@ -51,59 +56,51 @@ static int parse(show *s, options *o, int argc, char **argv) {
 }
 
 static int open_data(show *s, const options *o) {
-  s->data.unlabelled = true;
+  s->data.unlabelled = !(s->mixing.mixup > 0 || s->mixing.cutmix > 0);
+  s->data.bytes = true;
   int status = data_open_image_flags(&s->data, &s->data_flags, o);
   if (status != STATUS_CONTINUE) return status;
   s->data.augmentation = s->augmentation;
+  s->data.mixing = s->mixing;
   if (options_given(o, "erase")) s->data.augmentation.erase_area = 0.25;
-  status = data_augment(&s->data, o);
+  status = data_change(&s->data, o);
   if (status != STATUS_CONTINUE) return status;
-  const ac_dataset *train = s->data.train;
-  if (!ac_dataset_image_shape(train, s->shape)) return fail("the data holds no images");
-  if (s->rows > ac_dataset_count(train)) s->rows = ac_dataset_count(train);
-  for (int f = 0; f < ac_dataset_field_count(train); f++) {
-    const ac_field *field = ac_dataset_field(train, f);
-    s->fields[f] = malloc((size_t)field->elements * ac_dtype_bytes(field->dtype));
-    if (!s->fields[f]) return fail("out of memory");
-  }
-  return STATUS_CONTINUE;
+  status = image_sample_open(&s->plain, data_plain(&s->data));
+  if (status == STATUS_CONTINUE) status = image_sample_open(&s->changed, s->data.train);
+  const int64_t count = ac_dataset_count(s->data.train);
+  if (s->rows > count) s->rows = count;
+  return status;
 }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
 static int64_t grid_width(const show *s) {
-  return s->columns * (s->shape[2] + GAP) - GAP;
+  return s->columns * (s->plain.width + GAP) - GAP;
 }
 
 static int64_t grid_height(const show *s) {
-  return s->rows * (s->shape[1] + GAP) - GAP;
+  return s->rows * (s->plain.height + GAP) - GAP;
 }
 
-static uint8_t to_byte(float value) {
-  const float scaled = value * 255 + 0.5f;
-  return (uint8_t)(scaled < 0 ? 0 : scaled > 255 ? 255 : scaled);
-}
-
-static void put_image(show *s, int64_t row, int64_t column) {
-  const float *image = s->fields[0];
-  const int64_t channels = s->shape[0], height = s->shape[1], width = s->shape[2];
-  for (int64_t y = 0; y < height; y++)
-    for (int64_t x = 0; x < width; x++) {
-      const int64_t at = (row * (height + GAP) + y) * grid_width(s) + column * (width + GAP) + x;
-      for (int64_t c = 0; c < channels; c++)
-        s->grid[at * channels + c] = to_byte(image[(c * height + y) * width + x]);
+static void put_image(show *s, const image_sample *sample, int64_t row, int64_t column) {
+  for (int64_t y = 0; y < sample->height; y++)
+    for (int64_t x = 0; x < sample->width; x++) {
+      const int64_t at =
+          (row * (sample->height + GAP) + y) * grid_width(s) + column * (sample->width + GAP) + x;
+      image_sample_pixel(sample, x, y, s->grid + at * sample->channels);
     }
 }
 
 static int put_row(show *s, int64_t row) {
-  ac_dataset *plain = s->data.plain ? s->data.plain : s->data.train;
-  ac_sample_key key = {.index = ac_shuffle((uint64_t)s->seed, 0, row, ac_dataset_count(plain)),
-                       .seed = (uint64_t)s->seed};
+  ac_sample_key key = {
+      .index = ac_shuffle((uint64_t)s->seed, 0, row, ac_dataset_count(s->plain.dataset)),
+      .seed = (uint64_t)s->seed};
   for (int64_t column = 0; column < s->columns; column++) {
+    image_sample *sample = column ? &s->changed : &s->plain;
     key.epoch = column ? column - 1 : 0;
-    if (ac_dataset_read(column ? s->data.train : plain, &key, s->fields) != AC_OK)
-      return fail_library();
-    put_image(s, row, column);
+    const int status = image_sample_read(sample, &key);
+    if (status != STATUS_CONTINUE) return status;
+    put_image(s, sample, row, column);
   }
   s->shown[row] = key.index;
   return STATUS_CONTINUE;
@@ -124,8 +121,8 @@ static int put_grid(show *s) {
   if (grid_width(s) > MOST_SIDE || grid_height(s) > MOST_SIDE)
     return fail_usage("%" PRId64 " rows and %" PRId64 " columns of %" PRId64 " x %" PRId64
                       " pixels are too large for a picture",
-                      s->rows, s->columns, s->shape[1], s->shape[2]);
-  const size_t bytes = (size_t)(grid_width(s) * grid_height(s) * s->shape[0]);
+                      s->rows, s->columns, s->plain.height, s->plain.width);
+  const size_t bytes = (size_t)(grid_width(s) * grid_height(s) * s->plain.channels);
   s->grid = malloc(bytes);
   s->shown = calloc((size_t)s->rows, sizeof *s->shown);
   if (!s->grid || !s->shown) return fail("out of memory");
@@ -133,8 +130,8 @@ static int put_grid(show *s) {
   int status = STATUS_CONTINUE;
   for (int64_t row = 0; row < s->rows && status == STATUS_CONTINUE; row++) status = put_row(s, row);
   if (status != STATUS_CONTINUE) return status;
-  if (ac_picture_write_png(s->out, grid_width(s), grid_height(s), (int)s->shape[0], s->grid) !=
-      AC_OK)
+  if (ac_picture_write_png(s->out, grid_width(s), grid_height(s), (int)s->plain.channels,
+                           s->grid) != AC_OK)
     return fail_library();
   for (int64_t row = 0; row < s->rows; row++) tell_row(s, row);
   message_put(stdout, "%s has %" PRId64 " x %" PRId64 " pixels: each image as it is", s->out,
@@ -151,7 +148,8 @@ int show_main(int argc, char **argv) {
   int status = parse(&s, &o, argc, argv);
   if (status == STATUS_CONTINUE) status = open_data(&s, &o);
   if (status == STATUS_CONTINUE) status = put_grid(&s);
-  for (int f = 0; f < AC_MAX_FIELDS; f++) free(s.fields[f]);
+  image_sample_close(&s.plain);
+  image_sample_close(&s.changed);
   free(s.grid);
   free(s.shown);
   data_close(&s.data);

@@ -1,4 +1,4 @@
-/* `accrue train`: plans, trains, validates, saves.
+/* One run of `accrue train`: plans, trains, validates, saves.
  *
  * The model is written once: before the final evaluation; or after it, if it replaces another
  * model; or when the run is interrupted. A run without an update writes none. If a run diverges, or
@@ -8,7 +8,6 @@
 #include "common/message.h"
 #include "common/replacement.h"
 #include "common/text.h"
-#include "program/commands.h"
 #include "program/follow.h"
 #include "program/good_state.h"
 #include "program/layer_words.h"
@@ -22,6 +21,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,7 +193,9 @@ static bool handle(run *r, const ac_fit_event *event) {
   r->trained = true;
   save_last_state(r);
   if (!model_waits(r)) {
+    ac_ranks_begin_absence(r->wish->ranks);
     r->save_status = training_save_model(r);
+    ac_ranks_end_absence(r->wish->ranks);
     r->saved_early = r->save_status == STATUS_CONTINUE;
     if (!r->saved_early) return false;
   }
@@ -375,8 +377,11 @@ static void print_result(const run *r) {
   if (fit->skipped)
     printf(", %s window%s overflowed", text_count(fit->skipped).text, fit->skipped == 1 ? "" : "s");
   if (fit->evaluated) {
-    printf(", validation loss %s nats per %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
-           data_loss_unit(&r->setup.data), text_fixed(100 * accuracy_of(&fit->final), 2).text);
+    printf(", validation loss %s %s %s, accuracy %s %%", text_fixed(fit->final.loss, 4).text,
+           data_loss_words(&r->setup.data), data_loss_unit(&r->setup.data),
+           text_fixed(100 * accuracy_of(&fit->final), 2).text);
+    if (fit->evaluated && !isnan(mean_iou_of(&fit->final)))
+      printf(", mean IoU %s %%", text_fixed(100 * mean_iou_of(&fit->final), 2).text);
   }
   printf(", %s; ", text_time(progress_clock() - r->began).text);
   if (r->updates)
@@ -400,6 +405,16 @@ static void remove_replaced(run *r) {
   run_record_has_replaced(&r->record);
 }
 
+/* Models and what goes with them may take long to write and to copy. */
+static int save_last_model(run *r) {
+  ac_ranks_begin_absence(r->wish->ranks);
+  int status = r->save_status == STATUS_DONE ? training_save_model(r) : r->save_status;
+  if (status == STATUS_CONTINUE) status = leave_best(r);
+  if (status == STATUS_CONTINUE) remove_replaced(r);
+  ac_ranks_end_absence(r->wish->ranks);
+  return status;
+}
+
 static int finish(run *r) {
   const setup *s = &r->setup;
   char batches[BATCH_FLAG_TEXT];
@@ -410,9 +425,8 @@ static int finish(run *r) {
                            .planned_bytes = ac_plan_get_info(s->plan)->bytes.total,
                            .peak_bytes = ac_device_peak_bytes(s->device),
                            .seconds = progress_clock() - r->began};
-  int status = r->save_status == STATUS_DONE ? training_save_model(r) : r->save_status;
-  if (status == STATUS_CONTINUE) status = leave_best(r);
-  if (status == STATUS_CONTINUE) remove_replaced(r);
+  int status = save_last_model(r);
+  if (status == STATUS_CONTINUE) status = training_keep_examples(r);
   metrics_finish(&r->metrics, &end);
   if (status != STATUS_CONTINUE) r->save_status = status;
   if (status == STATUS_CONTINUE && !is_quiet(r) && !flags.json) print_result(r);
@@ -451,6 +465,23 @@ static int end_following(run *r, int status, train_summary *summary) {
   return status == STATUS_CONTINUE ? STATUS_DONE : status;
 }
 
+/* Ranks of one process open theirs one after another, as not all of that is made for threads.
+ * Data may take long to open, and others wait meanwhile. */
+static int open_setup(run *r, int argc, char **argv) {
+  static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
+  const train_wish *wish = r->wish;
+  const setup_words words = {"train",     !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
+                             wish->ranks, wish->device};
+  ac_ranks_begin_absence(wish->ranks);
+  pthread_mutex_lock(&one_by_one);
+  flags.json = false;
+  const int status =
+      setup_open(&r->setup, &words, wish->cache, ranks_lead(wish->ranks) ? run_owner_check : NULL);
+  pthread_mutex_unlock(&one_by_one);
+  ac_ranks_end_absence(wish->ranks);
+  return status;
+}
+
 int train_run(int argc, char **argv, const train_wish *wish, train_summary *summary) {
   run r = {.wish = wish,
            .save_status = STATUS_DONE,
@@ -460,11 +491,8 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
            .loss = NAN,
            .lost_best = INFINITY,
            .folder = {.lock = -1}};
-  flags.json = false;
   const bool leads = ranks_lead(wish->ranks);
-  const setup_words words = {"train",    !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
-                             wish->ranks};
-  int status = setup_open(&r.setup, &words, wish->cache, leads ? run_owner_check : NULL);
+  int status = open_setup(&r, argc, argv);
   status = ranks_meet(&r.setup, status);
   if (!leads) return end_following(&r, status, summary);
   /* Ctrl-C may end the reader of a pipe first: that must not cost the model. */
@@ -499,15 +527,4 @@ int train_run(int argc, char **argv, const train_wish *wish, train_summary *summ
   memcpy(summary->run, id, sizeof id);
   setup_close(&r.setup);
   return status;
-}
-
-int train_main(int argc, char **argv) {
-  train_wish wish = {0};
-  train_summary summary = {0};
-  const help_form help = setup_wants_help(argc, argv);
-  if (help) return setup_help("train", help);
-  int status = ranks_open(argc, argv, &wish.ranks);
-  if (status != STATUS_CONTINUE) return status;
-  status = ranks_close(wish.ranks, train_run(argc, argv, &wish, &summary));
-  return status == STATUS_DONE && summary.signal ? 128 + summary.signal : status;
 }

@@ -82,7 +82,9 @@ static void add_run(train_flags *f, options *o) {
       FLAG("rank-timeout", OPTION_REAL, &f->rank_timeout),
       FLAG("ranks", OPTION_INTEGER, &f->ranks),
   };
+  const option examples[] = {FLAG("examples", OPTION_INTEGER, &f->examples)};
   OPTIONS_ADD(o, rows);
+  OPTIONS_ADD_FILED(o, examples);
   OPTIONS_ADD_FILED(o, of_ranks);
   OPTIONS_ADD_FILED(o, init);
 }
@@ -261,6 +263,8 @@ int train_flags_check(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
+  if (f->examples && s->words.ranks)
+    return fail_usage("--examples is for one rank; give it to accrue eval, for the model");
   if (f->patience && !f->eval_every)
     return fail_usage("--patience counts validations: give --eval-every");
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)

@@ -46,6 +46,8 @@ int train_json_put(const train_end *end) {
       "val_accuracy", number(evaluated ? accuracy_of(&fit->final) : NAN), "seconds",
       number(end->seconds), "planned_bytes", INTEGER(ac_plan_get_info(s->plan)->bytes.total),
       "peak_bytes", INTEGER(ac_device_peak_bytes(s->device)));
+  if (object && evaluated && !isnan(mean_iou_of(&fit->final)))
+    json_object_set_new(object, "val_mean_iou", json_real(mean_iou_of(&fit->final)));
   if (object && json_object_set_new(object, "plan", plan_of(s)) != 0) {
     json_decref(object);
     object = NULL;

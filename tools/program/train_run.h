@@ -13,6 +13,7 @@ typedef struct train_wish {
   const char *pilot;    /* its id, which the run's record has; NULL: of no pilot */
   int pilot_run;        /* which of its runs, from 1 */
   ac_ranks *ranks;      /* that train together; NULL: one */
+  const char *device;   /* in the place of the flag's; NULL: the flag's */
   const char *data;     /* what the fingerprint of its data begins with; NULL: anything */
 } train_wish;
 

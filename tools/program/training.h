@@ -61,6 +61,8 @@ bool training_on_micro_batch(void *user);
 ac_status training_save_weights(run *r, const char *path);
 /* Average and model. */
 int training_save_model(run *r);
+/* What --examples asks for, after the last validation. */
+int training_keep_examples(run *r);
 /* Validates averages; if the run was stopped before that, when it is resumed. */
 int training_validate_average(run *r);
 int training_make_up_average(run *r);

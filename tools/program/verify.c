@@ -9,6 +9,7 @@
 #include "common/message.h"
 #include "program/setup.h"
 #include "common/text.h"
+#include "program/verification.h"
 #include "program/verify_json.h"
 
 #include <inttypes.h>
@@ -19,10 +20,6 @@
 
 /* Runs of whole batches from weights that are changed by a few roundings. */
 enum { PIECE = 1 << 16, DRAWS = 4 };
-
-/* From so many elements on a gradient is kept in bf16 where that is asked for (AC_GRADIENT_BF16).
- */
-enum { LEAST_ROUNDED = 4096 };
 
 static struct {
   int64_t updates;
@@ -36,23 +33,6 @@ static void more_flags(options *o) {
 }
 
 typedef enum way { WHOLE, PLANNED, PERTURBED } way;
-
-typedef struct verification {
-  setup *setup;
-  void *blocks[AC_MAX_FIELDS]; /* the samples of a window, by field */
-  layout layout;
-  record record;
-  distances planned;
-  spread spread;
-  float *gradient, *weights;
-  float *squares; /* of the planned way's sums of gradients, after each micro-batch; NULL: none is
-                     rounded by chance */
-  ac_plan *whole_plan, *plan;
-} verification;
-
-static bool rounds_by_chance(const verification *v) {
-  return ac_plan_get_info(v->plan)->gradient_storage == AC_GRADIENT_BF16;
-}
 
 /* ---- moving parameters ----------------------------------------------------------------------- */
 
@@ -81,93 +61,13 @@ static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, 
   return AC_OK;
 }
 
-/* A parameter that is frozen, or that the loss does not depend on, has no gradient to ask for. A
- * base that is apart is not held in floats as well: nothing changes it. */
-static int make_layout(verification *v, ac_trainer *trainer) {
-  layout *l = &v->layout;
-  const bool bf16 = rounds_by_chance(v);
-  l->parameters = ac_trainer_parameter_count(trainer);
-  l->first = calloc((size_t)l->parameters + 1, sizeof *l->first);
-  l->trained = calloc((size_t)l->parameters + 1, sizeof *l->trained);
-  l->rounded = calloc((size_t)l->parameters + 1, sizeof *l->rounded);
-  l->names = calloc((size_t)l->parameters + 1, sizeof *l->names);
-  if (!l->first || !l->trained || !l->rounded || !l->names) return fail("out of memory");
-  for (int i = 0; i < l->parameters; i++) {
-    ac_tensor_info info;
-    if (ac_trainer_parameter_info(trainer, i, &info) != AC_OK) return fail_library();
-    int64_t count = 1;
-    for (int d = 0; d < info.rank; d++) count *= info.shape[d];
-    l->names[i] = info.name;
-    l->trained[i] = ac_trainer_get_gradient(trainer, i, 0, 0, NULL) != AC_ERROR_ARGUMENT;
-    if (!l->trained[i] && v->setup->trainer.states_without_frozen) count = 0;
-    l->first[i + 1] = l->first[i] + count;
-    l->rounded[i] = l->trained[i] && bf16 && count >= LEAST_ROUNDED;
-  }
-  return STATUS_CONTINUE;
-}
-
-static bool make_room(verification *v) {
-  size_t windows = (size_t)flags.updates, parameters = (size_t)v->layout.parameters;
-  size_t elements = (size_t)v->layout.first[v->layout.parameters];
-  record *r = &v->record;
-  distances *d = &v->planned;
-  r->windows = flags.updates;
-  r->gradients = calloc(windows, sizeof *r->gradients);
-  r->weights = calloc(windows + 1, sizeof *r->weights);
-  r->updates = calloc(windows, sizeof *r->updates);
-  d->gradient = calloc(windows * parameters, sizeof *d->gradient);
-  d->unexplained = calloc(windows * parameters, sizeof *d->unexplained);
-  d->share = calloc(windows * parameters, sizeof *d->share);
-  d->moved = calloc(windows, sizeof *d->moved);
-  d->updates = calloc(windows, sizeof *d->updates);
-  v->spread.gradient = calloc(parameters, sizeof *v->spread.gradient);
-  v->spread.share = calloc(parameters, sizeof *v->spread.share);
-  v->gradient = calloc(elements, sizeof *v->gradient);
-  v->weights = calloc(elements, sizeof *v->weights);
-  if (rounds_by_chance(v)) v->squares = calloc(elements, sizeof *v->squares);
-  bool good = r->gradients && r->weights && r->updates && d->gradient && d->unexplained &&
-              d->share && d->moved && d->updates && v->spread.gradient && v->spread.share &&
-              v->gradient && v->weights && (v->squares || !rounds_by_chance(v));
-  for (size_t u = 0; good && u <= windows; u++) {
-    good = (r->weights[u] = calloc(elements, sizeof(float))) != NULL;
-    if (u < windows) good = good && (r->gradients[u] = calloc(elements, sizeof(float))) != NULL;
-  }
-  return good;
-}
-
-static void release(verification *v) {
-  for (int64_t u = 0; u <= v->record.windows; u++) {
-    if (v->record.weights) free(v->record.weights[u]);
-    if (v->record.gradients && u < v->record.windows) free(v->record.gradients[u]);
-  }
-  free(v->record.gradients);
-  free(v->record.weights);
-  free(v->record.updates);
-  free(v->planned.gradient);
-  free(v->planned.unexplained);
-  free(v->planned.share);
-  free(v->planned.moved);
-  free(v->planned.updates);
-  free(v->spread.gradient);
-  free(v->spread.share);
-  free(v->gradient);
-  free(v->weights);
-  free(v->squares);
-  free(v->layout.first);
-  free(v->layout.trained);
-  free(v->layout.rounded);
-  free(v->layout.names);
-  for (int f = 0; f < AC_MAX_FIELDS; f++) free(v->blocks[f]);
-  ac_plan_free(v->whole_plan);
-  ac_plan_free(v->plan);
-}
-
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Samples [first, first + batch) of the shuffled first epochs, all fields one after another in
- * `block`. */
-static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first, void **blocks) {
-  int64_t count = ac_dataset_count(dataset);
+/* Samples of the u-th window of the shuffled first epochs, all fields one after another. */
+static ac_status read_window(const verification *v, int64_t u) {
+  const setup *s = v->setup;
+  ac_dataset *dataset = s->data.train;
+  const int64_t count = ac_dataset_count(dataset), first = u * s->flags.batch;
   void *fields[AC_MAX_FIELDS];
   for (int64_t i = 0; i < s->flags.batch; i++) {
     ac_sample_key key = {.epoch = (first + i) / count, .seed = (uint64_t)s->flags.seed};
@@ -175,7 +75,7 @@ static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first,
     for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
       const ac_field *field = ac_dataset_field(dataset, f);
       size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
-      fields[f] = (char *)blocks[f] + (size_t)i * bytes;
+      fields[f] = (char *)v->blocks[f] + (size_t)i * bytes;
     }
     ac_status status = ac_dataset_read(dataset, &key, fields);
     if (status != AC_OK) return status;
@@ -183,9 +83,8 @@ static ac_status read_window(const setup *s, ac_dataset *dataset, int64_t first,
   return AC_OK;
 }
 
-/* Samples [first, first + count) of the window. Their gradients then are in `gradient`. */
-static ac_status accumulate(const verification *v, ac_trainer *trainer, int64_t first,
-                            int64_t count, float *gradient) {
+/* Samples [first, first + count) of the window. */
+static ac_status feed(const verification *v, ac_trainer *trainer, int64_t first, int64_t count) {
   const ac_dataset *dataset = v->setup->data.train;
   ac_feed feeds[AC_MAX_FIELDS];
   const int fields = ac_dataset_field_count(dataset);
@@ -194,7 +93,13 @@ static ac_status accumulate(const verification *v, ac_trainer *trainer, int64_t 
     const size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
     feeds[f] = (ac_feed){field->name, (const char *)v->blocks[f] + (size_t)first * bytes};
   }
-  const ac_status status = ac_trainer_accumulate(trainer, count, feeds, fields);
+  return ac_trainer_accumulate(trainer, count, feeds, fields);
+}
+
+/* The same; their gradients then are in `gradient`. */
+static ac_status accumulate(const verification *v, ac_trainer *trainer, int64_t first,
+                            int64_t count, float *gradient) {
+  const ac_status status = feed(v, trainer, first, count);
   if (status != AC_OK) return status;
   return move_all(&v->layout, trainer, true, ac_trainer_get_gradient, gradient);
 }
@@ -285,18 +190,27 @@ static ac_status whole_window(verification *v, ac_trainer *trainer, int64_t u) {
   return move_all(&v->layout, trainer, false, ac_trainer_get_parameter, r->weights[u + 1]);
 }
 
-static ac_status planned_window(verification *v, ac_trainer *trainer, int64_t u) {
-  ac_update *update = &v->planned.updates[u];
-  ac_status status = move_all(&v->layout, trainer, false, set, v->record.weights[u]);
-  if (status == AC_OK) status = run_window(v, trainer, PLANNED, u, v->gradient, update);
-  if (status == AC_OK)
-    status = move_all(&v->layout, trainer, false, ac_trainer_get_parameter, v->weights);
+static ac_status set_weights(const verification *v, ac_trainer *trainer, int64_t u) {
+  return move_all(&v->layout, trainer, false, set, v->record.weights[u]);
+}
+
+/* Measures it. */
+static ac_status end_planned(verification *v, ac_trainer *trainer, int64_t u) {
+  const ac_status status =
+      move_all(&v->layout, trainer, false, ac_trainer_get_parameter, v->weights);
   if (status != AC_OK) return status;
-  const double factor = same_weight(v, u, update);
+  const double factor = same_weight(v, u, &v->planned.updates[u]);
   for (int64_t i = 0; v->squares && i < v->layout.first[v->layout.parameters]; i++)
     v->squares[i] = (float)(v->squares[i] * factor * factor);
   verify_measure(&v->layout, &v->record, u, v->gradient, v->squares, v->weights, &v->planned);
   return AC_OK;
+}
+
+static ac_status planned_window(verification *v, ac_trainer *trainer, int64_t u) {
+  ac_status status = set_weights(v, trainer, u);
+  if (status == AC_OK)
+    status = run_window(v, trainer, PLANNED, u, v->gradient, &v->planned.updates[u]);
+  return status == AC_OK ? end_planned(v, trainer, u) : status;
 }
 
 static ac_status perturbed_window(verification *v, ac_trainer *trainer, int64_t u, int draw) {
@@ -312,8 +226,7 @@ static ac_status perturbed_window(verification *v, ac_trainer *trainer, int64_t 
 
 static ac_status run_windows(verification *v, ac_trainer *trainer, way how, int draw) {
   for (int64_t u = 0; u < flags.updates; u++) {
-    ac_status status =
-        read_window(v->setup, v->setup->data.train, u * v->setup->flags.batch, v->blocks);
+    ac_status status = read_window(v, u);
     if (status != AC_OK) return status;
     if (how == WHOLE) status = whole_window(v, trainer, u);
     else if (how == PLANNED) status = planned_window(v, trainer, u);
@@ -323,6 +236,13 @@ static ac_status run_windows(verification *v, ac_trainer *trainer, way how, int 
   return AC_OK;
 }
 
+static int end_way(ac_status status, way how) {
+  if (status == AC_OK) return STATUS_CONTINUE;
+  if (status != AC_ERROR_NOT_FINITE) return fail_library();
+  return fail("the loss or a gradient of the %s run is not finite, so there is nothing to compare",
+              how == PLANNED ? "planned" : "whole");
+}
+
 static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
   const setup *s = v->setup;
   ac_trainer *trainer = NULL;
@@ -330,17 +250,56 @@ static int run_way(verification *v, const ac_plan *plan, way how, int draw) {
   if (created != AC_OK) return fail_setup(created);
   int status = setup_load(s, trainer);
   if (status == STATUS_CONTINUE && how == WHOLE) {
-    status = make_layout(v, trainer);
-    if (status == STATUS_CONTINUE && !make_room(v)) status = fail("out of memory");
+    status = verification_list(v, trainer);
+    if (status == STATUS_CONTINUE && !verification_make_room(v)) status = fail("out of memory");
   }
   ac_status result = AC_OK;
   if (status == STATUS_CONTINUE) status = setup_load_init(s, trainer);
   if (status == STATUS_CONTINUE) result = run_windows(v, trainer, how, draw);
   ac_trainer_free(trainer);
-  if (status != STATUS_CONTINUE || result == AC_OK) return status;
-  if (result != AC_ERROR_NOT_FINITE) return fail_library();
-  return fail("the loss or a gradient of the %s run is not finite, so there is nothing to compare",
-              how == PLANNED ? "planned" : "whole");
+  return status == STATUS_CONTINUE ? end_way(result, how) : status;
+}
+
+/* ---- the planned way by several ranks -------------------------------------------------------- */
+
+static ac_status read_shared(void *user, int64_t u) {
+  return read_window(user, u);
+}
+
+static ac_status begin_shared(void *user, ac_trainer *trainer, int64_t u) {
+  return set_weights(user, trainer, u);
+}
+
+static ac_status feed_shared(void *user, ac_trainer *trainer, int64_t first, int64_t count) {
+  return feed(user, trainer, first, count);
+}
+
+/* Each rank has the sum of all. */
+static ac_status decide_shared(void *user, ac_trainer *trainer, int64_t u, bool leads) {
+  const verification *v = user;
+  ac_status status = AC_OK;
+  if (leads) status = move_all(&v->layout, trainer, true, ac_trainer_get_gradient, v->gradient);
+  if (status != AC_OK) return status;
+  return move_all(&v->layout, trainer, true, set_gradient, v->record.gradients[u]);
+}
+
+static ac_status end_shared(void *user, ac_trainer *trainer, int64_t u, const ac_update *update) {
+  verification *v = user;
+  v->planned.updates[u] = *update;
+  return end_planned(v, trainer, u);
+}
+
+static int run_shared(verification *v) {
+  const verify_steps steps = {.windows = flags.updates,
+                              .user = v,
+                              .read = read_shared,
+                              .begin = begin_shared,
+                              .feed = feed_shared,
+                              .decide = decide_shared,
+                              .end = end_shared};
+  ac_status result;
+  const int status = verify_ranks_run(&v->ranks, &steps, &result);
+  return status == STATUS_CONTINUE ? end_way(result, PLANNED) : status;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -372,32 +331,48 @@ static void as_planned(ac_plan_desc *desc) {
 
 static void at_once(ac_plan_desc *desc) {
   as_planned(desc);
+  desc->ranks = 1;
   if (desc->batch_norm == AC_BATCH_NORM_EXACT) desc->batch_norm = AC_BATCH_NORM_WHOLE;
   desc->micro_batch = desc->batch;
   desc->memory = 0;
   desc->recompute = AC_RECOMPUTE_NONE;
 }
 
-static int make_plan(setup *s, void (*change)(ac_plan_desc *desc), const char *name,
-                     ac_plan **plan) {
-  int status = setup_plan(s, change, plan);
-  if (status != STATUS_CONTINUE) return status;
-  const ac_plan_info *info = ac_plan_get_info(*plan);
-  if (flags.json) return STATUS_CONTINUE;
-  printf("%-8s %" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again, %s\n", name,
+static void print_plan(const char *name, const ac_plan *plan) {
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  if (flags.json) return;
+  printf("%-8s ", name);
+  if (info->ranks > 1) printf("%d ranks x ", info->ranks);
+  printf("%" PRId64 " x micro-batch %" PRId64 ", %" PRId64 " ops run again, %s\n",
          info->accumulation_steps, info->micro_batch, info->recomputed_ops,
          text_bytes(info->bytes.total).text);
+}
+
+static int make_plans(verification *v) {
+  setup *s = v->setup;
+  const int ranks = (int)s->flags.ranks;
+  int status = setup_plan(s, at_once, &v->whole_plan);
+  if (status != STATUS_CONTINUE) return status;
+  print_plan("whole", v->whole_plan);
+  status = ranks > 1 ? verify_ranks_open(&v->ranks, s, ranks, as_planned)
+                     : setup_plan(s, as_planned, &v->alone);
+  if (status != STATUS_CONTINUE) return status;
+  v->plan = ranks > 1 ? v->ranks.plans[0] : v->alone;
+  print_plan("planned", v->plan);
   return STATUS_CONTINUE;
 }
 
-static bool allocate_blocks(verification *v) {
-  const ac_dataset *dataset = v->setup->data.train;
-  for (int f = 0; f < ac_dataset_field_count(dataset); f++) {
-    const ac_field *field = ac_dataset_field(dataset, f);
-    size_t bytes = (size_t)field->elements * ac_dtype_bytes(field->dtype);
-    if (!(v->blocks[f] = malloc((size_t)v->setup->flags.batch * bytes))) return false;
-  }
-  return true;
+/* What sums over ranks round of gradients in bf16 is not judged. */
+static int check_ranks(const setup *s) {
+  const int64_t ranks = s->flags.ranks;
+  if (ranks > MOST_RANK_THREADS)
+    return fail_usage("--ranks %" PRId64 " is too much: accrue verify runs at most %d in one "
+                      "process",
+                      ranks, MOST_RANK_THREADS);
+  if (ranks > 1 && setup_plan_desc(s).gradient_storage == AC_GRADIENT_BF16)
+    return fail_usage("accrue verify --ranks compares gradients that are kept in f32; leave out "
+                      "--gradients bf16");
+  return STATUS_CONTINUE;
 }
 
 static void print_text(const verification *v, const verify_end *end) {
@@ -432,14 +407,15 @@ static int judge(verification *v) {
 }
 
 static int verify(setup *s) {
-  verification v = {.setup = s};
-  int status = allocate_blocks(&v) ? STATUS_CONTINUE : fail("out of memory");
-  if (status == STATUS_CONTINUE) status = make_plan(s, at_once, "whole", &v.whole_plan);
-  if (status == STATUS_CONTINUE) status = make_plan(s, as_planned, "planned", &v.plan);
+  verification v = {.setup = s, .updates = flags.updates};
+  int status = check_ranks(s);
+  if (status == STATUS_CONTINUE && !verification_make_blocks(&v)) status = fail("out of memory");
+  if (status == STATUS_CONTINUE) status = make_plans(&v);
   if (status == STATUS_CONTINUE) status = run_way(&v, v.whole_plan, WHOLE, 0);
-  if (status == STATUS_CONTINUE) status = run_way(&v, v.plan, PLANNED, 0);
+  if (status == STATUS_CONTINUE)
+    status = v.ranks.count ? run_shared(&v) : run_way(&v, v.plan, PLANNED, 0);
   if (status == STATUS_CONTINUE) status = judge(&v);
-  release(&v);
+  verification_release(&v);
   return status;
 }
 

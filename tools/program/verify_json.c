@@ -15,9 +15,9 @@ static json_t *number(double x) {
 
 static json_t *plan_of(const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
-  return json_pack("{s:I, s:I, s:I, s:I, s:I}", "effective_batch", (json_int_t)info->batch,
-                   "micro_batch", (json_int_t)info->micro_batch, "accumulation_steps",
-                   (json_int_t)info->accumulation_steps, "recomputed_ops",
+  return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I}", "ranks", info->ranks, "effective_batch",
+                   (json_int_t)info->batch, "micro_batch", (json_int_t)info->micro_batch,
+                   "accumulation_steps", (json_int_t)info->accumulation_steps, "recomputed_ops",
                    (json_int_t)info->recomputed_ops, "planned_bytes",
                    (json_int_t)info->bytes.total);
 }

@@ -18,9 +18,11 @@ static double sum_of(const json_t *row) {
   return sum;
 }
 
-static void put_row(FILE *page, const json_t *row, size_t label) {
+static void put_row(FILE *page, const json_t *row, const char *name, size_t label) {
   const double sum = sum_of(row);
-  fprintf(page, "<tr><th scope=\"row\">%zu</th>", label);
+  fputs("<tr><th scope=\"row\">", page);
+  if (name) html_name(page, name);
+  fprintf(page, "%s%zu</th>", name ? " " : "", label);
   for (size_t k = 0; k < json_array_size(row); k++) {
     const int64_t count = count_at(row, k);
     const double share = sum > 0 ? (double)count / sum : 0;
@@ -31,20 +33,38 @@ static void put_row(FILE *page, const json_t *row, size_t label) {
   else fputs("<td>-</td></tr>\n", page);
 }
 
-static void put_matrix(FILE *page, const json_t *rows) {
+static void put_matrix(FILE *page, const json_t *rows, const json_t *names) {
   fputs("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion matrix\">"
         "<table class=\"confusion\">\n<tr><td>label</td>",
         page);
   for (size_t k = 0; k < json_array_size(rows); k++) fprintf(page, "<th scope=\"col\">%zu</th>", k);
   fputs("<th scope=\"col\">right</th></tr>\n", page);
   for (size_t label = 0; label < json_array_size(rows); label++)
-    put_row(page, json_array_get(rows, label), label);
+    put_row(page, json_array_get(rows, label), json_string_value(json_array_get(names, label)),
+            label);
   fputs("</table></div>\n", page);
 }
 
+/* Of a segmentation: the intersection over union of each class. */
+static void put_ious(FILE *page, const json_t *evaluation) {
+  const json_t *ious = json_object_get(evaluation, "iou"),
+               *mean = json_object_get(evaluation, "mean_iou");
+  if (!json_is_array(ious) || !json_is_number(mean)) return;
+  fprintf(page, "<p>They count pixels. The mean IoU is %.2f %%; of the classes:",
+          100 * json_number_value(mean));
+  for (size_t c = 0; c < json_array_size(ious); c++) {
+    const json_t *iou = json_array_get(ious, c);
+    if (json_is_number(iou)) fprintf(page, " %zu: %.2f %%", c, 100 * json_number_value(iou));
+    else fprintf(page, " %zu: -", c);
+    if (c + 1 < json_array_size(ious)) fputc(',', page);
+  }
+  fputs(".</p>\n", page);
+}
+
 void tables_confusion(FILE *page, const history *h) {
-  const json_t *rows = json_object_get(h->evaluation, "confusion");
-  const char *split = json_string_value(json_object_get(h->evaluation, "split"));
+  const json_t *source = history_answers(h, "confusion"),
+               *rows = json_object_get(source, "confusion");
+  const char *split = json_string_value(json_object_get(source, "split"));
   const size_t classes = json_array_size(rows);
   if (!classes) return;
   fputs("<h2>Confusion matrix of ", page);
@@ -55,6 +75,7 @@ void tables_confusion(FILE *page, const history *h) {
     html_name(page, split);
   }
   fputs(".</p>\n", page);
-  if (classes <= MOST_CLASSES) put_matrix(page, rows);
+  put_ious(page, source);
+  if (classes <= MOST_CLASSES) put_matrix(page, rows, json_object_get(source, "class_names"));
   else fprintf(page, "<p>With %zu classes it is too large for a page.</p>\n", classes);
 }

@@ -28,6 +28,7 @@ static const quantity quantities[] = {
     {"Validation loss", "nats", HISTORY_LOSS, EVALUATIONS, false, FALLING, 1},
     {"Validation loss of averaged weights", "nats", HISTORY_LOSS, AVERAGES, false, FALLING, 1},
     {"Validation accuracy", "%", HISTORY_ACCURACY, EVALUATIONS, false, LINEAR, 100},
+    {"Validation mean IoU", "%", HISTORY_MEAN_IOU, EVALUATIONS, false, LINEAR, 100},
     {"Gradient norm", "before clipping", HISTORY_GRAD_NORM, STEPS, true, FALLING, 1},
     {"Learning rate", "", HISTORY_LR, STEPS, false, LINEAR, 1},
     {"Effective batch", "samples", HISTORY_BATCH, STEPS, false, LINEAR, 1},

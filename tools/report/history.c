@@ -17,8 +17,8 @@
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-static const char *const keys[HISTORY_VALUES] = {"loss",       "accuracy",      "lr",   "grad_norm",
-                                                 "loss_scale", "samples_per_s", "batch"};
+static const char *const keys[HISTORY_VALUES] = {
+    "loss", "accuracy", "lr", "grad_norm", "loss_scale", "samples_per_s", "batch", "mean_iou"};
 
 /* Numbers that no picture can show do not count. */
 static double number(const json_t *line, const char *key) {
@@ -220,6 +220,24 @@ static int read_evaluation(history *h) {
               h->name);
 }
 
+/* A run that another one has replaced may have left its own. */
+static int read_examples(history *h) {
+  const int status = read_object(h, "examples.json", &h->examples);
+  if (status != STATUS_CONTINUE || !h->examples) return status;
+  const char *own = json_string_value(json_object_get(h->record, "id")),
+             *run = json_string_value(json_object_get(h->examples, "run"));
+  if (own && run && !strcmp(own, run) && is_matrix(json_object_get(h->examples, "confusion")))
+    return STATUS_CONTINUE;
+  json_decref(h->examples);
+  h->examples = NULL;
+  return STATUS_CONTINUE;
+}
+
+const json_t *history_answers(const history *h, const char *key) {
+  if (json_object_get(h->evaluation, key)) return h->evaluation;
+  return json_object_get(h->examples, key) ? h->examples : NULL;
+}
+
 int history_read(history *h, const char *folder) {
   struct stat info;
   *h = (history){0};
@@ -233,7 +251,8 @@ int history_read(history *h, const char *folder) {
   h->inode = info.st_ino;
   int status = read_record(h);
   if (status == STATUS_CONTINUE) status = read_metrics(h);
-  return status == STATUS_CONTINUE ? read_evaluation(h) : status;
+  if (status == STATUS_CONTINUE) status = read_evaluation(h);
+  return status == STATUS_CONTINUE ? read_examples(h) : status;
 }
 
 void history_free(history *h) {
@@ -243,6 +262,7 @@ void history_free(history *h) {
   json_decref(h->layers);
   json_decref(h->noise_layers);
   json_decref(h->evaluation);
+  json_decref(h->examples);
   free(h->steps.points);
   free(h->evaluations.points);
   free(h->averages.points);

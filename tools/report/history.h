@@ -1,5 +1,6 @@
-/* What a run's folder says about the run: run.json, the metrics that its flags name, and eval.json,
- * if somebody has put the output of `accrue eval --json` there. */
+/* What a run's folder says about the run: run.json, the metrics that its flags name, examples.json
+ * of `accrue train --examples`, and eval.json, if somebody has put the output of `accrue eval
+ * --json` there. */
 #ifndef TOOLS_REPORT_HISTORY_H
 #define TOOLS_REPORT_HISTORY_H
 
@@ -20,6 +21,7 @@ typedef enum history_value {
   HISTORY_LOSS_SCALE,
   HISTORY_RATE,  /* samples a second */
   HISTORY_BATCH, /* samples */
+  HISTORY_MEAN_IOU,
   HISTORY_VALUES
 } history_value;
 
@@ -41,6 +43,7 @@ typedef struct history {
   json_t *plan, *end;            /* of the metrics; NULL: none */
   json_t *layers, *noise_layers; /* the last such lines; NULL: none */
   json_t *evaluation;            /* eval.json; NULL: none */
+  json_t *examples;              /* examples.json; NULL: none of this run */
   char metrics[HISTORY_PATH];    /* "": none */
   char strange[HISTORY_PATH];    /* the metrics of another run that were found; "": none */
   dev_t metrics_device;
@@ -55,6 +58,10 @@ typedef struct history {
  * page repeats it. A status of message.h; free in any case. */
 int history_read(history *h, const char *folder);
 void history_free(history *h);
+
+/* Which of evaluation and examples has something under a key, the evaluation first. NULL: neither.
+ */
+const json_t *history_answers(const history *h, const char *key);
 
 /* Each run may be given once. If several runs have written the same metrics file, it belongs to the
  * one that began last; the others have no metrics, and a message says so. A status of message.h. */

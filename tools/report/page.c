@@ -2,6 +2,7 @@
 
 #include "common/message.h"
 #include "common/text.h"
+#include "report/examples.h"
 #include "report/html.h"
 #include "report/layers.h"
 #include "report/noise_layers.h"
@@ -34,14 +35,20 @@ static const char style[] =
     "table.memory th[scope=col]{text-align:right}"
     "table.confusion td,table.confusion th{padding:.1rem "
     ".35rem;text-align:right;border:0}"
-    "table.confusion td.right{outline:1px solid #1b1b1b}";
+    "table.confusion td.right{outline:1px solid #1b1b1b}"
+    ".examples{display:flex;flex-wrap:wrap;gap:1rem}.examples figure{width:10rem}"
+    ".examples img,table.changed img{width:7rem;height:7rem;object-fit:contain;"
+    "image-rendering:pixelated;background:#f4f4f4;display:block}"
+    ".examples img{border:3px solid #4c72b0}.examples .wrong img{border-color:#b35900}"
+    "figcaption{font-size:.85rem}table.changed td{padding:1px;border:0}"
+    "table.changed td:first-child{padding-right:.6rem}";
 
 static void put_head(FILE *page, const char *title) {
   fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
         "<meta charset=\"utf-8\"/>\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src &#39;none&#39;; "
-        "style-src &#39;unsafe-inline&#39;\"/>\n<title>",
+        "style-src &#39;unsafe-inline&#39;; img-src data:\"/>\n<title>",
         page);
   html_text(page, title);
   fprintf(page, "</title>\n<style>%s</style>\n</head>\n<body>\n<h1>", style);
@@ -74,7 +81,11 @@ int page_write(FILE *page, const char *title, curves *c) {
   tables_memory(page, c->runs, c->count);
   tables_settings(page, c->runs, c->count);
   for (size_t run = 0; run < c->count; run++) layers_table(page, &c->runs[run]);
-  for (size_t run = 0; run < c->count; run++) tables_confusion(page, &c->runs[run]);
+  for (size_t run = 0; run < c->count; run++) {
+    tables_confusion(page, &c->runs[run]);
+    tables_classes(page, &c->runs[run]);
+    examples_write(page, &c->runs[run]);
+  }
   fprintf(page, "<p><small>Written by accrue report, version %s.</small></p>\n</body>\n</html>\n",
           ac_version());
   return STATUS_CONTINUE;

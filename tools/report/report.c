@@ -38,8 +38,10 @@ static int parse(report *r, int argc, char **argv) {
       .words = r->folders,
       .summary = "Writes one page about runs, side by side: curves, results, memory, the\n"
                  "settings that differ. A RUN is a folder that accrue train wrote (--out), and\n"
-                 "curves need its metrics. A classifier's confusion matrix is taken from\n"
-                 "RUN/eval.json, which is what accrue eval --json prints. gnuplot draws."};
+                 "curves need its metrics. A classifier's confusion matrix and its worst and\n"
+                 "best images are taken from RUN/examples.json, which accrue train --examples\n"
+                 "writes, or from RUN/eval.json, which is what accrue eval --json prints.\n"
+                 "gnuplot draws."};
   OPTIONS_ADD(&all, rows);
   int status = options_parse(&all, argc, argv);
   r->count = all.word_count;

@@ -18,4 +18,7 @@ void tables_settings(FILE *page, const history *runs, size_t count);
 /* Labels against answers, if a classifier was evaluated. */
 void tables_confusion(FILE *page, const history *h);
 
+/* The accuracy of each class, the worst first. */
+void tables_classes(FILE *page, const history *h);
+
 #endif

@@ -20,10 +20,10 @@ filed() {
 every_command() {
   local verb model
   for verb in train eval plan lr-find pilot verify; do
-    for model in gpt llm mlp resnet mobilenet efficientnet vit convnext; do echo "$verb $model"; done
+    for model in gpt llm mlp resnet mobilenet efficientnet vit convnext unet; do echo "$verb $model"; done
   done
   printf '%s\n' 'predict mlp' 'predict resnet' 'predict mobilenet' 'predict efficientnet' 'predict vit' \
-    'predict convnext' devices report sample \
+    'predict convnext' 'predict unet' devices report sample \
     'bench gemm' 'bench ops' 'bench step' 'bench all' 'bench memory'
 }
 
@@ -136,8 +136,8 @@ case_completion() {
   bash -n accrue.bash || die "the script for bash has errors"
   ! command -v zsh >/dev/null || zsh -n _accrue || die "the script for zsh has errors"
   completes train accrue tr
-  completes 'gpt llm mlp resnet mobilenet efficientnet vit convnext' accrue train ''
-  completes 'mlp resnet mobilenet efficientnet vit convnext' accrue predict ''
+  completes 'gpt llm mlp resnet mobilenet efficientnet vit convnext unet' accrue train ''
+  completes 'mlp resnet mobilenet efficientnet vit convnext unet' accrue predict ''
   completes 'gemm ops step all memory' accrue bench ''
   completes '--lr-factor --lr-fall' accrue train gpt --lr-fa
   completes --heads accrue train gpt --hea

@@ -62,6 +62,81 @@ case_pictures() {
   grep -qE 'round|with, corners' row || die "a list names no classes: $(cat row)"
 }
 
+# Mixed samples and weights of classes: with other micro-batches the same to rounding, continued the same bits.
+case_pictures_mixed() {
+  "$FIXTURE" pictures shapes 60 1
+  rm shapes/cross/00[0-4]*.png
+  mkdir idx
+  "$FIXTURE" images idx train 80
+  "$FIXTURE" images idx t10k 20
+  local model=(--depth 8 --width 8 --batch 8 --device cpu --threads 1 --schedule constant --warmup 0 --quiet)
+  local data mix i=0
+  for mix in '--data shapes --size 16 --mixup 0.4 --cutmix 1 --label-smoothing 0.1' '--data shapes --size 16 --class-weights' \
+    '--data idx --cutmix 1'; do
+    i=$((i + 1))
+    run train resnet $mix "${model[@]}" --steps 8 --metrics m$i --out whole$i
+    run train resnet $mix "${model[@]}" --steps 3 --eval-every 0 --out part$i
+    run train --resume --out part$i --steps 8 --loader-threads 3
+    cmp whole$i/model.safetensors part$i/model.safetensors || die "$mix: a run that was continued has other weights"
+    run train resnet $mix "${model[@]}" --steps 1 --micro-batch 3 --metrics s$i --out split$i
+    # The samples of an update are the same, so its loss is, but for the order in which floats are added.
+    local whole split
+    whole=$(sed -n 's/.*"step","step":1,.*"loss":\([0-9.]*\).*/\1/p' m$i) split=$(sed -n 's/.*"step","step":1,.*"loss":\([0-9.]*\).*/\1/p' s$i)
+    awk -v a="$whole" -v b="$split" 'BEGIN { exit !(a > 0 && (a - b) / a < 1e-6 && (b - a) / a < 1e-6) }' ||
+      die "$mix: a first loss of $whole, in micro-batches of 3 $split"
+    run verify resnet $mix "${model[@]:0:8}" --micro-batch 3 --updates 2 >out
+    grep -q '^verdict  *the same up to rounding' out || die "$mix: $(cat out)"
+    # What validates is neither mixed nor weighted: eval, which knows nothing of that, finds the same.
+    data=$(sed -n 's/.*"val_loss":\([0-9.]*\),"val_accuracy":\([0-9.]*\).*/\1 \2/p' m$i)
+    run eval --model whole$i ${mix%% --[mc][iul]*} --device cpu --threads 1 --json >result
+    awk -v a="$data" -v b="$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' result) $(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' result)" \
+      'BEGIN { split(a, x); split(b, y); exit !(x[1] > 0 && (x[1] - y[1]) ^ 2 < 1e-10 * x[1] ^ 2 && (x[2] - y[2]) ^ 2 < 1e-12) }' ||
+      die "$mix: validated at $data, and eval says $(cat result)"
+  done
+  # Without them other weights come out.
+  run train resnet --data shapes --size 16 "${model[@]}" --steps 8 --out plain
+  ! cmp -s plain/model.safetensors whole1/model.safetensors && ! cmp -s plain/model.safetensors whole2/model.safetensors ||
+    die 'flags of mixing or weights change nothing'
+  # More classes than the data has.
+  run train resnet --data shapes --size 16 --classes 5 --mixup 1 "${model[@]}" --steps 1 --out five
+  refuse 2 'class-weights and --mixup contradict each other' train resnet --data shapes --class-weights --mixup 1
+  refuse 2 'class-weights and --cutmix contradict each other' train resnet --data shapes --class-weights --cutmix 1
+  refuse 2 'mixup 1e-09 is neither 0 nor at least 1e-6' train resnet --data shapes --mixup 1e-9
+  refuse 2 'class-weights is for folders and lists of pictures' train resnet --data idx --class-weights
+}
+
+# Decoded pictures in a file: the same weights, without decoding; refused if they are not those of the data.
+case_pictures_cached() {
+  "$FIXTURE" pictures shapes 60 1
+  local model=(--size 16 --depth 8 --width 8 --batch 8 --device cpu --threads 1 --flip --jitter 0.2 --quiet)
+  run train resnet --data shapes "${model[@]}" --steps 8 --out plain
+  run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --out made
+  grep -qE '^decoding 60 pictures into c.cache, [0-9.]+ [KM]iB$' run.err || die "nothing is said: $(cat run.err)"
+  run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --loader-threads 3 --out read
+  [[ ! -s run.err ]] || die "decoded again: $(cat run.err)"
+  cmp plain/model.safetensors made/model.safetensors && cmp plain/model.safetensors read/model.safetensors || die 'other weights with a cache'
+  run eval --model plain --data shapes --device cpu --json >whole
+  run eval --model plain --data shapes --image-cache c.cache --device cpu --json >cached
+  cmp whole cached || die 'another loss with a cache'
+  # A plan makes none, and needs no more memory.
+  run plan resnet --data shapes "${model[@]}" --json >whole
+  run plan resnet --data shapes "${model[@]}" --image-cache new.cache --json >cached
+  cmp whole cached && [[ ! -e new.cache ]] || die 'a plan uses a cache'
+  cp -r shapes other
+  rm other/square/00[0-2]*
+  run train resnet --data other "${model[@]}" --steps 2 --image-cache c.cache --out fewer
+  cp other/circle/0000.png other/circle/new.png
+  refuse 1 'c.cache does not have other/circle/new.png as it is now' train resnet --data other "${model[@]}" --image-cache c.cache --out no
+  refuse 1 'c.cache has pictures in colours, and they are wanted in grey' train resnet --data shapes --grey "${model[@]}" --image-cache c.cache --out no
+  refuse 1 'whole is not a cache of images; name another file' train resnet --data shapes "${model[@]}" --image-cache whole --out no
+  ! "$ACCRUE" train resnet --data shapes "${model[@]}" --image-cache nowhere/c.cache --out no 2>err || die 'a cache in no folder'
+  grep -q 'cannot create a file next to nowhere/c.cache' err || die "$(cat err)"
+  refuse 2 'contradict' train resnet --data shapes "${model[@]}" --image-cache c.cache --scaled-decoding --out no
+  mkdir idx
+  "$FIXTURE" images idx train 20
+  refuse 2 'image-cache is for folders and lists of pictures' train mlp --data idx --image-cache c.cache
+}
+
 # As many classes as ImageNet has, and a name as long as a file system lets it be.
 case_pictures_of_many_classes() {
   "$FIXTURE" pictures shapes 3 1

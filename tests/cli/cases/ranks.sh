@@ -37,7 +37,7 @@ case_ranks() {
   text
   run "${shared[@]}" --out one --overwrite >/dev/null
   for library in $(launchers); do
-    for ranks in 2 3 4; do
+    for ranks in 2 3 4 8; do # of a batch of 6
       starts "$library" $ranks "${shared[@]}" --out "$library$ranks" --overwrite
       (($(grep -c '^done after 12 updates' run.out) == 1)) || die "not one result: $(cat run.out)"
       (($(grep -c '"event":"step"' "$library$ranks/metrics.jsonl") == 12)) || die "not the metrics of one rank"
@@ -86,16 +86,124 @@ case_ranks_refused() {
   refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
   [[ ! -e refused ]] || die "a refused run leaves a folder"
   refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges
-  # differ TEXT FLAG...: of one rank alone.
-  differ() {
-    code=0
-    timeout 60 "mpirun.$library" -n 1 "$ACCRUE" "${shared[@]}" --out refused : -n 1 "$ACCRUE" "${shared[@]}" --out refused "${@:2}" >run.out 2>run.err </dev/null || code=$?
-    ((code != 0 && code != 124)) || die "ranks that differ: $code"
-    grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
-  }
   differ 'ranks must agree on --lr: it is "0.001" on rank 0 and "0.01" on rank 1' --lr 0.01
   differ 'ranks must agree on the data' --data other
   differ 'cannot read nothing' --data nothing
+}
+
+# differ TEXT FLAG...: flags of rank 1 alone, which runs under $more.
+differ() {
+  code=0
+  # shellcheck disable=SC2086
+  timeout 60 "mpirun.$library" -n 1 "$ACCRUE" "${shared[@]}" --out refused : -n 1 ${more:-} "$ACCRUE" "${shared[@]}" --out refused "${@:2}" >run.out 2>run.err </dev/null || code=$?
+  ((code != 0 && code != 124)) || die "ranks that differ: $code"
+  grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
+  (($(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
+}
+
+# One machine is not as the others.
+case_ranks_unequal() {
+  local library more
+  text
+  library=$(launchers)
+  library=${library%% *}
+  differ 'it is "ready" on rank 0 and "plan: needs at least ' --memory 10KiB
+  if [[ $VERSIONED ]]; then
+    more="env LD_PRELOAD=$VERSIONED"
+    differ 'ranks must agree on the version of Accrue: it is "'
+    grep -qF 'and "0.0.0" on rank 1' run.err || die "$(cat run.err)"
+  fi
+}
+
+# Commands that cannot be shared out, with the variables of each launcher. Rank 0 alone says so.
+case_ranks_alone() {
+  local command
+  text
+  for command in 'eval gpt' 'predict resnet' 'lr-find gpt --data text' 'pilot gpt --data text' 'verify gpt --data text' 'bench ops' report \
+    sample export init tokenize show completion; do
+    # shellcheck disable=SC2086
+    OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 refuse 2 "accrue ${command%% *} cannot be shared out, and each of the 2 processes" $command
+  done
+  PMI_RANK=0 PMI_SIZE=3 refuse 2 'each of the 3 processes' eval gpt
+  SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4 refuse 2 'each of the 4 processes' eval gpt
+  local code=0
+  OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 "$ACCRUE" eval gpt >run.out 2>run.err || code=$?
+  ((code == 2)) && [[ ! -s run.err && ! -s run.out ]] || die "rank 1 ends with $code and says: $(cat run.err)"
+  OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run eval --help >/dev/null
+  OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 refuse 2 '--model is missing' eval gpt
+  refuse 2 'accrue train has no --ranks: a launcher starts its ranks, as in mpirun -n 4 accrue train' train gpt --data text --ranks 4
+  refuse 2 'mpirun -n N accrue train' train gpt --data text --ranks=some
+  local library
+  for library in $(launchers); do
+    start "$library" 3 eval gpt --model none
+    ((code != 0)) || die "$library: accrue eval does not fail with three ranks"
+    (($(grep -c 'accrue eval cannot be shared out, and each of the 3 processes' run.err) == 1)) || die "$library: $(cat run.err)"
+  done
+}
+
+# Several devices of one machine, without a launcher and under one. Two CPUs are the same one.
+case_ranks_devices() {
+  local library
+  text
+  run "${shared[@]}" --out one >/dev/null
+  run "${shared[@]}" --device cpu,cpu,cpu --out three >run.out
+  (($(grep -c '^done after 12 updates' run.out) == 1)) || die "not one result: $(cat run.out)"
+  (($(grep -c '"event":"step"' three/metrics.jsonl) == 12)) || die "not the metrics of one rank"
+  (($(grep -c '^step 12/12  validation' run.err) == 1)) || die "not the lines of one rank: $(cat run.err)"
+  near "$(value one/metrics.jsonl end val_loss)" "$(value three/metrics.jsonl end val_loss)" "three devices"
+  # Threads do what processes do.
+  for library in openmpi mpich; do
+    [[ -e ${PROGRAM%/bin/*}/accrue/libaccrue-mpi-$library.so ]] && command -v "mpirun.$library" >/dev/null || continue
+    starts "$library" 3 "${shared[@]}" --device cpu,cpu --out "by$library" --overwrite
+    cmp three/model.safetensors "by$library/model.safetensors" || die "$library: other weights"
+    cmp three/average.safetensors "by$library/average.safetensors" || die "$library: other averages"
+  done
+  run train --resume --out three --steps 14 --device cpu,cpu >/dev/null
+  [[ $(value three/metrics.jsonl end steps) == 14 ]] || die "two devices do not go on: $(cat run.err)"
+  run "${shared[@]}" --device cpu,cpu --print-config >config
+  grep -q '"device": "cpu,cpu"' config || die "$(cat config)"
+
+  refuse 1 'it is "ready" on rank 0 and "no device "opencl:77"' "${shared[@]}" --device cpu,opencl:77 --out none
+  refuse 2 'gradients that are fused cannot be summed over ranks' "${shared[@]}" --device cpu,cpu --gradients fused --out none
+  refuse 2 'only accrue train takes several devices, on its command line' plan gpt --data text --device cpu,cpu
+  refuse 2 'only accrue train takes several devices, on its command line' train --resume --out three --steps 15
+  refuse 1 'no device "cpu,nonsense"' "${shared[@]}" --device cpu,nonsense --out none
+  refuse 1 'the loss is not finite' "${shared[@]}" --device cpu,cpu --lr 1e20 --out none --quiet
+  [[ -e none/diverged.safetensors ]] || die "nothing is left of the run: $(ls none)"
+
+  # A signal ends all, and leaves a state.
+  "$PROGRAM" train gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 6 --schedule constant --warmup 0 --steps 10000000 --eval-every 0 \
+    --device cpu,cpu --out stopped >run.out 2>run.err &
+  local program=$! code=0
+  for _ in $(seq 300); do
+    grep -q '^step 2/' run.err && break
+    sleep 0.1
+  done
+  kill -TERM $program
+  wait $program || code=$?
+  ((code == 143)) || die "a stopped run ends with $code: $(tail -n 3 run.err)"
+  compgen -G 'stopped/state-*.safetensors' >/dev/null || die "no state is left"
+}
+
+# Ranks that OpenCL devices compute for, one device twice.
+case_ranks_opencl() {
+  local library
+  run devices --json >devices
+  if ! grep -q '"id": "opencl:0"' devices; then
+    [[ ! ${ACCRUE_TEST_OPENCL:-} ]] || die "no OpenCL device"
+    exit 77
+  fi
+  "$FIXTURE" images . train 60
+  local net=(train mlp --data . --hidden 16 --batch 12 --micro-batch 3 --steps 6 --optimizer adamw --overwrite)
+  run "${net[@]}" --out one --device cpu >/dev/null
+  run "${net[@]}" --out two --device opencl:0,opencl:0 >/dev/null
+  near "$(value one/metrics.jsonl end val_loss)" "$(value two/metrics.jsonl end val_loss)" "two OpenCL devices"
+  run "${net[@]}" --out mixed --device cpu,opencl:0 >/dev/null
+  near "$(value one/metrics.jsonl end val_loss)" "$(value mixed/metrics.jsonl end val_loss)" "a CPU and an OpenCL device"
+  for library in $(launchers); do
+    starts "$library" 2 "${net[@]}" --out "by$library" --device opencl:0
+    cmp two/model.safetensors "by$library/model.safetensors" || die "$library: other weights"
+  done
 }
 
 # One rank is killed while it trains: the others end as well, and the run goes on from its state.

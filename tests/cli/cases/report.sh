@@ -73,6 +73,67 @@ case_report() {
   grep -q '1 run, 2 pictures' result || die "another result: $(cat result)"
 }
 
+# example_field KEY NUMBER: that field of the first example in examples.json under a key.
+example_field() {
+  awk -v list="\"$1\": [" -v key="\"$2\": " 'index($0, list) { within = 1 }
+    within && index($0, key) { sub(/^[^:]*: "?/, ""); sub(/"?,?$/, ""); if (!found++) print }' images/examples.json
+}
+
+# The images that a classifier answered worst and best, and how images change.
+case_report_images() {
+  need_gnuplot
+  "$FIXTURE" pictures shapes 90 1
+  local model=(--size 24 --crop-share 1 --depth 8 --width 8 --batch 8 --device cpu --threads 1)
+  run train resnet --data shapes "${model[@]}" --steps 60 --lr 1e-2 --flip --cutmix 1 --examples 3 --out images >out
+  # The worst is the one that predict gives its class the least probability, and the best the most.
+  run predict --model images --data shapes --split validation --device cpu --threads 1 --top 3 --json >answers
+  tr -d '\n' <answers | sed 's/{"index"/\n&/g' | grep '^{"index"' |
+    sed 's/.*"file": "\([^"]*\)", "label": \([0-9]*\),.*{"class": \2, "name": "[a-z]*", "probability": \([0-9.e-]*\)}.*/\3 \1/' | sort -g >sorted
+  (($(wc -l <sorted) == 9)) || die "not nine validate: $(cat answers)"
+  [[ $(example_field worst file) == $(head -1 sorted | cut -d' ' -f2) ]] || die "$(example_field worst file) is not the worst: $(cat sorted)"
+  [[ $(example_field best file) == $(tail -1 sorted | cut -d' ' -f2) ]] || die "$(example_field best file) is not the best: $(cat sorted)"
+  (($(grep -c '"png"' images/examples.json) == 6)) || die "not three of each"
+  # An image is what the model saw.
+  mkdir seen
+  example_field worst png | base64 -d >seen/worst.png
+  run predict --model images --data seen/worst.png --device cpu --threads 1 --top 3 --json >again
+  grep -qF "$(head -1 sorted | cut -c1-7)" again || die "another picture than was validated: $(cat again)"
+  report images
+  (($(grep -o '<img alt="[a-z]* answer" src="data:image/png;base64,' page.html | wc -l) == 6)) || die 'not six images'
+  grep -qE 'Worst validated images of|Best validated images of' page.html || die 'no headings'
+  grep -q 'Confusion matrix of <bdi>images' page.html && grep -q '<bdi>circle</bdi> 0</th>' page.html || die 'no confusion matrix with names'
+  grep -A4 'Classes of <bdi>images' page.html | grep -qE '<bdi>(circle|cross|square)</bdi></th><td class="n">3</td>' || die 'no accuracy of classes'
+  (($(grep -c '<tr><td><img alt="image that trains"' page.html) == 4)) || die 'no changed images'
+  # Those of eval come first. Its JSON has none unless it is asked for them.
+  run eval --model images --data shapes --split train --device cpu --json >plain
+  ! grep -qE '"worst"|class_names' plain || die 'images nobody asked for'
+  run eval --model images --data shapes --split train --examples 1 --device cpu --json >images/eval.json
+  report images
+  (($(grep -o '<img alt="[a-z]* answer"' page.html | wc -l) == 2)) || die 'not those of eval'
+  grep -q 'on the split <bdi>train' page.html || die 'not the confusion of eval'
+  rm images/eval.json
+  # A run that takes the place of another one has none of its images.
+  run train resnet --data shapes "${model[@]}" --steps 2 --overwrite --out images >out
+  report images
+  ! grep -q '<img' page.html || die 'images of a run that was replaced'
+  # Pixels that are none, and names that would be tags.
+  sed -i 's/"png": "iV/"png": "x\\" onload=\\"/; s/"circle"/"<b>"/' images/examples.json
+  sed -i "s/\"run\": \"[^\"]*\"/\"run\": \"$(sed -n 's/^  "id": "\(.*\)",$/\1/p' images/run.json)\"/" images/examples.json
+  report images
+  grep -q '&lt;b&gt;</bdi> 0</th>' page.html || die 'the name is not there'
+  ! grep -qE 'onload|<img alt="[a-z]* answer"' page.html || die 'what is no picture is shown'
+  # Samples of another shape, more images than there are, and balanced classes.
+  mkdir idx
+  "$FIXTURE" images idx train 60
+  run train mlp --data idx --hidden 8 --steps 3 --batch 8 --device cpu --examples 64 --out grey >out
+  report grey
+  (($(grep -o '<img alt="[a-z]* answer"' page.html | wc -l) == 12)) || die 'six validate, and twelve images are expected'
+  run train resnet --data shapes "${model[@]}" --steps 2 --balanced --examples 1 --out balanced >out
+  report balanced
+  grep -q 'another one each time' page.html || die 'it is not said that balanced samples change'
+  refuse 2 'examples' train mlp --data idx --examples 65
+}
+
 # What others have named does not become part of the page.
 case_report_hostile() {
   need_gnuplot

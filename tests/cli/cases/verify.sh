@@ -85,3 +85,28 @@ case_verify_storage() {
     done
   done
 }
+
+# Ranks of this process against one with whole batches.
+case_verify_ranks() {
+  text
+  mkdir pair
+  "$FIXTURE" images pair train 60
+  "$FIXTURE" images pair t10k 20
+  local ranks optimizer precision
+  for ranks in 2 3 4; do
+    for precision in f32 f16 bf16; do
+      same gpt --data text "${tiny[@]}" --dropout 0.1 --precision $precision --ranks $ranks
+      grep -q "^planned  $ranks ranks x " out || die "the plan is not for $ranks ranks: $(cat out)"
+    done
+    for optimizer in sgd lion adafactor adam-mini muon; do
+      same gpt --data text "${tiny[@]}" --optimizer $optimizer --micro-batch 1 --threads 1 --ranks $ranks
+    done
+    same mlp --data pair --batch 20 --micro-batch 3 --recompute all --ranks $ranks
+  done
+  same gpt --data text "${tiny[@]}" --batch 3 --ranks 8 # most have no sample
+  "$ACCRUE" verify gpt --data text "${tiny[@]}" --ranks 3 --json >out
+  grep -q '"ranks": 3' out && grep -q '"same": true' out || die "no verdict of 3 ranks: $(cat out)"
+  differs resnet --data pair --batch 20 --width 8 --norm batch --batch-norm micro --ranks 4
+  refuse 2 '--ranks 65 is too much' verify gpt --data text "${tiny[@]}" --ranks 65
+  refuse 2 'leave out --gradients bf16' verify gpt --data text "${tiny[@]}" --ranks 2 --gradients bf16
+}

@@ -27,6 +27,11 @@ flag_table() {
 * scaled-decoding | --data jpegs --size 4 --crop-area 0
 * bad-images skip | --data broken --size 8
 * balanced | --data unequal --size 8
+* image-cache nowhere/c | --data shapes --size 8
+* examples 3
+* class-weights | --data unequal --size 8
+* mixup 0.5
+* cutmix 1
 * crop-area 1 | --data shapes --size 8
 * rand-augment 2 | --data shapes --size 8
 * magnitude 30 | --data shapes --size 8 --rand-augment 4

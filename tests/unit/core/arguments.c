@@ -434,6 +434,10 @@ static void datasets(void) {
 static void pictures(void) {
   const char *path = ACCRUE_TEST_VECTORS "/pictures/pixel.png", *all = ACCRUE_TEST_VECTORS;
   const uint8_t pixel[3] = {0};
+  const ac_sample_key key = {0};
+  uint8_t mask[3];
+  float box[4] = {0};
+  int64_t size;
   ac_pictures *list, *p = NULL;
   ac_dataset *d = NULL;
   assert_ok(ac_pictures_open(&list, NULL, all, &(ac_pictures_desc){.unlabelled = true}));
@@ -451,6 +455,12 @@ static void pictures(void) {
            ac_dataset_from_pictures(&e, NULL, NULL));
   ZEROED(ac_dataset_from_pictures, samples, ac_dataset_from_pictures(&d, list, NULL),
          (ac_dataset_free(d), ac_dataset_from_pictures(&d, list, &(ac_picture_samples){0})));
+  uint8_t png[200];
+  uint64_t png_bytes;
+  REFUSED(ac_picture_encode_png, to, ac_picture_encode_png(NULL, 200, &png_bytes, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, bytes, ac_picture_encode_png(png, 200, NULL, 1, 1, 3, pixel));
+  REFUSED(ac_picture_encode_png, pixels,
+          ac_picture_encode_png(png, 200, &png_bytes, 1, 1, 3, NULL));
   REFUSED(ac_picture_write_png, path, ac_picture_write_png(NULL, 1, 1, 3, pixel));
   REFUSED(ac_picture_write_png, pixels, ac_picture_write_png("x.png", 1, 1, 3, NULL));
   REFUSED(ac_pictures_class_weights, pictures, ac_pictures_class_weights(NULL, numbers));
@@ -464,6 +474,10 @@ static void pictures(void) {
   ZEROED(ac_dataset_mixed, mixing, ac_dataset_mixed(&d, dataset, NULL),
          ac_dataset_mixed(&d, dataset, &(ac_mixing){0}));
   NOTHING(ac_pictures_free, pictures, ac_pictures_free(NULL));
+  REFUSED(ac_pictures_use_cache, pictures, ac_pictures_use_cache(NULL, "x.cache", 3));
+  REFUSED(ac_pictures_use_cache, path, ac_pictures_use_cache(list, NULL, 3));
+  HARMLESS(ac_pictures_cache_bytes, pictures, ac_pictures_cache_bytes(NULL, 3) == 0);
+  HARMLESS(ac_picture_is_named, path, !ac_picture_is_named(NULL));
   HARMLESS(ac_pictures_count, pictures, ac_pictures_count(NULL) == 0);
   HARMLESS(ac_pictures_classes, pictures, ac_pictures_classes(NULL) == 0);
   HARMLESS(ac_pictures_class_name, pictures, !ac_pictures_class_name(NULL, 0));
@@ -471,6 +485,22 @@ static void pictures(void) {
   HARMLESS(ac_pictures_label, pictures, ac_pictures_label(NULL, 0) == -1);
   HARMLESS(ac_pictures_left_out, pictures, ac_pictures_left_out(NULL) == 0);
   HARMLESS(ac_dataset_picture_bytes, dataset, ac_dataset_picture_bytes(NULL) == 0);
+  HARMLESS(ac_pictures_mask, pictures, !ac_pictures_mask(NULL, 0));
+  REFUSED(ac_pictures_size, pictures, ac_pictures_size(NULL, 0, &size, &size));
+  REFUSED(ac_pictures_size, width, ac_pictures_size(list, 0, NULL, &size));
+  REFUSED(ac_pictures_size, height, ac_pictures_size(list, 0, &size, NULL));
+  REFUSED(ac_mask_write_png, path, ac_mask_write_png(NULL, 1, 1, pixel));
+  REFUSED(ac_mask_write_png, mask, ac_mask_write_png("x.png", 1, 1, NULL));
+  ac_dataset_free(d);
+  assert_ok(ac_dataset_from_pictures(&d, list, NULL));
+  REFUSED(ac_dataset_map_boxes, dataset, ac_dataset_map_boxes(NULL, &key, 1, box, box));
+  REFUSED(ac_dataset_map_boxes, key, ac_dataset_map_boxes(d, NULL, 1, box, box));
+  REFUSED(ac_dataset_map_boxes, boxes, ac_dataset_map_boxes(d, &key, 1, NULL, box));
+  REFUSED(ac_dataset_map_boxes, mapped, ac_dataset_map_boxes(d, &key, 1, box, NULL));
+  REFUSED(ac_dataset_restore_mask, dataset, ac_dataset_restore_mask(NULL, 0, pixel, mask));
+  REFUSED(ac_dataset_restore_mask, mask, ac_dataset_restore_mask(d, 0, NULL, mask));
+  REFUSED(ac_dataset_restore_mask, restored, ac_dataset_restore_mask(d, 0, pixel, NULL));
+  ac_dataset_free(d);
   ac_pictures_free(list);
 }
 
@@ -1217,6 +1247,7 @@ static void ranks_of_processes(void) {
   REFUSED(ac_ranks_create_threads, list, ac_ranks_create_threads(NULL, 1, NULL));
   HARMLESS(ac_ranks_create_threads, desc, ac_ranks_create_threads(list, 1, NULL) == AC_OK);
   ac_ranks_close(list[0]);
+  HARMLESS(ac_ranks_launched, rank, ac_ranks_launched(NULL) == 1);
   HARMLESS(ac_ranks_rank, ranks, ac_ranks_rank(NULL) == 0);
   HARMLESS(ac_ranks_size, ranks, ac_ranks_size(NULL) == 0);
   HARMLESS(ac_ranks_local_rank, ranks, ac_ranks_local_rank(NULL) == 0);
@@ -1237,6 +1268,8 @@ static void ranks_of_processes(void) {
   REFUSED(ac_plan_price_ranks, network, ac_plan_price_ranks(plan, NULL, &price));
   REFUSED(ac_plan_price_ranks, price, ac_plan_price_ranks(plan, &network, NULL));
   REFUSED(ac_ranks_barrier, ranks, ac_ranks_barrier(NULL));
+  NOTHING(ac_ranks_begin_absence, ranks, ac_ranks_begin_absence(NULL));
+  NOTHING(ac_ranks_end_absence, ranks, ac_ranks_end_absence(NULL));
   NOTHING(ac_ranks_abort, ranks, ac_ranks_abort(NULL, "why"));
   NOTHING(ac_ranks_abort, why, ac_ranks_abort(r, NULL));
   NOTHING(ac_ranks_close, ranks, ac_ranks_close(NULL));

@@ -82,6 +82,9 @@ static ac_trainer *owner;   /* of what `sharing` shares */
 static ac_dataset *dataset, *images;
 static ac_pictures *pictures;
 static const ac_pictures_desc unlabelled = {.unlabelled = true};
+/* Most of them cannot be masks, and are left out. */
+static const ac_pictures_desc masked = {.bad = AC_BAD_PICTURES_SKIP,
+                                        .masks = ACCRUE_TEST_VECTORS "/pictures"};
 static ac_tokens *tokens;
 static ac_tokenizer *tokenizer;
 static ac_chat *chat;
@@ -173,6 +176,19 @@ static const ac_plan_desc fixed = {.batch = 4,
                           predicts = {.purpose = AC_PREDICT, .batch = 4},
                           searched = {.batch = 4, .memory = 60000};
 
+/* A list with a cache of its pictures, which is made or was made before. */
+static ac_status with_cache(ac_pictures **list, bool there) {
+  const test_path path = in_folder("pictures.cache"), pair = in_folder("pair");
+  if (!there) remove(path.text);
+  *list = NULL;
+  ac_status status = ac_pictures_open(list, NULL, pair.text, &unlabelled);
+  if (status == AC_OK) status = ac_pictures_use_cache(*list, path.text, 3);
+  if (status == AC_OK) return AC_OK;
+  ac_pictures_free(*list);
+  *list = NULL;
+  return status;
+}
+
 typedef struct creation {
   const char *function;
   ac_status (*create)(made *m);
@@ -204,9 +220,12 @@ typedef struct creation {
   X(ac_dataset_from_memory, 0, &m->dataset, SAMPLES, 1, fields, data)                          \
   X(ac_pictures_open, 0, &m->pictures, &m->other_pictures, ACCRUE_TEST_VECTORS "/pictures",    \
     &unlabelled)                                                                               \
+  X(ac_pictures_open, masked, &m->pictures, NULL, masked.masks, &masked)                       \
   X(ac_pictures_fold, 0, &m->pictures, &m->other_pictures, pictures, 1, 2)                     \
   X(ac_dataset_from_pictures, 0, &m->dataset, pictures, NULL)                                  \
-  X(ac_dataset_mixed, 0, &m->dataset, images, NULL)                                            \
+  X(ac_dataset_mixed, 0, &m->dataset, images, &(ac_mixing){.mixup = 1})                        \
+  X(with_cache, made, &m->pictures, false)                                                     \
+  X(with_cache, opened, &m->pictures, true)                                                    \
   X(ac_dataset_weighted, 0, &m->dataset, images, 1, mean)                                      \
   X(ac_dataset_slice, 0, &m->dataset, dataset, 1, 3)                                           \
   X(ac_dataset_fold, 0, &m->dataset, &m->validation, dataset, 1, 2)                            \
@@ -489,6 +508,11 @@ static int write_files(void) {
   hundred = written("train.bin", zeros, IMAGES * (RECORD + 1));
   words = written("words", zeros, 40);
   chats = written("chats.jsonl", chat_lines, sizeof chat_lines - 1);
+  const uint8_t two[6] = {1, 2, 3, 4, 5, 6};
+  if (mkdir(in_folder("pair").text, 0700) != 0 ||
+      ac_picture_write_png(in_folder("pair/a.png").text, 2, 1, 3, two) != AC_OK ||
+      ac_picture_write_png(in_folder("pair/b.png").text, 1, 2, 3, two) != AC_OK)
+    return -1;
   weights = in_folder("model.safetensors");
   const ac_model_tensor tensor = {"w", AC_F32, 1, {2}};
   return ac_model_file_write(weights.text, &tensor, 1, NULL, 0, write_zeros, NULL);

@@ -334,6 +334,56 @@ static void threads_change_nothing(void **state) {
   ac_dataset_free(whole);
 }
 
+/* Bytes are changed as floats are, and rounded to the nearest level: floats in [0, 1] of the same
+ * image differ by half a level at most, and not at all if pixels are only moved. */
+static void bytes_change_like_floats(void **state) {
+  (void)state;
+  static uint8_t bytes[SAMPLES][PIXELS];
+  static const ac_augmentation hows[] = {
+      {.shift = 3, .flip = true, .erase_probability = 0.5, .erase_area = 0.3, .fill = 0.2},
+      {.erase_probability = 0.5, .erase_area = 0.3},
+      {.shift = 2, .rotation = 20, .scaling = 0.2, .fill = 2},
+      {0}};
+  for (int i = 0; i < SAMPLES; i++)
+    for (int p = 0; p < PIXELS; p++) {
+      bytes[i][p] = (uint8_t)(i * 37 + p * 11);
+      pictures[i][p] = (float)bytes[i][p] / 255.0f;
+      numbers[i] = i;
+    }
+  ac_dataset *whole, *floats;
+  const ac_field fields[] = {{"labels", AC_I32, 1}, {"images", AC_U8, PIXELS}},
+                 of_floats[] = {{"labels", AC_I32, 1}, {"images", AC_F32, PIXELS}};
+  assert_ok(ac_dataset_from_memory(&whole, SAMPLES, 2, fields, (const void *[]){numbers, bytes}));
+  assert_ok(
+      ac_dataset_from_memory(&floats, SAMPLES, 2, of_floats, (const void *[]){numbers, pictures}));
+  for (size_t h = 0; h < sizeof hows / sizeof *hows; h++) {
+    ac_dataset *a = augment(whole, hows[h]), *b = augment(floats, hows[h]);
+    const bool moved = !hows[h].rotation && !hows[h].scaling;
+    for (int i = 0; i < SAMPLES; i++) {
+      uint8_t levels[PIXELS];
+      float image[PIXELS];
+      int32_t number;
+      const ac_sample_key key = {.index = i, .epoch = 2, .seed = 3};
+      assert_ok(ac_dataset_read(a, &key, (void *const[]){&number, levels}));
+      read_image(b, i, 2, 3, image);
+      for (int p = 0; p < PIXELS; p++) {
+        const double value = (double)fminf(fmaxf(image[p], 0), 1) * 255;
+        assert_true(fabs((double)levels[p] - value) < (moved ? 1e-4 : 0.5001));
+      }
+    }
+    ac_dataset_free(a);
+    ac_dataset_free(b);
+  }
+  const float mean[C] = {0};
+  ac_dataset *none;
+  assert_refused(
+      ac_dataset_augmented(
+          &none, whole, &(ac_augmentation){.channels = C, .height = H, .width = W, .mean = mean}),
+      AC_ERROR_ARGUMENT, "mean and deviation are for images in f32");
+  ac_dataset_free(floats);
+  ac_dataset_free(whole);
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
   (void)state;
   ac_dataset *whole = make_whole(), *dataset;
@@ -367,7 +417,7 @@ static void what_makes_no_sense_is_refused(void **state) {
   assert_ok(ac_dataset_from_memory(&whole, SAMPLES, 1, &(ac_field){"images", AC_I32, 1},
                                    (const void *[]){numbers}));
   assert_refused(ac_dataset_augmented(&dataset, whole, &everything), AC_ERROR_ARGUMENT,
-                 "no f32 field images");
+                 "no f32 or u8 field images");
   ac_dataset_free(whole);
 }
 
@@ -382,6 +432,7 @@ int main(void) {
       cmocka_unit_test(channels_are_normalised),
       cmocka_unit_test(the_key_decides),
       cmocka_unit_test(threads_change_nothing),
+      cmocka_unit_test(bytes_change_like_floats),
       cmocka_unit_test(what_makes_no_sense_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

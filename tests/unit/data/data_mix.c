@@ -151,6 +151,82 @@ static void shares_are_beta(void **state) {
   ac_dataset_free(whole);
 }
 
+/* Bytes and floats of the same pictures are mixed with the same partners and shares. */
+static void bytes_are_mixed_like_floats(void **state) {
+  (void)state;
+  enum { SIDE = 8, PICTURES = 12, VALUES = 3 * SIDE * SIDE };
+  static const ac_mixing ways[] = {{.cutmix = 1}, {.mixup = 0.5}, {.mixup = 0.5, .cutmix = 1}};
+  char text[1024] = "";
+  for (int i = 0; i < PICTURES; i++) {
+    uint8_t pixels[VALUES];
+    char name[32];
+    for (int p = 0; p < VALUES; p++) pixels[p] = (uint8_t)(i * 53 + p * 7);
+    snprintf(name, sizeof name, "m%d.png", i);
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s,%d\n", name, i % CLASSES);
+    assert_ok(ac_picture_write_png(in_folder(name).text, SIDE, SIDE, 3, pixels));
+  }
+  write_file(in_folder("mixed.csv").text, text, strlen(text));
+  ac_pictures *list;
+  ac_picture_samples samples = {.height = SIDE, .crop_share = 1};
+  ac_dataset *floats, *bytes;
+  assert_ok(ac_pictures_open(&list, NULL, in_folder("mixed.csv").text, NULL));
+  assert_ok(ac_dataset_from_pictures(&floats, list, &samples));
+  samples.dtype = AC_U8;
+  assert_ok(ac_dataset_from_pictures(&bytes, list, &samples));
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+    ac_dataset *a, *b;
+    assert_ok(ac_dataset_mixed(&a, floats, &ways[w]));
+    assert_ok(ac_dataset_mixed(&b, bytes, &ways[w]));
+    int changed = 0;
+    for (int64_t i = 0; i < PICTURES; i++) {
+      float image[VALUES], of_floats[CLASSES], of_bytes[CLASSES];
+      uint8_t levels[VALUES];
+      int32_t label;
+      const ac_sample_key key = {.index = i, .epoch = 1, .seed = 4};
+      assert_ok(ac_dataset_read(a, &key, (void *const[]){image, &label, of_floats}));
+      assert_ok(ac_dataset_read(b, &key, (void *const[]){levels, &label, of_bytes}));
+      assert_memory_equal(of_floats, of_bytes, sizeof of_floats);
+      for (int p = 0; p < VALUES; p++) {
+        /* Copied pixels are equal, averages rounded to the nearest level. */
+        const double difference = fabs((double)levels[p] - 255 * (double)image[p]);
+        assert_true(difference < (ways[w].mixup > 0 ? 0.5001 : 1e-4));
+        changed += levels[p] != (uint8_t)(i * 53 + p * 7);
+      }
+    }
+    assert_true(changed > VALUES);
+    ac_dataset_free(a);
+    ac_dataset_free(b);
+  }
+  ac_dataset_free(floats);
+  ac_dataset_free(bytes);
+  ac_pictures_free(list);
+}
+
+/* What validates has targets of its labels alone, and as many as the model has classes. */
+static void targets_can_be_labels_alone(void **state) {
+  (void)state;
+  ac_dataset *whole = open_images(), *mixed;
+  assert_ok(ac_dataset_mixed(&mixed, whole, &(ac_mixing){.classes = CLASSES + 2}));
+  assert_int_equal(ac_dataset_field(mixed, 2)->elements, CLASSES + 2);
+  for (int64_t i = 0; i < COUNT; i++) {
+    float pixels[HEIGHT * WIDTH], targets[CLASSES + 2];
+    int32_t label;
+    assert_ok(ac_dataset_read(mixed, &(ac_sample_key){.index = i},
+                              (void *const[]){pixels, &label, targets}));
+    for (int p = 0; p < HEIGHT * WIDTH; p++) assert_int_equal(lroundf(pixels[p] * 255), i * 6);
+    for (int c = 0; c < CLASSES + 2; c++) assert_true(targets[c] == (c == i % CLASSES ? 1 : 0));
+  }
+  ac_dataset_free(mixed);
+  assert_ok(ac_dataset_mixed(&mixed, whole, &(ac_mixing){.classes = 2}));
+  float pixels[HEIGHT * WIDTH], targets[2];
+  int32_t label;
+  assert_refused(ac_dataset_read(mixed, &(ac_sample_key){.index = 2},
+                                 (void *const[]){pixels, &label, targets}),
+                 AC_ERROR_FORMAT, "label 2 of sample 2 is not in [0, 2)");
+  ac_dataset_free(mixed);
+  ac_dataset_free(whole);
+}
+
 static void mixing_refuses_what_makes_no_sense(void **state) {
   (void)state;
   ac_dataset *whole = open_images(), *mixed, *bare;
@@ -161,7 +237,8 @@ static void mixing_refuses_what_makes_no_sense(void **state) {
              {{.cutmix = 2000}, "alpha 2000"},
              {{.cutmix = 1e-310}, "alpha 1e-310 is neither 0 nor in [1e-6, 1000]"},
              {{.probability = 2}, "a probability of 2"},
-             {{.smoothing = 1}, "a smoothing of 1"}};
+             {{.smoothing = 1}, "a smoothing of 1"},
+             {{.classes = -1}, "number of classes"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     assert_refused(ac_dataset_mixed(&mixed, whole, &bad[i].mixing), AC_ERROR_ARGUMENT,
                    bad[i].mention);
@@ -265,6 +342,8 @@ int main(void) {
       cmocka_unit_test(cutmix_replaces_a_rectangle),
       cmocka_unit_test(mixup_averages),
       cmocka_unit_test(shares_are_beta),
+      cmocka_unit_test(bytes_are_mixed_like_floats),
+      cmocka_unit_test(targets_can_be_labels_alone),
       cmocka_unit_test(mixing_refuses_what_makes_no_sense),
       cmocka_unit_test(weights_belong_to_labels),
       cmocka_unit_test(weights_make_up_for_sizes),

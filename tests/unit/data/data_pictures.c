@@ -389,6 +389,191 @@ static void samples_have_any_shape(void **state) {
   read_sample("colour.png", &samples, whole);
 }
 
+/* ---- caches ---------------------------------------------------------------------------------- */
+
+static ac_pictures *open_vectors(void) {
+  ac_pictures *list;
+  const ac_pictures_desc desc = {.unlabelled = true, .bad = AC_BAD_PICTURES_SKIP};
+  assert_ok(ac_pictures_open(&list, NULL, VECTORS "/pictures", &desc));
+  return list;
+}
+
+/* All samples of two lists, with all that changes them. */
+static void compare_samples(const ac_pictures *a, const ac_pictures *b, int64_t channels) {
+  enum { SIDE = 24 };
+  const ac_picture_changes changes = {.random_crop = true, .flip = true, .rand_augment = 2};
+  for (int changed = 0; changed < 2; changed++) {
+    const ac_picture_samples samples = {
+        .height = SIDE, .channels = channels, .dtype = AC_U8, .changes = changed ? &changes : NULL};
+    ac_dataset *x, *y;
+    assert_ok(ac_dataset_from_pictures(&x, a, &samples));
+    assert_ok(ac_dataset_from_pictures(&y, b, &samples));
+    assert_true(ac_dataset_picture_bytes(y) < ac_dataset_picture_bytes(x));
+    for (int64_t i = 0; i < ac_pictures_count(a); i++) {
+      uint8_t one[3 * SIDE * SIDE], other[3 * SIDE * SIDE];
+      const ac_sample_key key = {.index = i, .epoch = 1, .seed = 9};
+      assert_ok(ac_dataset_read(x, &key, (void *const[]){one}));
+      assert_ok(ac_dataset_read(y, &key, (void *const[]){other}));
+      assert_memory_equal(one, other, (size_t)channels * SIDE * SIDE);
+    }
+    ac_dataset_free(x);
+    ac_dataset_free(y);
+  }
+}
+
+static void caches_have_the_pixels_of_files(void **state) {
+  (void)state;
+  for (int64_t channels = 1; channels <= 3; channels += 2) {
+    const test_path path = in_folder(channels == 1 ? "grey.cache" : "colour.cache");
+    ac_pictures *plain = open_vectors(), *made = open_vectors(), *opened = open_vectors();
+    assert_true(ac_pictures_count(plain) > 25); /* of all formats, orientations and depths */
+    assert_ok(ac_pictures_use_cache(made, path.text, channels));
+    FILE *file = fopen(path.text, "rb");
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    assert_int_equal((uint64_t)ftell(file), ac_pictures_cache_bytes(plain, channels));
+    fclose(file);
+    assert_ok(ac_pictures_use_cache(opened, path.text, channels));
+    assert_refused(ac_pictures_use_cache(opened, path.text, channels), AC_ERROR_STATE,
+                   "has a cache already");
+    compare_samples(plain, made, channels);
+    compare_samples(plain, opened, channels);
+    ac_dataset *dataset;
+    assert_refused(
+        ac_dataset_from_pictures(&dataset, opened, &(ac_picture_samples){.channels = 4 - channels}),
+        AC_ERROR_ARGUMENT, "the cache has pictures of");
+    ac_pictures_free(plain);
+    ac_pictures_free(made);
+    ac_pictures_free(opened);
+  }
+  ac_pictures *list = open_vectors();
+  assert_refused(ac_pictures_use_cache(list, in_folder("grey.cache").text, 3), AC_ERROR_FORMAT,
+                 "has pictures in grey, and they are wanted in colours");
+  assert_refused(ac_pictures_use_cache(list, in_folder("x").text, 2), AC_ERROR_ARGUMENT,
+                 "1 or 3 channels, not 2");
+  assert_int_equal(ac_pictures_cache_bytes(list, 2), 0);
+  assert_int_equal(ac_pictures_cache_bytes(NULL, 3), 0);
+  ac_pictures_free(list);
+}
+
+/* Opens the three pictures of "cached" with the cache "three.cache". */
+static ac_status use_three(ac_pictures **list) {
+  assert_ok(ac_pictures_open(list, NULL, in_folder("cached").text,
+                             &(ac_pictures_desc){.unlabelled = true}));
+  const ac_status status = ac_pictures_use_cache(*list, in_folder("three.cache").text, 3);
+  if (status != AC_OK) ac_pictures_free(*list);
+  return status;
+}
+
+static void caches_that_do_not_fit_are_refused(void **state) {
+  (void)state;
+  ac_pictures *list;
+  make_folder("cached");
+  copy_vector("colour.png", "cached/a.png");
+  copy_vector("palette.png", "cached/b.png");
+  copy_vector("turned6.jpg", "cached/c.jpg");
+  assert_ok(use_three(&list));
+  ac_pictures_free(list);
+  /* Fewer pictures are in it as well; others, and the same under another name, are not. */
+  assert_int_equal(remove(in_folder("cached/b.png").text), 0);
+  assert_ok(use_three(&list));
+  ac_pictures_free(list);
+  copy_vector("grey.png", "cached/b.png");
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "b.png as it is now");
+  assert_int_equal(remove(in_folder("cached/b.png").text), 0);
+  copy_vector("colour.png", "cached/d.png");
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "d.png as it is now");
+  assert_int_equal(remove(in_folder("cached/d.png").text), 0);
+
+  size_t bytes;
+  const test_path path = in_folder("three.cache");
+  unsigned char *data = read_file(path.text, &bytes);
+  data[bytes - 5] ^= 1; /* a pixel of the last picture */
+  write_file(path.text, data, bytes);
+  assert_ok(use_three(&list));
+  ac_dataset *dataset;
+  uint8_t pixels[3 * 8 * 8];
+  assert_ok(
+      ac_dataset_from_pictures(&dataset, list, &(ac_picture_samples){.height = 8, .dtype = AC_U8}));
+  assert_ok(ac_dataset_read(dataset, &(ac_sample_key){.index = 0}, (void *const[]){pixels}));
+  assert_refused(ac_dataset_read(dataset, &(ac_sample_key){.index = 1}, (void *const[]){pixels}),
+                 AC_ERROR_FORMAT, "three.cache, a cache of images, is damaged; remove it");
+  ac_dataset_free(dataset);
+  ac_pictures_free(list);
+
+  write_file(path.text, data, bytes - 1);
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "is damaged");
+  write_file(path.text, data, 20);
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "is not a cache of images");
+  for (size_t at = 8; at < 32 + 3 * 32; at++) { /* heads and records, each byte */
+    data[at] ^= 0x55;
+    write_file(path.text, data, bytes);
+    ac_dataset *read;
+    if (use_three(&list) == AC_OK) { /* that of a picture which is not in the list, or of pixels */
+      assert_ok(ac_dataset_from_pictures(&read, list,
+                                         &(ac_picture_samples){.height = 8, .dtype = AC_U8}));
+      for (int64_t i = 0; i < 2; i++)
+        ac_dataset_read(read, &(ac_sample_key){.index = i}, (void *const[]){pixels});
+      ac_dataset_free(read);
+      ac_pictures_free(list);
+    }
+    data[at] ^= 0x55;
+  }
+  free(data);
+  write_text("three.cache", "a text that somebody has written");
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "is not a cache of images; name another file");
+  /* What cannot be decoded leaves no file. */
+  assert_int_equal(remove(path.text), 0);
+  unsigned char *cut = read_file(in_folder("cached/a.png").text, &bytes);
+  write_file(in_folder("cached/e.png").text, cut, bytes - bytes / 3);
+  free(cut);
+  assert_refused(use_three(&list), AC_ERROR_FORMAT, "e.png is a truncated PNG picture");
+  FILE *file = fopen(path.text, "rb");
+  assert_null(file);
+}
+
+/* Programs can tell why nothing was opened without reading the sentence. */
+static void problems_are_told_apart(void **state) {
+  (void)state;
+  static const char *const names[] = {"red", "blue"};
+  ac_pictures_problem problem = AC_PICTURES_NONE;
+  ac_pictures_desc desc = {.problem = &problem};
+  ac_pictures *list;
+  make_folder("empty");
+  make_folder("walls");
+  make_folder("walls/green");
+  copy_vector("colour.png", "walls/green/1.png");
+  char path[600];
+  snprintf(path, sizeof path, "%s", in_folder("empty").text);
+  problem = AC_PICTURES_OTHER_CLASSES;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "has no folders");
+  assert_int_equal(problem, AC_PICTURES_NONE);
+  desc.unlabelled = true;
+  problem = AC_PICTURES_OTHER_CLASSES;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "holds no pictures");
+  assert_int_equal(problem, AC_PICTURES_NONE);
+  desc.unlabelled = false;
+  snprintf(path, sizeof path, "%s", in_folder("walls").text);
+  assert_ok(ac_pictures_open(&list, NULL, path, &desc));
+  assert_int_equal(problem, AC_PICTURES_OTHER_PROBLEM);
+  ac_pictures_free(list);
+  desc.classes = names;
+  desc.class_count = 2;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_FORMAT, "none of the 2");
+  assert_int_equal(problem, AC_PICTURES_OTHER_CLASSES);
+  desc.class_count = 0;
+  assert_refused(ac_pictures_open(&list, NULL, path, &desc), AC_ERROR_ARGUMENT, "0 names");
+  assert_int_equal(problem, AC_PICTURES_OTHER_PROBLEM);
+
+  static const char *const pictures[] = {"a.jpg", "b/a.JPEG",     "a.jfif", "a.jpe",
+                                         "a.PNG", "x.csv/a.webp", "a.gif",  "a.TIFF"};
+  static const char *const others[] = {"a.txt",    "jpg",    "a.jpg/b", ".a.jpg",
+                                       "b/.a.png", "a.jpg2", ""};
+  for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++)
+    assert_true(ac_picture_is_named(pictures[i]));
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_false(ac_picture_is_named(others[i]));
+}
+
 static void numbers_out_of_range_are_refused(void **state) {
   (void)state;
   ac_pictures *list;
@@ -426,6 +611,9 @@ int main(void) {
       cmocka_unit_test(folds_have_their_share_of_each_class),
       cmocka_unit_test(samples_are_those_of_torchvision),
       cmocka_unit_test(samples_have_any_shape),
+      cmocka_unit_test(caches_have_the_pixels_of_files),
+      cmocka_unit_test(caches_that_do_not_fit_are_refused),
+      cmocka_unit_test(problems_are_told_apart),
       cmocka_unit_test(numbers_out_of_range_are_refused),
   };
   return cmocka_run_group_tests(tests, open_expected, close_expected);

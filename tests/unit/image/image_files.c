@@ -53,6 +53,46 @@ static void grey_is_that_of_pillow(void **state) {
   for (int i = 0; i < 4; i++) check_decoded(some[i], "grey", 1);
 }
 
+/* What is written in memory is read as it was, in exactly the room that is asked for. */
+static void written_pictures_are_read_as_they_were(void **state) {
+  (void)state;
+  static const struct {
+    int64_t width, height;
+    int channels;
+  } shapes[] = {{1, 1, 1}, {1, 1, 3}, {200, 3, 3}, {7, 90, 1}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const int64_t width = shapes[i].width, height = shapes[i].height;
+    const int channels = shapes[i].channels;
+    const size_t count = (size_t)(width * height * channels);
+    const uint64_t most = ac_picture_png_bytes(width, height, channels);
+    /* Decoding needs room for colours, even of a grey picture. */
+    uint8_t *pixels = malloc(count), *read = malloc((size_t)(3 * width * height)),
+            *png = malloc(most);
+    uint64_t bytes;
+    for (size_t p = 0; p < count; p++) pixels[p] = (uint8_t)(p * p * 2654435761u >> 16);
+    assert_refused(ac_picture_encode_png(png, most - 1, &bytes, width, height, channels, pixels),
+                   AC_ERROR_ARGUMENT, "bytes of room");
+    assert_ok(ac_picture_encode_png(png, most, &bytes, width, height, channels, pixels));
+    assert_true(bytes > 57 && bytes <= most);
+    const ac_picture_file file = {.path = "own.png", .data = png, .bytes = (size_t)bytes};
+    ac_picture_info info;
+    assert_ok(ac_picture_inspect(&file, &info));
+    assert_true(info.width == width && info.height == height);
+    assert_ok(ac_picture_decode(&file, &info, 1, channels, read));
+    assert_memory_equal(read, pixels, count);
+    free(pixels);
+    free(read);
+    free(png);
+  }
+  uint8_t some[4];
+  uint64_t bytes;
+  assert_int_equal(ac_picture_png_bytes(0, 1, 3), 0);
+  assert_int_equal(ac_picture_png_bytes(65536, 1, 1), 0);
+  assert_int_equal(ac_picture_png_bytes(1, 1, 2), 0);
+  assert_refused(ac_picture_encode_png(some, 4, &bytes, 1, 1, 2, some), AC_ERROR_ARGUMENT,
+                 "no picture of 1 x 1 pixels and 2 channels");
+}
+
 /* Decoded at a half, a pixel is about the mean of four; so says a slowly changing picture. */
 static void jpegs_are_decoded_smaller(void **state) {
   (void)state;
@@ -354,6 +394,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pictures_are_those_of_pillow),
       cmocka_unit_test(grey_is_that_of_pillow),
+      cmocka_unit_test(written_pictures_are_read_as_they_were),
       cmocka_unit_test(jpegs_are_decoded_smaller),
       cmocka_unit_test(truncated_files_are_named),
       cmocka_unit_test(hostile_files_are_named),

@@ -358,12 +358,13 @@ static void one_value_of_a_channel_is_refused(void **state) {
   static const struct {
     ac_plan_desc desc;
     const char *why; /* NULL: it is not */
-  } cases[] = {{{.batch = 1}, "a batch of 1 in micro-batches of 1 has a micro-batch of 1"},
-               {{.batch = 4, .micro_batch = 1, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
-               {{.batch = 5, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
-               {{.batch = 4, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, NULL},
-               {{.batch = 1, .purpose = AC_EVALUATE}, NULL},
-               {{.batch = 2}, NULL}};
+  } cases[] = {
+      {{.batch = 1}, "a batch of 1 in micro-batches of 1 has a micro-batch of 1"},
+      {{.batch = 4, .micro_batch = 1, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
+      {{.batch = 5, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, "has a micro-batch of 1"},
+      {{.batch = 4, .micro_batch = 2, .batch_norm = AC_BATCH_NORM_MICRO}, NULL},
+      {{.batch = 1, .purpose = AC_EVALUATE}, NULL},
+      {{.batch = 2}, NULL}};
   ac_graph *graph = of_vectors();
   ac_device *device;
   assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu"}));

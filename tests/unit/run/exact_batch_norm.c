@@ -40,7 +40,7 @@ static ac_tensor *convolution(ac_graph *g, ac_tensor *x, const char *name) {
   return ac_conv2d(x, w, NULL, &(ac_conv2d_desc){.padding = {1, 1}});
 }
 
-/* Two norms in a row of which one has no parameters, a branch around two convolutions with a norm
+/* Two norms in a row, one without parameters, a branch around two convolutions with a norm
  * of its own, dropout, and a norm that is frozen. */
 static ac_graph *model(void) {
   ac_graph *g;
@@ -228,7 +228,6 @@ static void test_refusals(void **state) {
   } cases[] = {
       {{.gradients = AC_GRADIENTS_FUSED}, "excludes gradients that are fused"},
       {{.gradients = AC_GRADIENTS_FOLDED}, "excludes gradients that are folded"},
-      {{.ranks = 2}, "works within one rank"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ac_plan_desc desc = cases[i].desc;

@@ -341,6 +341,31 @@ static void pooled_statistics_are_those_of_one_rank(void **state) {
   ranked_free(&one, 1);
 }
 
+/* Exact, they are those of the whole window, whatever ranks and micro-batches it is divided into:
+ * five ranks have uneven shares, and of a window of three samples two of them have none. */
+static void exact_statistics_are_those_of_one_rank(void **state) {
+  static const int64_t batches[] = {12, 3}, sizes[] = {3, 1};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    ranked_case c = feature_case(norms);
+    c.plan.batch = batches[i];
+    c.plan.micro_batch = 0;
+    c.plan.batch_norm = AC_BATCH_NORM_WHOLE;
+    ranked one, many[5];
+    ranked_run(&c, 1, &one);
+    ranked_check_same(&one, 1);
+    c.plan.batch_norm = AC_BATCH_NORM_EXACT;
+    for (int ranks = 1; ranks <= 5; ranks++) {
+      c.plan.micro_batch = ranks < 4 ? sizes[i] : 1;
+      ranked_run(&c, ranks, many);
+      ranked_check_same(many, ranks);
+      check_near(&one, many, 1e-5);
+      ranked_free(many, ranks);
+    }
+    ranked_free(&one, 1);
+  }
+}
+
 /* The sample is read by one rank alone. */
 static void an_overflow_on_one_rank_skips_the_window_everywhere(void **state) {
   static int bad = BAD;
@@ -926,6 +951,7 @@ int main(void) {
       cmocka_unit_test(all_ranks_have_the_measures_of_all),
       cmocka_unit_test(chunks_go_while_backward_goes_on),
       cmocka_unit_test(other_devices_are_those_of_one_rank),
+      cmocka_unit_test(exact_statistics_are_those_of_one_rank),
       cmocka_unit_test(a_step_that_fails_ends_all),
       cmocka_unit_test(decisions_read_whole_gradients),
       cmocka_unit_test(layers_are_those_of_one_rank),

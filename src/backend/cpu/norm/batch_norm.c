@@ -425,9 +425,10 @@ static void window_input_gradient(const ac_cpu_context *context, const ac_op_arg
 static void window_parameter_gradient(const ac_cpu_context *context, const ac_op_args *args) {
   (void)context;
   const float *sums = args->in[0].data;
+  const bool counts = !args->run->counts_elsewhere;
   for (int64_t c = 0; c < args->in[0].dim[0]; c++) {
-    store_sum(args, 0, c, (double)sums[2 * c + 1]);
-    store_sum(args, 1, c, (double)sums[2 * c]);
+    store_sum(args, 0, c, counts ? (double)sums[2 * c + 1] : 0);
+    store_sum(args, 1, c, counts ? (double)sums[2 * c] : 0);
   }
 }
 

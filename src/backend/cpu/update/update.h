@@ -55,7 +55,7 @@ static inline const ac_op_args *stepped_load(stepped_block *b, int64_t first, in
 
 static inline void stepped_store(const stepped_block *b, int64_t first, int64_t count) {
   if (is_rounded(&b->home->out[0]))
-    round_by_chance(&b->chance, 0, first, count, b->values,
+    round_by_chance(&b->chance, 0, b->home->first + first, count, b->values,
                     (uint16_t *)b->home->out[0].data + first);
 }
 
@@ -186,7 +186,8 @@ static inline void block_store(const stepped_codes *s, const ac_op_args *args, i
                                const random_mask *chance) {
   const ac_operand *p = &args->out[0], *w = &args->out[1 + states];
   if (is_rounded(p))
-    round_by_chance(chance, 0, s->at, s->count, s->values, (uint16_t *)p->data + s->at);
+    round_by_chance(chance, 0, args->first + s->at, s->count, s->values,
+                    (uint16_t *)p->data + s->at);
   else if (s->values == s->copies[0])
     memcpy((float *)p->data + s->at, s->values, (size_t)s->count * sizeof *s->values);
   if (w->count)

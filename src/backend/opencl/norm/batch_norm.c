@@ -162,7 +162,8 @@ static ac_status window_parameter_gradient(ac_opencl *cl, const ac_op_args *args
   return AC_CL_LAUNCH(cl, small_kernel(cl, "batch_norm_window_parameter_gradient"),
                       ac_cl_elements(cl, channels), AC_CL_OPERAND(args->in[0]),
                       AC_CL_OPERAND(args->out[0]), AC_CL_OPERAND(args->out[1]),
-                      AC_CL_LONG(channels), AC_CL_INT(args->add[0]), AC_CL_INT(args->add[1]));
+                      AC_CL_LONG(channels), AC_CL_INT(!args->run->counts_elsewhere),
+                      AC_CL_INT(args->add[0]), AC_CL_INT(args->add[1]));
 }
 
 const ac_cl_op ac_cl_op_batch_norm = {.run = forward, .workspace = workspace};
