@@ -5,6 +5,7 @@
  *   - a step runs once if nothing that it reads or writes varies, and otherwise leaves nothing that
  *     does not vary: that is not written again, in the place of something else or by a later
  *     micro-batch;
+ *   - what the caller wants kept (AC_KEEP) is made once;
  *   - what varies and is used in more than one section has a place for each micro-batch, as large
  * as its elements are;
  *   - what does not vary and what has such places lives from the beginning of the section that
@@ -72,6 +73,8 @@ static ac_status check_output(const checker *c, const ac_step *step, ac_slot slo
   if (slot.value < 0) return AC_OK;
   if (varies(c, slot) == step->once)
     return broken(c, step, "would not run as often as its results change");
+  if (step->recomputed && ac_tensor_at(c->plan->graph, slot.tensor)->hint == AC_KEEP)
+    return broken(c, step, "would make again what the caller wants kept");
   if (step->once && c->sequence->values[slot.value].shares != slot.value)
     return broken(c, step, "would overwrite what later micro-batches read");
   return AC_OK;
