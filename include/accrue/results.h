@@ -56,10 +56,10 @@ enum {
 
 /** Has `callback` called with what a named tensor (ac_graph_set_output) holds in every micro-batch
  * of the windows from now on, right after it is computed, as training computes it: with dropout,
- * and with the statistics of the micro-batch. It is called once for each micro-batch, also where
- * the tensor is computed again for the backward pass. Micro-batches come in the order of their
- * samples. If ac_fit runs a window again, so does this. NULL for `callback`: the tensor is watched
- * no more.
+ * and with the statistics of the micro-batch, or of the window with exact batch norm. It is called
+ * once for each micro-batch, also where the tensor is computed again for the backward pass.
+ * Micro-batches come in the order of their samples. If ac_fit runs a window again, so does this.
+ * NULL for `callback`: the tensor is watched no more.
  *
  * Nothing of the window changes but its time. On the host a watched tensor takes 4 bytes for each
  * element of a micro-batch. On the device it takes none.

@@ -146,12 +146,13 @@ static ac_status add_step(ac_bench *bench, const ac_plan *plan, const ac_step *s
 }
 
 /* What `times` micro-batches of so many samples run. `fresh`: they begin their windows, so what
- * others add to they overwrite. */
+ * others add to they overwrite. `later`: they follow one that has run what runs once. */
 static ac_status add_steps(ac_bench *bench, const ac_plan *plan, int64_t samples, int64_t times,
-                           bool fresh) {
+                           bool fresh, bool later) {
   const ac_sequence *main = &plan->main;
   for (int i = 0; i < ac_sequence_end(main) && times; i++)
-    AC_TRY(add_step(bench, plan, &main->steps[i], samples, times, fresh));
+    if (!later || !main->steps[i].once)
+      AC_TRY(add_step(bench, plan, &main->steps[i], samples, times, fresh));
   return AC_OK;
 }
 
@@ -174,7 +175,7 @@ ac_status ac_bench_add_plan(ac_bench *bench, const ac_plan *plan) {
   AC_REQUIRE(bench, plan);
   AC_TRY(check_plan(bench, plan));
   AC_TRY(keep_blocks(bench, plan));
-  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false));
+  AC_TRY(add_steps(bench, plan, plan->info.micro_batch, 1, false, false));
   return plan->problem.desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 
@@ -183,9 +184,9 @@ ac_status ac_bench_add_window(ac_bench *bench, const ac_plan *plan) {
   AC_TRY(check_plan(bench, plan));
   AC_TRY(keep_blocks(bench, plan));
   int64_t size = plan->info.micro_batch, rest = plan->info.batch % size;
-  AC_TRY(add_steps(bench, plan, size, 1, true));
-  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size - 1, false));
-  if (rest) AC_TRY(add_steps(bench, plan, rest, 1, false));
+  AC_TRY(add_steps(bench, plan, size, 1, true, false));
+  AC_TRY(add_steps(bench, plan, size, plan->info.batch / size - 1, false, true));
+  if (rest) AC_TRY(add_steps(bench, plan, rest, 1, false, true));
   return plan->problem.desc.purpose == AC_TRAIN ? add_updates(bench, plan) : AC_OK;
 }
 

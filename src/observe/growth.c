@@ -18,6 +18,11 @@ static const int64_t default_windows = 20;
 
 static ac_status check_noise(const ac_watch_setup *setup, int64_t from) {
   const ac_plan *plan = setup->plan;
+  if (plan->problem.in_sections)
+    return ac_fail(
+        AC_ERROR_ARGUMENT,
+        "fit: batches grow by the gradient noise scale, which is not measured with exact "
+        "batch norm: the gradient of one micro-batch is not known alone");
   if (!setup->desc->noise_every)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: batches grow by the gradient noise scale, which the trainer was not asked "

@@ -541,6 +541,7 @@ ac_status ac_plan_check(const ac_plan *plan) {
   if (status == AC_OK) status = check_transfers(plan, &plan->main);
   if (status == AC_OK) status = check_transfers(plan, &plan->stepping);
   if (status == AC_OK) status = check_memory(plan);
+  if (status == AC_OK) status = ac_plan_check_sections(plan);
   free(ran);
   free(summed);
   free(stepped);

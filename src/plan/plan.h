@@ -483,6 +483,8 @@ ac_status ac_plan_check(const ac_plan *plan);
 /* The part of it that says that an update steps each trained parameter once. stepped, by parameter,
  * receives how often. */
 ac_status ac_plan_check_update(const ac_plan *plan, int *stepped);
+/* The part of it that is about sections (check_sections.c). */
+ac_status ac_plan_check_sections(const ac_plan *plan);
 
 /* ---- search.c -------------------------------------------------------------------------------- */
 

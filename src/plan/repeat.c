@@ -37,9 +37,15 @@ static int section_of_point(const repeater *r, int point) {
   return r->section[point < last ? point : last];
 }
 
-/* A node that makes one activation for samples, and is cheap. */
+/* Whether the caller says that a tensor is never computed twice. */
+static bool is_kept(const repeater *r, int tensor) {
+  return ac_tensor_at(r->graph, ac_tensor_at(r->graph, tensor)->storage)->hint == AC_KEEP;
+}
+
+/* A node that makes one activation for samples, which may be made twice, and is cheap. */
 static bool is_cheap(const repeater *r, const ac_step *step) {
   const ac_node *node = ac_node_at(r->graph, step->node);
+  if (node->out[0] < 0 || is_kept(r, node->out[0])) return false;
   if (ac_op_describe(node->op)->bound == AC_BOUND_BY_ARITHMETIC || step->copy.tensor >= 0)
     return false;
   for (int j = 1; j < AC_MAX_OUTPUTS; j++)

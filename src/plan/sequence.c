@@ -237,8 +237,8 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
   if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
     return false;
-  /* What does not vary is read in the next micro-batch as well. */
-  if (sequence->values[root].varies != output->varies) return false;
+  /* With sections, what does not vary is read in the next micro-batch as well. */
+  if (sequence->window && !(sequence->values[root].varies && output->varies)) return false;
   output->shares = root;
   sequence->values[root].last = output->last;
   return true;

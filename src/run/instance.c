@@ -85,7 +85,7 @@ static ac_status upload_constants(ac_instance *instance) {
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static void *handle_of(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
+void *ac_instance_handle(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot) {
   if (slot.tensor < 0) return NULL;
   void *place = ac_sections_place(instance, prepared, slot);
   if (place) return place;
@@ -110,9 +110,9 @@ void ac_instance_fill_arguments(ac_instance *instance, ac_prepared *prepared, in
   ac_step_arguments(step, instance->plan->graph, &instance->run, args);
   if (ac_op_describe(args->op)->by_window) args->attributes = window_attributes(instance, step);
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    args->in[i].data = handle_of(instance, prepared, step->in[i]);
+    args->in[i].data = ac_instance_handle(instance, prepared, step->in[i]);
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
-    args->out[j].data = handle_of(instance, prepared, step->out[j]);
+    args->out[j].data = ac_instance_handle(instance, prepared, step->out[j]);
   ac_transfers_cut(prepared, index, args);
   if (step->workspace >= 0) {
     args->workspace = prepared->handles[step->workspace];
@@ -202,13 +202,6 @@ static void set_adds(ac_prepared *prepared, int index, bool fresh) {
     add[j] = step->write[j] == AC_ADD || (step->write[j] == AC_ADD_UNLESS_FIRST && !fresh);
 }
 
-/* What does not vary is added to once, in the first micro-batch of a window in sections. */
-static bool copies(const ac_instance *instance, const ac_prepared *prepared, const ac_step *step) {
-  const bool batched = ac_tensor_at(instance->plan->graph, step->copy.tensor)->shape.batched;
-  return !prepared->place || batched || step->copy.value < 0 ||
-         prepared->sequence->values[step->copy.value].varies;
-}
-
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
   const ac_step *step = &prepared->sequence->steps[index];
@@ -216,10 +209,9 @@ ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int
   const ac_backend *backend = instance->device->backend;
   AC_TRY(ac_instance_meanwhile(instance));
   set_adds(prepared, index, fresh);
-  if (step->copy.tensor >= 0 && !copies(instance, prepared, step)) args->add[0] = false;
-  else if (step->copy.tensor >= 0)
+  if (step->copy.tensor >= 0)
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
-                         handle_of(instance, prepared, step->copy),
+                         ac_instance_handle(instance, prepared, step->copy),
                          (uint64_t)args->out[0].count * ac_dtype_bytes(args->out[0].dtype)));
   if (step->transfers) AC_TRY(ac_transfers_begin(instance, prepared, index));
   ac_status status = backend->run(instance->device->state, args);

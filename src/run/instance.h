@@ -98,7 +98,7 @@ typedef struct ac_needed {
 typedef struct ac_watched {
   const char *name;
   int tensor, step; /* the step of the main sequence that makes it */
-  const void *handle;
+  ac_slot made;
   ac_tensor_callback callback;
   void *user;
   float *copy;
@@ -167,6 +167,8 @@ static inline ac_status ac_instance_meanwhile(const ac_instance *instance) {
 /* A handle of bytes of the plan's address space. */
 ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
 void ac_instance_drop_view(ac_instance *instance, void *handle);
+/* The handle of an operand in the micro-batch that runs; NULL: it is absent. */
+void *ac_instance_handle(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
 
 ac_status ac_instance_create(ac_instance *instance, const ac_plan *plan, const ac_instance *from);
 /* Announces that an instance is created, with all that belongs to it. */
@@ -350,7 +352,14 @@ ac_status ac_sections_prepare(ac_instance *instance, ac_prepared *prepared);
 void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 /* The handle of an operand's place; NULL: it has one place only. */
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
-/* A window of run.batch samples from number run.sample on. Its inputs are there. */
+/* Does something with each step of a window of run.batch samples from number run.sample on, for one
+ * micro-batch after the other, with its arguments in place; sums stay those of this rank. `last`:
+ * no other micro-batch runs it. */
+typedef ac_status (*ac_sections_do)(void *user, ac_instance *instance, ac_prepared *prepared,
+                                    int step, bool last);
+ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
+                           void *user);
+/* Runs such a window. Its inputs are there. */
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared);
 /* What a rank without a sample does meanwhile: it joins the sums of all sections. */
 ac_status ac_sections_join(ac_instance *instance);

@@ -74,13 +74,21 @@ void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared
   return handles ? handles[prepared->place] : NULL;
 }
 
-/* The steps [begin, end) for one micro-batch. */
-static ac_status run_section(ac_instance *instance, ac_prepared *prepared, int begin, int end,
-                             bool last) {
-  for (int i = begin; i < end; i++) {
-    if (prepared->place && prepared->sequence->steps[i].once) continue;
+/* What is done with each step, and whether sums are those of all ranks. */
+typedef struct section_work {
+  ac_sections_do run;
+  void *user;
+  bool joins;
+} section_work;
+
+/* The steps of a section for one micro-batch. */
+static ac_status run_section(ac_instance *instance, ac_prepared *prepared, int section, bool last,
+                             const section_work *work) {
+  const ac_sequence *sequence = prepared->sequence;
+  for (int i = sequence->sections[section]; i < sequence->sections[section + 1]; i++) {
+    if (prepared->place && sequence->steps[i].once) continue;
     ac_instance_fill_arguments(instance, prepared, i);
-    AC_TRY(ac_instance_do_step(instance, prepared, i, prepared->place == 0, last));
+    AC_TRY(work->run(work->user, instance, prepared, i, last));
   }
   return AC_OK;
 }
@@ -106,7 +114,7 @@ ac_status ac_sections_join(ac_instance *instance) {
 }
 
 static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t samples,
-                         uint32_t first) {
+                         uint32_t first, const section_work *work) {
   const ac_sequence *sequence = prepared->sequence;
   const int64_t most = instance->plan->info.micro_batch, count = ac_ceil_div(samples, most);
   for (int s = 0; s < sequence->section_count; s++) {
@@ -114,21 +122,36 @@ static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t s
       prepared->place = k;
       instance->run.batch = ac_smaller(most, samples - k * most);
       instance->run.sample = first + (uint32_t)(k * most);
-      AC_TRY(run_section(instance, prepared, sequence->sections[s], sequence->sections[s + 1],
-                         k == count - 1));
+      AC_TRY(run_section(instance, prepared, s, k == count - 1, work));
     }
-    AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
+    if (work->joins) AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
   }
   return AC_OK;
 }
 
-ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared) {
+static ac_status work_through(ac_instance *instance, ac_prepared *prepared,
+                              const section_work *work) {
   const int64_t samples = instance->run.batch;
   const uint32_t first = instance->run.sample;
-  const ac_status status = run_all(instance, prepared, samples, first);
+  const ac_status status = run_all(instance, prepared, samples, first, work);
   prepared->place = 0;
   prepared->batch = 0; /* arguments are those of another micro-batch */
   instance->run.batch = samples;
   instance->run.sample = first;
   return status;
+}
+
+ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
+                           void *user) {
+  return work_through(instance, prepared, &(section_work){.run = run, .user = user});
+}
+
+static ac_status do_step(void *user, ac_instance *instance, ac_prepared *prepared, int step,
+                         bool last) {
+  (void)user;
+  return ac_instance_do_step(instance, prepared, step, prepared->place == 0, last);
+}
+
+ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared) {
+  return work_through(instance, prepared, &(section_work){.run = do_step, .joins = true});
 }

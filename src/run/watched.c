@@ -36,7 +36,7 @@ static bool find_step(const ac_instance *instance, ac_watched *watched) {
       if (out->tensor < 0 || out->value < 0) continue;
       if (ac_tensor_at(graph, out->tensor)->storage != storage) continue;
       watched->step = s;
-      watched->handle = instance->main.handles[ac_sequence_root(main, out->value)];
+      watched->made = *out;
       return true;
     }
   return false;
@@ -49,7 +49,7 @@ ac_status ac_instance_watch(ac_instance *instance, const char *name, ac_tensor_c
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: no output \"%s\" (ac_graph_set_output)", name);
   const ac_graph *graph = instance->plan->graph;
   const int tensor = graph->outputs[output].tensor;
-  ac_watched new = {graph->outputs[output].name, tensor, -1, NULL, callback, user, NULL};
+  ac_watched new = {graph->outputs[output].name, tensor, -1, {-1, -1}, callback, user, NULL};
   if (!callback) {
     leave(instance, find(instance, tensor));
     return AC_OK;
@@ -75,7 +75,8 @@ ac_status ac_instance_watch(ac_instance *instance, const char *name, ac_tensor_c
 static ac_status hand_out(ac_instance *instance, const ac_watched *watched) {
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, watched->tensor);
   const int64_t all = ac_instance_output_count(instance, watched->tensor, instance->run.batch);
-  AC_TRY(ac_instance_read_floats(instance, watched->handle, tensor->dtype, 0, all, watched->copy));
+  const void *handle = ac_instance_handle(instance, &instance->main, watched->made);
+  AC_TRY(ac_instance_read_floats(instance, handle, tensor->dtype, 0, all, watched->copy));
   const ac_tensor_view view = {.name = watched->name,
                                .update = instance->run.update,
                                .first = instance->run.sample,

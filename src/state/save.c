@@ -56,6 +56,11 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
                    "%s: a window in progress cannot be saved where ranks share it out", path);
   if (window) AC_TRY(ac_trainer_check_deciding(trainer)); /* an evaluation has its loss sums */
   if (window) AC_TRY(ac_trainer_check_arena(trainer));
+  if (window && trainer->instance.plan->problem.in_sections)
+    return ac_fail(AC_ERROR_STATE,
+                   "%s: with exact batch norm a window in progress is whole and only waits for its "
+                   "update; update or discard it first",
+                   path);
   ac_state_contents c;
   AC_TRY(ac_state_list(&c, trainer, window, path));
   ac_status status = AC_OK;

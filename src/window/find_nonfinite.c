@@ -1,7 +1,10 @@
 /* Finds where a value that is not finite first appears: runs one micro-batch op by op and looks at
  * every result. It is slow and only used when a window has failed. What adds to parameter gradients
- * is left out, so that the window stays as it is. */
+ * is left out, so that the window stays as it is. With sections a whole window runs, since each
+ * section reads what all micro-batches have come to in an earlier one: sums other than gradients
+ * are made anew, so there must be no window in progress. */
 #include "core/error.h"
+#include "core/integers.h"
 #include "window/trainer.h"
 
 #include <math.h>
@@ -44,6 +47,21 @@ static void say_too_large(const ac_graph *graph, const ac_tensor *copy, int para
            ac_tensor_at(graph, graph->parameters[parameter])->name, ac_dtype_name(copy->dtype));
 }
 
+/* With sections the samples of each micro-batch begin at a place of their own. */
+static ac_status is_input_finite(ac_instance *instance, const ac_tensor *input, float *buffer,
+                                 bool *finite) {
+  const int64_t count = instance->run.batch,
+                most = input->shape.batched ? instance->plan->info.micro_batch : count;
+  *finite = true;
+  for (int64_t first = 0, place = 0; first < count && *finite; first += most, place++) {
+    ac_operand x = ac_operand_of(input, ac_smaller(count - first, most));
+    void **places = instance->main.inputs ? instance->main.inputs[input->id] : NULL;
+    x.data = places ? places[place] : instance->persistent[input->id];
+    AC_TRY(all_finite(instance, &x, buffer, finite));
+  }
+  return AC_OK;
+}
+
 /* Parameters come before their copies in 16 bits, which the graph was given later; so a copy that
  * is not finite is one of a finite parameter. */
 static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, size_t size) {
@@ -57,6 +75,7 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
     x.data = instance->persistent[i];
     bool finite;
     if (tensor->blocks) AC_TRY(is_parameter_finite(instance, tensor->parameter, buffer, &finite));
+    else if (input) AC_TRY(is_input_finite(instance, tensor, buffer, &finite));
     else AC_TRY(all_finite(instance, &x, buffer, &finite));
     if (finite) continue;
     if (tensor->blocks)
@@ -73,7 +92,8 @@ static ac_status check_leaves(ac_instance *instance, float *buffer, char *text, 
 static bool gathers(const ac_instance *instance, const ac_step *step, int j) {
   if (step->out[j].tensor < 0) return false;
   ac_role role = ac_tensor_at(instance->plan->graph, step->out[j].tensor)->role;
-  return role == AC_ROLE_GRADIENT || role == AC_ROLE_POOLED;
+  return role == AC_ROLE_GRADIENT ||
+         (role == AC_ROLE_POOLED && !instance->plan->problem.in_sections);
 }
 
 /* Or measures what gathers. */
@@ -91,7 +111,7 @@ static ac_status run_step(ac_instance *instance, int index) {
   ac_op_args *args = &instance->main.args[index], whole = *args;
   for (int j = 0; j < AC_MAX_OUTPUTS; j++)
     if (gathers(instance, step, j)) args->out[j] = (ac_operand){0};
-  ac_status status = ac_instance_run_step(instance, &instance->main, index, true);
+  ac_status status = ac_instance_run_step(instance, &instance->main, index, !instance->main.place);
   *args = whole;
   return status;
 }
@@ -121,30 +141,54 @@ static void say_step(const ac_graph *graph, const ac_node *node, char *text, siz
   else snprintf(text, size, "op %s", ac_node_text(name, sizeof name, graph, node));
 }
 
-static ac_status check_steps(ac_instance *instance, float *buffer, char *text, size_t size) {
-  ac_prepared *prepared = &instance->main;
-  instance->run.training = true;
-  ac_instance_resize(instance, prepared);
-  for (int i = 0; i < ac_sequence_end(prepared->sequence) && !text[0]; i++) {
-    const ac_step *step = &prepared->sequence->steps[i];
-    if (only_gathers(instance, step)) continue;
-    AC_TRY(run_step(instance, i));
-    for (int j = 0; j < AC_MAX_OUTPUTS && !text[0]; j++) {
-      if (gathers(instance, step, j)) continue;
-      bool finite;
-      AC_TRY(all_finite(instance, &prepared->args[i].out[j], buffer, &finite));
-      if (finite) continue;
-      const ac_graph *graph = instance->plan->graph;
-      say_step(graph, ac_node_at(graph, step->node), text, size);
-    }
+typedef struct answer {
+  float *buffer;
+  char *text;
+  size_t size;
+} answer;
+
+/* Nothing is left to be done once there is an answer. */
+static ac_status check_step(void *user, ac_instance *instance, ac_prepared *prepared, int index,
+                            bool last) {
+  const answer *a = user;
+  const ac_step *step = &prepared->sequence->steps[index];
+  (void)last;
+  if (a->text[0] || only_gathers(instance, step)) return AC_OK;
+  AC_TRY(run_step(instance, index));
+  for (int j = 0; j < AC_MAX_OUTPUTS && !a->text[0]; j++) {
+    if (gathers(instance, step, j)) continue;
+    bool finite;
+    AC_TRY(all_finite(instance, &prepared->args[index].out[j], a->buffer, &finite));
+    if (finite) continue;
+    const ac_graph *graph = instance->plan->graph;
+    say_step(graph, ac_node_at(graph, step->node), a->text, a->size);
   }
   return AC_OK;
+}
+
+static ac_status check_steps(ac_instance *instance, answer *a) {
+  ac_prepared *prepared = &instance->main;
+  instance->run.training = true;
+  if (prepared->sequence->section_count) return ac_sections_each(instance, prepared, check_step, a);
+  ac_instance_resize(instance, prepared);
+  for (int i = 0; i < ac_sequence_end(prepared->sequence) && !a->text[0]; i++)
+    AC_TRY(check_step(a, instance, prepared, i, true));
+  return AC_OK;
+}
+
+/* Whether the window in progress can stay as it is. */
+static ac_status check_window(const ac_trainer *trainer) {
+  AC_TRY(ac_trainer_check_arena(trainer));
+  if (!trainer->instance.plan->problem.in_sections || trainer->run.samples == 0) return AC_OK;
+  return ac_fail(AC_ERROR_STATE,
+                 "trainer: this would overwrite what batch norms have gathered over the window; "
+                 "update or discard it first");
 }
 
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
-  AC_TRY(ac_trainer_check_arena(trainer));
+  AC_TRY(check_window(trainer));
   ac_kept_sums sums;
   float *buffer = malloc(PIECE * sizeof *buffer);
   if (!buffer) return ac_fail(AC_ERROR_MEMORY, "no memory to look for values that are not finite");
@@ -155,7 +199,7 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
   ac_status status = ac_instance_keep_sums(instance, &sums);
   if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
-  if (status == AC_OK && !text[0]) status = check_steps(instance, buffer, text, size);
+  if (status == AC_OK && !text[0]) status = check_steps(instance, &(answer){buffer, text, size});
   if (status == AC_OK) status = ac_instance_restore_sums(instance, &sums);
   if (status != AC_OK) trainer->window.broken = true;
   free(buffer);
@@ -169,9 +213,11 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
   const void *data[AC_MAX_GRAPH_INPUTS];
   if (size < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: give room for at least 1 byte of answer");
-  if (count > trainer->instance.plan->info.micro_batch)
-    return ac_fail(AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the micro-batch of %lld",
-                   (long long)count, (long long)trainer->instance.plan->info.micro_batch);
+  const int64_t most = ac_plan_piece(trainer->instance.plan);
+  if (count > most)
+    return ac_fail(
+        AC_ERROR_ARGUMENT, "trainer: %lld samples exceed the %s of %lld", (long long)count,
+        trainer->instance.plan->problem.in_sections ? "batch" : "micro-batch", (long long)most);
   AC_TRY(ac_instance_match_feeds(&trainer->instance, NULL, count, feeds, feed_count, data));
   return ac_trainer_locate_data(trainer, data, 0, 0, count, text, size);
 }

@@ -315,6 +315,11 @@ static int64_t split_of(const training *t) {
   return splits ? t->g->recipe.batch / 2 : 0;
 }
 
+/* In sections a window comes in one call, and another one is refused. */
+static bool refuses_second(const training *t) {
+  return t->habit == HABIT_SPLITS && ac_plan_get_info(t->plan)->sections;
+}
+
 /* Samples [first, first + batch), in one call or two. */
 static ac_status accumulate(training *t, int64_t first) {
   ac_feed feeds[OP_DRAW_INPUTS];
@@ -325,6 +330,8 @@ static ac_status accumulate(training *t, int64_t first) {
   if (begin) AC_TRY(ac_trainer_accumulate(t->trainer, begin, feeds, feeds_of(t->g, first, feeds)));
   int count = feeds_of(t->g, first + begin, feeds);
   AC_TRY(ac_trainer_accumulate(t->trainer, batch - begin, feeds, count));
+  if (refuses_second(t) && ac_trainer_accumulate(t->trainer, 1, feeds, count) != AC_ERROR_STATE)
+    return ac_fail(AC_ERROR_INTERNAL, "a window in sections took a second call");
   if (t->habit != HABIT_EVALUATES || t->trial->whole_window) return AC_OK;
   return ac_trainer_evaluate(t->trainer, t->dataset, 0, &t->trial->evaluation);
 }
@@ -566,7 +573,7 @@ static void note_effects(training *t, random_choice *took) {
   if (!t->policy.frozen) took->level[RANDOM_frozen] = FROZEN_NONE;
   if (!t->desc.group_count) took->level[RANDOM_groups] = 0;
   if (!t->policy.average) took->level[RANDOM_average] = 0;
-  bool splits = split_of(t) > 0, evaluates = !t->trial->whole_window;
+  bool splits = split_of(t) > 0 || refuses_second(t), evaluates = !t->trial->whole_window;
   if ((t->habit == HABIT_SPLITS && !splits) || (t->habit == HABIT_EVALUATES && !evaluates))
     took->level[RANDOM_habit] = HABIT_PLAIN;
   if (t->habit == HABIT_DISCARDS && t->plan->way->folds) took->level[RANDOM_habit] = HABIT_PLAIN;
