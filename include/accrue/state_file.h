@@ -34,7 +34,8 @@ extern "C" {
  * AC_ERROR_NOT_FINITE if a parameter, an average or optimizer state is not finite (states of a
  * callback are not checked); the old file stays. AC_ERROR_STATE during a decision, after a failure,
  * within an evaluation in the middle of a window, and in a window of a plan for whole windows that
- * keeps gradients in the arena or computes them again, or with exact batch norm. May be called in the callback of ac_fit. */
+ * keeps gradients in the arena or computes them again, or with exact batch norm. May be called in
+ * the callback of ac_fit. */
 AC_API ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path,
                                        const ac_metadata *metadata, int metadata_count);
 
