@@ -126,9 +126,9 @@ AC_API int64_t ac_pictures_left_out(const ac_pictures *pictures);
 /** Has all pictures of the list, with those that validate, decoded once into a file, from which
  * datasets of the list, and of its folds, read them from then on: the same pixels, without
  * decoding. If the file is there, it is used as it is. It then must have each picture, of the same
- * name, size and first 64 KiB; it may have more. Call it before datasets are made, once for a list.
- * Datasets of it have `channels` channels (1 or 3; 0: 3), and ac_picture_samples.scaled_decoding is
- * without effect.
+ * name, size, first 64 KiB and last 4 KiB; it may have more. Call it before datasets are made, once
+ * for a list. Datasets of it have `channels` channels (1 or 3; 0: 3), and
+ * ac_picture_samples.scaled_decoding is without effect.
  *
  * Fails with AC_ERROR_FORMAT if the file is not a cache, if it is damaged, if it lacks a picture or
  * has other channels, and if a picture cannot be decoded; with AC_ERROR_IO if it cannot be written.
@@ -224,8 +224,9 @@ AC_API ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_picture
 /** The most bytes that the dataset's buffers take: for each thread one file, its picture before and
  * after it is turned, and what resizing needs. A buffer grows to what its pictures need, so less
  * may be used. Decoders take memory of their own meanwhile: up to 12 bytes for each pixel of a
- * progressive JPEG, 4 for each pixel of a WebP, a few hundred KiB otherwise. 0 if it is not a
- * dataset of pictures. */
+ * progressive JPEG, 4 for each pixel of a WebP, a few hundred KiB otherwise. Of
+ * ac_dataset_augmented and ac_dataset_mixed: one sample or two for each thread, without what the
+ * dataset below takes. 0 of other datasets. */
 AC_API uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset);
 
 /** Weights of classes that make up for their sizes: weights[c] = pictures / (classes that have

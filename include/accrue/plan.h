@@ -61,7 +61,7 @@ typedef enum ac_batch_norm_statistics {
    *
    * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
    * ops that look at more than one sample are AC_ERROR_ARGUMENT. With several ranks the statistics
-   * are those of all of them. */
+   * are those of all of them, and rank 0 needs a sample of each window. */
   AC_BATCH_NORM_EXACT
 } ac_batch_norm_statistics;
 

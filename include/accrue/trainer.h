@@ -90,6 +90,9 @@ typedef struct ac_trainer_desc {
    * its own samples, possibly none, and dropout takes them for those of a whole window, unless
    * ac_trainer_begin_share has said which they are.
    *
+   * Within a window of ac_fit a thread of the trainer's uses the rank. What is called there, such
+   * as a function that is handed a tensor, must not use it; the fit's callback may.
+   *
    * An update adds up the sums of all ranks, in the order of ranks, and divides once: all trainers
    * take the same decision and have the same weights. Results depend on the number of ranks by
    * rounding alone. What `decide` of rank 0 decides counts for all. AC_ERROR_ARGUMENT if something

@@ -366,6 +366,7 @@ ac_status ac_dataset_augmented(ac_dataset **dataset, ac_dataset *whole,
   }
   a->desc.mean = a->desc.deviation = NULL; /* the caller's */
   (*dataset)->trace = trace_augmented;
+  (*dataset)->bytes = ac_pool_bytes(a->pool);
   memcpy((*dataset)->image_shape, (int64_t[]){desc.channels, desc.height, desc.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;

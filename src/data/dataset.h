@@ -18,6 +18,7 @@ struct ac_dataset {
   ac_read_sample read;
   void (*close)(void *user);
   void *user;
+  uint64_t bytes; /* of buffers that `read` needs, all threads together; 0: none, or unknown */
   /* Takes a polygon of a sample's picture to where it is in the sample; NULL: it is not known. */
   ac_status (*trace)(const void *user, const ac_sample_key *key, struct ac_polygon *polygon);
   bool explains;    /* `read` is the library's own, so when it fails it has set the last error */

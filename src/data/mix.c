@@ -237,5 +237,6 @@ ac_status ac_dataset_mixed(ac_dataset **dataset, ac_dataset *whole, const ac_mix
     status = ac_dataset_with_field(dataset, whole, (ac_field){"targets", AC_F32, m->classes},
                                    read_mixed, close_mixer, m);
   if (status != AC_OK) close_mixer(m);
+  else (*dataset)->bytes = ac_pool_bytes(m->pool);
   return status;
 }

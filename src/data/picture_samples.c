@@ -381,11 +381,12 @@ ac_status ac_dataset_from_pictures(ac_dataset **dataset, const ac_pictures *pict
     return status;
   }
   (*dataset)->trace = trace_picture;
+  (*dataset)->bytes = s->bytes;
   memcpy((*dataset)->image_shape, (int64_t[]){d.channels, d.height, d.width},
          sizeof(*dataset)->image_shape);
   return AC_OK;
 }
 
 uint64_t ac_dataset_picture_bytes(const ac_dataset *dataset) {
-  return dataset && dataset->read == read_picture ? ((const source *)dataset->user)->bytes : 0;
+  return dataset ? dataset->bytes : 0;
 }

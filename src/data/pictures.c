@@ -174,10 +174,16 @@ ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buff
   if (bytes > AC_PICTURE_MOST_BYTES)
     status = ac_fail(AC_ERROR_FORMAT, "%s has %llu bytes; the file of a picture may have %d", path,
                      (unsigned long long)bytes, (int)AC_PICTURE_MOST_BYTES);
-  if (bytes > limit) bytes = limit;
-  if (status == AC_OK) status = ac_picture_buffer_grow(buffer, bytes + 1, path);
+  const bool more = bytes > limit;
+  if (more) bytes = limit;
+  if (status == AC_OK)
+    status = ac_picture_buffer_grow(buffer, bytes + 1 + (more ? AC_PICTURE_TAIL_BYTES : 0), path);
   if (status == AC_OK) {
     *got = fread(buffer->data, 1, (size_t)bytes, stream);
+    if (more && ac_seek(stream, (int64_t)(*all - AC_PICTURE_TAIL_BYTES), SEEK_SET) == 0 &&
+        fread(buffer->data + bytes, 1, AC_PICTURE_TAIL_BYTES, stream) != AC_PICTURE_TAIL_BYTES)
+      memset(buffer->data + bytes, 0, AC_PICTURE_TAIL_BYTES);
+    if (!more) *all = *got;
     if (ferror(stream)) status = ac_fail(AC_ERROR_IO, "cannot read %s: %s", path, strerror(errno));
   }
   fclose(stream);
@@ -211,11 +217,15 @@ typedef struct inspection {
   int64_t stopped;   /* the first entry that had it */
 } inspection;
 
-/* Another picture has other first bytes or another size. */
+/* Another picture has other first or last bytes, or another size. A PNG that is not compressed may
+ * have the same first bytes as another one, but its last bytes have the checksum of all. */
 static uint64_t key_of(const ac_picture_entry *entry, const ac_picture_buffer *bytes, size_t got) {
   const char *slash = strrchr(entry->path, '/'), *name = slash ? slash + 1 : entry->path;
+  const size_t first = got < HEADER_BYTES ? got : HEADER_BYTES,
+               last = got < AC_PICTURE_TAIL_BYTES ? got : AC_PICTURE_TAIL_BYTES;
+  const uint8_t *tail = bytes->data + (got < entry->bytes ? got : got - last);
   const uint64_t parts[] = {entry->bytes, XXH3_64bits(name, strlen(name)),
-                            XXH3_64bits(bytes->data, got < HEADER_BYTES ? got : HEADER_BYTES)};
+                            XXH3_64bits(bytes->data, first), XXH3_64bits(tail, last)};
   return XXH3_64bits(parts, sizeof parts);
 }
 

@@ -62,7 +62,9 @@ typedef struct ac_picture_buffer {
 } ac_picture_buffer;
 
 ac_status ac_picture_buffer_grow(ac_picture_buffer *buffer, uint64_t bytes, const char *path);
-/* The first `limit` bytes of a file, or all of it; *got: how many; *all: how many it has. */
+enum { AC_PICTURE_TAIL_BYTES = 4096 };
+/* The first `limit` bytes of a file, at least AC_PICTURE_TAIL_BYTES, or all of it; *got: how many;
+ * *all: how many it has. If it has more, its last AC_PICTURE_TAIL_BYTES follow the first ones. */
 ac_status ac_picture_read_file(const char *path, uint64_t limit, ac_picture_buffer *buffer,
                                size_t *got, uint64_t *all);
 

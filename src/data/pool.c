@@ -46,6 +46,10 @@ void ac_pool_free(ac_pool *pool) {
   free(pool);
 }
 
+uint64_t ac_pool_bytes(const ac_pool *pool) {
+  return pool ? (uint64_t)pool->count * pool->bytes : 0;
+}
+
 void *ac_pool_borrow(ac_pool *pool) {
   ac_monitor_lock(pool->monitor);
   while (!pool->free_count) ac_monitor_wait(pool->monitor);

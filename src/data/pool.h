@@ -17,6 +17,8 @@ int ac_pool_usual_count(void);
 ac_status ac_pool_create(ac_pool **pool, int count, uint64_t bytes, const char *of_what);
 void ac_pool_free(ac_pool *pool); /* NULL: nothing */
 
+uint64_t ac_pool_bytes(const ac_pool *pool); /* NULL: 0 */
+
 void *ac_pool_borrow(ac_pool *pool);
 void ac_pool_return(ac_pool *pool, void *block);
 

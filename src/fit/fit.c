@@ -103,6 +103,21 @@ static bool squares_badly(const ac_trainer *trainer) {
   return cell && ac_trainer_measure(trainer, cell).finite;
 }
 
+/* The rank that has it among its samples tells the others. */
+static ac_status hear_where(fit *f, char *where, size_t size) {
+  ac_exchange *e = &f->trainer->exchange;
+  int rank = e->rank, skipped = 0;
+  if (ac_exchange_is_alone(e)) return AC_OK;
+  const bool own = where[0] != 0;
+  const ac_status found = own ? ac_fail(AC_ERROR_NOT_FINITE, "%s", where) : AC_OK,
+                  met = ac_exchange_sum(e, AC_MEET_TURN, found, NULL, 0);
+  if (met != AC_ERROR_NOT_FINITE) return met;
+  const ac_kept_error told = ac_error_keep();
+  if (!own) (void)sscanf(told.sentence, "rank %d: %n", &rank, &skipped);
+  snprintf(where, size, "%s (rank %d)", told.sentence + skipped, rank);
+  return AC_OK;
+}
+
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
   piece p;
@@ -111,6 +126,7 @@ static ac_status locate(fit *f, char *where, size_t size) {
     AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, f->batch.window.first + done,
                                   p.count, where, size));
   }
+  AC_TRY(hear_where(f, where, size));
   const ac_graph *graph = f->trainer->instance.plan->graph;
   int parameter = f->trainer->window.nonfinite;
   if (!where[0] && parameter >= 0)

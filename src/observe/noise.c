@@ -16,6 +16,7 @@
  * the time. */
 #include "observe/noise.h"
 
+#include "core/share.h"
 #include "plan/cost.h"
 
 #include <math.h>
@@ -47,14 +48,18 @@ static ac_status begin(void *record, const ac_watch_setup *setup) {
   ac_cost_guess(&model);
   noise->pass_seconds = phase_seconds(plan, &model, AC_PHASE_MICRO_BATCH);
   noise->measure_seconds = phase_seconds(plan, &model, AC_PHASE_REDUCE) + read_back;
-  noise->end_seconds = noise->measure_seconds + phase_seconds(plan, &model, AC_PHASE_UPDATE);
+  noise->end_seconds = noise->measure_seconds;
+  /* Ranks step parts that are not alike; they are to measure the same windows. */
+  if (plan->info.ranks < 2) noise->end_seconds += phase_seconds(plan, &model, AC_PHASE_UPDATE);
   return AC_OK;
 }
 
-/* How many updates are between two measurements, with the current batch. */
+/* How many updates are between two measurements, with the current batch. A rank computes its share
+ * of it. */
 static int64_t updates_between(const ac_noise *noise, const ac_window_view *view) {
   if (noise->every) return noise->every;
-  const double passes = (double)view->run->batch / (double)view->plan->info.micro_batch;
+  const int64_t share = ac_share_most(view->run->batch, view->plan->info.ranks);
+  const double passes = (double)share / (double)view->plan->info.micro_batch;
   const double window = ceil(passes) * noise->pass_seconds + noise->end_seconds;
   return (int64_t)ceil(noise->measure_seconds / (most_share * window));
 }

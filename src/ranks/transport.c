@@ -133,8 +133,16 @@ static ac_status begin(ac_transport *t, int peer, uint32_t tag, void *bytes, uin
   return status;
 }
 
-static ac_status check(const ac_transport *t, int peer, uint32_t tag) {
-  if (t->failed != AC_OK) return failed_before(t);
+/* A deputy may find a failure at any time. */
+static ac_status check_failed(ac_transport *t) {
+  ac_deputy_hold(&t->deputy);
+  const ac_status status = t->failed == AC_OK ? AC_OK : failed_before(t);
+  ac_deputy_let_go(&t->deputy);
+  return status;
+}
+
+static ac_status check(ac_transport *t, int peer, uint32_t tag) {
+  AC_TRY(check_failed(t));
   if (peer < 0 || peer >= t->engine->size)
     return ac_fail(AC_ERROR_ARGUMENT, "there is no rank %d among %d", peer, t->engine->size);
   if (tag >= AC_TRANSPORT_TAGS)
@@ -319,7 +327,7 @@ ac_status ac_transport_test(ac_transport *t, ac_transfer *list, int count, bool 
 ac_status ac_transport_show_life(ac_transport *t) {
   bool done;
   ac_engine *engine = t->engine;
-  if (t->failed != AC_OK) return failed_before(t);
+  AC_TRY(check_failed(t));
   if (t->deputy.lock) return AC_OK; /* it does that */
   const double now = engine->functions->clock(engine);
   if (!engine->simulated && !engine->first && now - t->shown < t->timeout / SIGNS_OF_LIFE)
@@ -368,7 +376,7 @@ ac_status ac_transport_tell(ac_transport *t, uint32_t tag, void *bytes, uint64_t
 
 /* In round k each rank hears of 2^k ranks more: a barrier of log2(size) rounds. */
 ac_status ac_transport_barrier(ac_transport *t) {
-  if (t->failed != AC_OK) return failed_before(t);
+  AC_TRY(check_failed(t));
   const int rank = t->engine->rank, size = t->engine->size;
   uint32_t tag = BARRIER_TAG;
   for (int distance = 1; distance < size; distance *= 2, tag++) {

@@ -41,10 +41,34 @@ static ac_status move(ac_trainer *trainer, ac_chunk chunk, kind what, float *dat
   return AC_OK;
 }
 
+static double squares_of(const float *data, int64_t count) {
+  enum { LANES = 8 };
+  double sums[LANES] = {0}, all = 0;
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES)
+    for (int k = 0; k < LANES; k++) sums[k] += (double)data[i + k] * (double)data[i + k];
+  for (; i < count; i++) all += (double)data[i] * (double)data[i];
+  for (int k = 0; k < LANES; k++) all += sums[k];
+  return all;
+}
+
+/* Each chunk of gradients passes once, whichever rank it goes to. */
+static void measure(ac_trainer *trainer, ac_chunk chunk, const float *data) {
+  const ac_problem *problem = problem_of(trainer);
+  for (int64_t at = chunk.begin; at < chunk.end && at < problem->gradient_elements;) {
+    const ac_streamed *s = ac_shards_streamed(problem, at);
+    const int64_t end = ac_smaller(s->begin + s->count, chunk.end);
+    trainer->exchange.squares[ac_tensor_at(problem->graph, s->tensor)->parameter] +=
+        squares_of(data + (at - chunk.begin), end - at);
+    at = end;
+  }
+}
+
 /* Of this rank; without a sample of the window it has none, whatever is in its memory. */
 static ac_status read_own_sums(ac_trainer *trainer, ac_chunk chunk, float *data) {
-  if (!trainer->exchange.empty) return move(trainer, chunk, SUMS, data, false);
-  memset(data, 0, (size_t)ac_chunk_bytes(chunk));
+  if (!trainer->exchange.empty) AC_TRY(move(trainer, chunk, SUMS, data, false));
+  else memset(data, 0, (size_t)ac_chunk_bytes(chunk));
+  if (trainer->exchange.measures) measure(trainer, chunk, data);
   return AC_OK;
 }
 
@@ -176,7 +200,10 @@ static ac_status gather(ac_trainer *trainer, int64_t n, kind what) {
 /* ---- what is called -------------------------------------------------------------------------- */
 
 static ac_status reduce_all(ac_trainer *trainer) {
-  const ac_rounds *rounds = &trainer->exchange.rounds;
+  ac_exchange *e = &trainer->exchange;
+  const ac_rounds *rounds = &e->rounds;
+  memset(e->squares, 0,
+         (size_t)trainer->instance.plan->graph->parameter_count * sizeof *e->squares);
   for (int64_t n = 0; n < rounds->all; n++) {
     AC_TRY(reduce(trainer, n));
     if (n >= rounds->gradients) AC_TRY(gather(trainer, n, SUMS));

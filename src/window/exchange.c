@@ -156,9 +156,11 @@ static ac_status make_room(ac_trainer *trainer) {
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
+  e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(2 * ranks, sizeof *e->reports);
   e->messages = calloc(e->rank ? 1 : ranks, message_bytes(e->most_values));
-  if (e->memory && e->transfers && e->values && e->reports && e->messages) return AC_OK;
+  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->messages)
+    return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
 
@@ -218,12 +220,18 @@ ac_status ac_exchange_show_life(ac_exchange *e) {
   return ac_transport_show_life(e->transport);
 }
 
+/* While the last micro-batch runs, as where a program saves in a function that is handed a tensor,
+ * the transport is not this thread's; that of the exchange answers. */
+static bool has_transport(const ac_exchange *e) {
+  return !ac_exchange_is_alone(e) && !e->overlap.on;
+}
+
 void ac_exchange_begin_absence(ac_exchange *e) {
-  if (!ac_exchange_is_alone(e)) ac_transport_begin_absence(e->transport);
+  if (has_transport(e)) ac_transport_begin_absence(e->transport);
 }
 
 void ac_exchange_end_absence(ac_exchange *e) {
-  if (!ac_exchange_is_alone(e)) ac_transport_end_absence(e->transport);
+  if (has_transport(e)) ac_transport_end_absence(e->transport);
 }
 
 static ac_status show_life(void *exchange) {
@@ -257,6 +265,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->memory);
   free(e->transfers);
   free(e->values);
+  free(e->squares);
   free(e->reports);
   free(e->norm);
   free(e->messages);
@@ -268,7 +277,7 @@ void ac_exchange_lay(ac_exchange *e, int64_t first) {
 }
 
 void ac_exchange_leave(ac_exchange *e) {
-  e->reduced = e->gathered = e->summed = e->laid = false;
+  e->reduced = e->gathered = e->summed = e->laid = e->measures = false;
 }
 
 ac_status ac_exchange_end_transfers(ac_exchange *e, ac_status status) {

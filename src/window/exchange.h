@@ -29,14 +29,16 @@ typedef enum ac_meeting {
 typedef struct ac_exchange {
   struct ac_transport *transport; /* NULL: one rank */
   int rank, ranks;
-  uint64_t met;  /* points so far */
-  int64_t first; /* number of this rank's first sample in the window in progress */
-  bool laid;     /* somebody has said so; else it is that of a whole window */
-  bool empty;    /* this rank had no sample of it */
-  bool reduced;  /* this rank's part of its gradients is the sum of all ranks' */
-  bool gathered; /* and so is all of them */
-  bool summed;   /* the window's other sums are those of all ranks */
-  bool told;     /* all ranks know of the last failure */
+  uint64_t met;    /* points so far */
+  int64_t first;   /* number of this rank's first sample in the window in progress */
+  bool laid;       /* somebody has said so; else it is that of a whole window */
+  bool empty;      /* this rank had no sample of it */
+  bool reduced;    /* this rank's part of its gradients is the sum of all ranks' */
+  bool gathered;   /* and so is all of them */
+  bool summed;     /* the window's other sums are those of all ranks */
+  bool told;       /* all ranks know of the last failure */
+  bool measures;   /* this rank's own gradients as they pass, into `squares` */
+  double *squares; /* by parameter; of gradients with the loss scale */
   ac_rounds rounds;
   ac_overlap overlap;
   float *memory; /* of chunks */
@@ -91,8 +93,10 @@ void ac_exchange_leave(ac_exchange *exchange);
  */
 ac_status ac_exchange_counts(struct ac_trainer *trainer);
 /* Before the last micro-batch of a window: its gradients are exchanged while it runs, where that is
- * possible (overlap.h). A rank that fails in it ends the exchange before it says so. */
-void ac_exchange_begin_last(struct ac_trainer *trainer);
+ * possible (overlap.h). `measures`: it is the first one as well, and watchers want to know what it
+ * has come to; this is measured of what passes, because sums take the place of parts. A rank that
+ * fails in it ends the exchange before it says so. */
+void ac_exchange_begin_last(struct ac_trainer *trainer, bool measures);
 void ac_exchange_leave_last(struct ac_trainer *trainer);
 /* At the end of a window: sums up each rank's part of the gradients and what batch norms pool; then
  * samples, sums of losses, what watchers have measured, and what each rank measures of its part. A

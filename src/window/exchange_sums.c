@@ -85,10 +85,26 @@ static ac_status put_sums(ac_instance *instance, const ac_all_sums *sums) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
+/* What this rank's only micro-batch has come to, measured as it passed (chunks.c). */
+static ac_status show_first(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  const double scale = (double)trainer->instance.run.loss_scale;
+  AC_TRY(ac_instance_fetch_control(&trainer->instance));
+  for (int i = 0; i < plan->cell_count; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role == AC_ROLE_STATISTICS)
+      ac_trainer_set_squares(trainer, cell,
+                             trainer->exchange.squares[cell->owner] / (scale * scale));
+  }
+  ac_trainer_show_first(trainer);
+  return AC_OK;
+}
+
 /* What this rank has measured, also if it had no sample: it may own sums of the others'. */
 static ac_status put_window(ac_trainer *trainer, double *losses, double *fed, double *watched,
                             double *measured) {
   const ac_run *run = &trainer->run;
+  if (trainer->exchange.measures) AC_TRY(show_first(trainer));
   AC_TRY(ac_instance_measure_shards(&trainer->instance));
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
   get_measures(trainer, measured);
@@ -151,8 +167,10 @@ ac_status ac_exchange_counts(ac_trainer *trainer) {
   return AC_OK;
 }
 
-void ac_exchange_begin_last(ac_trainer *trainer) {
+void ac_exchange_begin_last(ac_trainer *trainer, bool measures) {
   ac_exchange *e = &trainer->exchange;
+  if (ac_exchange_is_alone(e)) return;
+  e->measures = measures;
   if (!e->overlap.thread || e->overlap.never) return;
   e->empty = false;
   ac_overlap_start(trainer);
@@ -181,6 +199,7 @@ ac_status ac_exchange_window(ac_trainer *trainer) {
   e->reduced = status == AC_OK;
   if (status == AC_OK) status = sum_window(trainer);
   e->summed = status == AC_OK && trainer->run.samples > 0;
+  e->reduced &= trainer->run.samples > 0; /* else there was no window */
   if (status != AC_OK) trainer->window.broken = true;
   return status;
 }

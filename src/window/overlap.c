@@ -10,8 +10,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Between two looks at what has come, while steps run. */
+/* Seconds between two looks at what has come, while steps run: of so few transfers, and with more
+ * of them longer, because each look asks for all. */
 #define PAUSE 5e-4
+enum { FEW = 64 };
 
 /* ---- the trainer's thread -------------------------------------------------------------------- */
 
@@ -19,7 +21,7 @@ static void set_steps(ac_overlap *o, int steps) {
   ac_monitor_lock(o->lock);
   o->steps = steps;
   o->moved = ac_clock();
-  ac_monitor_wake(o->lock);
+  if (steps >= o->awaited) ac_monitor_wake(o->lock);
   ac_monitor_unlock(o->lock);
 }
 
@@ -31,7 +33,7 @@ static void follow(void *user, int steps) {
 void ac_overlap_start(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
   ac_monitor_lock(o->lock);
-  o->steps = 0;
+  o->steps = o->awaited = 0;
   o->moved = ac_clock();
   o->status = AC_OK;
   o->works = o->on = true;
@@ -95,11 +97,13 @@ static void run(void *user) {
 /* Whether so many steps have run, after a short sleep if they have not; *stuck: none has ended for
  * so long that others should find this rank silent. In simulated time computing takes none, so
  * there the sleep is as long as the step. */
-static bool have_run(ac_overlap *o, const ac_transport *transport, int steps, bool *stuck) {
+static bool have_run(ac_overlap *o, const ac_transport *transport, int steps, int transfers,
+                     bool *stuck) {
   const bool simulated = ac_transport_engine(transport)->simulated;
   ac_monitor_lock(o->lock);
+  o->awaited = steps;
   if (o->steps < steps && simulated) ac_monitor_wait(o->lock);
-  else if (o->steps < steps) ac_monitor_wait_for(o->lock, PAUSE);
+  else if (o->steps < steps) ac_monitor_wait_for(o->lock, PAUSE * (1 + transfers / FEW));
   const bool done = o->steps >= steps;
   *stuck = simulated || ac_clock() - o->moved > ac_transport_timeout(transport);
   ac_monitor_unlock(o->lock);
@@ -112,7 +116,7 @@ ac_status ac_overlap_await(ac_trainer *trainer, int64_t round, int count) {
   ac_overlap *o = &e->overlap;
   bool stuck, done;
   if (!o->on) return AC_OK;
-  while (!have_run(o, e->transport, o->final[round], &stuck))
+  while (!have_run(o, e->transport, o->final[round], count, &stuck))
     if (!stuck) AC_TRY(ac_transport_test(e->transport, e->transfers, count, &done));
   ac_monitor_lock(o->lock);
   o->early += o->steps < ac_sequence_end(&trainer->instance.plan->main);

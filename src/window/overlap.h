@@ -25,6 +25,7 @@ typedef struct ac_overlap {
   struct ac_monitor *lock; /* what follows is read and written with this lock */
   double waited;           /* seconds that the thread has waited for others in this window */
   int steps;               /* of the micro-batch that have run */
+  int awaited;             /* how many of them the thread waits for */
   double moved;            /* when that was last told */
   bool works, leaves;      /* the thread has a window to exchange; it is to end */
   ac_status status;        /* what has come of it, with the sentence */

@@ -235,19 +235,24 @@ ac_status ac_trainer_begin_window(ac_trainer *trainer, int64_t samples, const do
   return AC_OK;
 }
 
-/* Measures what a window's first micro-batch has come to, where a watcher asks for it. */
-static ac_status measure_first(ac_trainer *trainer) {
+void ac_trainer_show_first(ac_trainer *trainer) {
   ac_window_view *view = &trainer->window.view;
-  ac_watchers_leave(&trainer->run);
-  if (!ac_watchers_want_first(view)) return AC_OK;
   trainer->window.reduced_weight = 0; /* what the last window left goes */
-  AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
-  AC_TRY(ac_instance_fetch_control(&trainer->instance));
   view->weight = ac_instance_total_loss(&trainer->instance, trainer->run.samples).weight;
   const ac_gradient_report report = ac_trainer_read_statistics(trainer);
-  if (!report.finite || !(view->weight > 0)) return AC_OK;
+  if (!report.finite || !(view->weight > 0)) return;
   view->norm = report.norm / view->weight;
   ac_watchers_first(&trainer->run, view);
+}
+
+/* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is the
+ * only one of a rank, the exchange does. */
+static ac_status measure_first(ac_trainer *trainer) {
+  ac_watchers_leave(&trainer->run);
+  if (trainer->exchange.measures || !ac_watchers_want_first(&trainer->window.view)) return AC_OK;
+  AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
+  AC_TRY(ac_instance_fetch_control(&trainer->instance));
+  ac_trainer_show_first(trainer);
   return AC_OK;
 }
 
@@ -257,13 +262,11 @@ static int64_t first_sample(const ac_trainer *trainer) {
   return e->laid ? e->first : ac_share_begin(trainer->run.batch, e->rank, e->ranks);
 }
 
-/* With the exchange between ranks where it is the last one. What is measured of the first
- * micro-batch reads gradients that the exchange would change. */
+/* With the exchange between ranks where it is the last one. */
 static ac_status run_piece(ac_trainer *trainer, bool last) {
   ac_instance *instance = &trainer->instance;
   const bool fresh = trainer->run.samples == 0;
-  if (last && !(fresh && ac_watchers_want_first(&trainer->window.view)))
-    ac_exchange_begin_last(trainer);
+  if (last) ac_exchange_begin_last(trainer, fresh && ac_watchers_want_first(&trainer->window.view));
   const ac_status status = ac_instance_run(instance, &instance->main, fresh);
   if (status != AC_OK) ac_exchange_leave_last(trainer);
   return status;

@@ -84,6 +84,8 @@ ac_status ac_trainer_count_window(ac_trainer *trainer, const void *const *data, 
                                   int64_t count);
 /* Begins a window, before its first sample, or where a rank has none. */
 void ac_trainer_begin(ac_trainer *trainer);
+/* Shows watchers what the host's copies say of a window's first micro-batch. */
+void ac_trainer_show_first(ac_trainer *trainer);
 /* The optimizer's settings for the update that comes next: with the schedule's momentum. */
 ac_optimizer_desc ac_trainer_optimizer(const ac_trainer *trainer);
 /* The momentum, or beta1, of the current update; 0 of an optimizer that has none. */

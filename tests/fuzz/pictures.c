@@ -1,5 +1,5 @@
 /* Pictures: a file in memory, as it is. What is let through is decoded in both numbers of channels,
- * turned, and resized. */
+ * turned, and resized. A PNG file is decoded as a mask as well. */
 #include "fuzz.h"
 
 #include "image/decode.h"
@@ -30,6 +30,13 @@ static void resize(const uint8_t *from, int64_t width, int64_t height, int chann
   free(room);
 }
 
+static void run_mask(const ac_picture_file *file, const ac_picture_info *info) {
+  if (info->format != AC_PICTURE_PNG || info->width * info->height > MOST_PIXELS) return;
+  uint8_t *ids = malloc((size_t)(info->width * info->height));
+  if (ac_png_decode_mask(file, info, ids) != AC_OK) fuzz_check_sentence();
+  free(ids);
+}
+
 static void run(const uint8_t *data, size_t bytes) {
   const ac_picture_file file = {.path = "picture", .data = data, .bytes = bytes};
   ac_picture_info info;
@@ -53,14 +60,16 @@ static void run(const uint8_t *data, size_t bytes) {
   }
   free(pixels);
   free(turned);
+  run_mask(&file, &info);
 }
 
 /* Files of tests/vectors, if the fuzzer runs in the root of the source. */
 static void seeds(fuzz_take take) {
   static const char *const names[] = {
-      "colour.jpg",  "progressive.jpg", "inks.jpg",      "turned6.jpg", "grey.jpg",
-      "palette.png", "bits.png",        "deep.png",      "turned.png",  "interlaced.png",
-      "alpha.png",   "colour.webp",     "lossless.webp", "turned.webp", "alpha.webp"};
+      "colour.jpg",   "progressive.jpg", "inks.jpg",       "turned6.jpg",     "grey.jpg",
+      "palette.png",  "bits.png",        "deep.png",       "turned.png",      "interlaced.png",
+      "palette4.png", "grey.png",        "grey_alpha.png", "transparent.png", "alpha.png",
+      "colour.webp",  "lossless.webp",   "turned.webp",    "alpha.webp"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char path[200];
     static uint8_t data[1 << 14];

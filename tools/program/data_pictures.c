@@ -127,6 +127,7 @@ static int make_samples(train_data *data, const ac_pictures *list, ac_dataset **
 }
 
 uint64_t data_picture_bytes(const train_data *data) {
+  if (!data->all) return 0;
   return ac_dataset_picture_bytes(data->train) + ac_dataset_picture_bytes(data->changed) +
          ac_dataset_picture_bytes(data->unmixed) + ac_dataset_picture_bytes(data->unsharded) +
          ac_dataset_picture_bytes(data->validation) + ac_dataset_picture_bytes(data->judged);

@@ -146,7 +146,9 @@ static void print_data(const saved_model *m) {
   if (m->dataset == whole) printf(" samples, all\n");
   else if (!m->split && whole && !m->setup.flags.fold)
     printf(" of the validation split, %s; --split all takes all %s\n",
-           m->setup.data.all ? "a tenth of each class" : "the last tenth",
+           m->setup.data.pictures.masks ? "a tenth"
+           : m->setup.data.all          ? "a tenth of each class"
+                                        : "the last tenth",
            text_count(ac_dataset_count(whole)).text);
   else printf(" of the %s split\n", splits[m->split]);
 }
@@ -238,6 +240,8 @@ int eval_main(int argc, char **argv) {
   evaluation e = {.saved = {.batch = 256}};
   int status = saved_model_open(&e.saved, &command, argc, argv, more_options);
   e.most = e.saved.setup.flags.examples;
+  if (status == STATUS_CONTINUE && e.most && !e.saved.json)
+    status = fail_usage("--examples has no meaning for eval without --json");
   if (status == STATUS_CONTINUE) status = measure_loss(&e);
   if (status == STATUS_CONTINUE) status = count_answers(&e);
   if (status == STATUS_CONTINUE && e.saved.json) status = print_json(&e);

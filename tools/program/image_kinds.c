@@ -154,7 +154,7 @@ static void add_options(void *self, options *o) {
       FLAG("fit", OPTION_CHOICE, &model->data.pictures.fit),
   };
   data_add_image_options(&model->data, o);
-  if (is_unet(model)) OPTIONS_ADD(o, masks);
+  if (is_unet(model)) OPTIONS_ADD_FILED(o, masks);
   if (variants_of(model)) OPTIONS_ADD(o, variant);
   if (has_depth(model)) OPTIONS_ADD(o, depth);
   OPTIONS_ADD(o, width);
@@ -253,10 +253,12 @@ static int adopt_patches(image_net *net, const options *o, const ac_model_file *
 static int adopt_grid(image_model *model, const ac_model_file *init, const char *path) {
   const char *text = ac_model_file_metadata(init, "accrue.image");
   int64_t height, width;
+  const int64_t patch = model->net.patch;
   if (!text || sscanf(text, "%" SCNd64 "x%" SCNd64, &height, &width) != 2 || height < 1 ||
-      width < 1 || height > PICTURE_MOST_SIDE || width > PICTURE_MOST_SIDE)
+      width < 1 || height > PICTURE_MOST_SIDE || width > PICTURE_MOST_SIDE || height % patch ||
+      width % patch)
     return fail("%s has a damaged description of its images", path);
-  model->grid_of_file = (patch_grid){height / model->net.patch, width / model->net.patch};
+  model->grid_of_file = (patch_grid){height / patch, width / patch};
   return STATUS_CONTINUE;
 }
 
@@ -415,7 +417,10 @@ static int check_patches(const image_model *model) {
   return STATUS_CONTINUE;
 }
 
-static int check_halvings(const image_net *net) {
+static int check_unet(const image_net *net) {
+  if (net->classes > AC_MASK_IGNORED)
+    return fail_usage("masks have at most %d classes, not %" PRId64, (int)AC_MASK_IGNORED,
+                      net->classes);
   const int64_t smaller = net->height < net->width ? net->height : net->width;
   if (smaller >> net->depth >= 1) return STATUS_CONTINUE;
   return fail_usage("--depth %" PRId64 " halves images of %" PRId64 " x %" PRId64
@@ -451,7 +456,7 @@ static int check_convnext(const image_net *net) {
 static int check_shape(image_model *model, const options *o, const char *init_path) {
   image_net *net = &model->net;
   if (is_vit(model)) return check_patches(model);
-  if (is_unet(model)) return check_halvings(net);
+  if (is_unet(model)) return check_unet(net);
   if (model->family == &convnext_family) return check_convnext(net);
   if (has_stem(model) && !resnet_depth_is_valid(net))
     return fail_usage("--depth %" PRId64 " is not a depth of a ResNet: give %s", net->depth,
@@ -504,7 +509,7 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   status = data_check_labels(data, net->classes);
   if (status != STATUS_CONTINUE) return status;
   if (is_unet(model) && net->loss == IMAGE_LOSS_CROSS_ENTROPY) data->loss_unit = "pixel";
-  data->no_nats = is_unet(model) && net->loss == IMAGE_LOSS_DICE;
+  data->no_nats = is_unet(model) && net->loss != IMAGE_LOSS_CROSS_ENTROPY;
   data->augmentation = model->augmentation;
   data->mixing = model->mixing;
   data->mixing.smoothing = net->smoothing;
@@ -512,6 +517,16 @@ static int open_data(image_model *model, const options *o, bool init, train_data
   data->class_weights = net->weighted;
   if (options_given(o, "erase")) data->augmentation.erase_area = 0.25;
   return STATUS_CONTINUE;
+}
+
+static int check_classes_of_all(const image_model *model, const train_data *data,
+                                const char *init_path) {
+  const bool told = ac_dataset_classes(data->train) == model->net.classes;
+  if (told && is_unet(model) && model->net.classes == 1)
+    return fail("no pixel of a mask in %s has another class than 0 (%d is ignored); number the "
+                "classes 0, 1 and so on, or give --classes",
+                model->data.pictures.masks, (int)AC_MASK_IGNORED);
+  return check_classes(&model->net, told || !init_path ? model->data.path : init_path);
 }
 
 static int prepare(void *self, const options *o, const ac_model_file *init, const char *init_path,
@@ -527,7 +542,7 @@ static int prepare(void *self, const options *o, const ac_model_file *init, cons
   else status = open_data(model, o, init != NULL, data);
   if (status == STATUS_CONTINUE) status = check_shape(model, o, init ? init_path : NULL);
   if (status == STATUS_CONTINUE) status = make_positions(model, (ac_model_file *)init, init_path);
-  if (status == STATUS_CONTINUE) status = check_classes(&model->net, init_path);
+  if (status == STATUS_CONTINUE) status = check_classes_of_all(model, data, init_path);
   if (model->classes_of_file == model->net.classes) model->classes_of_file = 0;
   return status;
 }

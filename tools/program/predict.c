@@ -25,6 +25,7 @@ typedef struct prediction {
 
 static int64_t top_flag;
 static const char *out_flag;
+static bool overwrite_flag;
 
 static bool segments(const saved_model *m) {
   const setup *s = &m->setup;
@@ -38,7 +39,8 @@ static void more_options(saved_model *m, options *o) {
       FLAG("json", OPTION_SWITCH, &m->json),
   };
   const option top[] = {FLAG("top", OPTION_INTEGER, &top_flag)};
-  const option out[] = {FLAG("out", OPTION_TEXT, &out_flag)};
+  const option out[] = {FLAG("out", OPTION_TEXT, &out_flag),
+                        FLAG("overwrite", OPTION_SWITCH, &overwrite_flag)};
   OPTIONS_ADD(o, rows);
   if (segments(m)) OPTIONS_ADD(o, out);
   else OPTIONS_ADD(o, top);
@@ -176,7 +178,7 @@ static int predict(prediction *p) {
   const setup *s = &p->saved.setup;
   if (segments(&p->saved)) {
     if (!out_flag) return fail_usage("--out is missing: the folder to write the masks to");
-    return predict_masks(&p->saved, data_path(&s->options), out_flag);
+    return predict_masks(&p->saved, data_path(&s->options), out_flag, overwrite_flag);
   }
   p->classes = s->kind->classes(s->model);
   p->top = top_flag < p->classes ? top_flag : p->classes;
@@ -200,6 +202,7 @@ int predict_main(int argc, char **argv) {
   prediction p = {.saved = {.batch = 256, .split = 2}};
   top_flag = 3;
   out_flag = NULL;
+  overwrite_flag = false;
   int status = saved_model_open(&p.saved, &command, argc, argv, more_options);
   if (status == STATUS_CONTINUE) status = predict(&p);
   free(p.order);

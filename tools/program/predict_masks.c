@@ -16,9 +16,11 @@
 typedef struct mask_writer {
   saved_model *saved;
   const char *data, *out;
+  bool overwrite;
   int64_t classes, pixels;
   uint8_t *answer, *restored; /* of a sample, and of its picture */
   int64_t room;               /* of restored */
+  int64_t count[256];         /* pixels of the picture, by their class */
   int64_t told;
 } mask_writer;
 
@@ -51,6 +53,20 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* What is there already is kept, above all the picture itself. */
+static int check_place(const mask_writer *w, int64_t sample, const char *path) {
+  const char *file = predict_file(w->saved, sample);
+  struct stat picture, there;
+  if (stat(path, &there) != 0) return STATUS_CONTINUE;
+  if (stat(file, &picture) == 0 && picture.st_dev == there.st_dev && picture.st_ino == there.st_ino)
+    return fail_usage("the mask of %s would be written over it; name another folder with --out",
+                      file);
+  if (w->overwrite) return STATUS_CONTINUE;
+  return fail_usage("%s is there already; replace it with --overwrite, or name another folder with "
+                    "--out",
+                    path);
+}
+
 /* Two pictures with names that differ only in their endings would have one mask. */
 static int check_names(const mask_writer *w) {
   const int64_t count = ac_dataset_count(w->saved->dataset);
@@ -58,6 +74,7 @@ static int check_names(const mask_writer *w) {
   int status = names ? STATUS_CONTINUE : fail("out of memory");
   for (int64_t i = 0; i < count && status == STATUS_CONTINUE; i++) {
     status = name_mask(w, i, path);
+    if (status == STATUS_CONTINUE) status = check_place(w, i, path);
     names[i] = status == STATUS_CONTINUE ? strdup(path) : NULL;
     if (status == STATUS_CONTINUE && !names[i]) status = fail("out of memory");
   }
@@ -95,6 +112,8 @@ static int write_mask(mask_writer *w, int64_t sample, const char *path) {
   }
   if (ac_dataset_restore_mask(w->saved->dataset, sample, w->answer, w->restored) != AC_OK)
     return fail_library();
+  memset(w->count, 0, sizeof w->count);
+  for (int64_t p = 0; p < width * height; p++) w->count[w->restored[p]]++;
   snprintf(folder, sizeof folder, "%s", path);
   *strrchr(folder, '/') = '\0';
   const int status = folder_make(folder, "out");
@@ -103,10 +122,11 @@ static int write_mask(mask_writer *w, int64_t sample, const char *path) {
                                                                       : fail_library();
 }
 
+/* Of the pixels that the model has seen. */
 static double share_of_class(const mask_writer *w, int64_t class) {
-  int64_t count = 0;
-  for (int64_t p = 0; p < w->pixels; p++) count += w->answer[p] == class;
-  return (double)count / (double)w->pixels;
+  int64_t seen = 0;
+  for (int64_t c = 0; c < w->classes; c++) seen += w->count[c];
+  return seen ? (double)w->count[class] / (double)seen : 0;
 }
 
 static bool put_json(const mask_writer *w, int64_t sample, const char *path) {
@@ -170,10 +190,14 @@ static int write_all(mask_writer *w) {
   return STATUS_DONE;
 }
 
-int predict_masks(saved_model *m, const char *data, const char *out) {
+int predict_masks(saved_model *m, const char *data, const char *out, bool overwrite) {
   const setup *s = &m->setup;
   int64_t shape[3];
-  mask_writer w = {.saved = m, .data = data, .out = out, .classes = s->kind->classes(s->model)};
+  mask_writer w = {.saved = m,
+                   .data = data,
+                   .out = out,
+                   .overwrite = overwrite,
+                   .classes = s->kind->classes(s->model)};
   if (!ac_dataset_image_shape(m->dataset, shape)) return fail("the data holds no images");
   w.pixels = shape[1] * shape[2];
   w.answer = malloc((size_t)w.pixels);

@@ -5,8 +5,9 @@
 #include "program/saved_model.h"
 
 /* Writes the masks of all samples below the folder `out`, each with the path that its picture has
- * below `data`, and tells of each. A status of message.h. */
-int predict_masks(saved_model *m, const char *data, const char *out);
+ * below `data`, and tells of each. Files that are there are refused, unless `overwrite`. A status
+ * of message.h. */
+int predict_masks(saved_model *m, const char *data, const char *out, bool overwrite);
 
 /* The file of a sample's picture, or NULL. */
 const char *predict_file(const saved_model *m, int64_t sample);

@@ -42,6 +42,10 @@ static const double rounding_by_chance = 0x1p-8; /* of a sum: its standard devia
 enum { SPREADS = 4, LENGTHS = 2, DEVIATIONS = 4 };
 #define MOST_SPREAD 0.3
 
+ac_precision verify_precision(const ac_plan_info *planned) {
+  return planned->sections ? AC_PRECISION_F32 : planned->precision;
+}
+
 /* The most that a spread may excuse. In 16 bits it is a bad measure by itself, as a few roundings
  * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
 static const struct {

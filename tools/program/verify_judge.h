@@ -57,6 +57,10 @@ static inline bool verdict_same(const verdict *v) {
   return !v->gradients && !v->weight && !v->loss && !v->weights;
 }
 
+/* The precision that a plan is judged by. With exact batch norm a rounding of statistics reaches
+ * all samples, so that activations in 16 bits spread as those in f32 do. */
+ac_precision verify_precision(const ac_plan_info *planned);
+
 /* `s` NULL: not known. */
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,
                      const spread *s);

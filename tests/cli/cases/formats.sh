@@ -152,6 +152,12 @@ case_described() {
       refuse 1 'damaged description of its width' eval --model net "${data[@]}"
     done
   done
+  # Sizes that --patch does not divide have no positions.
+  for value in 8x3 3x8 x 8 0x8 99999x8; do
+    "$FIXTURE" model a/model.safetensors net accrue.model=vit accrue.width=8 accrue.depth=1 accrue.heads=1 accrue.patch=4 \
+      accrue.classes=10 "accrue.image=$value"
+    refuse 1 'damaged description of its images' eval --model net "${data[@]}"
+  done
   for value in '10 ' 1 1048577 x; do
     "$FIXTURE" model a/model.safetensors net accrue.model=mlp accrue.hidden=8 "accrue.classes=$value"
     refuse 1 'damaged description of its layers' eval --model net "${data[@]}"

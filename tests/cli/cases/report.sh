@@ -131,6 +131,7 @@ case_report_images() {
   run train resnet --data shapes "${model[@]}" --steps 2 --balanced --examples 1 --out balanced >out
   report balanced
   grep -q 'another one each time' page.html || die 'it is not said that balanced samples change'
+  refuse 2 '--examples has no meaning for eval without --json' eval --model grey --data idx --examples 2
   refuse 2 'examples' train mlp --data idx --examples 65
 }
 

@@ -4,6 +4,7 @@
 
 #include "data/loader.h"
 
+#include <accrue/pictures.h>
 #include <math.h>
 
 enum { C = 3, H = 12, W = 10, PIXELS = C * H * W, SAMPLES = 20 };
@@ -159,6 +160,7 @@ static void turns_and_scales_are_those_of_the_formula(void **state) {
                                .shift = 2,
                                .flip = true};
   assert_ok(ac_dataset_augmented(&turned, whole, &how));
+  assert_true(ac_dataset_picture_bytes(turned) >= SIDE * SIDE * sizeof(float));
   double angles = 0, scales = 0, most_angle = 0, most_scale = 0;
   int mirrored = 0;
   for (int draw = 0; draw < DRAWS; draw++) {

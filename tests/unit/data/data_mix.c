@@ -88,6 +88,7 @@ static void mixup_averages(void **state) {
   (void)state;
   ac_dataset *whole = open_images(), *mixed, *half;
   assert_ok(ac_dataset_mixed(&mixed, whole, &(ac_mixing){.mixup = 1}));
+  assert_true(ac_dataset_picture_bytes(mixed) >= HEIGHT * WIDTH * sizeof(float)); /* a partner */
   int low = 0, high = 0;
   for (int64_t i = 0; i < COUNT; i++) {
     const sample s = read_sample(mixed, i, 0), again = read_sample(mixed, i, 0);
@@ -208,6 +209,7 @@ static void targets_can_be_labels_alone(void **state) {
   ac_dataset *whole = open_images(), *mixed;
   assert_ok(ac_dataset_mixed(&mixed, whole, &(ac_mixing){.classes = CLASSES + 2}));
   assert_int_equal(ac_dataset_field(mixed, 2)->elements, CLASSES + 2);
+  assert_int_equal(ac_dataset_picture_bytes(mixed), 0);
   for (int64_t i = 0; i < COUNT; i++) {
     float pixels[HEIGHT * WIDTH], targets[CLASSES + 2];
     int32_t label;

@@ -3,6 +3,7 @@
 #include "support/picture_results.h"
 
 #include <accrue/pictures.h>
+#include <zlib.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
@@ -455,6 +456,72 @@ static void caches_have_the_pixels_of_files(void **state) {
   ac_pictures_free(list);
 }
 
+static void put_number(unsigned char *to, uint32_t value) {
+  for (int i = 0; i < 4; i++) to[i] = (unsigned char)(value >> (24 - 8 * i));
+}
+
+static unsigned char *put_chunk(unsigned char *to, const char *name, const void *data,
+                                size_t bytes) {
+  put_number(to, (uint32_t)bytes);
+  memcpy(to + 4, name, 4);
+  memcpy(to + 8, data, bytes);
+  put_number(to + 8 + bytes, (uint32_t)crc32(0, to + 4, (uInt)bytes + 4));
+  return to + 12 + bytes;
+}
+
+/* A grey PNG file with pixels that are not compressed. */
+static void write_stored_png(const char *path, int side, const uint8_t *pixels) {
+  const size_t row = (size_t)side + 1, bytes = row * (size_t)side;
+  unsigned char head[13] = {[8] = 8}, *rows = calloc(1, bytes);
+  uLongf packed_bytes = compressBound((uLong)bytes);
+  unsigned char *packed = malloc(packed_bytes), *file = malloc(packed_bytes + 100);
+  put_number(head, (uint32_t)side);
+  put_number(head + 4, (uint32_t)side);
+  for (int y = 0; y < side; y++)
+    memcpy(rows + (size_t)y * row + 1, pixels + (size_t)y * row - y, (size_t)side);
+  assert_int_equal(compress2(packed, &packed_bytes, rows, (uLong)bytes, 0), Z_OK);
+  memcpy(file, "\x89PNG\r\n\x1a\n", 8);
+  unsigned char *at = put_chunk(file + 8, "IHDR", head, sizeof head);
+  at = put_chunk(at, "IDAT", packed, packed_bytes);
+  at = put_chunk(at, "IEND", head, 0);
+  write_file(path, file, (size_t)(at - file));
+  free(rows);
+  free(packed);
+  free(file);
+}
+
+/* Two files with the same name, size and first 64 KiB, which differ further on: "same/a/x.png" and
+ * "same/b/x.png". Their bytes are not compressed, so only the end says which is which. */
+static void caches_tell_apart_what_begins_alike(void **state) {
+  (void)state;
+  enum { SIDE = 300 };
+  static uint8_t pixels[SIDE * SIDE];
+  const char *const names[] = {"same/a/x.png", "same/b/x.png"};
+  make_folder("same");
+  make_folder("same/a");
+  make_folder("same/b");
+  for (int i = 0; i < 2; i++) {
+    memset(pixels + 250 * SIDE, 100 + 50 * i, (size_t)(SIDE * 10));
+    write_stored_png(in_folder(names[i]).text, SIDE, pixels);
+  }
+  ac_pictures *list;
+  assert_ok(ac_pictures_open(&list, NULL, in_folder("same").text, NULL));
+  assert_ok(ac_pictures_use_cache(list, in_folder("same.cache").text, 1));
+  ac_dataset *dataset;
+  assert_ok(ac_dataset_from_pictures(
+      &dataset, list,
+      &(ac_picture_samples){
+          .height = SIDE, .channels = 1, .dtype = AC_U8, .fit = AC_PICTURE_FIT_STRETCH}));
+  for (int i = 0; i < 2; i++) {
+    int32_t label;
+    assert_ok(
+        ac_dataset_read(dataset, &(ac_sample_key){.index = i}, (void *const[]){pixels, &label}));
+    assert_int_equal(pixels[255 * SIDE], 100 + 50 * label);
+  }
+  ac_dataset_free(dataset);
+  ac_pictures_free(list);
+}
+
 /* Opens the three pictures of "cached" with the cache "three.cache". */
 static ac_status use_three(ac_pictures **list) {
   assert_ok(ac_pictures_open(list, NULL, in_folder("cached").text,
@@ -612,6 +679,7 @@ int main(void) {
       cmocka_unit_test(samples_are_those_of_torchvision),
       cmocka_unit_test(samples_have_any_shape),
       cmocka_unit_test(caches_have_the_pixels_of_files),
+      cmocka_unit_test(caches_tell_apart_what_begins_alike),
       cmocka_unit_test(caches_that_do_not_fit_are_refused),
       cmocka_unit_test(problems_are_told_apart),
       cmocka_unit_test(numbers_out_of_range_are_refused),
