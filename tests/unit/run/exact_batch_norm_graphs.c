@@ -201,7 +201,7 @@ static ac_graph *dense(void) {
   ac_graph *g = begin();
   ac_tensor *all[5] = {images(g)};
   for (int i = 1; i < 5; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "c%d", i);
     ac_tensor *sum = all[0];
     for (int k = 1; k < i; k++) sum = ac_add(sum, all[k]);
