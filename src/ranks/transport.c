@@ -58,8 +58,9 @@ ac_status ac_transport_create(ac_transport **transport, ac_engine *engine, doubl
   *made = (ac_transport){.engine = engine, .timeout = timeout, .waits_for = -1};
   if (!engine->rank) made->all = calloc((size_t)engine->size, sizeof *made->all);
   if (!engine->rank && !made->all) {
-    ac_transport_close(made);
-    return ac_fail(AC_ERROR_MEMORY, "no memory for %d messages", engine->size);
+    const int size = engine->size;
+    ac_transport_close(made); /* and the engine */
+    return ac_fail(AC_ERROR_MEMORY, "no memory for %d messages", size);
   }
   *transport = made;
   return AC_OK;

@@ -27,7 +27,7 @@ static void start(setting *s) {
   *s = (setting){.first = {0, FIRST, ELEMENTS}, .trained = {true, true}, .names = {"a", "b"}};
   s->layout = (layout){2, s->first, s->trained, s->rounded, s->names};
   s->record = (record){WINDOWS, s->gradient_rows, s->weight_rows, s->updates};
-  s->distances = (distances){s->own, s->unexplained, s->share, s->moved, s->other_updates};
+  s->distances = (distances){s->own, s->unexplained, s->share, s->moved, s->other_updates, false};
   for (int u = 0; u <= WINDOWS; u++) {
     s->weight_rows[u] = s->weights[u];
     for (int i = 0; i < ELEMENTS; i++) s->weights[u][i] = (float)(i + 1) - 0.1f * (float)u;
@@ -183,6 +183,14 @@ static void a_spread_explains_what_is_near_it(void **state) {
   measure_all(&s, 0, 0.5);
   v = judge(&s, AC_PRECISION_BF16, &by_rounding);
   assert_int_equal(v.gradients, 1);
+  /* With exact batch norm 16 bits spread as f32 does, and losses as their own type does. */
+  start(&s);
+  measure_all(&s, 0, 1.03);
+  v = judge(&s, AC_PRECISION_F16, &by_rounding);
+  assert_int_equal(v.gradients, 1);
+  s.distances.spreads = true;
+  v = judge(&s, AC_PRECISION_F16, &by_rounding);
+  assert_true(verdict_same(&v));
 }
 
 static void a_gradient_of_noise_is_held_against_all(void **state) {
@@ -261,7 +269,7 @@ static verdict judge_sums(sums *s, bool rounded) {
   double own, unexplained, share, moved;
   const layout l = {1, (int64_t[]){0, LARGE}, (bool[]){true}, &rounded, (const char *[]){"a"}};
   const record r = {1, gradients, weights, &update};
-  distances d = {&own, &unexplained, &share, &moved, &other};
+  distances d = {&own, &unexplained, &share, &moved, &other, false};
   verify_measure(&l, &r, 0, s->gradient, s->squares, s->after, &d);
   return verify_judge(&l, &r, &d, AC_PRECISION_F32, NULL);
 }

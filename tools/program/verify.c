@@ -376,7 +376,7 @@ static int check_ranks(const setup *s) {
 }
 
 static void print_text(const verification *v, const verify_end *end) {
-  verify_print(&v->layout, &v->record, &v->planned, verify_precision(ac_plan_get_info(v->plan)),
+  verify_print(&v->layout, &v->record, &v->planned, ac_plan_get_info(v->plan)->precision,
                end->spread);
   print_coupled(v->plan);
   verify_print_verdict(&v->layout, &end->verdict);
@@ -385,7 +385,7 @@ static void print_text(const verification *v, const verify_end *end) {
 /* If the plain tolerances do not explain a difference, measures how far rounding reaches in this
  * network. */
 static int judge(verification *v) {
-  const ac_precision precision = verify_precision(ac_plan_get_info(v->plan));
+  const ac_precision precision = ac_plan_get_info(v->plan)->precision;
   verdict verdict = verify_judge(&v->layout, &v->record, &v->planned, precision, NULL);
   const spread *spread = verdict.gradients || verdict.loss ? &v->spread : NULL;
   for (int draw = 0; spread && draw < DRAWS; draw++) {
@@ -411,6 +411,7 @@ static int verify(setup *s) {
   int status = check_ranks(s);
   if (status == STATUS_CONTINUE && !verification_make_blocks(&v)) status = fail("out of memory");
   if (status == STATUS_CONTINUE) status = make_plans(&v);
+  if (status == STATUS_CONTINUE) v.planned.spreads = ac_plan_get_info(v.plan)->sections > 0;
   if (status == STATUS_CONTINUE) status = run_way(&v, v.whole_plan, WHOLE, 0);
   if (status == STATUS_CONTINUE)
     status = v.ranks.count ? run_shared(&v) : run_way(&v, v.plan, PLANNED, 0);

@@ -23,7 +23,7 @@ static json_t *plan_of(const ac_plan *plan) {
 }
 
 static json_t *gradients_of(const verify_end *e) {
-  const ac_precision precision = verify_precision(ac_plan_get_info(e->planned));
+  const ac_precision precision = ac_plan_get_info(e->planned)->precision;
   json_t *list = json_array();
   for (int i = 0; i < e->layout->parameters; i++) {
     if (!e->layout->trained[i]) continue;
@@ -68,8 +68,7 @@ static json_t *coupled_layers(const ac_plan *plan) {
 int verify_json_put(const verify_end *e) {
   const record *r = e->record;
   const distances *d = e->distances;
-  const window_row rows =
-      verify_windows(r, d, verify_precision(ac_plan_get_info(e->planned)), e->spread);
+  const window_row rows = verify_windows(r, d, ac_plan_get_info(e->planned)->precision, e->spread);
   const ac_update *whole = &r->updates[r->windows - 1], *planned = &d->updates[r->windows - 1];
   json_t *weight = comparison(rows.weight, rows.allowed_weight, e->verdict.weight),
          *loss = comparison(rows.loss, rows.allowed_loss, e->verdict.loss);

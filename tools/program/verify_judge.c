@@ -42,10 +42,6 @@ static const double rounding_by_chance = 0x1p-8; /* of a sum: its standard devia
 enum { SPREADS = 4, LENGTHS = 2, DEVIATIONS = 4 };
 #define MOST_SPREAD 0.3
 
-ac_precision verify_precision(const ac_plan_info *planned) {
-  return planned->sections ? AC_PRECISION_F32 : planned->precision;
-}
-
 /* The most that a spread may excuse. In 16 bits it is a bad measure by itself, as a few roundings
  * of weights change those of all activations: of gradients it excuses one unit of the dtype. */
 static const struct {
@@ -170,13 +166,18 @@ static double granted(double allowed, double reach, double most) {
   return fmax(allowed, fmin(most, SPREADS * reach));
 }
 
+/* Where rounding reaches all samples gradients in 16 bits spread as those in f32 do. */
+static ac_precision gradients_as(const distances *d, ac_precision precision) {
+  return d->spreads ? AC_PRECISION_F32 : precision;
+}
+
 /* The comparisons fail for NaN. */
 static bool explained(const layout *l, const record *r, const distances *d, ac_precision precision,
                       const spread *s, int i) {
   double own = gradient_tolerance, share = noise_tolerance;
   if (s) {
-    own = granted(own, s->gradient[i], excuse[precision].gradient);
-    share = granted(share, s->share[i], excuse[precision].noise);
+    own = granted(own, s->gradient[i], excuse[gradients_as(d, precision)].gradient);
+    share = granted(share, s->share[i], excuse[gradients_as(d, precision)].noise);
   }
   for (int64_t u = 0; u < r->windows; u++) {
     int64_t at = u * l->parameters + i;
@@ -190,8 +191,9 @@ gradient_row verify_gradient(const layout *l, const record *r, const distances *
                              ac_precision precision, const spread *s, int i) {
   gradient_row row = {.allowed = gradient_tolerance, .allowed_share = noise_tolerance};
   if (s) {
-    row.allowed = granted(row.allowed, s->gradient[i], excuse[precision].gradient);
-    row.allowed_share = granted(row.allowed_share, s->share[i], excuse[precision].noise);
+    row.allowed = granted(row.allowed, s->gradient[i], excuse[gradients_as(d, precision)].gradient);
+    row.allowed_share =
+        granted(row.allowed_share, s->share[i], excuse[gradients_as(d, precision)].noise);
   }
   row.difference = median(d->gradient + i, r->windows, l->parameters);
   row.unexplained = median(d->unexplained + i, r->windows, l->parameters);

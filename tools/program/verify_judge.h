@@ -30,6 +30,7 @@ typedef struct distances {
   double *share;       /* as unexplained, but of the norm of all gradients */
   double *moved;       /* [windows]: between the weights after it, of how far it moved them */
   ac_update *updates;
+  bool spreads; /* batch norm is exact: a rounding of its statistics reaches all samples */
 } distances;
 
 /* Fills in the distances of window `window` from its gradient and the weights after it, to which it
@@ -56,10 +57,6 @@ typedef struct verdict {
 static inline bool verdict_same(const verdict *v) {
   return !v->gradients && !v->weight && !v->loss && !v->weights;
 }
-
-/* The precision that a plan is judged by. With exact batch norm a rounding of statistics reaches
- * all samples, so that activations in 16 bits spread as those in f32 do. */
-ac_precision verify_precision(const ac_plan_info *planned);
 
 /* `s` NULL: not known. */
 verdict verify_judge(const layout *l, const record *r, const distances *d, ac_precision precision,

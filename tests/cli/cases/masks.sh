@@ -10,15 +10,15 @@ case_masks() {
   grep -q '"event":"end".*"val_mean_iou":0' m.jsonl || die "end: $(cat m.jsonl)"
 
   # The table of accrue eval and the metrics of training count the same pixels.
-  run eval --model whole --data set/images --masks set/masks --json >result
+  run eval --model whole --device cpu --data set/images --masks set/masks --json >result
   local in_training
   in_training=$(grep '"event":"eval"' m.jsonl | tail -n 1 | sed 's/.*"iou_0":\([0-9.]\{8\}\).*/\1/')
   tr -d '\n ' <result | grep -q "\"iou\":\[$in_training" || die "IoU is $in_training in training, but: $(cat result)"
   grep -q '"samples": 4,' result || die "not a tenth validates: $(cat result)"
-  run eval --model whole --data set/images --masks set/masks --fold 1/5 >result
+  run eval --model whole --device cpu --data set/images --masks set/masks --fold 1/5 >result
   grep -qE '^mean IoU +[0-9.]+ %' result || die "$(cat result)"
   mv result whole/eval.txt
-  run eval --model whole --data set/images --masks set/masks --json >whole/eval.json
+  run eval --model whole --device cpu --data set/images --masks set/masks --json >whole/eval.json
   run report whole --out page.html >out
   grep -q 'Validation mean IoU' page.html || die 'no curve of the mean IoU'
   grep -q 'They count pixels. The mean IoU is' page.html || die 'no IoU of classes'
@@ -35,12 +35,12 @@ case_masks() {
   cmp cached/model.safetensors once/model.safetensors || die 'a cache gives other weights'
 
   # A mask of each picture, as large as the picture, and a mask again.
-  run predict --model whole --data set/images --out found >rows
+  run predict --model whole --device cpu --data set/images --out found >rows
   (($(grep -c 'found/[0-9]*.png   set/images/' rows) == 40)) || die "rows: $(cat rows)"
-  run eval --model whole --data set/images --masks found --split all >result
+  run eval --model whole --device cpu --data set/images --masks found --split all >result
   grep -q '^mean IoU' result || die "what it writes cannot be read: $(cat result)"
   grep -qE '^accuracy +(9[5-9]|100)' result || die "it does not agree with itself: $(cat result)"
-  run predict --model whole --data set/images/0001.png --out one --json >result
+  run predict --model whole --device cpu --data set/images/0001.png --out one --json >result
   cmp one/0001.png found/0001.png || die 'one picture has another mask'
   # Shares are of the picture's pixels, without what is black on both sides of it: whole numbers of them.
   local area=$(($(od -An -tu1 -j19 -N1 one/0001.png) * $(od -An -tu1 -j23 -N1 one/0001.png)))
@@ -92,10 +92,10 @@ case_masks_refused() {
   cp -r set/images kept
   refuse 2 'the mask of set/images/0001.png would be written over it; name another folder' predict --model m --data set/images/0001.png --out set/images --overwrite
   cmp set/images/0001.png kept/0001.png || die 'the picture is gone'
-  run predict --model m --data set/images/0001.png --out f >rows
+  run predict --model m --device cpu --data set/images/0001.png --out f >rows
   refuse 2 'f/0001.png is there already; replace it with --overwrite, or name another folder with --out' predict --model m --data set/images --out f
   [ "$(ls f)" = 0001.png ] || die "written in spite of that: $(ls f)"
-  run predict --model m --data set/images --out f --overwrite >rows
+  run predict --model m --device cpu --data set/images --out f --overwrite >rows
   rm -r f
   cp set/images/0001.png set/images/0001.webp
   refuse 1 'two pictures of set/images would have the mask f/0001.png' predict --model m --data set/images --out f

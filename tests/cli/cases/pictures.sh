@@ -11,7 +11,7 @@ case_pictures() {
   grep -q '"picture_bytes": [1-9]' plan || die "memory to decode is not in the plan: $(cat plan)"
 
   # Folds are stratified: two of each class validate.
-  run eval --model whole --data shapes --json >result
+  run eval --model whole --device cpu --data shapes --json >result
   grep -q '"samples": 6' result || die "not a tenth validates: $(cat result)"
 
   # Stopped and continued, with other threads that decode, the weights have the same bits.
@@ -21,29 +21,29 @@ case_pictures() {
   cmp part/model.safetensors once/model.safetensors || die 'a run that was continued has other weights'
 
   # The file says how pictures became samples, and names the classes.
-  run predict --model whole --data shapes/cross/0001.png --top 3 >row
+  run predict --model whole --device cpu --data shapes/cross/0001.png --top 3 >row
   grep -q 'cross.*shapes/cross/0001.png$' row || die "no class or file: $(cat row)"
-  run predict --model whole --data shapes/cross --json >rows
+  run predict --model whole --device cpu --data shapes/cross --json >rows
   (($(grep -c '"file": "shapes/cross' rows) == 20)) || die "a folder without classes: $(cat rows)"
-  run predict --model whole --data shapes --split train --top 1 >rows
+  run predict --model whole --device cpu --data shapes --split train --top 1 >rows
   (($(grep -c shapes/ rows) == 54)) || die "not all that trains: $(cat rows)"
 
   # The model's classes have the numbers that they had, whichever of them the data has.
   mkdir some dates
   cp -r shapes/circle shapes/square some
   cp -r shapes/circle dates/2024
-  run predict --model whole --data some --top 1 >rows
+  run predict --model whole --device cpu --data some --top 1 >rows
   grep -q '^ *0 circle ' rows || die "the first class has another name: $(cat rows)"
   grep -q '^ *39 square ' rows || die "the third class has the name of the second: $(cat rows)"
   refuse 1 'dates: class 2024 is none of the 3 that are expected, circle to square' eval --model whole --data dates
-  run predict --model whole --data dates --top 1 >rows
+  run predict --model whole --device cpu --data dates --top 1 >rows
   (($(grep -c 'dates/2024/' rows) == 20)) || die "folders of other names hold no pictures: $(cat rows)"
 
   run train resnet --init whole --data some --size 16 --steps 1 --batch 8 --device cpu --out next >out
-  run predict --model next --data shapes/square/0002.png --top 3 --json >answers
+  run predict --model next --device cpu --data shapes/square/0002.png --top 3 --json >answers
   grep -q '"class": 2, "name": "square"' answers || die "training on two classes renumbers them: $(cat answers)"
   run train resnet --init whole --data dates --size 16 --steps 1 --batch 8 --device cpu --out other >out
-  run predict --model other --data shapes/square/0002.png --top 3 --json >answers
+  run predict --model other --device cpu --data shapes/square/0002.png --top 3 --json >answers
   grep -q '"class": 0, "name": "2024"' answers || die "other classes have the names of the old ones: $(cat answers)"
 
   # train/ and val/, and a list.
@@ -52,13 +52,13 @@ case_pictures() {
   mkdir -p both/val/square
   cp shapes/square/0002.png both/val/square
   run train mlp --data both --size 8 --hidden 8 --steps 2 --batch 4 --device cpu --out mlp >out
-  run eval --model mlp --data both --json >result
+  run eval --model mlp --device cpu --data both --json >result
   grep -q '"samples": 1' result || die "val has one picture: $(cat result)"
   local i
   for i in 0000 0003 0006 0009; do echo "shapes/circle/$i.png,round"; done >list.csv
   for i in 0002 0005 0008; do echo "shapes/square/$i.png,\"with, corners\""; done >>list.csv
   run train mlp --data list.csv --size 8 --hidden 8 --steps 2 --batch 4 --device cpu --fold 1/3 --out listed >out
-  run predict --model listed --data shapes/square/0002.png --top 1 >row
+  run predict --model listed --device cpu --data shapes/square/0002.png --top 1 >row
   grep -qE 'round|with, corners' row || die "a list names no classes: $(cat row)"
 }
 
@@ -115,8 +115,8 @@ case_pictures_cached() {
   run train resnet --data shapes "${model[@]}" --steps 8 --image-cache c.cache --loader-threads 3 --out read
   [[ ! -s run.err ]] || die "decoded again: $(cat run.err)"
   cmp plain/model.safetensors made/model.safetensors && cmp plain/model.safetensors read/model.safetensors || die 'other weights with a cache'
-  run eval --model plain --data shapes --device cpu --json >whole
-  run eval --model plain --data shapes --image-cache c.cache --device cpu --json >cached
+  run eval --model plain --device cpu --data shapes --device cpu --json >whole
+  run eval --model plain --device cpu --data shapes --image-cache c.cache --device cpu --json >cached
   cmp whole cached || die 'another loss with a cache'
   # A plan makes none, and needs no more memory.
   run plan resnet --data shapes "${model[@]}" --json >whole
@@ -146,7 +146,7 @@ case_pictures_of_many_classes() {
     printf 'shapes/square/0002.png,class number %s\nshapes/cross/0001.png,class number %s\n' "$i" "$i"
   done >many.csv
   run train mlp --data many.csv --size 4 --hidden 4 --steps 1 --batch 4 --eval-every 0 --device cpu --out m >out
-  run predict --model m --data shapes/square/0002.png --top 1000 --json >answers
+  run predict --model m --device cpu --data shapes/square/0002.png --top 1000 --json >answers
   (($(grep -oE '"name": "class number [0-9]+"' answers | sort -u | wc -l) == 999)) || die "classes have no names: $(head -c 500 answers)"
   grep -q "\"name\": \"class number $long\"" answers || die 'a long name is cut'
 }
