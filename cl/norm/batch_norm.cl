@@ -53,6 +53,16 @@ void join(float *n, float *mean, float *squares, float n2, float mean2, float sq
   *n = total;
 }
 
+/* Joins the chunks of a channel, in order. */
+void join_chunks(float *n, float *mean, float *squares, const global float *partial, size_t c,
+                 long samples, long channels, long positions, long samples_per_chunk, long chunks) {
+  for (size_t k = 0; k < chunks; k++) {
+    const size_t first = k * samples_per_chunk;
+    const size_t count = min((ulong)samples_per_chunk, (ulong)(samples - first)) * positions;
+    join(n, mean, squares, count, partial[k * channels + c], partial[(chunks + k) * channels + c]);
+  }
+}
+
 kernel WORK_GROUP(GROUP, 1) void batch_norm_statistics(const global float *partial,
                                                        global float *statistics, global float *kept,
                                                        long samples, long channels, long positions,
@@ -61,12 +71,8 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_statistics(const global float *parti
   const size_t c = element_id();
   if (c >= channels) return;
   float n = 0, mean = 0, squares = 0;
-  for (size_t k = 0; k < chunks; k++) {
-    const size_t first = k * samples_per_chunk;
-    const size_t count = min((ulong)samples_per_chunk, (ulong)(samples - first)) * positions;
-    join(&n, &mean, &squares, count, partial[k * channels + c],
-         partial[(chunks + k) * channels + c]);
-  }
+  join_chunks(&n, &mean, &squares, partial, c, samples, channels, positions, samples_per_chunk,
+              chunks);
   statistics[2 * c] = mean;
   statistics[2 * c + 1] = 1 / sqrt(squares / n + epsilon);
   if (kept) kept[c] = squares / n;
@@ -160,12 +166,8 @@ kernel WORK_GROUP(GROUP, 1) void batch_norm_gather_moments(const global float *p
   if (c >= channels) return;
   float n = add ? pooled[3 * c] : 0, mean = add ? pooled[3 * c + 1] : 0;
   float squares = add ? pooled[3 * c + 2] : 0;
-  for (size_t k = 0; k < chunks; k++) {
-    const size_t first = k * samples_per_chunk;
-    const size_t count = min((ulong)samples_per_chunk, (ulong)(samples - first)) * positions;
-    join(&n, &mean, &squares, count, partial[k * channels + c],
-         partial[(chunks + k) * channels + c]);
-  }
+  join_chunks(&n, &mean, &squares, partial, c, samples, channels, positions, samples_per_chunk,
+              chunks);
   pooled[3 * c] = n;
   pooled[3 * c + 1] = mean;
   pooled[3 * c + 2] = squares;

@@ -348,6 +348,7 @@ void ac_sequence_free(ac_sequence *sequence);
 typedef struct ac_sequence_room {
   int *current;         /* by storage */
   bool *written, *seen; /* by storage; by node */
+  int *added;           /* by storage: sections.c */
 } ac_sequence_room;
 ac_status ac_sequence_room_create(ac_sequence_room *room, const ac_graph *graph);
 void ac_sequence_room_free(ac_sequence_room *room);
@@ -357,8 +358,9 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
 
 /* ---- sections.c ------------------------------------------------------------------------------ */
 
-/* Finds where sections begin, which steps run once and which values vary. */
-ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph);
+/* Finds where sections begin, which steps run once and which values vary. `added` is zeros for all
+ * storages, and room: others are left for those that the steps write. */
+ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph, int *added);
 /* Then, when it is known what shares memory: where else sections begin to save some, which values
  * are whole, and how long those live that other micro-batches need. */
 ac_status ac_sections_extend(ac_sequence *sequence, const ac_graph *graph);

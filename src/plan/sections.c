@@ -70,14 +70,11 @@ static void mark_step(finder *f, ac_step *step) {
   }
 }
 
-ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph) {
+ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph, int *added) {
   const int end = ac_sequence_end(sequence);
-  finder f = {sequence, graph, calloc((size_t)graph->tensor_count + 1, sizeof *f.added)};
+  finder f = {sequence, graph, added};
   sequence->sections = malloc(((size_t)end + 2) * sizeof *sequence->sections);
-  if (!f.added || !sequence->sections) {
-    free(f.added);
-    return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
-  }
+  if (!sequence->sections) return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
   for (int i = 0; i < sequence->value_count; i++) {
     ac_value *value = &sequence->values[i];
     value->varies = value->tensor >= 0 && ac_tensor_at(graph, value->tensor)->shape.batched;
@@ -89,7 +86,6 @@ ac_status ac_sections_find(ac_sequence *sequence, const ac_graph *graph) {
     mark_step(&f, step);
   }
   sequence->sections[sequence->section_count] = end;
-  free(f.added);
   return AC_OK;
 }
 
@@ -113,7 +109,23 @@ typedef struct cutter {
   const ac_graph *graph;
   int64_t *crossing, *ended, *begun; /* by point: bytes of a sample */
   bool *cut;                         /* by step: a section begins */
+  int *first, *last;                 /* by point: a value that begins or ends there; -1: none */
+  int *same_first, *same_last;       /* by value: the next one that does so too */
 } cutter;
+
+/* Lists values by where they begin and end: those that vary and have memory of their own. */
+static void list_ends(cutter *c) {
+  const ac_sequence *sequence = c->sequence;
+  const int end = ac_sequence_end(sequence);
+  for (int p = 0; p <= end; p++) c->first[p] = c->last[p] = -1;
+  for (int i = 0; i < sequence->value_count; i++) {
+    const ac_value *value = &sequence->values[i];
+    if (value->shares != i || !value->varies || value->tensor < 0 || value->first >= end) continue;
+    c->same_first[i] = c->first[value->first], c->first[value->first] = i;
+    if (value->last >= end) continue;
+    c->same_last[i] = c->last[value->last], c->last[value->last] = i;
+  }
+}
 
 static int64_t sample_bytes(const cutter *c, const ac_value *value) {
   const ac_tensor *tensor = ac_tensor_at(c->graph, value->tensor);
@@ -123,17 +135,16 @@ static int64_t sample_bytes(const cutter *c, const ac_value *value) {
 /* The accounts of the points in [begin, end): what would cross a cut before the point and does not
  * cross the section's ends; what from outside ends at it; what begins at it for others. */
 static void take_accounts(cutter *c, int begin, int end) {
-  const ac_sequence *sequence = c->sequence;
+  const ac_value *values = c->sequence->values;
   for (int p = begin; p <= end; p++) c->crossing[p] = c->ended[p] = c->begun[p] = 0;
-  for (int i = 0; i < sequence->value_count; i++) {
-    const ac_value *value = &sequence->values[i];
-    if (value->shares != i || !value->varies || value->tensor < 0) continue;
-    const bool enters = value->first < begin, leaves = value->last >= end;
-    const int64_t bytes = sample_bytes(c, value);
-    if (value->last < begin || value->first >= end || (enters && leaves)) continue;
-    if (enters) c->ended[value->last] += bytes;
-    else if (leaves) c->begun[value->first] += bytes;
-    else c->crossing[value->first + 1] += bytes, c->crossing[value->last + 1] -= bytes;
+  for (int p = begin; p < end; p++) {
+    for (int i = c->first[p]; i >= 0; i = c->same_first[i]) {
+      const int64_t bytes = sample_bytes(c, &values[i]);
+      if (values[i].last >= end) c->begun[p] += bytes;
+      else c->crossing[p + 1] += bytes, c->crossing[values[i].last + 1] -= bytes;
+    }
+    for (int i = c->last[p]; i >= 0; i = c->same_last[i])
+      if (values[i].first < begin) c->ended[p] += sample_bytes(c, &values[i]);
   }
 }
 
@@ -158,12 +169,18 @@ static void cut_section(cutter *c, int begin, int end, int depth) {
 }
 
 static ac_status make_room_for_cuts(cutter *c) {
-  const size_t points = (size_t)ac_sequence_end(c->sequence) + 2;
+  const size_t points = (size_t)ac_sequence_end(c->sequence) + 2,
+               values = (size_t)c->sequence->value_count + 1;
   c->crossing = malloc(points * sizeof *c->crossing);
   c->ended = malloc(points * sizeof *c->ended);
   c->begun = malloc(points * sizeof *c->begun);
   c->cut = calloc(points, sizeof *c->cut);
-  if (c->crossing && c->ended && c->begun && c->cut) return AC_OK;
+  c->first = malloc(points * sizeof *c->first);
+  c->last = malloc(points * sizeof *c->last);
+  c->same_first = malloc(values * sizeof *c->same_first);
+  c->same_last = malloc(values * sizeof *c->same_last);
+  const bool lists = c->first && c->last && c->same_first && c->same_last;
+  if (c->crossing && c->ended && c->begun && c->cut && lists) return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
 }
 
@@ -171,6 +188,7 @@ static ac_status cut_sections(ac_sequence *sequence, const ac_graph *graph) {
   cutter c = {.sequence = sequence, .graph = graph};
   const ac_status status = make_room_for_cuts(&c);
   const int end = ac_sequence_end(sequence);
+  if (status == AC_OK) list_ends(&c);
   for (int s = 0; s < sequence->section_count && status == AC_OK; s++) {
     c.cut[sequence->sections[s]] = true;
     cut_section(&c, sequence->sections[s], sequence->sections[s + 1], 0);
@@ -183,6 +201,10 @@ static ac_status cut_sections(ac_sequence *sequence, const ac_graph *graph) {
   free(c.ended);
   free(c.begun);
   free(c.cut);
+  free(c.first);
+  free(c.last);
+  free(c.same_first);
+  free(c.same_last);
   return status;
 }
 

@@ -308,8 +308,9 @@ ac_status ac_sequence_room_create(ac_sequence_room *room, const ac_graph *graph)
   const size_t tensors = (size_t)graph->tensor_count + 1;
   *room = (ac_sequence_room){malloc(tensors * sizeof *room->current),
                              calloc(tensors, sizeof *room->written),
-                             calloc((size_t)graph->node_count + 1, sizeof *room->seen)};
-  if (!room->current || !room->written || !room->seen)
+                             calloc((size_t)graph->node_count + 1, sizeof *room->seen),
+                             calloc(tensors, sizeof *room->added)};
+  if (!room->current || !room->written || !room->seen || !room->added)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a sequence");
   for (size_t i = 0; i < tensors; i++) room->current[i] = -1;
   return AC_OK;
@@ -319,6 +320,7 @@ void ac_sequence_room_free(ac_sequence_room *room) {
   free(room->current);
   free(room->written);
   free(room->seen);
+  free(room->added);
 }
 
 static void forget(ac_sequence_room *room, const ac_graph *graph, int tensor) {
@@ -326,6 +328,7 @@ static void forget(ac_sequence_room *room, const ac_graph *graph, int tensor) {
   const int storage = ac_tensor_at(graph, tensor)->storage;
   room->current[storage] = -1;
   room->written[storage] = false;
+  room->added[storage] = 0;
 }
 
 /* Leaves the room as it was. */
@@ -353,7 +356,7 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);
   bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
               lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
-  if (good && storage.window) good = ac_sections_find(sequence, graph) == AC_OK;
+  if (good && storage.window) good = ac_sections_find(sequence, graph, room->added) == AC_OK;
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);
     if (!storage.apart) share_memory(sequence, graph);
