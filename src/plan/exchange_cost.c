@@ -7,7 +7,7 @@
  *     latency + (ranks - 1) * (bytes of the largest chunk) / bandwidth
  *
  * and the host's memory moves each chunk several times. At a few points of a window all ranks send
- * some numbers to rank 0, which answers.
+ * some numbers to rank 0, which answers (src/window/exchange.c); rank 0's link carries them all.
  *
  * The sums are exchanged while the last micro-batch runs, where the device's memory is the host's
  * (the dry device counts as such): a round begins when the one before is over and the steps have
@@ -21,9 +21,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What the host copies and adds in a second, with one thread; and what is told at a point. */
+/* What the host copies and adds in a second, with one thread. */
 #define HOST_BYTES 15e9
-enum { POINTS = 3, POINT_BYTES = 2048, POINT_BYTES_OF_RANK = 16 };
+/* Of a point: bytes of each message, how many numbers it has room for, and how many a rank lists at
+ * the end of a window. Without numbers are the one before gradients are exchanged, a decision, and
+ * the time between two windows. */
+enum { HEAD_BYTES = 96, FEW_VALUES = 8, LISTED = 2, SHORT_POINTS = 3 };
 
 /* The last micro-batch: when each of its steps has ended, from 0 on; and after how many of them
  * nothing touches a tensor. */
@@ -72,16 +75,30 @@ static double add_gather(ac_rank_price *price, const ac_network *network, chunks
   return seconds;
 }
 
-static double add_point(ac_rank_price *price, const ac_problem *problem,
-                        const ac_network *network) {
+static double told_bytes(int64_t count) {
+  return HEAD_BYTES + (count > FEW_VALUES ? 8 * (double)(count - FEW_VALUES) : 0);
+}
+
+/* A rank tells so many numbers, and hears as many, and what all have listed. */
+static double add_point(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
+                        int64_t count, int listed) {
   const int ranks = problem->desc.ranks;
-  const double bytes = POINT_BYTES + POINT_BYTES_OF_RANK * (double)ranks,
-               others = problem->desc.rank ? 1 : ranks - 1,
-               seconds = 2 * on_links(network, ranks - 1, bytes);
-  price->bytes += (uint64_t)(others * bytes);
-  price->messages += (uint64_t)others;
+  const int64_t heard = count + (int64_t)listed * (ranks - 1);
+  const double others = problem->desc.rank ? 1 : ranks - 1,
+               own = told_bytes(problem->desc.rank ? count : heard),
+               seconds = on_links(network, ranks - 1, told_bytes(count)) +
+                         on_links(network, ranks - 1, told_bytes(heard));
+  price->bytes += (uint64_t)(others * own);
+  price->messages += (uint64_t)(own > HEAD_BYTES ? 2 * others : others);
   price->exchange_seconds += seconds;
   return seconds;
+}
+
+/* Sums of losses and metrics, and a measure of each gradient. */
+static int64_t window_values(const ac_plan *plan) {
+  int64_t count = 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + LISTED;
+  for (int i = 0; i < plan->cell_count; i++) count += plan->cells[i].role == AC_ROLE_STATISTICS;
+  return count;
 }
 
 /* ---- the last micro-batch -------------------------------------------------------------------- */
@@ -117,11 +134,15 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
 }
 
 /* Batch norms that are exact have a point each, forward and backward. */
-static int meetings_of_norms(const ac_plan *plan) {
-  int count = 0;
-  for (int i = 0; i < plan->cell_count && plan->problem.in_sections; i++)
-    count += plan->cells[i].role == AC_ROLE_POOLED || plan->cells[i].role == AC_ROLE_GATHERED;
-  return count;
+static double add_norms(const ac_plan *plan, const ac_network *network, ac_rank_price *price) {
+  double seconds = 0;
+  for (int i = 0; i < plan->cell_count && plan->problem.in_sections; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_POOLED && cell->role != AC_ROLE_GATHERED) continue;
+    const int64_t count = ac_shape_count(&ac_tensor_at(plan->graph, cell->tensor)->shape);
+    seconds += add_point(price, &plan->problem, network, count, 0);
+  }
+  return seconds;
 }
 
 static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
@@ -129,7 +150,7 @@ static void add_all(const ac_plan *plan, const ac_network *network, const timeli
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
-  double now = add_point(price, problem, network), after = 0;
+  double now = add_point(price, problem, network, 0, 0), after = 0;
   for (int64_t n = 0; n < rounds.all; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
     now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
@@ -138,8 +159,9 @@ static void add_all(const ac_plan *plan, const ac_network *network, const timeli
     if (n < rounds.gradients) after += gathered;
     else now += gathered;
   }
-  for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
-  for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
+  after += add_point(price, problem, network, window_values(plan), LISTED);
+  for (int i = 1; i < SHORT_POINTS; i++) after += add_point(price, problem, network, 0, 0);
+  after += add_norms(plan, network, price);
   price->exposed_seconds = fmax(now - t->end, 0) + after;
   price->window_seconds += price->exposed_seconds;
 }

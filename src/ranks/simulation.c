@@ -34,6 +34,7 @@ static ac_philox_block draw(ac_world_rank *rank, uint32_t stream) {
 static double delay(ac_world_rank *rank) {
   const ac_philox_block bits = draw(rank, DELAYS);
   const double latency = rank->world->desc.latency > 0 ? rank->world->desc.latency : LATENCY;
+  if (rank->world->desc.steady) return latency;
   const double part = 0.25 + 1.5 * (double)ac_uniform24(bits.v[0]);
   return latency / MEAN * part * (bits.v[1] % 16 == 0 ? 10 : 1);
 }
@@ -157,8 +158,7 @@ static double next_time(const ac_world *world) {
   double next = HUGE_VAL;
   for (int r = 0; r < world->size; r++) {
     const ac_world_rank *rank = &world->ranks[r];
-    if (!rank->gone)
-      next = ac_world_earlier(next, ac_world_earlier(rank->wakes, rank->first_head));
+    if (!rank->gone) next = ac_world_earlier(next, ac_world_earlier(rank->wakes, rank->first_head));
   }
   return next;
 }

@@ -52,10 +52,10 @@ typedef struct ac_world_rank {
   bool has_ended;   /* it ended the run for all */
   double closed_at; /* HUGE_VAL: it is not closed, or no one will know */
   /* Of a simulation: */
-  bool resting, working;           /* in `rest`; in `work`, which nothing shortens */
-  double wakes;                    /* when it stops resting */
-  ac_world_queue coming;           /* messages of which nothing has come, in the order of sending */
-  double first_head;               /* when something of one of them comes; HUGE_VAL: never */
+  bool resting, working; /* in `rest`; in `work`, which nothing shortens */
+  double wakes;          /* when it stops resting */
+  ac_world_queue coming; /* messages that have not begun to come, in the order of sending */
+  double first_head;     /* when something of one of them comes; HUGE_VAL: never */
   double sends_until, reads_until; /* when its link is free again */
   int64_t begun, sent, drawn;      /* messages begun, sent; random numbers */
   int lost_peer;                   /* to whom nothing arrives any more; -1: none */

@@ -1,7 +1,11 @@
 /* Points at which ranks meet.
  *
  * At a point every rank tells rank 0 its status and some numbers. Rank 0 adds them up in the order
- * of ranks and tells everybody the result. So all ranks have the same bits, and decide the same. */
+ * of ranks and tells everybody the result. So all ranks have the same bits, and decide the same.
+ *
+ * Rank 0 speaks to each rank, so messages have just what they need: a head of always the same size,
+ * with the first few numbers, so that ranks that are out of step are found out; and if there is
+ * more, numbers or a sentence, a second message that does not wait for an answer. */
 #include "window/exchange.h"
 
 #include "core/error.h"
@@ -12,6 +16,7 @@
 #include "window/trainer.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,22 +24,48 @@
 /* 3 and 4 are those of chunks.c. */
 enum { TAG_POINT = 1, TAG_RESULT = 2, TAG_QUESTION = 5, TAG_ANSWER = 6 };
 
-/* What goes before the numbers of a message. */
+enum { FEW_VALUES = 8 };
+
+/* What a rank tells, with its first numbers; more of them follow in memory, or if it has failed a
+ * sentence. */
 typedef struct head {
   uint64_t met;
-  int64_t count;
+  int64_t count, listed; /* numbers of it, the last ones not to be added up but to be listed */
   int32_t meeting, status;
-  char sentence[AC_SENTENCE_BYTES];
+  double values[FEW_VALUES];
 } head;
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
+/* Room for so many numbers or a sentence. */
 static size_t message_bytes(int64_t count) {
-  return sizeof(head) + (size_t)count * sizeof(double);
+  const size_t bytes = (size_t)count * sizeof(double);
+  return sizeof(head) + (bytes > AC_SENTENCE_BYTES ? bytes : AC_SENTENCE_BYTES);
 }
 
-static char *message_of(const ac_exchange *e, int rank) {
-  return e->messages + (size_t)rank * message_bytes(e->most_values);
+/* The own one is the result's also. */
+static head *message_of(const ac_exchange *e, int rank) {
+  if (!rank) return (head *)e->messages;
+  return (head *)(e->messages + message_bytes(e->most_values) +
+                  (size_t)(rank - 1) * message_bytes(e->most_told));
+}
+
+static double *values_of(head *message) {
+  return (double *)((char *)message + offsetof(head, values));
+}
+
+static char *sentence_of(head *message) {
+  return (char *)(message + 1);
+}
+
+/* What follows a head that comes with so many numbers. */
+static uint64_t rest_bytes(const head *message, int64_t count) {
+  if (message->status != AC_OK) return AC_SENTENCE_BYTES;
+  return count > FEW_VALUES ? (uint64_t)(count - FEW_VALUES) * sizeof(double) : 0;
+}
+
+static int64_t result_count(const ac_exchange *e, const head *told) {
+  return told->count + (e->ranks - 1) * told->listed;
 }
 
 static const char *name_of(int meeting) {
@@ -52,76 +83,116 @@ static const char *name_of(int meeting) {
 }
 
 /* Rank 0 judges what a rank has told. */
-static void judge(head *result, const head *theirs, int rank) {
+static void judge(head *result, head *theirs, int rank) {
   if (result->status != AC_OK) return;
   if (theirs->status != AC_OK) {
     result->status = theirs->status;
-    snprintf(result->sentence, sizeof result->sentence, "rank %d: %.*s", rank,
-             (int)sizeof theirs->sentence - 32, theirs->sentence);
+    snprintf(sentence_of(result), AC_SENTENCE_BYTES, "rank %d: %.*s", rank, AC_SENTENCE_BYTES - 32,
+             sentence_of(theirs));
     return;
   }
   if (theirs->met == result->met && theirs->meeting == result->meeting &&
       theirs->count == result->count)
     return;
   result->status = AC_ERROR_STATE;
-  snprintf(result->sentence, sizeof result->sentence,
+  snprintf(sentence_of(result), AC_SENTENCE_BYTES,
            "ranks: rank %d has come to %s, and rank 0 to %s; all ranks must make the same calls",
            rank, name_of(theirs->meeting), name_of(result->meeting));
 }
 
-static ac_status wait_all(ac_exchange *e, int count) {
-  return ac_transport_wait(e->transport, e->transfers, count);
+static ac_status begin_send(ac_exchange *e, int to, uint32_t tag, head *message, uint64_t rest,
+                            int *count) {
+  AC_TRY(ac_transport_begin_send(e->transport, to, tag, message, sizeof *message,
+                                 &e->talk[(*count)++]));
+  if (!rest) return AC_OK;
+  return ac_transport_begin_send(e->transport, to, tag, message + 1, rest, &e->talk[(*count)++]);
 }
 
-/* All messages have room for the most numbers, so that ranks that are out of step are found out. */
-static ac_status gather_at_0(ac_exchange *e) {
-  const size_t bytes = message_bytes(e->most_values);
+static ac_status wait_all(ac_exchange *e, int count) {
+  return ac_transport_wait(e->transport, e->talk, count);
+}
+
+/* The heads of all, and then what follows them. */
+static ac_status hear_all(ac_exchange *e) {
   int count = 0;
-  if (e->rank) return ac_transport_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes);
   for (int r = 1; r < e->ranks; r++)
-    AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), bytes,
-                                      &e->transfers[count++]));
+    AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), sizeof(head),
+                                      &e->talk[count++]));
+  AC_TRY(wait_all(e, count));
+  count = 0;
+  for (int r = 1; r < e->ranks; r++) {
+    head *theirs = message_of(e, r);
+    const uint64_t rest = rest_bytes(theirs, theirs->count);
+    if (theirs->count < 0 || sizeof *theirs + rest > message_bytes(e->most_told))
+      return ac_fail(AC_ERROR_FORMAT, "ranks: rank %d tells more than there is room for", r);
+    if (rest)
+      AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, theirs + 1, rest,
+                                        &e->talk[count++]));
+  }
   return wait_all(e, count);
 }
 
-static ac_status give_result(ac_exchange *e) {
-  return ac_transport_tell(e->transport, TAG_RESULT, message_of(e, 0),
-                           message_bytes(e->most_values));
+static ac_status tell_all(ac_exchange *e) {
+  head *result = message_of(e, 0);
+  const uint64_t rest = rest_bytes(result, result->count);
+  int count = 0;
+  for (int r = 1; r < e->ranks; r++) AC_TRY(begin_send(e, r, TAG_RESULT, result, rest, &count));
+  return wait_all(e, count);
 }
 
+/* What this rank tells and then what it hears are in the same memory. */
+static ac_status ask_0(ac_exchange *e) {
+  head *own = message_of(e, 0);
+  const int64_t results = result_count(e, own);
+  int count = 0;
+  AC_TRY(begin_send(e, 0, TAG_POINT, own, rest_bytes(own, own->count), &count));
+  AC_TRY(wait_all(e, count));
+  AC_TRY(ac_transport_receive(e->transport, 0, TAG_RESULT, own, sizeof *own));
+  const uint64_t rest = rest_bytes(own, results);
+  return rest ? ac_transport_receive(e->transport, 0, TAG_RESULT, own + 1, rest) : AC_OK;
+}
+
+/* Numbers that are listed come after the sums, one rank after another. */
 static void add_up(ac_exchange *e, bool sums) {
-  head *result = (head *)message_of(e, 0);
-  double *values = (double *)(result + 1);
+  head *result = message_of(e, 0);
+  double *values = values_of(result);
+  const int64_t summed = result->count - result->listed;
   for (int r = 1; r < e->ranks; r++) {
-    const head *theirs = (const head *)message_of(e, r);
-    const double *more = (const double *)(theirs + 1);
+    head *theirs = message_of(e, r);
+    const double *more = values_of(theirs);
     judge(result, theirs, r);
-    for (int64_t i = 0; sums && result->status == AC_OK && i < result->count; i++)
-      values[i] += more[i];
+    if (!sums || result->status != AC_OK) continue;
+    for (int64_t i = 0; i < summed; i++) values[i] += more[i];
+    memcpy(values + summed + r * result->listed, more + summed,
+           (size_t)result->listed * sizeof *values);
   }
+  result->count = result_count(e, result);
 }
 
-static ac_status meet(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
-                      int64_t count, bool sums) {
-  head *own = (head *)message_of(e, 0);
-  memset(own, 0, message_bytes(e->most_values));
-  *own = (head){.met = ++e->met, .count = count, .meeting = meeting, .status = status};
-  if (status != AC_OK) snprintf(own->sentence, sizeof own->sentence, "%s", ac_last_error());
-  if (count) memcpy(own + 1, values, (size_t)count * sizeof *values);
-  AC_TRY(gather_at_0(e));
-  if (!e->rank) add_up(e, sums);
-  AC_TRY(give_result(e));
+static ac_status meet(ac_exchange *e, const head *told, double *values, bool sums) {
+  head *own = message_of(e, 0);
+  const ac_status status = (ac_status)told->status;
+  const int64_t results = result_count(e, told);
+  *own = *told;
+  own->met = ++e->met;
+  if (status != AC_OK) snprintf(sentence_of(own), AC_SENTENCE_BYTES, "%s", ac_last_error());
+  else if (told->count) memcpy(values_of(own), values, (size_t)told->count * sizeof *values);
+  if (e->rank) AC_TRY(ask_0(e));
+  else {
+    AC_TRY(hear_all(e));
+    add_up(e, sums);
+    AC_TRY(tell_all(e));
+  }
   if (own->status != AC_OK)
-    return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", own->sentence);
-  if (count) memcpy(values, own + 1, (size_t)count * sizeof *values);
+    return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", sentence_of(own));
+  if (results) memcpy(values, values_of(own), (size_t)results * sizeof *values);
   return AC_OK;
 }
 
 /* After this, whatever has failed, there is nobody left to tell. */
-static ac_status meet_once(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
-                           int64_t count, bool sums) {
+static ac_status meet_once(ac_exchange *e, const head *told, double *values, bool sums) {
   const ac_kept_error own = ac_error_keep();
-  const ac_status met = meet(e, meeting, status, values, count, sums);
+  const ac_status status = (ac_status)told->status, met = meet(e, told, values, sums);
   e->told = met != AC_OK;
   if (status == AC_OK) return met;
   ac_error_restore(&own);
@@ -130,18 +201,25 @@ static ac_status meet_once(ac_exchange *e, ac_meeting meeting, ac_status status,
 
 ac_status ac_exchange_sum(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
                           int64_t count) {
+  return ac_exchange_sum_and_list(e, meeting, status, values, count, 0);
+}
+
+ac_status ac_exchange_sum_and_list(ac_exchange *e, ac_meeting meeting, ac_status status,
+                                   double *values, int64_t count, int64_t listed) {
   if (ac_exchange_is_alone(e)) return status;
-  return meet_once(e, meeting, status, values, count, true);
+  const head told = {
+      .count = count + listed, .listed = listed, .meeting = meeting, .status = status};
+  return meet_once(e, &told, values, true);
 }
 
 ac_status ac_exchange_take(ac_exchange *e, ac_meeting meeting, double *values, int64_t count) {
   if (ac_exchange_is_alone(e)) return AC_OK;
-  return meet_once(e, meeting, AC_OK, values, count, false);
+  return meet_once(e, &(head){.count = count, .meeting = meeting}, values, false);
 }
 
 void ac_exchange_fail(ac_exchange *e, ac_status status) {
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
-  meet_once(e, AC_MEET_TURN, status, NULL, 0, true);
+  meet_once(e, &(head){.meeting = AC_MEET_TURN, .status = status}, NULL, true);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -153,13 +231,17 @@ static ac_status make_room(ac_trainer *trainer) {
   e->rounds = ac_shards_rounds(&plan->problem);
   e->window_values = ac_exchange_window_values(trainer);
   e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
+  e->most_told = ac_larger(e->window_values - AC_RANK_REPORT * (e->ranks - 1),
+                           ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
   e->transfers = calloc(2 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
-  e->reports = calloc(2 * ranks, sizeof *e->reports);
-  e->messages = calloc(e->rank ? 1 : ranks, message_bytes(e->most_values));
-  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->messages)
+  e->reports = calloc(AC_RANK_REPORT * ranks, sizeof *e->reports);
+  e->talk = calloc(2 * ranks, sizeof *e->talk);
+  e->messages = calloc(1, message_bytes(e->most_values) +
+                              (e->rank ? 0 : ranks - 1) * message_bytes(e->most_told));
+  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->talk && e->messages)
     return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
@@ -268,6 +350,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->squares);
   free(e->reports);
   free(e->norm);
+  free(e->talk);
   free(e->messages);
 }
 

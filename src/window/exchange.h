@@ -26,6 +26,9 @@ typedef enum ac_meeting {
   AC_MEET_NORM        /* the sums of a batch norm over a window */
 } ac_meeting;
 
+/* Numbers by rank of ac_exchange.reports. */
+enum { AC_RANK_REPORT = 2 };
+
 typedef struct ac_exchange {
   struct ac_transport *transport; /* NULL: one rank */
   int rank, ranks;
@@ -43,13 +46,15 @@ typedef struct ac_exchange {
   ac_overlap overlap;
   float *memory; /* of chunks */
   struct ac_transfer *transfers;
-  double *values;        /* room for what is told at a point */
-  char *messages;        /* with these, and on rank 0 those of all ranks */
-  int64_t window_values; /* that are told at the end of a window */
-  int64_t most_values;   /* at any point */
-  float *norm;           /* room for the sums of a batch norm */
-  bool idle;             /* this rank has no sample of the window in which others gather these */
-  double *reports;       /* by rank: bytes sent and seconds waited */
+  struct ac_transfer *talk; /* what goes on at a point */
+  double *values;           /* room for what is told and heard there */
+  char *messages;           /* with these, and on rank 0 those of all ranks */
+  int64_t window_values;    /* that are heard at the end of a window */
+  int64_t most_values;      /* heard at any point */
+  int64_t most_told;        /* told by a rank at any point */
+  float *norm;              /* room for the sums of a batch norm */
+  bool idle;                /* this rank has no sample of the window in which others gather these */
+  double *reports;          /* by rank: bytes sent and seconds waited */
 } ac_exchange;
 
 /* Begins with the ranks of the trainer's description; release it in any case. */
@@ -64,6 +69,10 @@ static inline bool ac_exchange_is_alone(const ac_exchange *exchange) {
  * is not AC_OK all fail, this rank with its own sentence if it is the one. */
 ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status status,
                           double *values, int64_t count);
+/* `listed` numbers after these are not added up: those of all ranks take their place, one rank
+ * after another, for which `values` has room. All ranks have as many. */
+ac_status ac_exchange_sum_and_list(ac_exchange *exchange, ac_meeting meeting, ac_status status,
+                                   double *values, int64_t count, int64_t listed);
 /* Takes over what rank 0 has. */
 ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *values,
                            int64_t count);
