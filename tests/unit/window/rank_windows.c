@@ -526,6 +526,38 @@ static void clipped_gradients_are_those_of_one_rank(void **state) {
   }
 }
 
+static int64_t clipped[RANKED_MOST]; /* elements, by rank */
+
+static ac_status count_clipped(ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  int64_t count = 0;
+  for (int i = 0; i < plan->main.step_count; i++) {
+    const ac_step *step = &plan->main.steps[i];
+    if (ac_node_at(plan->graph, step->node)->op != AC_OP_clip) continue;
+    const int64_t all = ac_shape_count(&ac_tensor_at(plan->graph, step->in[0].tensor)->shape);
+    count += step->part.count ? step->part.count : all;
+  }
+  clipped[plan->info.rank] = count;
+  return AC_OK;
+}
+
+/* By the rank that steps it, and by no other. */
+static void each_gradient_is_clipped_once(void **state) {
+  (void)state;
+  for (int k = 0; k < 2; k++) {
+    ranked_case c = ranked_feature_case(ranked_plain);
+    ranked all[3];
+    c.plan.optimizer.clip = 0.02;
+    c.plan.optimizer.clipping = k ? AC_CLIP_ADAPTIVE : AC_CLIP_VALUE;
+    c.fit.steps = 1;
+    c.after = count_clipped;
+    ranked_run(&c, 3, all);
+    ranked_check_same(all, 3);
+    assert_int_equal(clipped[0] + clipped[1] + clipped[2], all[0].parameter_count);
+    ranked_free(all, 3);
+  }
+}
+
 /* ---- a simulated network --------------------------------------------------------------------- */
 
 enum { SEEDS = 12 };
@@ -649,6 +681,7 @@ int main(void) {
       cmocka_unit_test(exact_statistics_are_those_of_one_rank),
       cmocka_unit_test(exact_statistics_need_a_sample_on_rank_0),
       cmocka_unit_test(clipped_gradients_are_those_of_one_rank),
+      cmocka_unit_test(each_gradient_is_clipped_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
