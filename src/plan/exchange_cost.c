@@ -111,7 +111,7 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   /* Sections have ranks meet, and so exchange gradients afterwards. */
   if ((!backend->is_host && !backend->computes_nothing) || plan->problem.in_sections) return AC_OK;
   find_ends(plan, t->ends);
-  ac_shards_touched(plan, t->touched);
+  ac_shards_touched(plan->graph, &plan->main, t->touched);
   t->end = t->ends[steps];
   return AC_OK;
 }
