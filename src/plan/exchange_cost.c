@@ -12,11 +12,15 @@
  * The sums are exchanged while the last micro-batch runs, where the device's memory is the host's
  * (the dry device counts as such): a round begins when the one before is over and the steps have
  * run that its gradients need. What is left of it when the last step has run is exposed, and so are
- * the weights and all points but the first. */
+ * the weights and all points but the first.
+ *
+ * Gradients that are divided among ranks (AC_GRADIENTS_SHARDED) are exchanged in each micro-batch,
+ * between its steps: all of that is exposed, and so is a point before each. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -124,19 +128,37 @@ static int meetings_of_norms(const ac_plan *plan) {
   return count;
 }
 
+/* Gradients that are divided: as often as the rank with the most samples has micro-batches. When a
+ * window ends ranks meet once more. */
+static double add_micro_batches(const ac_plan *plan, const ac_network *network,
+                                const ac_rounds *rounds, ac_rank_price *price) {
+  const ac_problem *problem = &plan->problem;
+  const int64_t times = ac_ceil_div(problem->desc.batch, plan->info.micro_batch);
+  double seconds = add_point(price, problem, network);
+  for (int64_t i = 0; i < times; i++) {
+    seconds += add_point(price, problem, network);
+    for (int64_t n = 0; n < rounds->gradients; n++)
+      seconds += add_reduce(price, network, chunks_of(problem, rounds, n), problem->desc.ranks - 1);
+  }
+  return seconds;
+}
+
 static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
                     ac_rank_price *price) {
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
+  const bool divided = plan->way->shards;
   double now = add_point(price, problem, network), after = 0;
+  if (divided) after += add_micro_batches(plan, network, &rounds, price);
   for (int64_t n = 0; n < rounds.all; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
-    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
-    now += add_reduce(price, network, c, others);
     const double gathered = add_gather(price, network, c, others);
     if (n < rounds.gradients) after += gathered;
-    else now += gathered;
+    if (n < rounds.gradients && divided) continue;
+    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
+    now += add_reduce(price, network, c, others);
+    if (n >= rounds.gradients) now += gathered;
   }
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
   for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);

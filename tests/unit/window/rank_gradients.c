@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/share.h"
+#include "ranks/engine.h"
 #include "window/trainer.h"
 
 #include <math.h>
@@ -314,6 +315,54 @@ static void deciders_read_and_write_their_part(void **state) {
   }
 }
 
+/* ---- the price ------------------------------------------------------------------------------- */
+
+static const ac_network simulated = {.bandwidth = 1.25e8, .latency = 2e-5};
+
+static double now(const ac_trainer *trainer) {
+  ac_engine *engine = ac_transport_engine(trainer->exchange.transport);
+  return engine->functions->clock(engine);
+}
+
+/* Windows of two micro-batches a rank. Computing takes no simulated time. */
+static ac_status check_price(ac_trainer *trainer) {
+  enum { WINDOWS = 4 };
+  const float x[2 * RANKED_FEATURES] = {1}, t[2 * RANKED_CLASSES] = {0};
+  const ac_feed feeds[] = {{"x", x}, {"t", t}};
+  const ac_transport *transport = trainer->exchange.transport;
+  ac_rank_price price;
+  AC_TRY(ac_plan_price_ranks(trainer->instance.plan, &simulated, &price));
+  const double begun = now(trainer);
+  const ac_transport_counts before = ac_transport_count(transport);
+  for (int w = 0; w < WINDOWS; w++) {
+    AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+    AC_TRY(ac_trainer_accumulate(trainer, 2, feeds, 2));
+    AC_TRY(ac_trainer_update(trainer, NULL));
+  }
+  const double seconds = (now(trainer) - begun) / WINDOWS,
+               sent = (double)(ac_transport_count(transport).bytes - before.bytes) / WINDOWS;
+  if (fabs((double)price.bytes - sent) > 0.05 * sent)
+    return ac_fail(AC_ERROR_INTERNAL, "%llu bytes predicted, %g sent",
+                   (unsigned long long)price.bytes, sent);
+  if (fabs(price.exchange_seconds - seconds) > 0.25 * seconds)
+    return ac_fail(AC_ERROR_INTERNAL, "%g s predicted, %g s simulated", price.exchange_seconds,
+                   seconds);
+  return AC_OK;
+}
+
+static void each_micro_batch_is_priced(void **state) {
+  (void)state;
+  ranked_case c = divided(ranked_feature_case(ranked_plain));
+  ranked all[3];
+  c.fit.steps = 1;
+  c.after = check_price;
+  c.ranks = (ac_ranks_threads_desc){
+      .seed = 5, .bandwidth = simulated.bandwidth, .latency = simulated.latency};
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  ranked_free(all, 3);
+}
+
 /* ---- memory and states ----------------------------------------------------------------------- */
 
 static uint64_t gradient_bytes(const ranked_case *c, int ranks, int rank) {
@@ -537,6 +586,7 @@ int main(void) {
       cmocka_unit_test(a_device_with_memory_of_its_own_has_the_same),
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
       cmocka_unit_test(deciders_read_and_write_their_part),
+      cmocka_unit_test(each_micro_batch_is_priced),
       cmocka_unit_test(each_rank_takes_what_its_plan_says),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
