@@ -420,6 +420,34 @@ static void each_rank_takes_what_its_plan_says(void **state) {
   assert_true(gradient_bytes(&c, 1, 0) == kept);
 }
 
+/* A plan that does not fit offers it where there are ranks. */
+static void several_ranks_are_offered_it(void **state) {
+  enum { MOST = 32 };
+  ac_plan_offer list[MOST];
+  ac_device *device;
+  (void)state;
+  assert_ok(ac_device_open(&device, &(ac_device_desc){.name = "cpu", .threads = 1}));
+  for (int ranks = 1; ranks <= 4; ranks += 3) {
+    ac_graph *graph = deep();
+    const ac_plan_desc desc = {.batch = 16, .micro_batch = 2, .ranks = ranks};
+    int count, offered = 0;
+    assert_ok(ac_plan_offers(graph, device, &desc, list, MOST, &count));
+    for (int i = 0; i < count; i++) {
+      if (!(list[i].reliefs & AC_RELIEF_GRADIENTS_SHARDED)) continue;
+      ac_plan *plan;
+      ac_plan_desc taken = list[i].desc;
+      taken.memory = list[i].bytes;
+      assert_ok(ac_plan_create(&plan, graph, device, &taken));
+      assert_int_equal(ac_plan_get_info(plan)->gradients, AC_GRADIENTS_SHARDED);
+      ac_plan_free(plan);
+      offered++;
+    }
+    assert_int_equal(offered, ranks > 1);
+    ac_graph_free(graph);
+  }
+  ac_device_close(device);
+}
+
 /* Runs so many updates on so many ranks, from one state file to another. */
 static void go_on(ranked_case c, int ranks, int64_t steps, const char *from, const char *to,
                   ranked *all) {
@@ -588,6 +616,7 @@ int main(void) {
       cmocka_unit_test(deciders_read_and_write_their_part),
       cmocka_unit_test(each_micro_batch_is_priced),
       cmocka_unit_test(each_rank_takes_what_its_plan_says),
+      cmocka_unit_test(several_ranks_are_offered_it),
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
       cmocka_unit_test(a_step_that_fails_on_one_rank_ends_all),
