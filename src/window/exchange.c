@@ -145,6 +145,13 @@ void ac_exchange_fail(ac_exchange *e, ac_status status) {
   meet_once(e, AC_MEET_TURN, status, NULL, 0, true);
 }
 
+void ac_exchange_copy_sentence(char *text, size_t size) {
+  const ac_kept_error told = ac_error_keep();
+  int rank, skipped = 0;
+  (void)sscanf(told.sentence, "rank %d: %n", &rank, &skipped);
+  snprintf(text, size, "%s", told.sentence + skipped);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static ac_status make_room(ac_trainer *trainer) {

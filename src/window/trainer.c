@@ -245,8 +245,8 @@ void ac_trainer_show_first(ac_trainer *trainer) {
   ac_watchers_first(&trainer->run, view);
 }
 
-/* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is the
- * only one of a rank, the exchange does. */
+/* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is
+ * known to be the only one of a rank, the exchange does. */
 static ac_status measure_first(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   ac_watchers_leave(&trainer->run);
@@ -255,6 +255,8 @@ static ac_status measure_first(ac_trainer *trainer) {
     return ac_exchange_show_first(trainer);
   }
   if (e->measures || !ac_watchers_want_first(&trainer->window.view)) return AC_OK;
+  e->measures = trainer->instance.plan->main.whole_window;
+  if (e->measures) return AC_OK;
   AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
   ac_trainer_show_first(trainer);
