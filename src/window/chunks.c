@@ -11,7 +11,7 @@
 enum { TAG_PART = 3, TAG_SUM = 4 };
 
 /* What is moved between the device and a chunk: what this rank has of a window, or of a micro-batch
- * whose gradients are divided. */
+ * with gradients that are divided. */
 typedef enum kind { PARTS, SUMS, WEIGHTS } kind;
 
 static const ac_problem *problem_of(const ac_trainer *trainer) {

@@ -48,7 +48,7 @@ static const char *name_of(int meeting) {
                                       "the last micro-batch of a window",
                                       "gradients that were written",
                                       "a batch norm",
-                                      "a micro-batch whose gradients are divided"};
+                                      "a micro-batch with divided gradients"};
   return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_PIECE ? names[meeting] : names[0];
 }
 

@@ -25,7 +25,7 @@ typedef enum ac_meeting {
   AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
   AC_MEET_MEASURES,   /* gradients that were written are measured anew */
   AC_MEET_NORM,       /* the sums of a batch norm over a window */
-  AC_MEET_PIECE       /* a micro-batch whose gradients are divided, or the lack of one */
+  AC_MEET_PIECE       /* a micro-batch with divided gradients, or the lack of one */
 } ac_meeting;
 
 typedef struct ac_exchange {

@@ -24,7 +24,7 @@ ac_status ac_sharded_follow(void *user, int steps) {
   return ac_exchange_end_transfers(&trainer->exchange, exchange(trainer, steps));
 }
 
-/* What is left of a micro-batch's rounds, of which this rank has nothing. */
+/* The rest of a micro-batch's rounds, without anything of this rank. */
 static ac_status exchange_nothing(ac_trainer *trainer) {
   trainer->exchange.empty = true;
   return ac_exchange_end_transfers(&trainer->exchange, exchange(trainer, INT_MAX));
