@@ -176,15 +176,21 @@ static ac_status send_parts(ac_trainer *trainer, int64_t n, int *count) {
   return AC_OK;
 }
 
-/* Parts of the n-th chunk of each rank go to it, and the sum takes the place of its own part. */
-static ac_status reduce(ac_trainer *trainer, int64_t n) {
+/* Parts of the n-th chunk of each rank are on their way to it: so many transfers. */
+static ac_status begin_reduce(ac_trainer *trainer, int64_t n, int *count) {
   ac_exchange *e = &trainer->exchange;
   const ac_chunk own = chunk_of(trainer, e->rank, n);
-  int count = 0;
-  AC_TRY(receive_parts(e, own, &count));
-  AC_TRY(ac_overlap_await(trainer, n, count));
-  AC_TRY(send_parts(trainer, n, &count));
-  AC_TRY(read_own_sums(trainer, own, of_own(e)));
+  *count = 0;
+  AC_TRY(receive_parts(e, own, count));
+  AC_TRY(ac_overlap_await(trainer, n, *count));
+  AC_TRY(send_parts(trainer, n, count));
+  return read_own_sums(trainer, own, of_own(e));
+}
+
+/* And the sum takes the place of its own part. */
+static ac_status end_reduce(ac_trainer *trainer, int64_t n, int count) {
+  const ac_exchange *e = &trainer->exchange;
+  const ac_chunk own = chunk_of(trainer, e->rank, n);
   AC_TRY(ac_transport_wait(e->transport, e->transfers, count));
   if (n < e->rounds.gradients) {
     add_parts(e, own.end - own.begin);
@@ -193,6 +199,12 @@ static ac_status reduce(ac_trainer *trainer, int64_t n) {
     pool_parts(e, own.end - own.begin);
   }
   return move(trainer, own, SUMS, of_own(e), true);
+}
+
+static ac_status reduce(ac_trainer *trainer, int64_t n) {
+  int count;
+  AC_TRY(begin_reduce(trainer, n, &count));
+  return end_reduce(trainer, n, count);
 }
 
 /* The n-th chunk of each rank goes to all others. */
@@ -243,8 +255,12 @@ ac_status ac_chunks_reduce(ac_trainer *trainer) {
   return ac_exchange_end_transfers(&trainer->exchange, reduce_all(trainer));
 }
 
-ac_status ac_chunks_reduce_round(ac_trainer *trainer, int64_t round) {
-  return reduce(trainer, round);
+ac_status ac_chunks_begin_round(ac_trainer *trainer, int64_t round, int *count) {
+  return begin_reduce(trainer, round, count);
+}
+
+ac_status ac_chunks_end_round(ac_trainer *trainer, int64_t round, int count) {
+  return end_reduce(trainer, round, count);
 }
 
 ac_status ac_chunks_gather_gradients(ac_trainer *trainer) {

@@ -1,6 +1,7 @@
 #include "window/sharded.h"
 
 #include "core/error.h"
+#include "ranks/transport.h"
 #include "window/chunks.h"
 #include "window/trainer.h"
 
@@ -10,24 +11,48 @@
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* The rounds that may be exchanged after so many steps. */
-static ac_status exchange(ac_trainer *trainer, int steps) {
+static ac_status end_round(ac_trainer *trainer) {
   ac_sharded *s = &trainer->exchange.sharded;
-  while (s->next < trainer->exchange.rounds.gradients && s->places[s->next] <= steps)
-    AC_TRY(ac_chunks_reduce_round(trainer, s->next++));
-  return AC_OK;
+  if (!s->travels) return AC_OK;
+  s->travels = false;
+  return ac_chunks_end_round(trainer, s->next - 1, s->transfers);
+}
+
+/* Begins the rounds that may begin after so many steps, each when the one before has ended, and
+ * ends one that has come. */
+static ac_status advance(ac_trainer *trainer, int steps) {
+  ac_exchange *e = &trainer->exchange;
+  ac_sharded *s = &e->sharded;
+  bool done = false;
+  while (s->next < e->rounds.gradients && s->places[s->next] <= steps) {
+    AC_TRY(end_round(trainer));
+    AC_TRY(ac_chunks_begin_round(trainer, s->next, &s->transfers));
+    s->next++;
+    s->travels = true;
+  }
+  if (s->travels) AC_TRY(ac_transport_test(e->transport, e->transfers, s->transfers, &done));
+  return done ? end_round(trainer) : AC_OK;
+}
+
+static ac_status advance_to_end(ac_trainer *trainer) {
+  AC_TRY(advance(trainer, INT_MAX));
+  return end_round(trainer);
 }
 
 ac_status ac_sharded_follow(void *user, int steps) {
   ac_trainer *trainer = user;
   if (!trainer->exchange.sharded.on) return AC_OK;
-  return ac_exchange_end_transfers(&trainer->exchange, exchange(trainer, steps));
+  return ac_exchange_end_transfers(&trainer->exchange, advance(trainer, steps));
+}
+
+static ac_status exchange_rest(ac_trainer *trainer) {
+  return ac_exchange_end_transfers(&trainer->exchange, advance_to_end(trainer));
 }
 
 /* The rest of a micro-batch's rounds, without anything of this rank. */
 static ac_status exchange_nothing(ac_trainer *trainer) {
   trainer->exchange.empty = true;
-  return ac_exchange_end_transfers(&trainer->exchange, exchange(trainer, INT_MAX));
+  return exchange_rest(trainer);
 }
 
 /* *ranks: how many have a micro-batch. */
@@ -35,6 +60,7 @@ static ac_status meet(ac_trainer *trainer, bool has_one, double *ranks) {
   ac_exchange *e = &trainer->exchange;
   e->empty = !has_one;
   e->sharded.next = 0;
+  e->sharded.travels = false;
   memset(e->squares, 0,
          (size_t)trainer->instance.plan->graph->parameter_count * sizeof *e->squares);
   *ranks = has_one;
@@ -55,9 +81,10 @@ ac_status ac_sharded_run(ac_trainer *trainer, bool fresh) {
   e->measures = fresh && ac_watchers_want_first(&trainer->window.view);
   AC_TRY(meet(trainer, true, &ranks));
   e->sharded.on = true;
-  const ac_status status = ac_instance_run(&trainer->instance, &trainer->instance.main, fresh);
+  ac_status status = ac_instance_run(&trainer->instance, &trainer->instance.main, fresh);
   e->sharded.on = false;
-  if (status != AC_OK) leave(trainer);
+  if (status == AC_OK) status = exchange_rest(trainer);
+  else leave(trainer);
   e->sharded.summed++;
   return status;
 }

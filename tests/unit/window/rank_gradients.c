@@ -528,6 +528,42 @@ static void a_step_that_fails_on_one_rank_ends_all(void **state) {
   ranked_free(all, 3);
 }
 
+/* Steps after which a round was still on its way, with more to come; by rank. */
+static int behind[RANKED_MOST];
+
+static ac_status count_behind(void *user, int steps) {
+  ac_trainer *trainer = user;
+  const ac_sharded *s = &trainer->exchange.sharded;
+  AC_TRY(ac_sharded_follow(trainer, steps));
+  if (s->on && s->travels && steps < ac_sequence_end(&trainer->instance.plan->main))
+    behind[ranked_rank()]++;
+  return AC_OK;
+}
+
+static ac_status look_behind(ac_trainer *trainer) {
+  behind[ranked_rank()] = 0;
+  trainer->instance.follower = (ac_follower){count_behind, trainer};
+  return AC_OK;
+}
+
+/* A network on which each message takes a while. */
+static void rounds_travel_while_steps_run(void **state) {
+  (void)state;
+  ranked_case c = divided(ranked_feature_case(deep));
+  ranked calm[3], all[3];
+  c.fit.steps = 2;
+  ranked_run(&c, 3, calm);
+  ranked_check_same(calm, 3);
+  c.before = look_behind;
+  c.ranks = (ac_ranks_threads_desc){.seed = 3, .latency = 1e-3, .bandwidth = 1e9};
+  ranked_run(&c, 3, all);
+  ranked_check_same(all, 3);
+  assert_memory_equal(all[0].parameters, calm[0].parameters, 4 * calm[0].parameter_count);
+  for (int r = 0; r < 3; r++) assert_true(behind[r] >= 4);
+  ranked_free(calm, 3);
+  ranked_free(all, 3);
+}
+
 static void keep_them(ac_plan_desc *plan) {
   plan->gradients = AC_GRADIENTS_BUFFER;
 }
@@ -620,6 +656,7 @@ int main(void) {
       cmocka_unit_test(a_state_goes_on_at_any_number_of_ranks),
       cmocka_unit_test(a_rank_that_cannot_read_ends_all),
       cmocka_unit_test(a_step_that_fails_on_one_rank_ends_all),
+      cmocka_unit_test(rounds_travel_while_steps_run),
       cmocka_unit_test(ranks_of_two_ways_are_refused),
       cmocka_unit_test(what_needs_all_gradients_is_refused),
       cmocka_unit_test(a_bad_network_gives_no_wrong_result),
