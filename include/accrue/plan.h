@@ -61,7 +61,9 @@ typedef enum ac_batch_norm_statistics {
    *
    * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
    * ops that look at more than one sample are AC_ERROR_ARGUMENT. With several ranks the statistics
-   * are those of all of them, and rank 0 needs a sample of each window. */
+   * are those of all of them, and rank 0 needs a sample of each window: what counts once for all
+   * ranks counts there. ac_fit always gives it one. ac_trainer_update fails on all ranks with
+   * AC_ERROR_STATE if a caller's own loop does not. */
   AC_BATCH_NORM_EXACT
 } ac_batch_norm_statistics;
 
@@ -267,9 +269,10 @@ typedef enum ac_relief {
   AC_RELIEF_STATE_8BIT = 1 << 11, /**< optimizer.state = AC_STATE_8BIT, optimizer.state_f32 = "". */
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
-  AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
-  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,  /**< gradient_storage = AC_GRADIENT_BF16. */
-  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15 /**< batch_norm = AC_BATCH_NORM_EXACT. */
+  AC_RELIEF_GRADIENTS_LOCAL = 1 << 13,  /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
+  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,   /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15, /**< batch_norm = AC_BATCH_NORM_EXACT. */
+  AC_RELIEF_GRADIENTS_SHARDED = 1 << 16 /**< gradients = AC_GRADIENTS_SHARDED. */
 } ac_relief;
 
 /** Another description, and what it needs. */

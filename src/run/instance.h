@@ -111,9 +111,10 @@ typedef struct ac_meanwhile {
   void *user;
 } ac_meanwhile;
 
-/* Told after each step of the main sequence's micro-batch how many of them have run. */
+/* Told after each step of the main sequence's micro-batch how many of them have run, while all that
+ * it has used is still there. */
 typedef struct ac_follower {
-  void (*call)(void *user, int steps); /* NULL: nobody */
+  ac_status (*call)(void *user, int steps); /* NULL: nobody */
   void *user;
 } ac_follower;
 
@@ -353,8 +354,8 @@ void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 /* The handle of an operand's place; NULL: it has one place only. */
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
 /* Does something with each step of a window of run.batch samples from number run.sample on, for one
- * micro-batch after the other, with its arguments in place; sums stay those of this rank. `last`:
- * no other micro-batch runs it. */
+ * micro-batch after the other, with its arguments in place. Between sections sums become those of
+ * all ranks. `last`: no other micro-batch runs it. */
 typedef ac_status (*ac_sections_do)(void *user, ac_instance *instance, ac_prepared *prepared,
                                     int step, bool last);
 ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,

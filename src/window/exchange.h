@@ -8,6 +8,7 @@
 #include "plan/shards.h"
 #include "run/instance.h"
 #include "window/overlap.h"
+#include "window/sharded.h"
 
 struct ac_trainer;
 struct ac_transport;
@@ -23,7 +24,8 @@ typedef enum ac_meeting {
   AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
   AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
   AC_MEET_MEASURES,   /* gradients that were written are measured anew */
-  AC_MEET_NORM        /* the sums of a batch norm over a window */
+  AC_MEET_NORM,       /* the sums of a batch norm over a window */
+  AC_MEET_PIECE       /* a micro-batch with divided gradients, or the lack of one */
 } ac_meeting;
 
 /* Numbers by rank of ac_exchange.reports. */
@@ -44,6 +46,7 @@ typedef struct ac_exchange {
   double *squares; /* by parameter; of gradients with the loss scale */
   ac_rounds rounds;
   ac_overlap overlap;
+  ac_sharded sharded;
   float *memory; /* of chunks */
   struct ac_transfer *transfers;
   struct ac_transfer *talk; /* what goes on at a point */
@@ -54,7 +57,8 @@ typedef struct ac_exchange {
   int64_t most_told;        /* told by a rank at any point */
   float *norm;              /* room for the sums of a batch norm */
   bool idle;                /* this rank has no sample of the window in which others gather these */
-  double *reports;          /* by rank: bytes sent and seconds waited */
+  const char *found; /* what this rank has found in it, which ends it for all; NULL, "": none */
+  double *reports;   /* by rank: bytes sent and seconds waited */
 } ac_exchange;
 
 /* Begins with the ranks of the trainer's description; release it in any case. */
@@ -78,6 +82,8 @@ ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *va
                            int64_t count);
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(ac_exchange *exchange, ac_status status);
+/* The last failure as the rank that has failed says it. */
+void ac_exchange_copy_sentence(char *text, size_t size);
 
 /* Shows the others that this rank is at work; without it one that computes, reads or writes for
  * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
@@ -107,11 +113,13 @@ ac_status ac_exchange_counts(struct ac_trainer *trainer);
  * fails in it ends the exchange before it says so. */
 void ac_exchange_begin_last(struct ac_trainer *trainer, bool measures);
 void ac_exchange_leave_last(struct ac_trainer *trainer);
+/* Shows watchers what this rank's first micro-batch has come to, of what was measured then. */
+ac_status ac_exchange_show_first(struct ac_trainer *trainer);
 /* At the end of a window: sums up each rank's part of the gradients and what batch norms pool; then
  * samples, sums of losses, what watchers have measured, and what each rank measures of its part. A
  * window that was summed stays as it is. */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
-/* Then, where somebody reads them: all gradients, on each rank. */
+/* Then, where somebody reads them: all gradients, on each rank, unless they are divided. */
 ac_status ac_exchange_gather_gradients(struct ac_trainer *trainer);
 /* And if all ranks have written them alike: measures them anew, each its part. */
 ac_status ac_exchange_measures(struct ac_trainer *trainer);

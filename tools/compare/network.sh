@@ -60,7 +60,7 @@ ranks() {
     --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 "$program" "$@" </dev/null
 }
 
-awk 'BEGIN { srand(1); for (i = 0; i < 120000; i++) printf "%c%c", 1 + int(rand() * 127), int(rand() * 100) }' >"$work/tokens"
+awk 'BEGIN { srand(1); for (i = 0; i < 8000; i++) printf "%c%c", 1 + int(rand() * 127), int(rand() * 100) }' >"$work/tokens"
 model=(gpt --preset gpt2-124m --vocab 50257 --data "$work/tokens" --context 64 --micro-batch 1 --threads 1)
 training=("${model[@]}" --steps "$updates" --eval-every 1 --eval-samples 1 --keep 0)
 cd "$work"

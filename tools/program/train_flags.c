@@ -210,8 +210,13 @@ static int check_noise_layers(const setup *s) {
   if (!f->noise_layers) return STATUS_CONTINUE;
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--noise-layers has no meaning with --noise-scale off");
-  if (gradient_way_of(f->storage.gradients)->may_keep) return STATUS_CONTINUE;
+  if (gradient_way_of(f->storage.gradients)->may_have_noise) return STATUS_CONTINUE;
   return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
+}
+
+/* Each has a micro-batch of its own. */
+static bool has_ranks(const setup *s) {
+  return s->words.ranks || s->flags.ranks > 1;
 }
 
 /* Batches grow by what is measured during the run, so nobody knows when. */
@@ -225,11 +230,15 @@ static int check_growth(const setup *s) {
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--batch %s depends on the gradient noise scale, and --noise-scale is off",
                       text);
-  if (!gradient_way_of(f->storage.gradients)->may_keep)
+  if (!gradient_way_of(f->storage.gradients)->may_have_noise)
     return fail_usage("--batch %s needs gradients that are kept, to measure their noise; give "
                       "--gradients buffer",
                       text);
-  if (from < 2 || (f->micro_batch && f->micro_batch >= from))
+  if (from < 2)
+    return fail_usage("--batch %s begins with one sample, so the gradient noise scale cannot be "
+                      "measured; begin with at least 2",
+                      text);
+  if (f->micro_batch && f->micro_batch >= from && !has_ranks(s))
     return fail_usage("--batch %s begins with one micro-batch, so the gradient noise scale cannot "
                       "be measured; begin with more samples, or give a smaller --micro-batch",
                       text);
