@@ -12,11 +12,16 @@
  * The sums are exchanged while the last micro-batch runs, where the device's memory is the host's
  * (the dry device counts as such): a round begins when the one before is over and the steps have
  * run that its gradients need. What is left of it when the last step has run is exposed, and so are
- * the weights and all points but the first. */
+ * the weights and all points but the first.
+ *
+ * Gradients that are divided among ranks (AC_GRADIENTS_SHARDED) are exchanged in each micro-batch.
+ * A round travels while steps run, until the next one begins; what the steps wait is exposed, and
+ * so are what the host copies, and a point before each micro-batch. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,9 +59,12 @@ static double on_links(const ac_network *network, double others, double bytes) {
 }
 
 /* Parts are copied, summed and written. */
+static double on_host(chunks c, double others) {
+  return (2 * c.all + (others + 1) * c.most + 2 * c.most) / HOST_BYTES;
+}
+
 static double add_reduce(ac_rank_price *price, const ac_network *network, chunks c, double others) {
-  const double seconds = on_links(network, others, c.most) +
-                         (2 * c.all + (others + 1) * c.most + 2 * c.most) / HOST_BYTES;
+  const double seconds = on_links(network, others, c.most) + on_host(c, others);
   price->bytes += (uint64_t)(c.all - c.own);
   price->messages += (uint64_t)others;
   price->exchange_seconds += seconds;
@@ -111,7 +119,7 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   /* Sections have ranks meet, and so exchange gradients afterwards. */
   if ((!backend->is_host && !backend->computes_nothing) || plan->problem.in_sections) return AC_OK;
   find_ends(plan, t->ends);
-  ac_shards_touched(plan, t->touched);
+  ac_shards_touched(plan->graph, &plan->main, t->touched);
   t->end = t->ends[steps];
   return AC_OK;
 }
@@ -124,19 +132,51 @@ static int meetings_of_norms(const ac_plan *plan) {
   return count;
 }
 
+/* How much longer a micro-batch takes with the exchange of its gradients, which are divided. */
+static double add_micro_batch(const ac_plan *plan, const ac_network *network, const timeline *t,
+                              ac_rank_price *price) {
+  const ac_problem *problem = &plan->problem;
+  const ac_rounds rounds = ac_shards_rounds(problem);
+  const double others = problem->desc.ranks - 1;
+  double late = add_point(price, problem, network), come = 0;
+  int place = 0;
+  for (int64_t n = 0; n < rounds.gradients; n++) {
+    const chunks c = chunks_of(problem, &rounds, n);
+    const int final = ac_shards_final(problem, t->touched, &rounds, n);
+    place = final > place ? final : place;
+    const double begun = fmax(t->ends[place] + late, come);
+    come = begun + add_reduce(price, network, c, others);
+    late = begun - t->ends[place] + on_host(c, others);
+  }
+  return fmax(late, come - t->end);
+}
+
+/* As often as the rank with the most samples has micro-batches. When a window ends ranks meet once
+ * more. */
+static double add_micro_batches(const ac_plan *plan, const ac_network *network, const timeline *t,
+                                ac_rank_price *price) {
+  const int64_t times = ac_ceil_div(plan->problem.desc.batch, plan->info.micro_batch);
+  double seconds = add_point(price, &plan->problem, network);
+  for (int64_t i = 0; i < times; i++) seconds += add_micro_batch(plan, network, t, price);
+  return seconds;
+}
+
 static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
                     ac_rank_price *price) {
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
+  const bool divided = plan->way->shards;
   double now = add_point(price, problem, network), after = 0;
+  if (divided) after += add_micro_batches(plan, network, t, price);
   for (int64_t n = 0; n < rounds.all; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
-    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
-    now += add_reduce(price, network, c, others);
     const double gathered = add_gather(price, network, c, others);
     if (n < rounds.gradients) after += gathered;
-    else now += gathered;
+    if (n < rounds.gradients && divided) continue;
+    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
+    now += add_reduce(price, network, c, others);
+    if (n >= rounds.gradients) now += gathered;
   }
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
   for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);

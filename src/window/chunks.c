@@ -10,19 +10,25 @@
 
 enum { TAG_PART = 3, TAG_SUM = 4 };
 
-/* What is moved between the device and a chunk. */
-typedef enum kind { SUMS, WEIGHTS } kind;
+/* What is moved between the device and a chunk: what this rank has of a window, or of a micro-batch
+ * with gradients that are divided. */
+typedef enum kind { PARTS, SUMS, WEIGHTS } kind;
 
 static const ac_problem *problem_of(const ac_trainer *trainer) {
   return &trainer->instance.plan->problem;
 }
 
-static ac_status move_range(ac_instance *instance, const ac_streamed *s, int64_t first,
-                            int64_t count, kind what, float *data, bool writes) {
+static ac_status move_range(ac_trainer *trainer, const ac_streamed *s, int64_t first, int64_t count,
+                            kind what, float *data, bool writes) {
+  ac_instance *instance = &trainer->instance;
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, s->tensor);
+  void **values = trainer->exchange.sharded.handles;
   if (what == WEIGHTS)
     return writes ? ac_instance_write_parameter(instance, tensor->parameter, first, count, data)
                   : ac_instance_read_parameter(instance, tensor->parameter, first, count, data);
+  if (what == PARTS && values && values[s->tensor])
+    return ac_instance_read_floats(instance, values[s->tensor], tensor->dtype, first, count, data);
+  first -= ac_sharded_first(trainer, s->tensor);
   if (writes) return ac_instance_write_floats(instance, s->tensor, first, count, data);
   return ac_instance_read_floats(instance, instance->persistent[s->tensor], tensor->dtype, first,
                                  count, data);
@@ -34,8 +40,8 @@ static ac_status move(ac_trainer *trainer, ac_chunk chunk, kind what, float *dat
   for (int64_t at = chunk.begin; at < chunk.end;) {
     const ac_streamed *s = ac_shards_streamed(problem, at);
     const int64_t skipped = at - s->begin, count = ac_smaller(s->count - skipped, chunk.end - at);
-    AC_TRY(move_range(&trainer->instance, s, s->first + skipped, count, what,
-                      data + (at - chunk.begin), writes));
+    AC_TRY(
+        move_range(trainer, s, s->first + skipped, count, what, data + (at - chunk.begin), writes));
     at += count;
   }
   return AC_OK;
@@ -66,7 +72,7 @@ static void measure(ac_trainer *trainer, ac_chunk chunk, const float *data) {
 
 /* Of this rank; without a sample of the window it has none, whatever is in its memory. */
 static ac_status read_own_sums(ac_trainer *trainer, ac_chunk chunk, float *data) {
-  if (!trainer->exchange.empty) AC_TRY(move(trainer, chunk, SUMS, data, false));
+  if (!trainer->exchange.empty) AC_TRY(move(trainer, chunk, PARTS, data, false));
   else memset(data, 0, (size_t)ac_chunk_bytes(chunk));
   if (trainer->exchange.measures) measure(trainer, chunk, data);
   return AC_OK;
@@ -118,6 +124,16 @@ static void add_parts(const ac_exchange *e, int64_t count) {
   }
 }
 
+/* What the micro-batches before this one have come to. */
+static ac_status add_before(ac_trainer *trainer, ac_chunk own) {
+  const ac_exchange *e = &trainer->exchange;
+  float *before = room(e, 0), *sum = of_own(e);
+  if (!ac_sharded_is_on(&e->sharded) || !e->sharded.summed) return AC_OK;
+  AC_TRY(move(trainer, own, SUMS, before, false));
+  for (int64_t i = 0; i < own.end - own.begin; i++) sum[i] = before[i] + sum[i];
+  return AC_OK;
+}
+
 /* Of a channel: number, mean, sum of squared differences from it (ops/norm/batch_norm.h). */
 static void pool(float *sum, const float *part) {
   const double n = (double)part[0], before = (double)sum[0], total = before + n;
@@ -160,19 +176,35 @@ static ac_status send_parts(ac_trainer *trainer, int64_t n, int *count) {
   return AC_OK;
 }
 
-/* Parts of the n-th chunk of each rank go to it, and the sum takes the place of its own part. */
-static ac_status reduce(ac_trainer *trainer, int64_t n) {
+/* Parts of the n-th chunk of each rank are on their way to it: so many transfers. */
+static ac_status begin_reduce(ac_trainer *trainer, int64_t n, int *count) {
   ac_exchange *e = &trainer->exchange;
   const ac_chunk own = chunk_of(trainer, e->rank, n);
-  int count = 0;
-  AC_TRY(receive_parts(e, own, &count));
-  AC_TRY(ac_overlap_await(trainer, n, count));
-  AC_TRY(send_parts(trainer, n, &count));
-  AC_TRY(read_own_sums(trainer, own, of_own(e)));
+  *count = 0;
+  AC_TRY(receive_parts(e, own, count));
+  AC_TRY(ac_overlap_await(trainer, n, *count));
+  AC_TRY(send_parts(trainer, n, count));
+  return read_own_sums(trainer, own, of_own(e));
+}
+
+/* And the sum takes the place of its own part. */
+static ac_status end_reduce(ac_trainer *trainer, int64_t n, int count) {
+  const ac_exchange *e = &trainer->exchange;
+  const ac_chunk own = chunk_of(trainer, e->rank, n);
   AC_TRY(ac_transport_wait(e->transport, e->transfers, count));
-  if (n < e->rounds.gradients) add_parts(e, own.end - own.begin);
-  else pool_parts(e, own.end - own.begin);
+  if (n < e->rounds.gradients) {
+    add_parts(e, own.end - own.begin);
+    AC_TRY(add_before(trainer, own));
+  } else {
+    pool_parts(e, own.end - own.begin);
+  }
   return move(trainer, own, SUMS, of_own(e), true);
+}
+
+static ac_status reduce(ac_trainer *trainer, int64_t n) {
+  int count;
+  AC_TRY(begin_reduce(trainer, n, &count));
+  return end_reduce(trainer, n, count);
 }
 
 /* The n-th chunk of each rank goes to all others. */
@@ -204,7 +236,9 @@ static ac_status reduce_all(ac_trainer *trainer) {
   const ac_rounds *rounds = &e->rounds;
   memset(e->squares, 0,
          (size_t)trainer->instance.plan->graph->parameter_count * sizeof *e->squares);
-  for (int64_t n = 0; n < rounds->all; n++) {
+  /* Gradients that are divided have been exchanged. */
+  const int64_t first = ac_sharded_is_on(&e->sharded) ? rounds->gradients : 0;
+  for (int64_t n = first; n < rounds->all; n++) {
     AC_TRY(reduce(trainer, n));
     if (n >= rounds->gradients) AC_TRY(gather(trainer, n, SUMS));
   }
@@ -219,6 +253,14 @@ static ac_status gather_all(ac_trainer *trainer, kind what) {
 ac_status ac_chunks_reduce(ac_trainer *trainer) {
   AC_TRY(ac_exchange_sum(&trainer->exchange, AC_MEET_PARTS, AC_OK, NULL, 0));
   return ac_exchange_end_transfers(&trainer->exchange, reduce_all(trainer));
+}
+
+ac_status ac_chunks_begin_round(ac_trainer *trainer, int64_t round, int *count) {
+  return begin_reduce(trainer, round, count);
+}
+
+ac_status ac_chunks_end_round(ac_trainer *trainer, int64_t round, int count) {
+  return end_reduce(trainer, round, count);
 }
 
 ac_status ac_chunks_gather_gradients(ac_trainer *trainer) {

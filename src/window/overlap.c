@@ -25,9 +25,10 @@ static void set_steps(ac_overlap *o, int steps) {
   ac_monitor_unlock(o->lock);
 }
 
-static void follow(void *user, int steps) {
+static ac_status follow(void *user, int steps) {
   ac_overlap *o = user;
   if (o->on) set_steps(o, steps);
+  return AC_OK;
 }
 
 void ac_overlap_start(ac_trainer *trainer) {
@@ -133,7 +134,7 @@ static ac_status find_final(ac_trainer *trainer) {
   int *touched = calloc((size_t)plan->graph->tensor_count + 1, sizeof *touched);
   o->final = calloc((size_t)rounds->all + 1, sizeof *o->final);
   const bool room = touched && o->final;
-  if (room) ac_shards_touched(plan, touched);
+  if (room) ac_shards_touched(plan->graph, &plan->main, touched);
   for (int64_t n = 0; room && n < rounds->all; n++)
     o->final[n] = ac_shards_final(&plan->problem, touched, rounds, n);
   free(touched);
@@ -145,6 +146,7 @@ ac_status ac_overlap_create(ac_trainer *trainer) {
   if (!trainer->instance.device->backend->is_host) return AC_OK;
   /* Its steps meet the other ranks themselves. */
   if (trainer->instance.plan->problem.in_sections) return AC_OK;
+  if (ac_sharded_is_on(&trainer->exchange.sharded)) return AC_OK;
   AC_TRY(find_final(trainer));
   o->lock = ac_monitor_create();
   if (!o->lock) return ac_fail(AC_ERROR_MEMORY, "no memory to exchange gradients");
