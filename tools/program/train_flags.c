@@ -217,9 +217,9 @@ static int check_ranks(const setup *s) {
     return fail_usage("--examples is for one rank; give it to accrue eval, for the model");
   if (f->debug_numerics)
     return fail_usage("--debug-numerics counts what one rank computes; leave it out with several");
-  if (!way->may_keep)
+  if (!way->may_have_noise) /* then nor is there a gradient to be summed */
     return fail_usage("--gradients %s leaves no gradients to be summed over ranks; give auto, "
-                      "buffer or bf16",
+                      "buffer, sharded or bf16",
                       way->name);
   if (f->storage.state_space == AC_STATE_ON_HOST)
     return fail_usage("--optimizer-state-in host is for one rank: several divide the state and "

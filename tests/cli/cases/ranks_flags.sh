@@ -75,6 +75,7 @@ case_ranks_flags() {
   works gpt --optimizer muon --adamw-rate 0.1 --muon-scale original --momentum 0.9 --no-nesterov --layers-every 2 --on-spike back \
     --spike-deviations 3 --spike-rate 0.5 --good-every 2 --init first
   works gpt --optimizer lion --beta1 0.8 --beta2 0.95 --optimizer-state 8bit --state-f32 '*wte*' --rank 1/2 --max-bytes 4KiB
+  works gpt --gradients sharded --micro-batch 2 --clip 0.5 --clip-by adaptive --noise-scale on --ema 0.9
   works gpt --precision bf16 --weights bf16 --gradients bf16 --binary --json
   works gpt --precision bf16 --working-copies none --vocab 300 --data tokens
   works gpt --precision f16 --loss-scale dynamic --loss-scale-init 1073741824 --loss-scale-growth 2 --loss-scale-interval 2 \
