@@ -5,13 +5,14 @@
 #
 # Two network namespaces of this machine are joined by a pair of interfaces; each direction is limited by the queue `tbf` of the
 # kernel. mpirun of Open MPI starts a rank of one thread in each, as on two machines: TCP alone, no shared memory. The model has
-# the shape of GPT-2 124M with a context of 64 tokens, its data are random tokens. Needs root, 2 cores, 4 GiB of memory, iproute2 and Open MPI.
+# the shape of GPT-2 124M with a context of 64 tokens, its data are random tokens. Needs root, 2 cores, 4 GiB of memory,
+# iproute2 and Open MPI.
 #
 #   exposed    seconds of an update, less those of one rank that computes the same samples alone, while another one does as well
 #   waited     seconds for which the rank that waits least waited for the other one, each update
 #   ratio      of an update with two ranks to one alone
 #
-# Other work on the machine makes ranks wait for each other; then `waited` says more than `exposed`.
+# Nothing else should run on the two cores: ranks then also wait for each other, which counts as `waited`.
 set -euo pipefail
 if (($# < 1 || $# > 4)) || [[ ! -x $1 ]]; then
   sed -n '2,5p' "$0" >&2
@@ -23,18 +24,18 @@ for tool in ip tc mpirun.openmpi unshare; do
 done
 ((EUID == 0)) || { echo "network: namespaces need root" >&2; exit 77; }
 work=$(mktemp -d)
-one=accrue-$$-1 two=accrue-$$-2
+first=accrue-$$-1 second=accrue-$$-2
 finish() {
-  ip netns del $one 2>/dev/null || true
-  ip netns del $two 2>/dev/null || true
+  ip netns del $first 2>/dev/null || true
+  ip netns del $second 2>/dev/null || true
   rm -rf "$work"
 }
 trap finish EXIT
 
 # The network: addresses 10.77.0.1 and 10.77.0.2. A burst is what 2 ms carry, and at least a packet of 64 KiB.
-ip netns add $one
-ip netns add $two
-ip link add accrue0 netns $one type veth peer name accrue0 netns $two
+ip netns add $first
+ip netns add $second
+ip link add accrue0 netns $first type veth peer name accrue0 netns $second
 burst=$(awk -v g="$gbit" 'BEGIN { b = g * 1.25e8 * 0.002; printf "%d", b < 131072 ? 131072 : b }')
 for n in 1 2; do
   space=accrue-$$-$n
@@ -55,7 +56,7 @@ chmod +x "$work/agent"
 printf '10.77.0.1 slots=1\n10.77.0.2 slots=1\n' >"$work/hosts"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ranks() {
-  ip netns exec $one unshare --uts sh -c 'hostname accrue1; exec "$@"' - mpirun.openmpi --hostfile "$work/hosts" -n 2 \
+  ip netns exec $first unshare --uts sh -c 'hostname accrue1; exec "$@"' - mpirun.openmpi --hostfile "$work/hosts" -n 2 \
     --map-by ppr:1:node --bind-to none --wdir "$work" --mca plm_rsh_agent "$work/agent" --mca oob_tcp_if_include 10.77.0.0/24 \
     --mca btl tcp,self --mca btl_tcp_if_include 10.77.0.0/24 "$program" "$@" </dev/null
 }
