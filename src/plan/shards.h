@@ -39,6 +39,13 @@ void ac_shards_touched(const ac_plan *plan, int *touched);
 int ac_shards_final(const ac_problem *problem, const int *touched, const ac_rounds *rounds,
                     int64_t n);
 
+/* Weights go in the same chunks, but those of the last round first: backward finishes last what a
+ * forward pass reads first. `rounds_of`, by storage (of 0), receives after how many rounds nothing
+ * of a parameter or its working copy is on its way any more. */
+void ac_shards_arrivals(const ac_problem *problem, const ac_rounds *rounds, int64_t *rounds_of);
+/* And with that, after how many a step may run. */
+int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64_t *rounds_of);
+
 /* Host memory for chunks on their way. */
 uint64_t ac_shards_bytes(const ac_problem *problem);
 

@@ -21,8 +21,8 @@ static ac_status move_range(ac_instance *instance, const ac_streamed *s, int64_t
                             int64_t count, kind what, float *data, bool writes) {
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, s->tensor);
   if (what == WEIGHTS)
-    return writes ? ac_instance_write_parameter(instance, tensor->parameter, first, count, data)
-                  : ac_instance_read_parameter(instance, tensor->parameter, first, count, data);
+    return writes ? ac_instance_put_parameter(instance, tensor->parameter, first, count, data)
+                  : ac_instance_take_parameter(instance, tensor->parameter, first, count, data);
   if (writes) return ac_instance_write_floats(instance, s->tensor, first, count, data);
   return ac_instance_read_floats(instance, instance->persistent[s->tensor], tensor->dtype, first,
                                  count, data);
@@ -175,26 +175,39 @@ static ac_status reduce(ac_trainer *trainer, int64_t n) {
   return move(trainer, own, SUMS, of_own(e), true);
 }
 
-/* The n-th chunk of each rank goes to all others. */
-static ac_status gather(ac_trainer *trainer, int64_t n, kind what) {
+/* The n-th chunk of each rank is on its way to all others: so many transfers. */
+static ac_status begin_gather(ac_trainer *trainer, int64_t n, kind what, int *count) {
   ac_exchange *e = &trainer->exchange;
   const ac_chunk own = chunk_of(trainer, e->rank, n);
-  int count = 0;
+  *count = 0;
   AC_TRY(move(trainer, own, what, of_own(e), false));
   for (int k = 1; k < e->ranks; k++) {
     const int r = nth_other(e, k);
     const uint64_t theirs = ac_chunk_bytes(chunk_of(trainer, r, n));
     if (theirs)
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_SUM, coming(e, r), theirs,
-                                        &e->transfers[count++]));
+                                        &e->transfers[(*count)++]));
     if (ac_chunk_bytes(own))
       AC_TRY(ac_transport_begin_send(e->transport, r, TAG_SUM, of_own(e), ac_chunk_bytes(own),
-                                     &e->transfers[count++]));
+                                     &e->transfers[(*count)++]));
   }
-  AC_TRY(ac_transport_wait(e->transport, e->transfers, count));
+  return AC_OK;
+}
+
+/* And has come. */
+static ac_status end_gather(ac_trainer *trainer, int64_t n, kind what) {
+  const ac_exchange *e = &trainer->exchange;
   for (int r = 0; r < e->ranks; r++)
     if (r != e->rank) AC_TRY(move(trainer, chunk_of(trainer, r, n), what, coming(e, r), true));
   return AC_OK;
+}
+
+static ac_status gather(ac_trainer *trainer, int64_t n, kind what) {
+  ac_exchange *e = &trainer->exchange;
+  int count;
+  AC_TRY(begin_gather(trainer, n, what, &count));
+  AC_TRY(ac_transport_wait(e->transport, e->transfers, count));
+  return end_gather(trainer, n, what);
 }
 
 /* ---- what is called -------------------------------------------------------------------------- */
@@ -211,20 +224,42 @@ static ac_status reduce_all(ac_trainer *trainer) {
   return AC_OK;
 }
 
-static ac_status gather_all(ac_trainer *trainer, kind what) {
-  for (int64_t n = 0; n < trainer->exchange.rounds.gradients; n++) AC_TRY(gather(trainer, n, what));
-  return AC_OK;
-}
-
 ac_status ac_chunks_reduce(ac_trainer *trainer) {
-  AC_TRY(ac_exchange_sum(&trainer->exchange, AC_MEET_PARTS, AC_OK, NULL, 0));
+  AC_TRY(ac_exchange_parts(trainer));
   return ac_exchange_end_transfers(&trainer->exchange, reduce_all(trainer));
 }
 
-ac_status ac_chunks_gather_gradients(ac_trainer *trainer) {
-  return ac_exchange_end_transfers(&trainer->exchange, gather_all(trainer, SUMS));
+static ac_status gather_all(ac_trainer *trainer) {
+  for (int64_t n = 0; n < trainer->exchange.rounds.gradients; n++) AC_TRY(gather(trainer, n, SUMS));
+  return AC_OK;
 }
 
-ac_status ac_chunks_gather_weights(ac_trainer *trainer) {
-  return ac_exchange_end_transfers(&trainer->exchange, gather_all(trainer, WEIGHTS));
+ac_status ac_chunks_gather_gradients(ac_trainer *trainer) {
+  return ac_exchange_end_transfers(&trainer->exchange, gather_all(trainer));
+}
+
+void ac_chunks_begin_weights(ac_trainer *trainer) {
+  trainer->exchange.weights = (ac_arriving){0};
+}
+
+ac_status ac_chunks_advance_weights(ac_trainer *trainer, bool *done) {
+  ac_exchange *e = &trainer->exchange;
+  ac_arriving *w = &e->weights;
+  while (w->arrived < e->rounds.gradients) {
+    const int64_t n = e->rounds.gradients - 1 - w->arrived;
+    if (!w->begun) AC_TRY(begin_gather(trainer, n, WEIGHTS, &w->count));
+    w->begun = true;
+    *done = false;
+    if (!ac_transfers_are_done(e->transfers, w->count)) return AC_OK;
+    AC_TRY(end_gather(trainer, n, WEIGHTS));
+    w->begun = false;
+    w->arrived++;
+  }
+  *done = true;
+  return AC_OK;
+}
+
+ac_status ac_chunks_wait_for_weights(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
+  return ac_transport_wait(e->transport, e->transfers, e->weights.count);
 }

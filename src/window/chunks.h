@@ -11,8 +11,14 @@ struct ac_trainer;
  * gradients, in the order of ranks, and keeps that; all get what batch norms pool. A round waits
  * until its gradients are final (overlap.h), so this may begin while backward goes on. */
 ac_status ac_chunks_reduce(struct ac_trainer *trainer);
-/* Each rank gives its part of the summed gradients to all others, or of the weights. */
+/* Each rank gives its part of the summed gradients to all others. */
 ac_status ac_chunks_gather_gradients(struct ac_trainer *trainer);
-ac_status ac_chunks_gather_weights(struct ac_trainer *trainer);
+
+/* And of the weights, those of the last round first. This goes on in steps: each moves what has
+ * come to the device and begins the next round, but waits for nothing. *done: all have come. The
+ * wait is for the round that is on its way. */
+void ac_chunks_begin_weights(struct ac_trainer *trainer);
+ac_status ac_chunks_advance_weights(struct ac_trainer *trainer, bool *done);
+ac_status ac_chunks_wait_for_weights(struct ac_trainer *trainer);
 
 #endif

@@ -196,7 +196,8 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
   instance->run.batch = count;
   instance->run.sample = (uint32_t)sample;
   instance->run.update = (uint32_t)trainer->run.updates;
-  ac_status status = ac_instance_keep_sums(instance, &sums);
+  ac_status status = ac_instance_settle(instance);
+  if (status == AC_OK) status = ac_instance_keep_sums(instance, &sums);
   if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
   if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
   if (status == AC_OK && !text[0]) status = check_steps(instance, &(answer){buffer, text, size});
