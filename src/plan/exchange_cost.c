@@ -9,10 +9,11 @@
  * and the host's memory moves each chunk several times. At a few points of a window all ranks send
  * some numbers to rank 0, which answers.
  *
- * The sums are exchanged while the last micro-batch runs, where the device's memory is the host's
- * (the dry device counts as such): a round begins when the one before is over and the steps have
- * run that its gradients need. What is left of it when the last step has run is exposed, and so are
- * the weights and all points but the first. */
+ * Where the device's memory is the host's (the dry device counts as such) both are hidden behind
+ * steps. The sums are exchanged while the last micro-batch runs: a round begins when the one before
+ * is over and the steps have run that its gradients need. What is left of it when the last step has
+ * run is exposed. Weights come while the first micro-batch of the next window runs: what its steps
+ * wait for them is exposed. So are all points but the first. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
@@ -25,12 +26,15 @@
 #define HOST_BYTES 15e9
 enum { POINTS = 3, POINT_BYTES = 2048, POINT_BYTES_OF_RANK = 16 };
 
-/* The last micro-batch: when each of its steps has ended, from 0 on; and after how many of them
- * nothing touches a tensor. */
+/* The first and the last micro-batch: when each of its steps has ended, from 0 on; after how many
+ * of them nothing touches a tensor; and after how many rounds its weights have come. */
 typedef struct timeline {
-  double *ends; /* by number of steps that have run */
-  int *touched; /* by storage */
+  double *first, *ends; /* by number of steps that have run */
+  int *touched;         /* by storage */
+  int64_t *rounds_of;   /* by storage */
+  double *arrivals;     /* by number of rounds of weights, from 0 on */
   double end;
+  bool overlaps;
 } timeline;
 
 /* What takes part in a round: bytes of all chunks, of the largest and of this rank's. */
@@ -87,33 +91,53 @@ static double add_point(ac_rank_price *price, const ac_problem *problem,
 /* ---- the last micro-batch -------------------------------------------------------------------- */
 
 /* By what is measured, or else by a guess: a price measures nothing. */
-static void find_ends(const ac_plan *plan, double *ends) {
+static void find_ends(const ac_plan *plan, int64_t samples, double *ends) {
   const ac_problem *problem = &plan->problem;
   const ac_sequence *sequence = &plan->main;
-  const int64_t micro_batch = plan->info.micro_batch, rest = plan->info.share % micro_batch;
   bool wanted[AC_OP_COUNT] = {false};
   ac_cost_model model;
   ac_nodes_mark_ops(&problem->main, plan->graph, wanted);
   if (!ac_cost_model_recall(&model, plan->device, ac_plan_storage(&problem->desc), wanted))
     ac_cost_guess(&model);
   for (int i = 0; i < ac_sequence_end(sequence); i++)
-    ends[i + 1] = ends[i] + ac_cost_step_seconds(&model, plan->graph, &sequence->steps[i],
-                                                 rest ? rest : micro_batch);
+    ends[i + 1] = ends[i] + ac_cost_step_seconds(&model, plan->graph, &sequence->steps[i], samples);
+}
+
+static bool is_only_one(const ac_plan *plan) {
+  return plan->info.share <= plan->info.micro_batch;
 }
 
 /* Devices with memory of their own begin when all has run. */
 static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   const ac_backend *backend = plan->device->backend;
-  const int steps = ac_sequence_end(&plan->main);
-  t->ends = calloc((size_t)steps + 1, sizeof *t->ends);
-  t->touched = calloc((size_t)plan->graph->tensor_count + 1, sizeof *t->touched);
-  if (!t->ends || !t->touched) return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
+  const ac_rounds rounds = ac_shards_rounds(&plan->problem);
+  const size_t steps = (size_t)ac_sequence_end(&plan->main) + 1,
+               tensors = (size_t)plan->graph->tensor_count + 1;
+  const int64_t micro_batch = plan->info.micro_batch, rest = plan->info.share % micro_batch;
+  t->first = calloc(steps, sizeof *t->first);
+  t->ends = calloc(steps, sizeof *t->ends);
+  t->touched = calloc(tensors, sizeof *t->touched);
+  t->rounds_of = calloc(tensors, sizeof *t->rounds_of);
+  t->arrivals = calloc((size_t)rounds.gradients + 1, sizeof *t->arrivals);
+  if (!t->first || !t->ends || !t->touched || !t->rounds_of || !t->arrivals)
+    return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
   /* Sections have ranks meet, and so exchange gradients afterwards. */
   if ((!backend->is_host && !backend->computes_nothing) || plan->problem.in_sections) return AC_OK;
-  find_ends(plan, t->ends);
+  t->overlaps = true;
+  find_ends(plan, rest ? rest : micro_batch, t->ends);
+  find_ends(plan, is_only_one(plan) && rest ? rest : micro_batch, t->first);
   ac_shards_touched(plan, t->touched);
-  t->end = t->ends[steps];
+  ac_shards_arrivals(&plan->problem, &rounds, t->rounds_of);
+  t->end = t->ends[steps - 1];
   return AC_OK;
+}
+
+static void free_timeline(timeline *t) {
+  free(t->first);
+  free(t->ends);
+  free(t->touched);
+  free(t->rounds_of);
+  free(t->arrivals);
 }
 
 /* Batch norms that are exact have a point each, forward and backward. */
@@ -124,19 +148,43 @@ static int meetings_of_norms(const ac_plan *plan) {
   return count;
 }
 
-static void add_all(const ac_plan *plan, const ac_network *network, const timeline *t,
+/* Rounds of weights, one after another from the end of an update on. */
+static void add_weights(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
+                        const ac_rounds *rounds, timeline *t) {
+  for (int64_t k = 1; k <= rounds->gradients; k++) {
+    const chunks c = chunks_of(problem, rounds, rounds->gradients - k);
+    t->arrivals[k] = t->arrivals[k - 1] + add_gather(price, network, c, problem->desc.ranks - 1);
+  }
+}
+
+/* How long the first micro-batch waits for them. If it is the last one as well its steps end later
+ * by that. */
+static double wait_for_weights(const ac_plan *plan, const ac_rounds *rounds, timeline *t) {
+  const int steps = ac_sequence_end(&plan->main);
+  double waited = 0;
+  for (int i = 0; i < steps && t->overlaps; i++) {
+    const int64_t needed = ac_shards_needed(plan->graph, &plan->main.steps[i], t->rounds_of);
+    waited += fmax(t->arrivals[needed] - (t->first[i] + waited), 0);
+    if (is_only_one(plan)) t->ends[i + 1] += waited;
+  }
+  waited += fmax(t->arrivals[rounds->gradients] - (t->first[steps] + waited), 0);
+  t->end = t->ends[steps];
+  return waited;
+}
+
+static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
                     ac_rank_price *price) {
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
-  double now = add_point(price, problem, network), after = 0;
+  add_weights(price, problem, network, &rounds, t);
+  double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network);
+  if (t->overlaps && is_only_one(plan)) now += t->arrivals[rounds.gradients];
   for (int64_t n = 0; n < rounds.all; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
     now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
     now += add_reduce(price, network, c, others);
-    const double gathered = add_gather(price, network, c, others);
-    if (n < rounds.gradients) after += gathered;
-    else now += gathered;
+    if (n >= rounds.gradients) now += add_gather(price, network, c, others);
   }
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
   for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
@@ -155,7 +203,6 @@ ac_status ac_plan_price_ranks(const ac_plan *plan, const ac_network *network,
   timeline t = {0};
   const ac_status status = find_timeline(plan, &t);
   if (status == AC_OK) add_all(plan, network, &t, price);
-  free(t.ends);
-  free(t.touched);
+  free_timeline(&t);
   return status;
 }
