@@ -17,7 +17,7 @@ static const ac_problem *problem_of(const ac_trainer *trainer) {
   return &trainer->instance.plan->problem;
 }
 
-static ac_status move_range(ac_instance *instance, const ac_streamed *s, int64_t first,
+static ac_status move_range(const ac_instance *instance, const ac_streamed *s, int64_t first,
                             int64_t count, kind what, float *data, bool writes) {
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, s->tensor);
   if (what == WEIGHTS)
@@ -34,7 +34,7 @@ static ac_status move(ac_trainer *trainer, ac_chunk chunk, kind what, float *dat
   for (int64_t at = chunk.begin; at < chunk.end;) {
     const ac_streamed *s = ac_shards_streamed(problem, at);
     const int64_t skipped = at - s->begin, count = ac_smaller(s->count - skipped, chunk.end - at);
-    AC_TRY(move_range(&trainer->instance, s, s->first + skipped, count, what,
+    AC_TRY(move_range(ac_overlap_instance(trainer), s, s->first + skipped, count, what,
                       data + (at - chunk.begin), writes));
     at += count;
   }

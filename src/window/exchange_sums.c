@@ -241,7 +241,9 @@ static ac_status gather_weights(ac_trainer *trainer) {
 /* Whoever shares its parameters with this trainer does not ask it for them. */
 ac_status ac_exchange_weights(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
+  const ac_device *device = trainer->instance.device;
   if (!overlaps(e) || trainer->instance.shares) return gather_weights(trainer);
+  AC_TRY(device->backend->finish(device->state));
   ac_overlap_start_weights(trainer);
   ac_transport_lend(e->transport, take_back, trainer);
   return AC_OK;

@@ -4,6 +4,7 @@
 #include "core/platform/clock.h"
 #include "core/platform/threads.h"
 #include "ranks/engine.h"
+#include "window/beside.h"
 #include "window/chunks.h"
 #include "window/trainer.h"
 
@@ -33,7 +34,9 @@ static void set_steps(ac_overlap *o, int steps) {
 
 static void follow(void *user, int steps) {
   ac_overlap *o = user;
-  if (o->on) set_steps(o, steps);
+  if (!o->on) return;
+  if (o->marked[steps]) ac_beside_mark(o->beside, steps);
+  set_steps(o, steps);
 }
 
 void ac_overlap_start(ac_trainer *trainer) {
@@ -229,9 +232,9 @@ ac_status ac_overlap_wait(ac_trainer *trainer, ac_transfer *list, int count) {
 static void bring_weights(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
   ac_engine *engine = ac_transport_engine(trainer->exchange.transport);
-  o->gathering = engine->sleeps = true;
+  o->gathering = o->at_work = engine->sleeps = true;
   const ac_status status = gather(trainer);
-  o->gathering = engine->sleeps = false;
+  o->gathering = o->at_work = engine->sleeps = false;
   const ac_kept_error error = ac_error_keep();
   ac_monitor_lock(o->lock);
   o->gathered = status;
@@ -253,9 +256,9 @@ static void exchange_gradients(ac_trainer *trainer) {
   ac_overlap *o = &e->overlap;
   ac_engine *engine = ac_transport_engine(e->transport);
   const double before = waited_by(e);
-  engine->sleeps = true;
+  o->at_work = engine->sleeps = true;
   const ac_status status = reduce(trainer);
-  engine->sleeps = false;
+  o->at_work = engine->sleeps = false;
   const ac_kept_error error = ac_error_keep();
   ac_monitor_lock(o->lock);
   o->waited = waited_by(e) - before;
@@ -278,31 +281,55 @@ static void run(void *user) {
 /* Whether so many steps have run, after a short sleep if they have not; *stuck: none has ended for
  * so long that others should find this rank silent. In simulated time computing takes none, so
  * there the sleep is as long as the step. */
-static bool have_run(ac_overlap *o, const ac_transport *transport, int steps, int transfers,
-                     bool *stuck) {
-  const bool simulated = ac_transport_engine(transport)->simulated;
+static ac_status have_run(ac_exchange *e, int steps, int transfers, bool *done, bool *stuck) {
+  ac_overlap *o = &e->overlap;
+  const bool simulated = is_simulated(e);
+  const double pause = PAUSE * (1 + transfers / FEW);
   ac_monitor_lock(o->lock);
   o->awaited = steps;
   if (o->steps < steps && simulated) ac_monitor_wait(o->lock);
-  else if (o->steps < steps) ac_monitor_wait_for(o->lock, PAUSE * (1 + transfers / FEW));
-  const bool done = o->steps >= steps;
-  *stuck = simulated || ac_clock() - o->moved > ac_transport_timeout(transport);
+  else if (o->steps < steps) ac_monitor_wait_for(o->lock, pause);
+  *done = o->steps >= steps;
+  *stuck = simulated || ac_clock() - o->moved > ac_transport_timeout(e->transport);
   ac_monitor_unlock(o->lock);
-  return done;
+  if (!*done) return AC_OK;
+  AC_TRY(ac_beside_has_run(o->beside, steps, done));
+  if (!*done) ac_sleep(pause); /* it was handed to the device */
+  return AC_OK;
+}
+
+/* Whether the micro-batch goes on when a round begins. */
+static ac_status count_early(ac_trainer *trainer) {
+  ac_overlap *o = &trainer->exchange.overlap;
+  const int end = ac_sequence_end(&trainer->instance.plan->main);
+  bool over;
+  ac_monitor_lock(o->lock);
+  over = o->steps >= end;
+  o->moved = ac_clock(); /* what it has waited for has run */
+  ac_monitor_unlock(o->lock);
+  if (over) AC_TRY(ac_beside_has_run(o->beside, end, &over));
+  ac_monitor_lock(o->lock);
+  o->early += !over;
+  ac_monitor_unlock(o->lock);
+  return AC_OK;
 }
 
 /* The thread tests while it waits for steps: so it answers that this rank is busy. */
 ac_status ac_overlap_await(ac_trainer *trainer, int64_t round, int count) {
   ac_exchange *e = &trainer->exchange;
-  ac_overlap *o = &e->overlap;
-  bool stuck, done;
+  const ac_overlap *o = &e->overlap;
+  bool stuck, done, all;
   if (!o->on) return AC_OK;
-  while (!have_run(o, e->transport, o->final[round], count, &stuck))
-    if (!stuck) AC_TRY(ac_transport_test(e->transport, e->transfers, count, &done));
-  ac_monitor_lock(o->lock);
-  o->early += o->steps < ac_sequence_end(&trainer->instance.plan->main);
-  ac_monitor_unlock(o->lock);
-  return AC_OK;
+  for (;;) {
+    AC_TRY(have_run(e, o->final[round], count, &done, &stuck));
+    if (done) return count_early(trainer);
+    if (!stuck) AC_TRY(ac_transport_test(e->transport, e->transfers, count, &all));
+  }
+}
+
+const ac_instance *ac_overlap_instance(const ac_trainer *trainer) {
+  const ac_overlap *o = &trainer->exchange.overlap;
+  return o->at_work ? ac_beside_instance(o->beside) : &trainer->instance;
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -328,13 +355,17 @@ static ac_status find_steps(ac_trainer *trainer) {
   int64_t *rounds_of = calloc(tensors, sizeof *rounds_of);
   o->final = calloc((size_t)rounds->all + 1, sizeof *o->final);
   o->needed = calloc((size_t)steps + 1, sizeof *o->needed);
-  const bool room = touched && rounds_of && o->final && o->needed;
+  o->marked = calloc((size_t)steps + 1, sizeof *o->marked);
+  const bool room = touched && rounds_of && o->final && o->needed && o->marked;
   if (room) {
     ac_shards_touched(plan, touched);
     ac_shards_arrivals(&plan->problem, rounds, rounds_of);
   }
-  for (int64_t n = 0; room && n < rounds->all; n++)
+  for (int64_t n = 0; room && n < rounds->all; n++) {
     o->final[n] = ac_shards_final(&plan->problem, touched, rounds, n);
+    o->marked[o->final[n]] = true;
+  }
+  if (room) o->marked[steps] = true;
   for (int i = 0; room && i < steps; i++)
     o->needed[i] = ac_shards_needed(plan->graph, &plan->main.steps[i], rounds_of);
   free(touched);
@@ -344,9 +375,10 @@ static ac_status find_steps(ac_trainer *trainer) {
 
 ac_status ac_overlap_create(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
-  if (!trainer->instance.device->backend->is_host) return AC_OK;
   /* Its steps meet the other ranks themselves. */
   if (trainer->instance.plan->problem.in_sections) return AC_OK;
+  AC_TRY(ac_beside_create(trainer, &o->beside));
+  if (!o->beside) return AC_OK;
   AC_TRY(find_steps(trainer));
   o->lock = ac_monitor_create();
   if (!o->lock) return ac_fail(AC_ERROR_MEMORY, "no memory to exchange gradients");
@@ -365,6 +397,8 @@ void ac_overlap_free(ac_trainer *trainer) {
   }
   ac_thread_join(o->thread);
   ac_monitor_free(o->lock);
+  ac_beside_free(o->beside);
   free(o->final);
+  free(o->marked);
   free(o->needed);
 }

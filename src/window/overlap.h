@@ -11,9 +11,9 @@
  * While it has one of these the transport is the thread's alone. What ranks tell each other at a
  * point between two windows, when weights may be on their way, it tells for the trainer.
  *
- * There is such a thread where the device's memory is the host's, which two threads may use at
- * once. Else nothing is exchanged while steps run. Whether a rank overlaps is its own matter:
- * messages and sums are the same. */
+ * There is such a thread where two threads may use the device's memory at once (beside.h). Else
+ * nothing is exchanged while steps run. Whether a rank overlaps is its own matter: messages and
+ * sums are the same. */
 #ifndef AC_WINDOW_OVERLAP_H
 #define AC_WINDOW_OVERLAP_H
 
@@ -23,15 +23,20 @@ struct ac_trainer;
 struct ac_thread;
 struct ac_monitor;
 struct ac_transfer;
+struct ac_instance;
+struct ac_beside;
 
 typedef struct ac_overlap {
   struct ac_thread *thread; /* NULL: there is none */
-  int *final;      /* by round: how many steps of the micro-batch have run when it may begin */
+  int *final;   /* by round: how many steps of the micro-batch have run when it may begin */
+  bool *marked; /* by number of steps: a round, or the end, waits for it */
+  struct ac_beside *beside;
   int64_t *needed; /* by step: after how many rounds of weights it may run */
   bool never;      /* not even with a thread; for tests */
   bool on;         /* gradients: between start and end */
   bool owed;       /* weights are on their way, or have come unnoticed */
-  bool gathering;  /* the thread's: it is gathering them */
+  bool at_work;    /* the thread's: it moves sums or weights, */
+  bool gathering;  /* or weights */
   ac_status late;  /* a failure of theirs that nobody was told, with the sentence */
   ac_kept_error late_error;
   int64_t early;           /* rounds of gradients that began before the micro-batch was over */
@@ -60,6 +65,9 @@ typedef struct ac_overlap {
 /* Free it in any case. */
 ac_status ac_overlap_create(struct ac_trainer *trainer);
 void ac_overlap_free(struct ac_trainer *trainer);
+
+/* What sums and weights are moved with: by the thread or, where it does not, by the trainer. */
+const struct ac_instance *ac_overlap_instance(const struct ac_trainer *trainer);
 
 /* Before the last micro-batch of a window runs, where there is a thread. */
 void ac_overlap_start(struct ac_trainer *trainer);
