@@ -181,26 +181,37 @@ static void same_bits(const ranked *a, const ranked *b) {
 
 /* Each step runs as soon as the weights are there that it reads: those that come later are on their
  * way until it has run. */
+static void check_waiting(const char *device, int ranks) {
+  ranked_case c = deep_case();
+  ranked held[3], afterwards[3];
+  c.device = device;
+  c.before = hold_back;
+  c.after = note;
+  c.trainer.decide = close_again;
+  ranked_run(&c, ranks, held);
+  ranked_check_same(held, ranks);
+  assert_true(rounds >= 2 && may_run_ahead >= 2);
+  for (int r = 0; r < ranks; r++) assert_true(holds[r].ahead >= 2 * may_run_ahead);
+  c.before = ranked_exchange_afterwards;
+  c.after = NULL;
+  ranked_run(&c, ranks, afterwards);
+  ranked_check_same(afterwards, ranks);
+  same_bits(&held[0], &afterwards[0]);
+  ranked_free(held, ranks);
+  ranked_free(afterwards, ranks);
+}
+
 static void steps_wait_for_what_they_read(void **state) {
   (void)state;
-  for (int ranks = 2; ranks <= 3; ranks++) {
-    ranked_case c = deep_case();
-    ranked held[3], afterwards[3];
-    c.before = hold_back;
-    c.after = note;
-    c.trainer.decide = close_again;
-    ranked_run(&c, ranks, held);
-    ranked_check_same(held, ranks);
-    assert_true(rounds >= 2 && may_run_ahead >= 2);
-    for (int r = 0; r < ranks; r++) assert_true(holds[r].ahead >= 2 * may_run_ahead);
-    c.before = ranked_exchange_afterwards;
-    c.after = NULL;
-    ranked_run(&c, ranks, afterwards);
-    ranked_check_same(afterwards, ranks);
-    same_bits(&held[0], &afterwards[0]);
-    ranked_free(held, ranks);
-    ranked_free(afterwards, ranks);
-  }
+  check_waiting(NULL, 2);
+  check_waiting(NULL, 3);
+}
+
+static void steps_of_other_devices_wait_as_well(void **state) {
+  (void)state;
+  ac_device_close(open_opencl("opencl:0")); /* or there is none to try */
+  check_waiting("opencl:0", 2);
+  check_waiting("opencl:0", 3);
 }
 
 static ac_graph *larger_gpt(void) {
@@ -461,6 +472,7 @@ static void a_trainer_without_weights_is_over(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_wait_for_what_they_read),
+      cmocka_unit_test(steps_of_other_devices_wait_as_well),
       cmocka_unit_test(late_weights_give_the_same_bits),
       cmocka_unit_test(whatever_uses_parameters_waits_for_them),
       cmocka_unit_test(a_late_failure_ends_all),
