@@ -9,11 +9,11 @@
  * and the host's memory moves each chunk several times. At a few points of a window all ranks send
  * some numbers to rank 0, which answers.
  *
- * Where the device's memory is the host's (the dry device counts as such) both are hidden behind
- * steps. The sums are exchanged while the last micro-batch runs: a round begins when the one before
- * is over and the steps have run that its gradients need. What is left of it when the last step has
- * run is exposed. Weights come while the first micro-batch of the next window runs: what its steps
- * wait for them is exposed. So are all points but the first. */
+ * Where a thread can move them beside the steps (window/overlap.h; the dry device counts as such)
+ * both are hidden. The sums are exchanged while the last micro-batch runs: a round begins when the
+ * one before is over and the steps have run that its gradients need. What is left of it when the
+ * last step has run is exposed. Weights come while the first micro-batch of the next window runs:
+ * what its steps wait for them is exposed. So are all points but the first. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
@@ -107,7 +107,6 @@ static bool is_only_one(const ac_plan *plan) {
   return plan->info.share <= plan->info.micro_batch;
 }
 
-/* Devices with memory of their own begin when all has run. */
 static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   const ac_backend *backend = plan->device->backend;
   const ac_rounds rounds = ac_shards_rounds(&plan->problem);
@@ -122,7 +121,8 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   if (!t->first || !t->ends || !t->touched || !t->rounds_of || !t->arrivals)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
   /* Sections have ranks meet, and so exchange gradients afterwards. */
-  if ((!backend->is_host && !backend->computes_nothing) || plan->problem.in_sections) return AC_OK;
+  const bool beside = backend->is_host || backend->computes_nothing || backend->open_beside;
+  if (!beside || plan->problem.in_sections) return AC_OK;
   t->overlaps = true;
   find_ends(plan, rest ? rest : micro_batch, t->ends);
   find_ends(plan, is_only_one(plan) && rest ? rest : micro_batch, t->first);
