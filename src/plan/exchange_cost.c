@@ -6,8 +6,9 @@
  *
  *     latency + (ranks - 1) * (bytes of the largest chunk) / bandwidth
  *
- * and the host's memory moves each chunk several times. At a few points of a window all ranks send
- * some numbers to rank 0, which answers.
+ * and the host's memory moves each chunk several times. Two rounds are under way at once: one's
+ * latency passes while the other's bytes do. At a few points of a window all ranks send some
+ * numbers to rank 0, which answers.
  *
  * Where a thread can move them beside the steps (window/overlap.h; the dry device counts as such)
  * both are hidden. The sums are exchanged while the last micro-batch runs: a round begins when the
@@ -57,23 +58,38 @@ static double on_links(const ac_network *network, double others, double bytes) {
   return network->latency + others * bytes / network->bandwidth;
 }
 
+/* Rounds, one after another: when the links are free again, and when the last two have ended. */
+typedef struct rounds_of_a_kind {
+  double links, last, before;
+} rounds_of_a_kind;
+
+/* One that begins at `ready` at the earliest. Messages do not get on while the host moves bytes. */
+static void add_round(rounds_of_a_kind *r, const ac_network *network, double ready, double others,
+                      double bytes, double host_bytes) {
+  const double begins = fmax(ready, fmax(r->links, r->before));
+  r->links = begins + others * bytes / network->bandwidth + host_bytes / HOST_BYTES;
+  r->before = r->last;
+  r->last = fmax(r->last, r->links + network->latency);
+}
+
 /* Parts are copied, summed and written. */
-static double add_reduce(ac_rank_price *price, const ac_network *network, chunks c, double others) {
-  const double seconds = on_links(network, others, c.most) +
-                         (2 * c.all + (others + 1) * c.most + 2 * c.most) / HOST_BYTES;
+static void add_reduce(ac_rank_price *price, chunks c, double others) {
   price->bytes += (uint64_t)(c.all - c.own);
   price->messages += (uint64_t)others;
-  price->exchange_seconds += seconds;
-  return seconds;
+}
+
+static double host_bytes_of_reduce(chunks c, double others) {
+  return 2 * c.all + (others + 1) * c.most + 2 * c.most;
 }
 
 /* And what a rank owns is read, and written by all others. */
-static double add_gather(ac_rank_price *price, const ac_network *network, chunks c, double others) {
-  const double seconds = on_links(network, others, c.most) + (2 * c.most + 2 * c.all) / HOST_BYTES;
+static void add_gather(ac_rank_price *price, chunks c, double others) {
   price->bytes += (uint64_t)(others * c.own);
   price->messages += (uint64_t)(c.own > 0 ? others : 0);
-  price->exchange_seconds += seconds;
-  return seconds;
+}
+
+static double host_bytes_of_gather(chunks c) {
+  return 2 * c.most + 2 * c.all;
 }
 
 static double add_point(ac_rank_price *price, const ac_problem *problem,
@@ -148,13 +164,38 @@ static int meetings_of_norms(const ac_plan *plan) {
   return count;
 }
 
-/* Rounds of weights, one after another from the end of an update on. */
+/* Rounds of weights, from the end of an update on. */
 static void add_weights(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
                         const ac_rounds *rounds, timeline *t) {
+  const double others = problem->desc.ranks - 1;
+  rounds_of_a_kind r = {0};
   for (int64_t k = 1; k <= rounds->gradients; k++) {
     const chunks c = chunks_of(problem, rounds, rounds->gradients - k);
-    t->arrivals[k] = t->arrivals[k - 1] + add_gather(price, network, c, problem->desc.ranks - 1);
+    add_gather(price, c, others);
+    add_round(&r, network, 0, others, c.most, host_bytes_of_gather(c));
+    t->arrivals[k] = r.last;
   }
+  price->exchange_seconds += r.last;
+}
+
+/* Rounds of sums, the first of which may begin `now`; returns when the last one has ended. */
+static double add_sums(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
+                       const ac_rounds *rounds, const timeline *t, double now) {
+  const double others = problem->desc.ranks - 1;
+  rounds_of_a_kind alone = {0}, r = {now, now, now};
+  for (int64_t n = 0; n < rounds->all; n++) {
+    const chunks c = chunks_of(problem, rounds, n);
+    const double ready = t->ends[ac_shards_final(problem, t->touched, rounds, n)];
+    add_reduce(price, c, others);
+    add_round(&alone, network, 0, others, c.most, host_bytes_of_reduce(c, others));
+    add_round(&r, network, ready, others, c.most, host_bytes_of_reduce(c, others));
+    if (n < rounds->gradients) continue;
+    add_gather(price, c, others);
+    add_round(&alone, network, alone.last, others, c.most, host_bytes_of_gather(c));
+    add_round(&r, network, r.last, others, c.most, host_bytes_of_gather(c));
+  }
+  price->exchange_seconds += alone.last;
+  return r.last;
 }
 
 /* How long the first micro-batch waits for them. If it is the last one as well its steps end later
@@ -176,16 +217,10 @@ static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
                     ac_rank_price *price) {
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
-  const double others = problem->desc.ranks - 1;
   add_weights(price, problem, network, &rounds, t);
   double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network);
   if (t->overlaps && is_only_one(plan)) now += t->arrivals[rounds.gradients];
-  for (int64_t n = 0; n < rounds.all; n++) {
-    const chunks c = chunks_of(problem, &rounds, n);
-    now = fmax(now, t->ends[ac_shards_final(problem, t->touched, &rounds, n)]);
-    now += add_reduce(price, network, c, others);
-    if (n >= rounds.gradients) now += add_gather(price, network, c, others);
-  }
+  now = add_sums(price, problem, network, &rounds, t, now);
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
   for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
   price->exposed_seconds = fmax(now - t->end, 0) + after;

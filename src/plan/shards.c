@@ -316,9 +316,11 @@ int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64
   return most;
 }
 
-/* What a rank receives from each other one and sends to it, and its own part. */
+/* What a rank receives from each other one and sends to it, and its own part; of two rounds, if
+ * there are as many. */
 uint64_t ac_shards_bytes(const ac_problem *problem) {
   const int ranks = problem->desc.ranks;
   if (ranks < 2) return 0;
-  return (uint64_t)(2 * ranks - 1) * (uint64_t)chunk_elements(problem) * sizeof(float);
+  const uint64_t at_once = ac_shards_rounds(problem).all > 1 ? 2 : 1;
+  return at_once * (uint64_t)(2 * ranks - 1) * (uint64_t)chunk_elements(problem) * sizeof(float);
 }

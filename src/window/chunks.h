@@ -14,9 +14,10 @@ ac_status ac_chunks_reduce(struct ac_trainer *trainer);
 /* Each rank gives its part of the summed gradients to all others. */
 ac_status ac_chunks_gather_gradients(struct ac_trainer *trainer);
 
-/* And of the weights, those of the last round first. This goes on in steps: each moves what has
- * come to the device and begins the next round, but waits for nothing. *done: all have come. The
- * wait is for the round that is on its way. */
+/* And of the weights, those of the last round first. */
+ac_status ac_chunks_gather_weights(struct ac_trainer *trainer);
+/* The same in steps: each moves what has come to the device and begins the rounds that follow, but
+ * waits for nothing. *done: all have come. The wait is for the round that comes next. */
 void ac_chunks_begin_weights(struct ac_trainer *trainer);
 ac_status ac_chunks_advance_weights(struct ac_trainer *trainer, bool *done);
 ac_status ac_chunks_wait_for_weights(struct ac_trainer *trainer);

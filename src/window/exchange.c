@@ -71,7 +71,7 @@ static void judge(head *result, const head *theirs, int rank) {
 
 /* Transfers of points; those before them may be of weights on their way. */
 static ac_transfer *transfers_of(const ac_exchange *e) {
-  return e->transfers + 2 * (size_t)e->ranks;
+  return e->transfers + 4 * (size_t)e->ranks;
 }
 
 /* All messages have room for the most numbers, so that ranks that are out of step are found out. */
@@ -191,8 +191,8 @@ static ac_status make_room(ac_trainer *trainer) {
   e->window_values = ac_exchange_window_values(trainer);
   e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
-  e->transfer_count = 3 * e->ranks;
-  e->transfers = calloc(3 * ranks, sizeof *e->transfers);
+  e->transfer_count = 5 * e->ranks;
+  e->transfers = calloc(5 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(2 * ranks, sizeof *e->reports);

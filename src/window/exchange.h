@@ -28,10 +28,8 @@ typedef enum ac_meeting {
 
 /* Weights on their way (chunks.h). */
 typedef struct ac_arriving {
-  int64_t arrived;  /* rounds that have come */
-  bool begun;       /* the one after them is on its way, */
-  int count;        /* with so many transfers */
-  ac_status status; /* of the whole, with the sentence */
+  int64_t begun, arrived; /* rounds */
+  ac_status status;       /* of the whole, with the sentence */
   ac_kept_error error;
 } ac_arriving;
 
@@ -49,11 +47,12 @@ typedef struct ac_exchange {
   bool measures;   /* this rank's own gradients as they pass, into `squares` */
   double *squares; /* by parameter; of gradients with the loss scale */
   ac_rounds rounds;
-  ac_arriving weights;
+  ac_arriving arriving;
   ac_overlap overlap;
   float *memory;                 /* of chunks */
   struct ac_transfer *transfers; /* of chunks, and then of points */
   int transfer_count;
+  int counts[2];         /* of transfers of the rounds under way */
   bool sums;             /* a point adds up numbers of all ranks, and does not take rank 0's */
   double *values;        /* room for what is told at a point */
   char *messages;        /* with these, and on rank 0 those of all ranks */

@@ -229,12 +229,7 @@ static void take_back(void *user) {
 }
 
 static ac_status gather_weights(ac_trainer *trainer) {
-  bool done = false;
-  ac_chunks_begin_weights(trainer);
-  while (!done) {
-    AC_TRY(ac_chunks_advance_weights(trainer, &done));
-    if (!done) AC_TRY(ac_chunks_wait_for_weights(trainer));
-  }
+  AC_TRY(ac_chunks_gather_weights(trainer));
   return ac_instance_run_averages(&trainer->instance);
 }
 

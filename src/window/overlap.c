@@ -184,8 +184,8 @@ static ac_status try_to_go_on(ac_trainer *trainer, int idle, bool *done) {
   bool all;
   AC_TRY(ac_chunks_advance_weights(trainer, done));
   ac_monitor_lock(o->lock);
-  if (o->arrived != e->weights.arrived) ac_monitor_wake(o->lock);
-  o->arrived = e->weights.arrived;
+  if (o->arrived != e->arriving.arrived) ac_monitor_wake(o->lock);
+  o->arrived = e->arriving.arrived;
   ac_monitor_unlock(o->lock);
   if (*done) return AC_OK;
   if (engine->simulated) return ac_chunks_wait_for_weights(trainer);
@@ -195,7 +195,7 @@ static ac_status try_to_go_on(ac_trainer *trainer, int idle, bool *done) {
 
 /* A failure stays. */
 static ac_status go_on(ac_trainer *trainer, int idle, bool *done) {
-  ac_arriving *w = &trainer->exchange.weights;
+  ac_arriving *w = &trainer->exchange.arriving;
   if (w->status == AC_OK) {
     w->status = try_to_go_on(trainer, idle, done);
     if (w->status != AC_OK) w->error = ac_error_keep();
@@ -210,13 +210,13 @@ static ac_status gather(ac_trainer *trainer) {
   ac_overlap *o = &e->overlap;
   bool done = false;
   for (int idle = 0; !done; idle++) {
-    const int64_t arrived = e->weights.arrived;
+    const int64_t arrived = e->arriving.arrived;
     ac_monitor_lock(o->lock);
     const bool meets = o->meets && !is_simulated(e);
     ac_monitor_unlock(o->lock);
     if (meets) come_to_point(trainer);
     AC_TRY(go_on(trainer, idle, &done));
-    if (meets || e->weights.arrived != arrived) idle = 0;
+    if (meets || e->arriving.arrived != arrived) idle = 0;
   }
   return AC_OK;
 }
@@ -281,10 +281,10 @@ static void run(void *user) {
 /* Whether so many steps have run, after a short sleep if they have not; *stuck: none has ended for
  * so long that others should find this rank silent. In simulated time computing takes none, so
  * there the sleep is as long as the step. */
-static ac_status have_run(ac_exchange *e, int steps, int transfers, bool *done, bool *stuck) {
+static ac_status have_run(ac_exchange *e, int steps, bool *done, bool *stuck) {
   ac_overlap *o = &e->overlap;
   const bool simulated = is_simulated(e);
-  const double pause = PAUSE * (1 + transfers / FEW);
+  const double pause = PAUSE * (1 + e->transfer_count / FEW);
   ac_monitor_lock(o->lock);
   o->awaited = steps;
   if (o->steps < steps && simulated) ac_monitor_wait(o->lock);
@@ -315,15 +315,15 @@ static ac_status count_early(ac_trainer *trainer) {
 }
 
 /* The thread tests while it waits for steps: so it answers that this rank is busy. */
-ac_status ac_overlap_await(ac_trainer *trainer, int64_t round, int count) {
+ac_status ac_overlap_await(ac_trainer *trainer, int64_t round) {
   ac_exchange *e = &trainer->exchange;
   const ac_overlap *o = &e->overlap;
   bool stuck, done, all;
   if (!o->on) return AC_OK;
   for (;;) {
-    AC_TRY(have_run(e, o->final[round], count, &done, &stuck));
+    AC_TRY(have_run(e, o->final[round], &done, &stuck));
     if (done) return count_early(trainer);
-    if (!stuck) AC_TRY(ac_transport_test(e->transport, e->transfers, count, &all));
+    if (!stuck) AC_TRY(ac_transport_test(e->transport, e->transfers, e->transfer_count, &all));
   }
 }
 

@@ -88,8 +88,8 @@ ac_status ac_overlap_meet(struct ac_trainer *trainer);
 
 /* Waits for transfers of a point, and lets weights go on meanwhile, if this is the thread. */
 ac_status ac_overlap_wait(struct ac_trainer *trainer, struct ac_transfer *list, int count);
-/* Waits until a round may begin, and meanwhile lets the exchange's first `count` transfers go on.
- * Without overlap it may. */
-ac_status ac_overlap_await(struct ac_trainer *trainer, int64_t round, int count);
+/* Waits until a round may begin, and meanwhile lets the exchange's transfers go on. Without overlap
+ * it may. */
+ac_status ac_overlap_await(struct ac_trainer *trainer, int64_t round);
 
 #endif

@@ -26,7 +26,8 @@ typedef struct hold {
   ac_trainer *trainer;
   ac_follower follower;
   ac_arrival arrival;
-  ac_transfer *waiting[HELD]; /* the communication thread's, like `until` */
+  ac_transfer *waiting[HELD]; /* the communication thread's, like all up to `until` */
+  int64_t round[HELD];
   int count;
   double until;
   atomic_int steps;  /* of the micro-batch that have run */
@@ -43,21 +44,24 @@ static hold *hold_of(const ac_engine *engine) {
   return &holds[engine->rank];
 }
 
-/* Round k goes when all steps have run that need no more than the rounds before it. */
-static bool may_send(const hold *h) {
+/* A round goes when all steps have run that need no more than the rounds before it. */
+static bool may_send(const hold *h, int64_t round) {
   const ac_exchange *e = &h->trainer->exchange;
   const int end = ac_sequence_end(&h->trainer->instance.plan->main);
   int first = 0;
   if (h->until) return ac_clock() >= h->until;
-  while (first < end && e->overlap.needed[first] <= e->weights.arrived) first++;
+  while (first < end && e->overlap.needed[first] <= round) first++;
   return h->opens || h->steps >= first;
 }
 
 static ac_status send_held(ac_engine *engine) {
   hold *h = hold_of(engine);
-  if (!h->count || !may_send(h)) return AC_OK;
-  for (int i = 0; i < h->count; i++) AC_TRY(h->own->begin(engine, h->waiting[i]));
-  h->count = 0;
+  int sent = 0;
+  for (; sent < h->count && may_send(h, h->round[sent]); sent++)
+    AC_TRY(h->own->begin(engine, h->waiting[sent]));
+  h->count -= sent;
+  memmove(h->waiting, h->waiting + sent, (size_t)h->count * sizeof *h->waiting);
+  memmove(h->round, h->round + sent, (size_t)h->count * sizeof *h->round);
   return AC_OK;
 }
 
@@ -70,6 +74,7 @@ static ac_status begin(ac_engine *engine, ac_transfer *transfer) {
   }
   if (!weights || !transfer->sends || h->count == HELD) return h->own->begin(engine, transfer);
   if (h->until) h->until = ac_clock() + 0.01;
+  h->round[h->count] = h->trainer->exchange.arriving.begun;
   h->waiting[h->count++] = transfer;
   return AC_OK;
 }
