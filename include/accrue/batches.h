@@ -39,7 +39,9 @@ typedef struct ac_batch_stage {
  * since the batch last grew. Larger batches save updates up to the noise scale: arXiv 1812.06162,
  * section 2.2. */
 typedef struct AC_UNSTABLE(ac_batch_growth) {
-  int64_t from;    /**< Samples of the first windows, more than a micro-batch. 0: do not grow. */
+  /** Samples of the first windows: more than a micro-batch, or with several ranks more than 1. 0:
+   * do not grow. */
+  int64_t from;
   int64_t windows; /**< Windows with a measurement before the batch grows. Default 20. */
   double factor;   /**< How large the scale must be, in doubled batches. Default 1. */
 } AC_UNSTABLE(ac_batch_growth);

@@ -152,7 +152,7 @@ typedef struct ac_fit_desc {
    * have grown is saved in states, and a resumed run continues with it. A run that gets it as
    * `batches` (ac_trainer_get_growth) has the same bits. AC_ERROR_ARGUMENT if the noise scale
    * cannot be known: the trainer has no noise_every, the plan keeps no gradients or has exact batch
-   * norm, or `from` is not more than a micro-batch. */
+   * norm, or `from` is not more than a micro-batch (with several ranks: than 1). */
   AC_UNSTABLE(ac_batch_growth) AC_UNSTABLE(growth);
   /** With AC_SPIKE_BACK: path of the good state that training goes back to. The file appears whole
    * or not at all.

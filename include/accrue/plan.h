@@ -61,7 +61,9 @@ typedef enum ac_batch_norm_statistics {
    *
    * A window is one call of ac_trainer_accumulate. Gradients are kept (AC_GRADIENTS_BUFFER). Other
    * ops that look at more than one sample are AC_ERROR_ARGUMENT. With several ranks the statistics
-   * are those of all of them, and rank 0 needs a sample of each window. */
+   * are those of all of them, and rank 0 needs a sample of each window: what counts once for all
+   * ranks counts there. ac_fit always gives it one. ac_trainer_update fails on all ranks with
+   * AC_ERROR_STATE if a caller's own loop does not. */
   AC_BATCH_NORM_EXACT
 } ac_batch_norm_statistics;
 

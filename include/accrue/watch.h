@@ -20,10 +20,15 @@ extern "C" {
  *
  * G is the true gradient. Sigma is the covariance of the gradient of a single sample. Both are
  * estimated without bias, from the norms of the gradient after the first micro-batch of a window
- * and after all of it. They are averaged over windows, with weights that fall by 0.5 % from each
- * window to the one before, and then divided. Means of losses are by weight, so «a sample» is one
- * with the mean weight of its window. Windows of one micro-batch are not measured. Nothing is
- * measured unless gradients are added up in a buffer. */
+ * and after all of it: with norms |G_b|^2 and |G_B|^2 of the means over b and B samples,
+ * |G|^2 = (B |G_B|^2 - b |G_b|^2) / (B - b) and tr Sigma = (|G_b|^2 - |G_B|^2) / (1/b - 1/B).
+ * They are averaged over windows, with weights that fall by 0.5 % from each window to the one
+ * before, and then divided. Means of losses are by weight, so «a sample» is one with the mean
+ * weight of its window.
+ *
+ * With several ranks |G_b|^2 and 1/b are means over the first micro-batches of all ranks that have
+ * a sample, so a window of one micro-batch a rank is measured. With one rank such a window is not.
+ * Nothing is measured with exact batch norm, or if the plan keeps no gradients. */
 typedef struct ac_noise_scale {
   int64_t windows;         /**< Windows measured so far. */
   double gradient_squares; /**< |G|^2. NaN before the first measurement. */

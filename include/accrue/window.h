@@ -165,7 +165,9 @@ typedef void (*AC_UNSTABLE(ac_decide))(void *user, ac_trainer *trainer,
  * by op, and finds the first op with a result that is not finite. `text` receives "input images",
  * "parameter w", "parameter w, too large for f16", "op layer_norm (h.0.ln_1)", or "" if all is
  * finite. The window is not changed. AC_ERROR_STATE if a window is in progress that a plan for
- * whole windows takes as one micro-batch, or with exact batch norm. */
+ * whole windows takes as one micro-batch, or with exact batch norm. Also with exact batch norm over
+ * several ranks, where the statistics are those of all ranks: ac_fit finds it there, and its error
+ * names the rank. */
 AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
                                              const ac_feed *feeds, int feed_count, char *text,
                                              size_t size);

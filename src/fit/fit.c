@@ -103,24 +103,23 @@ static bool squares_badly(const ac_trainer *trainer) {
   return cell && ac_trainer_measure(trainer, cell).finite;
 }
 
-/* The rank that has it among its samples tells the others. */
+/* The rank that has it among its samples tells the others, unless all have met there. */
 static ac_status hear_where(fit *f, char *where, size_t size) {
   ac_exchange *e = &f->trainer->exchange;
-  int rank = e->rank, skipped = 0;
-  if (ac_exchange_is_alone(e)) return AC_OK;
-  const bool own = where[0] != 0;
-  const ac_status found = own ? ac_fail(AC_ERROR_NOT_FINITE, "%s", where) : AC_OK,
-                  met = ac_exchange_sum(f->trainer, AC_MEET_TURN, found, NULL, 0);
-  if (met != AC_ERROR_NOT_FINITE) return met;
-  const ac_kept_error told = ac_error_keep();
-  if (!own) (void)sscanf(told.sentence, "rank %d: %n", &rank, &skipped);
-  snprintf(where, size, "%s (rank %d)", told.sentence + skipped, rank);
+  if (ac_exchange_is_alone(e) || e->told) return AC_OK;
+  ac_status found = AC_OK;
+  if (where[0]) found = ac_fail(AC_ERROR_NOT_FINITE, "%s (rank %d)", where, e->rank);
+  found = ac_exchange_sum(f->trainer, AC_MEET_TURN, found, NULL, 0);
+  if (found != AC_ERROR_NOT_FINITE) return found;
+  ac_exchange_copy_sentence(where, size);
   return AC_OK;
 }
 
 /* Runs the window again and names the first op that yields something not finite. */
 static ac_status locate(fit *f, char *where, size_t size) {
+  const bool idle = !f->batch.window.share && f->trainer->instance.plan->problem.in_sections;
   piece p;
+  if (idle) AC_TRY(ac_trainer_locate_data(f->trainer, NULL, 0, 0, 0, where, size));
   for (int64_t done = 0; done < f->batch.window.share && !where[0]; done += p.count) {
     AC_TRY(next_piece(f, done, &p));
     AC_TRY(ac_trainer_locate_data(f->trainer, p.data, p.first, f->batch.window.first + done,

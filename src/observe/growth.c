@@ -27,12 +27,16 @@ static ac_status check_noise(const ac_watch_setup *setup, int64_t from) {
     return ac_fail(AC_ERROR_ARGUMENT,
                    "fit: batches grow by the gradient noise scale, which the trainer was not asked "
                    "to measure (noise_every)");
-  if (!AC_WATCHED(setup->run, noise)->possible || from <= plan->info.micro_batch)
+  if (AC_WATCHED(setup->run, noise)->possible && ac_noise_has_parts(plan, from)) return AC_OK;
+  if (plan->info.ranks > 1)
     return ac_fail(AC_ERROR_ARGUMENT,
-                   "fit: batches grow by the gradient noise scale, which needs two micro-batches: "
-                   "the first batch of %lld must be larger than the micro-batch of %lld",
-                   (long long)from, (long long)plan->info.micro_batch);
-  return AC_OK;
+                   "fit: batches grow by the gradient noise scale, which needs samples on two "
+                   "ranks, but the first batch is %lld",
+                   (long long)from);
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "fit: batches grow by the gradient noise scale, which needs two micro-batches: "
+                 "the first batch of %lld must be larger than the micro-batch of %lld",
+                 (long long)from, (long long)plan->info.micro_batch);
 }
 
 static ac_status check_fit(const void *record, const ac_watch_setup *setup,

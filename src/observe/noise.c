@@ -1,10 +1,17 @@
 /* The gradient of a mean over B samples has the expected squared norm |G|^2 + tr(Sigma) / B, with G
  * the true gradient and Sigma the covariance of a single sample's. A window has two means: over its
  * first micro-batch of b samples, and over all B samples. Two equations give estimates without a
- * bias:
+ * bias (arXiv 1812.06162, appendix A.1, with b and B for B_small and B_big):
  *
  *   |G|^2     = (B |G_B|^2 - b |G_b|^2) / (B - b)
  *   tr(Sigma) = (|G_b|^2 - |G_B|^2) / (1/b - 1/B)
+ *
+ * Each of N ranks has a first micro-batch of its own, so a window of one micro-batch a rank has two
+ * means as well. The expected mean of their squared norms is |G|^2 + tr(Sigma) mean(1/b_r). So with
+ *
+ *   |G_b|^2 = sum_r |G_{b_r}|^2 / N,   1/b = sum_r (1/b_r) / N
+ *
+ * over the N ranks that have a sample, the two equations hold for shares of any sizes.
  *
  * Both are averaged over windows first and then divided, because the ratio of two noisy numbers has
  * a bias. Means are weighted, so b and B are also weights, in units of the window's mean weight of
@@ -37,12 +44,19 @@ static double phase_seconds(const ac_plan *plan, const ac_cost_model *model, ac_
   return seconds;
 }
 
+/* A window in one piece has only one on a rank. Of one that goes through sections no gradient of a
+ * part is known alone. */
+static bool has_two_means(const ac_plan *plan) {
+  if (plan->problem.in_sections) return false;
+  return plan->info.ranks > 1 || !plan->main.whole_window;
+}
+
 static ac_status begin(void *record, const ac_watch_setup *setup) {
   const ac_plan *plan = setup->plan;
   ac_noise *noise = record;
   ac_cost_model model;
   const int64_t every = setup->desc->noise_every;
-  noise->possible = every != 0 && plan->way->keeps && !ac_plan_takes_whole_windows(plan);
+  noise->possible = every != 0 && plan->way->keeps && has_two_means(plan);
   if (!noise->possible) return AC_OK;
   noise->every = every > 0 ? every : 0;
   ac_cost_guess(&model);
@@ -69,6 +83,10 @@ static bool is_due(const void *record, const ac_window_view *view) {
   const ac_run *run = view->run;
   return noise->possible && run->samples < run->batch &&
          run->updates % updates_between(noise, view) == 0;
+}
+
+bool ac_noise_has_parts(const ac_plan *plan, int64_t batch) {
+  return batch > (plan->info.ranks > 1 ? 1 : plan->info.micro_batch);
 }
 
 /* ---- a window -------------------------------------------------------------------------------- */

@@ -29,6 +29,8 @@ typedef struct ac_noise {
   ac_noise_averages averages;
 } ac_noise;
 
+/* Whether a window of so many samples has a gradient of a part of it and one of all. */
+bool ac_noise_has_parts(const ac_plan *plan, int64_t batch);
 /* A mean of squared norms over the ranks that have measured one, from their sum. */
 double ac_noise_first_mean(const ac_noise *noise, double sum);
 /* How much of a window its first micro-batch was, in samples of the window's mean weight. Over

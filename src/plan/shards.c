@@ -198,7 +198,8 @@ bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part
       node->out[0] < 0)
     return true;
   const ac_tensor *from = ac_tensor_at(graph, node->in[0]), *to = ac_tensor_at(graph, node->out[0]);
-  if (from->role != AC_ROLE_GRADIENT || to->role != AC_ROLE_PARAMETER) return true;
+  const bool steps = to->role == AC_ROLE_PARAMETER, clips = to->role == AC_ROLE_GRADIENT;
+  if (from->role != AC_ROLE_GRADIENT || !(steps || clips)) return true;
   ac_shards_own(problem, to->parameter, &part->first, &part->count);
   const bool runs = part->count > 0;
   if (part->count == ac_shape_count(&to->shape)) *part = (ac_part){0, 0};

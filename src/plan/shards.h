@@ -11,7 +11,8 @@ ac_status ac_shards_find(ac_problem *problem);
 /* The part of a parameter that this rank steps, and keeps optimizer state of: from *first on,
  * *count elements. One rank has all, others perhaps none. */
 void ac_shards_own(const ac_problem *problem, int parameter, int64_t *first, int64_t *count);
-/* Whether this rank runs a node; *part receives the part of a parameter that it steps. */
+/* Whether this rank runs a node; *part receives the part of a parameter that it steps, or of its
+ * gradient that it clips. */
 bool ac_shards_run(const ac_problem *problem, const ac_node *node, ac_part *part);
 
 /* The range of a tensor with an element of the stream. */

@@ -365,8 +365,8 @@ void ac_sections_discard(ac_instance *instance, ac_prepared *prepared);
 /* The handle of an operand's place; NULL: it has one place only. */
 void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared, ac_slot slot);
 /* Does something with each step of a window of run.batch samples from number run.sample on, for one
- * micro-batch after the other, with its arguments in place; sums stay those of this rank. `last`:
- * no other micro-batch runs it. */
+ * micro-batch after the other, with its arguments in place. Between sections sums become those of
+ * all ranks. `last`: no other micro-batch runs it. */
 typedef ac_status (*ac_sections_do)(void *user, ac_instance *instance, ac_prepared *prepared,
                                     int step, bool last);
 ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,

@@ -74,11 +74,10 @@ void *ac_sections_place(const ac_instance *instance, const ac_prepared *prepared
   return handles ? handles[prepared->place] : NULL;
 }
 
-/* What is done with each step, and whether sums are those of all ranks. */
+/* What is done with each step. */
 typedef struct section_work {
   ac_sections_do run;
   void *user;
-  bool joins;
 } section_work;
 
 /* The steps of a section for one micro-batch. */
@@ -124,7 +123,7 @@ static ac_status run_all(ac_instance *instance, ac_prepared *prepared, int64_t s
       instance->run.sample = first + (uint32_t)(k * most);
       AC_TRY(run_section(instance, prepared, s, k == count - 1, work));
     }
-    if (work->joins) AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
+    AC_TRY(join_sums(instance, sequence->sections[s], sequence->sections[s + 1]));
   }
   return AC_OK;
 }
@@ -143,7 +142,7 @@ static ac_status work_through(ac_instance *instance, ac_prepared *prepared,
 
 ac_status ac_sections_each(ac_instance *instance, ac_prepared *prepared, ac_sections_do run,
                            void *user) {
-  return work_through(instance, prepared, &(section_work){.run = run, .user = user});
+  return work_through(instance, prepared, &(section_work){run, user});
 }
 
 static ac_status do_step(void *user, ac_instance *instance, ac_prepared *prepared, int step,
@@ -153,5 +152,5 @@ static ac_status do_step(void *user, ac_instance *instance, ac_prepared *prepare
 }
 
 ac_status ac_sections_run(ac_instance *instance, ac_prepared *prepared) {
-  return work_through(instance, prepared, &(section_work){.run = do_step, .joins = true});
+  return work_through(instance, prepared, &(section_work){.run = do_step});
 }

@@ -181,6 +181,13 @@ void ac_exchange_fail(ac_trainer *trainer, ac_status status) {
   meet_others(trainer, AC_MEET_TURN, status, NULL, 0, true);
 }
 
+void ac_exchange_copy_sentence(char *text, size_t size) {
+  const ac_kept_error told = ac_error_keep();
+  int rank, skipped = 0;
+  (void)sscanf(told.sentence, "rank %d: %n", &rank, &skipped);
+  snprintf(text, size, "%s", told.sentence + skipped);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static ac_status make_room(ac_trainer *trainer) {

@@ -60,6 +60,7 @@ typedef struct ac_exchange {
   int64_t most_values;   /* at any point */
   float *norm;           /* room for the sums of a batch norm */
   bool idle;             /* this rank has no sample of the window in which others gather these */
+  const char *found;     /* what this rank has found in it, which ends it for all; NULL, "": none */
   double *reports;       /* by rank: bytes sent and seconds waited */
 } ac_exchange;
 
@@ -86,6 +87,8 @@ ac_status ac_exchange_take(struct ac_trainer *trainer, ac_meeting meeting, doubl
                            int64_t count);
 /* Tells a failure that the others do not know of yet. */
 void ac_exchange_fail(struct ac_trainer *trainer, ac_status status);
+/* The last failure as the rank that has failed says it. */
+void ac_exchange_copy_sentence(char *text, size_t size);
 
 /* Shows the others that this rank is at work; without it one that computes, reads or writes for
  * longer than the timeout is taken for dead. The trainer's instance calls it before each step and

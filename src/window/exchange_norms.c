@@ -41,11 +41,14 @@ static void close_moments(double *values, int64_t channels) {
  * gradients of scales and shifts, counts on rank 0. */
 static ac_status read_own(ac_trainer *trainer, int tensor, int64_t count, float *data) {
   const ac_instance *instance = &trainer->instance;
+  const char *found = trainer->exchange.found;
   for (int64_t i = 0; i < count; i++) data[i] = 0;
   if (trainer->exchange.idle && trainer->exchange.rank == 0)
     return ac_fail(AC_ERROR_STATE, "trainer: with exact batch norm rank 0 needs a sample of each "
                                    "window, and has none of this one");
   if (trainer->exchange.idle) return AC_OK;
+  if (found && found[0])
+    return ac_fail(AC_ERROR_NOT_FINITE, "%s (rank %d)", found, trainer->exchange.rank);
   return ac_instance_read_floats(instance, instance->persistent[tensor], AC_F32, 0, count, data);
 }
 

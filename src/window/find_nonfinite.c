@@ -2,7 +2,11 @@
  * every result. It is slow and only used when a window has failed. What adds to parameter gradients
  * is left out, so that the window stays as it is. With sections a whole window runs, since each
  * section reads what all micro-batches have come to in an earlier one: sums other than gradients
- * are made anew, so there must be no window in progress. */
+ * are made anew, so there must be no window in progress.
+ *
+ * With sections ranks meet at each batch norm, as in training. A rank that has found something says
+ * so at the next one, where all end. So what a later batch norm hands on to other ranks is not
+ * taken for the first. */
 #include "core/error.h"
 #include "core/integers.h"
 #include "window/trainer.h"
@@ -185,6 +189,27 @@ static ac_status check_window(const ac_trainer *trainer) {
                  "update or discard it first");
 }
 
+static ac_status look(ac_trainer *trainer, const void *const *data, int64_t first, int64_t count,
+                      answer *a) {
+  ac_instance *instance = &trainer->instance;
+  ac_status status = ac_instance_upload(instance, data, first, count);
+  if (status == AC_OK) status = check_leaves(instance, a->buffer, a->text, a->size);
+  if (status == AC_OK) status = check_steps(instance, a);
+  return status;
+}
+
+/* Through a window with batch norms over all ranks, also where this one has no sample. */
+static ac_status look_with_others(ac_trainer *trainer, const void *const *data, int64_t first,
+                                  int64_t count, answer *a) {
+  ac_exchange *e = &trainer->exchange;
+  e->found = a->text;
+  ac_status status = count ? look(trainer, data, first, count, a) : ac_exchange_idle_norms(trainer);
+  e->found = NULL;
+  if (status != AC_ERROR_NOT_FINITE) return status;
+  ac_exchange_copy_sentence(a->text, a->size);
+  return AC_OK;
+}
+
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size) {
   ac_instance *instance = &trainer->instance;
@@ -196,11 +221,12 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
   instance->run.batch = count;
   instance->run.sample = (uint32_t)sample;
   instance->run.update = (uint32_t)trainer->run.updates;
+  answer a = {buffer, text, size};
   ac_status status = ac_instance_settle(instance);
   if (status == AC_OK) status = ac_instance_keep_sums(instance, &sums);
-  if (status == AC_OK) status = ac_instance_upload(instance, data, first, count);
-  if (status == AC_OK) status = check_leaves(instance, buffer, text, size);
-  if (status == AC_OK && !text[0]) status = check_steps(instance, &(answer){buffer, text, size});
+  if (status == AC_OK && instance->join.call)
+    status = look_with_others(trainer, data, first, count, &a);
+  else if (status == AC_OK) status = look(trainer, data, first, count, &a);
   if (status == AC_OK) status = ac_instance_restore_sums(instance, &sums);
   if (status != AC_OK) trainer->window.broken = true;
   free(buffer);
@@ -214,6 +240,9 @@ ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count, const 
   const void *data[AC_MAX_GRAPH_INPUTS];
   if (size < 1)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: give room for at least 1 byte of answer");
+  if (trainer->instance.join.call)
+    return ac_fail(AC_ERROR_STATE, "trainer: with exact batch norm over several ranks ac_fit alone "
+                                   "finds the first value that is not finite");
   const int64_t most = ac_plan_piece(trainer->instance.plan);
   if (count > most)
     return ac_fail(

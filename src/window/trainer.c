@@ -245,11 +245,13 @@ void ac_trainer_show_first(ac_trainer *trainer) {
   ac_watchers_first(&trainer->run, view);
 }
 
-/* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is the
- * only one of a rank, the exchange does. */
+/* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is
+ * known to be the only one of a rank, the exchange does. */
 static ac_status measure_first(ac_trainer *trainer) {
   ac_watchers_leave(&trainer->run);
   if (trainer->exchange.measures || !ac_watchers_want_first(&trainer->window.view)) return AC_OK;
+  trainer->exchange.measures = trainer->instance.plan->main.whole_window;
+  if (trainer->exchange.measures) return AC_OK;
   AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
   ac_trainer_show_first(trainer);

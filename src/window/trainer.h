@@ -232,7 +232,8 @@ ac_status ac_trainer_evaluate_asking(ac_trainer *trainer, ac_dataset *dataset, i
 ac_watch_setup ac_trainer_setup(const ac_trainer *trainer);
 
 /* ac_trainer_locate_nonfinite on samples [first, first + count) of the data, which are those from
- * `sample` on of the window. */
+ * `sample` on of the window. With exact batch norm all ranks call it, also with a count of 0; what
+ * one of them finds before another batch norm all receive, with the number of its rank. */
 ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, int64_t first,
                                  int64_t sample, int64_t count, char *text, size_t size);
 

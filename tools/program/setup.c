@@ -443,12 +443,13 @@ static int refuse_plan(const setup_request *request, ac_status status) {
 }
 
 /* The noise of gradients is known only of windows of several micro-batches. The smallest window
- * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. */
+ * must be such a one: unless --micro-batch is given, micro-batches are at most half of it. Several
+ * ranks have one each. */
 static ac_status plan_as_asked(setup_request *request, ac_plan **plan) {
   const int64_t from = request->setup->flags.batches.grow_from;
   ac_status status = try_plan(request, plan);
   if (status == AC_OK && from && !setup_describe(request, request->setup).micro_batch &&
-      ac_plan_get_info(*plan)->micro_batch >= from) {
+      ac_plan_get_info(*plan)->ranks < 2 && ac_plan_get_info(*plan)->micro_batch >= from) {
     request->micro_batch = from / 2;
     ac_plan_free(*plan);
     status = try_plan(request, plan);

@@ -214,6 +214,11 @@ static int check_noise_layers(const setup *s) {
   return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
 }
 
+/* Each has a micro-batch of its own. */
+static bool has_ranks(const setup *s) {
+  return s->words.ranks || s->flags.ranks > 1;
+}
+
 /* Batches grow by what is measured during the run, so nobody knows when. */
 static int check_growth(const setup *s) {
   const train_flags *f = &s->flags;
@@ -229,7 +234,11 @@ static int check_growth(const setup *s) {
     return fail_usage("--batch %s needs gradients that are kept, to measure their noise; give "
                       "--gradients buffer",
                       text);
-  if (from < 2 || (f->micro_batch && f->micro_batch >= from))
+  if (from < 2)
+    return fail_usage("--batch %s begins with one sample, so the gradient noise scale cannot be "
+                      "measured; begin with at least 2",
+                      text);
+  if (f->micro_batch && f->micro_batch >= from && !has_ranks(s))
     return fail_usage("--batch %s begins with one micro-batch, so the gradient noise scale cannot "
                       "be measured; begin with more samples, or give a smaller --micro-batch",
                       text);

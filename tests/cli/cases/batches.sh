@@ -102,6 +102,11 @@ case_growth() {
   run report few --out page.html
   grep -q "Batches have not grown by the gradients' noise: .*8@0" page.html || die "grown in the report"
 
+  # Of several ranks each has a micro-batch of its own.
+  run train gpt --data text "${tiny[@]}" "${same[@]}" --micro-batch 20 --batch 8..20@noise --device cpu,cpu --steps 1400 --out ranks >/dev/null
+  grown=$(sed -n 's/^batches have grown as with --batch //p' run.err)
+  [[ $grown =~ ^8@0,16@[0-9]+(,20@[0-9]+)?$ ]] || die "two ranks have grown to '$grown': $(cat run.err)"
+
   # A plan is for the largest batch, and the smallest batch has several micro-batches.
   run plan gpt "${tiny[@]}" --data text --batch 6..50@noise >plan
   grep -q 'batch *50 samples' plan || die "not planned for the largest: $(cat plan)"
@@ -121,6 +126,7 @@ case_growth() {
   done
   refuse 2 'needs gradients that are kept' train gpt --data text "${tiny[@]}" --batch 4..8@noise --gradients folded --clip 0
   refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 4..8@noise --micro-batch 4
-  refuse 2 'begins with one micro-batch' train gpt --data text "${tiny[@]}" --batch 1..8@noise
+  refuse 2 'begins with one sample' train gpt --data text "${tiny[@]}" --batch 1..8@noise
+  refuse 2 'begins with one sample' train gpt --data text "${tiny[@]}" --batch 1..8@noise --device cpu,cpu
   refuse 2 'how many updates --epochs 3 are' train gpt --data text "${tiny[@]}" --batch 4..8@noise --epochs 3
 }
