@@ -10,7 +10,7 @@
  * latency passes while the other's bytes do. At a few points of a window all ranks send some
  * numbers to rank 0, which answers.
  *
- * Where a thread can move them beside the steps (window/overlap.h; the dry device counts as such)
+ * Where a thread can move them while steps run (window/overlap.h; the dry device counts as such)
  * both are hidden. The sums are exchanged while the last micro-batch runs: a round begins when the
  * one before is over and the steps have run that its gradients need. What is left of it when the
  * last step has run is exposed. Weights come while the first micro-batch of the next window runs:
@@ -137,8 +137,8 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   if (!t->first || !t->ends || !t->touched || !t->rounds_of || !t->arrivals)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
   /* Sections have ranks meet, and so exchange gradients afterwards. */
-  const bool beside = backend->is_host || backend->computes_nothing || backend->open_beside;
-  if (!beside || plan->problem.in_sections) return AC_OK;
+  const bool overlaps = backend->is_host || backend->computes_nothing || backend->open_lane;
+  if (!overlaps || plan->problem.in_sections) return AC_OK;
   t->overlaps = true;
   find_ends(plan, rest ? rest : micro_batch, t->ends);
   find_ends(plan, is_only_one(plan) && rest ? rest : micro_batch, t->first);
@@ -178,7 +178,7 @@ static void add_weights(ac_rank_price *price, const ac_problem *problem, const a
   price->exchange_seconds += r.last;
 }
 
-/* Rounds of sums, the first of which may begin `now`; returns when the last one has ended. */
+/* Rounds of sums from `now` on; returns when the last one has ended. */
 static double add_sums(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
                        const ac_rounds *rounds, const timeline *t, double now) {
   const double others = problem->desc.ranks - 1;

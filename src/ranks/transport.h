@@ -108,8 +108,9 @@ ac_status ac_transport_work(ac_transport *transport, double seconds);
  * sentence. */
 void ac_transport_abort(ac_transport *transport, const char *why);
 
-/* While a thread of its own calls the transport for this rank, whoever else wants to call it first
- * takes it back, which waits until that thread has done. `take_back` NULL: it is not lent. */
+/* While a thread of its own calls the transport for this rank, any other thread that wants to call
+ * it takes it back first, which waits until that thread has done. `take_back` NULL: it is not lent.
+ */
 void ac_transport_lend(ac_transport *transport, void (*take_back)(void *user), void *user);
 void ac_transport_take_back(ac_transport *transport);
 

@@ -430,7 +430,7 @@ ac_status ac_instance_write_parameter(const ac_instance *instance, int index, in
                                       int64_t count, const float *data);
 ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
                                      int64_t count, float *data);
-/* The same for who brings parameters from other ranks, and does not wait for itself. */
+/* The same without waiting, for the thread that brings parameters from other ranks. */
 ac_status ac_instance_put_parameter(const ac_instance *instance, int index, int64_t first,
                                     int64_t count, const float *data);
 ac_status ac_instance_take_parameter(const ac_instance *instance, int index, int64_t first,

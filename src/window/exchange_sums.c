@@ -217,8 +217,7 @@ ac_status ac_exchange_gather_gradients(ac_trainer *trainer) {
   return AC_OK;
 }
 
-/* Whoever else calls the transport meanwhile has to wait; a failure is told where it is asked for.
- */
+/* Another caller of the transport has to wait; a failure is told where it is asked for. */
 static void take_back(void *user) {
   ac_trainer *trainer = user;
   ac_overlap *o = &trainer->exchange.overlap;
@@ -233,7 +232,7 @@ static ac_status gather_weights(ac_trainer *trainer) {
   return ac_instance_run_averages(&trainer->instance);
 }
 
-/* Whoever shares its parameters with this trainer does not ask it for them. */
+/* A trainer that lends its parameters to this one does not ask it for them. */
 ac_status ac_exchange_weights(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   const ac_device *device = trainer->instance.device;

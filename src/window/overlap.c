@@ -4,7 +4,7 @@
 #include "core/platform/clock.h"
 #include "core/platform/threads.h"
 #include "ranks/engine.h"
-#include "window/beside.h"
+#include "window/lane.h"
 #include "window/chunks.h"
 #include "window/trainer.h"
 
@@ -35,7 +35,7 @@ static void set_steps(ac_overlap *o, int steps) {
 static void follow(void *user, int steps) {
   ac_overlap *o = user;
   if (!o->on) return;
-  if (o->marked[steps]) ac_beside_mark(o->beside, steps);
+  if (o->marked[steps]) ac_lane_mark(o->lane, steps);
   set_steps(o, steps);
 }
 
@@ -293,7 +293,7 @@ static ac_status have_run(ac_exchange *e, int steps, bool *done, bool *stuck) {
   *stuck = simulated || ac_clock() - o->moved > ac_transport_timeout(e->transport);
   ac_monitor_unlock(o->lock);
   if (!*done) return AC_OK;
-  AC_TRY(ac_beside_has_run(o->beside, steps, done));
+  AC_TRY(ac_lane_has_run(o->lane, steps, done));
   if (!*done) ac_sleep(pause); /* it was handed to the device */
   return AC_OK;
 }
@@ -307,7 +307,7 @@ static ac_status count_early(ac_trainer *trainer) {
   over = o->steps >= end;
   o->moved = ac_clock(); /* what it has waited for has run */
   ac_monitor_unlock(o->lock);
-  if (over) AC_TRY(ac_beside_has_run(o->beside, end, &over));
+  if (over) AC_TRY(ac_lane_has_run(o->lane, end, &over));
   ac_monitor_lock(o->lock);
   o->early += !over;
   ac_monitor_unlock(o->lock);
@@ -329,7 +329,7 @@ ac_status ac_overlap_await(ac_trainer *trainer, int64_t round) {
 
 const ac_instance *ac_overlap_instance(const ac_trainer *trainer) {
   const ac_overlap *o = &trainer->exchange.overlap;
-  return o->at_work ? ac_beside_instance(o->beside) : &trainer->instance;
+  return o->at_work ? ac_lane_instance(o->lane) : &trainer->instance;
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -377,8 +377,8 @@ ac_status ac_overlap_create(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
   /* Its steps meet the other ranks themselves. */
   if (trainer->instance.plan->problem.in_sections) return AC_OK;
-  AC_TRY(ac_beside_create(trainer, &o->beside));
-  if (!o->beside) return AC_OK;
+  AC_TRY(ac_lane_create(trainer, &o->lane));
+  if (!o->lane) return AC_OK;
   AC_TRY(find_steps(trainer));
   o->lock = ac_monitor_create();
   if (!o->lock) return ac_fail(AC_ERROR_MEMORY, "no memory to exchange gradients");
@@ -397,7 +397,7 @@ void ac_overlap_free(ac_trainer *trainer) {
   }
   ac_thread_join(o->thread);
   ac_monitor_free(o->lock);
-  ac_beside_free(o->beside);
+  ac_lane_free(o->lane);
   free(o->final);
   free(o->marked);
   free(o->needed);

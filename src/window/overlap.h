@@ -11,7 +11,7 @@
  * While it has one of these the transport is the thread's alone. What ranks tell each other at a
  * point between two windows, when weights may be on their way, it tells for the trainer.
  *
- * There is such a thread where two threads may use the device's memory at once (beside.h). Else
+ * There is such a thread where two threads may use the device's memory at once (lane.h). Else
  * nothing is exchanged while steps run. Whether a rank overlaps is its own matter: messages and
  * sums are the same. */
 #ifndef AC_WINDOW_OVERLAP_H
@@ -24,13 +24,13 @@ struct ac_thread;
 struct ac_monitor;
 struct ac_transfer;
 struct ac_instance;
-struct ac_beside;
+struct ac_lane;
 
 typedef struct ac_overlap {
   struct ac_thread *thread; /* NULL: there is none */
   int *final;   /* by round: how many steps of the micro-batch have run when it may begin */
   bool *marked; /* by number of steps: a round, or the end, waits for it */
-  struct ac_beside *beside;
+  struct ac_lane *lane;
   int64_t *needed; /* by step: after how many rounds of weights it may run */
   bool never;      /* not even with a thread; for tests */
   bool on;         /* gradients: between start and end */

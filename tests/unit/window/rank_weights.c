@@ -225,7 +225,7 @@ static ac_graph *larger_gpt(void) {
 }
 
 /* Weights are read in other ways: computed again, by 16-bit copies or without them, alone in 16
- * bits, in windows of one micro-batch, beside frozen ones, with averages. */
+ * bits, in windows of one micro-batch, next to frozen ones, with averages. */
 static void set_way(ranked_case *c, int way) {
   c->graph = larger_gpt;
   c->fit.steps = 3;
