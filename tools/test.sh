@@ -37,10 +37,27 @@ if [[ $(uname -m) == x86_64 ]]; then
   if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then unpack_arm64_packages build/ci/aarch64/root; fi
 fi
 
-for preset in ci ci-sanitize; do
-  cmake --preset "$preset"
-  cmake --build --preset "$preset" --parallel "$(nproc)"
-done
+# What a preset leaves out this time, as a regular expression, and the programs of the tests that run.
+declare -A left_out
+leave_out() { # PRESET
+  local names
+  names=$(ctest --preset "$1" -N | sed -n 's/^ *Test *#[0-9]*: //p')
+  left_out[$1]=$(tests/sample.sh --left-out "$1" <<<"$names")
+  echo "$1: $(grep -c . <<<"${left_out[$1]}") of $(grep -c . <<<"$names") tests are left out this time. These again: $again"
+  left_out[$1]="^(${left_out[$1]//$'\n'/|})\$"
+}
+programs_of() { # PRESET
+  ctest --preset "$1" -N -V --exclude-regex "${left_out[$1]}" | grep -o 'bin/test_[a-z0-9_]*' | sed 's|bin/||' | sort -u
+}
+
+# All tests are built once, and those that run with sanitizers again.
+cmake --preset ci -DACCRUE_TESTS_ON_DEMAND=OFF
+cmake --build --preset ci --parallel "$(nproc)"
+leave_out ci
+cmake --preset ci-sanitize -DACCRUE_TESTS_ON_DEMAND=ON
+leave_out ci-sanitize
+mapfile -t programs < <(programs_of ci-sanitize)
+cmake --build --preset ci-sanitize --parallel "$(nproc)" --target all "${programs[@]}"
 # Threads that wait by spinning would take the cores from each other on a busy machine.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.
@@ -48,10 +65,7 @@ if [[ ${ACCRUE_NO_INSTALL:-} != 1 ]]; then export ACCRUE_TEST_OPENCL=1 ACCRUE_TE
 # Both halves run, whatever the first one finds. Failures are repeated at the end.
 failed=()
 for preset in ci ci-sanitize; do
-  names=$(ctest --preset "$preset" -N | sed -n 's/^ *Test *#[0-9]*: //p')
-  left_out=$(tests/sample.sh --left-out "$preset" <<<"$names")
-  echo "$preset: $(grep -c . <<<"$left_out") of $(grep -c . <<<"$names") tests are left out this time. These again: $again"
-  ctest --preset "$preset" --parallel "$(nproc)" --exclude-regex "^(${left_out//$'\n'/|})\$" 2>&1 |
+  ctest --preset "$preset" --parallel "$(nproc)" --exclude-regex "${left_out[$preset]}" 2>&1 |
     tee "build/$preset/ctest.txt" || failed+=("$preset")
 done
 for preset in ${failed[@]+"${failed[@]}"}; do

@@ -269,9 +269,10 @@ typedef enum ac_relief {
   AC_RELIEF_STATE_8BIT = 1 << 11, /**< optimizer.state = AC_STATE_8BIT, optimizer.state_f32 = "". */
   /** precision = AC_PRECISION_BF16, weights = AC_WEIGHTS_BF16. */
   AC_RELIEF_WEIGHTS_BF16 = 1 << 12,
-  AC_RELIEF_GRADIENTS_LOCAL = 1 << 13, /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
-  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,  /**< gradient_storage = AC_GRADIENT_BF16. */
-  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15 /**< batch_norm = AC_BATCH_NORM_EXACT. */
+  AC_RELIEF_GRADIENTS_LOCAL = 1 << 13,  /**< gradients = AC_GRADIENTS_FUSED_LOCAL. */
+  AC_RELIEF_GRADIENTS_BF16 = 1 << 14,   /**< gradient_storage = AC_GRADIENT_BF16. */
+  AC_RELIEF_EXACT_BATCH_NORM = 1 << 15, /**< batch_norm = AC_BATCH_NORM_EXACT. */
+  AC_RELIEF_GRADIENTS_SHARDED = 1 << 16 /**< gradients = AC_GRADIENTS_SHARDED. */
 } ac_relief;
 
 /** Another description, and what it needs. */

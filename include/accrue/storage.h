@@ -119,7 +119,18 @@ typedef enum AC_UNSTABLE(ac_gradients) {
    * and scaling an update, dynamic loss scaling, norms, and reading gradients. After a window that
    * is not finite, was discarded or failed, a trainer cannot be used until a state is loaded. Only
    * with weights, gradients and state in f32. */
-  AC_UNSTABLE(AC_GRADIENTS_FOLDED)
+  AC_UNSTABLE(AC_GRADIENTS_FOLDED),
+  /** With several ranks (ac_plan_desc.ranks): each rank keeps the sum of all ranks' gradients for
+   * the part that it steps, and no more. A micro-batch's gradients live until they have gone to the
+   * ranks that own them, so they are exchanged once in each micro-batch, and not once in a window.
+   * AUTO never takes it. With one rank it is AC_GRADIENTS_BUFFER.
+   *
+   * All ranks make as many exchanges as the rank with the most micro-batches; one that has no more
+   * samples takes part in ac_trainer_update. If no rank has more than one micro-batch the bits are
+   * those of a buffer. A caller reads and writes the part that its rank keeps, while an update is
+   * being decided (ac_trainer_gradient_part). Not with gradients in bf16 or with exact batch norm.
+   */
+  AC_UNSTABLE(AC_GRADIENTS_SHARDED)
 } AC_UNSTABLE(ac_gradients);
 
 /** How gradients are stored while they are added up. */

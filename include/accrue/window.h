@@ -178,18 +178,27 @@ AC_API ac_status ac_trainer_locate_nonfinite(ac_trainer *trainer, int64_t count,
  * gradient of the loss's sum, and the update divides by samples.
  *
  * AC_ERROR_STATE in an empty window, and if the plan keeps no gradients (any other way than
- * AC_GRADIENTS_BUFFER). AC_ERROR_ARGUMENT if the parameter is frozen. With several ranks these are
- * the gradients of this rank's samples; after an update that has failed, when each rank has its
- * part of the sum of all, AC_ERROR_STATE. */
+ * AC_GRADIENTS_BUFFER and AC_GRADIENTS_SHARDED, and of that one at any time but while an update is
+ * decided). AC_ERROR_ARGUMENT if the parameter is frozen, or elements are beyond
+ * ac_trainer_gradient_part. With several ranks these are the gradients of this rank's samples;
+ * after an update that has failed, when each rank has its part of the sum of all, AC_ERROR_STATE.
+ */
 AC_API ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, float *data);
+
+/** Which elements of a parameter's gradient this rank keeps: *count of them from *first on. With
+ * AC_GRADIENTS_SHARDED these are its part of the sum of all ranks, perhaps none, and only they can
+ * be read and written here. Else all. 0 of a parameter that is frozen. */
+AC_API ac_status ac_trainer_gradient_part(const ac_trainer *trainer, int index, int64_t *first,
+                                          int64_t *count);
 
 /** Writes elements of a gradient, with the units and errors of ac_trainer_get_gradient: within a
  * window, where further samples add to it, or while its update is decided (ac_decide). Values are
  * multiplied by the loss scale, and rounded to nearest with AC_GRADIENT_BF16. A value that does not
  * fit then is infinite, and the window is skipped. Such a window does not count for the gradient
  * noise scale. With several ranks only while the update is decided, when each has the sum of all:
- * all of them write the same, or none does, or the update fails with AC_ERROR_STATE. */
+ * all of them write the same, or none does, or the update fails with AC_ERROR_STATE. With
+ * AC_GRADIENTS_SHARDED each writes in its own part, or not. */
 AC_API ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
                                          int64_t count, const float *data);
 

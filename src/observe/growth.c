@@ -143,7 +143,7 @@ static const ac_state_field fields[] = {{.key = "accrue.state.growth", .rows = &
 const ac_watcher ac_watcher_growth = {
     .record = {.fields = fields, .is_kept = is_kept, .anew = anew, .check = check},
     .bytes = sizeof(ac_growth),
-    .needs = AC_NEEDS_GRADIENT,
+    .needs = AC_NEEDS_NOISE,
     .is_asked = grows,
     .lacking = "fit: batches grow by the gradient noise scale, but the plan keeps no gradients to "
                "measure it",

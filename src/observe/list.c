@@ -100,7 +100,7 @@ void ac_run_drop(ac_run *copy) {
 static ac_status check_way(const ac_watcher *watcher, const ac_watch_setup *setup,
                            const ac_fit_desc *fit) {
   const ac_gradient_way *way = setup->plan->way;
-  const unsigned has = (way->keeps ? AC_NEEDS_GRADIENT : 0) | (way->can_skip ? AC_NEEDS_SKIP : 0) |
+  const unsigned has = (way->has_noise ? AC_NEEDS_NOISE : 0) | (way->can_skip ? AC_NEEDS_SKIP : 0) |
                        (way->can_skip || way->steps_alone ? AC_NEEDS_LEAVE_OUT : 0);
   if (!(watcher->needs & ~has) || !watcher->is_asked(setup, fit)) return AC_OK;
   return ac_fail(AC_ERROR_ARGUMENT, watcher->lacking, way->words);

@@ -56,7 +56,7 @@ static ac_status begin(void *record, const ac_watch_setup *setup) {
   ac_noise *noise = record;
   ac_cost_model model;
   const int64_t every = setup->desc->noise_every;
-  noise->possible = every != 0 && plan->way->keeps && has_two_means(plan);
+  noise->possible = every != 0 && plan->way->has_noise && has_two_means(plan);
   if (!noise->possible) return AC_OK;
   noise->every = every > 0 ? every : 0;
   ac_cost_guess(&model);

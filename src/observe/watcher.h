@@ -41,7 +41,7 @@ typedef struct ac_proposal {
 
 /* What a way of gradients has to have. */
 enum {
-  AC_NEEDS_GRADIENT = 1, /* all of it, while the window is in progress */
+  AC_NEEDS_NOISE = 1,    /* micro-batches are measured by themselves */
   AC_NEEDS_SKIP = 2,     /* a window can be skipped once it is known what it has come to */
   AC_NEEDS_LEAVE_OUT = 4 /* what is not finite is left out: the window, or parameters alone */
 };

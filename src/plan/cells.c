@@ -168,11 +168,12 @@ static bool is_control(const ac_cell *cell) {
   return cell->role == AC_ROLE_LOSS || cell->role == AC_ROLE_STATISTICS;
 }
 
-/* Of optimizer state what belongs to the part of a parameter that this rank steps: of state with
- * other elements than its parameter all or nothing. */
+/* Of optimizer state, and of gradients that are divided, what belongs to the part of a parameter
+ * that this rank steps: of state with other elements than its parameter all or nothing. */
 static void take_shard(const ac_problem *problem, ac_cell *cell) {
   int64_t first, count;
-  if (problem->desc.ranks < 2 || cell->role != AC_ROLE_STATE) return;
+  const bool divided = cell->role == AC_ROLE_GRADIENT && problem->way->shards;
+  if (problem->desc.ranks < 2 || (cell->role != AC_ROLE_STATE && !divided)) return;
   ac_shards_own(problem, cell->owner, &first, &count);
   const ac_tensor *owner = ac_tensor_at(problem->graph, problem->graph->parameters[cell->owner]);
   if (count == ac_shape_count(&owner->shape)) return;

@@ -14,11 +14,16 @@
  * both are hidden. The sums are exchanged while the last micro-batch runs: a round begins when the
  * one before is over and the steps have run that its gradients need. What is left of it when the
  * last step has run is exposed. Weights come while the first micro-batch of the next window runs:
- * what its steps wait for them is exposed. So are all points but the first. */
+ * what its steps wait for them is exposed. So are all points but the first.
+ *
+ * Gradients that are divided among ranks (AC_GRADIENTS_SHARDED) are exchanged in each micro-batch.
+ * A round travels while steps run, until the next one begins; what the steps wait is exposed, and
+ * so are what the host copies, a point before each micro-batch, and weights. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
 #include "core/error.h"
+#include "core/integers.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -137,12 +142,14 @@ static ac_status find_timeline(const ac_plan *plan, timeline *t) {
   if (!t->first || !t->ends || !t->touched || !t->rounds_of || !t->arrivals)
     return ac_fail(AC_ERROR_MEMORY, "no memory for a price");
   /* Sections have ranks meet, and so exchange gradients afterwards. */
-  const bool overlaps = backend->is_host || backend->computes_nothing || backend->open_lane;
+  const bool divided = plan->way->shards, overlaps = backend->is_host ||
+                                                     backend->computes_nothing ||
+                                                     (backend->open_lane && !divided);
   if (!overlaps || plan->problem.in_sections) return AC_OK;
-  t->overlaps = true;
+  t->overlaps = !divided;
   find_ends(plan, rest ? rest : micro_batch, t->ends);
   find_ends(plan, is_only_one(plan) && rest ? rest : micro_batch, t->first);
-  ac_shards_touched(plan, t->touched);
+  ac_shards_touched(plan->graph, &plan->main, t->touched);
   ac_shards_arrivals(&plan->problem, &rounds, t->rounds_of);
   t->end = t->ends[steps - 1];
   return AC_OK;
@@ -180,10 +187,11 @@ static void add_weights(ac_rank_price *price, const ac_problem *problem, const a
 
 /* Rounds of sums from `now` on; returns when the last one has ended. */
 static double add_sums(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
-                       const ac_rounds *rounds, const timeline *t, double now) {
+                       const ac_rounds *rounds, const timeline *t, bool divided, double now) {
   const double others = problem->desc.ranks - 1;
+  const int64_t first = divided ? rounds->gradients : 0;
   rounds_of_a_kind alone = {0}, r = {now, now, now};
-  for (int64_t n = 0; n < rounds->all; n++) {
+  for (int64_t n = first; n < rounds->all; n++) {
     const chunks c = chunks_of(problem, rounds, n);
     const double ready = t->ends[ac_shards_final(problem, t->touched, rounds, n)];
     add_reduce(price, c, others);
@@ -203,7 +211,8 @@ static double add_sums(ac_rank_price *price, const ac_problem *problem, const ac
 static double wait_for_weights(const ac_plan *plan, const ac_rounds *rounds, timeline *t) {
   const int steps = ac_sequence_end(&plan->main);
   double waited = 0;
-  for (int i = 0; i < steps && t->overlaps; i++) {
+  if (!t->overlaps) return t->arrivals[rounds->gradients];
+  for (int i = 0; i < steps; i++) {
     const int64_t needed = ac_shards_needed(plan->graph, &plan->main.steps[i], t->rounds_of);
     waited += fmax(t->arrivals[needed] - (t->first[i] + waited), 0);
     if (is_only_one(plan)) t->ends[i + 1] += waited;
@@ -213,6 +222,39 @@ static double wait_for_weights(const ac_plan *plan, const ac_rounds *rounds, tim
   return waited;
 }
 
+/* How much longer a micro-batch takes with the exchange of its gradients, which are divided. */
+static double add_micro_batch(const ac_plan *plan, const ac_network *network, const timeline *t,
+                              ac_rank_price *price) {
+  const ac_problem *problem = &plan->problem;
+  const ac_rounds rounds = ac_shards_rounds(problem);
+  const double others = problem->desc.ranks - 1;
+  double late = add_point(price, problem, network), come = 0;
+  int place = 0;
+  for (int64_t n = 0; n < rounds.gradients; n++) {
+    const chunks c = chunks_of(problem, &rounds, n);
+    const double on_host = host_bytes_of_reduce(c, others) / HOST_BYTES,
+                 seconds = on_links(network, others, c.most) + on_host;
+    const int final = ac_shards_final(problem, t->touched, &rounds, n);
+    place = final > place ? final : place;
+    const double begun = fmax(t->ends[place] + late, come);
+    add_reduce(price, c, others);
+    price->exchange_seconds += seconds;
+    come = begun + seconds;
+    late = begun - t->ends[place] + on_host;
+  }
+  return fmax(late, come - t->end);
+}
+
+/* As often as the rank with the most samples has micro-batches. When a window ends ranks meet once
+ * more. */
+static double add_micro_batches(const ac_plan *plan, const ac_network *network, const timeline *t,
+                                ac_rank_price *price) {
+  const int64_t times = ac_ceil_div(plan->problem.desc.batch, plan->info.micro_batch);
+  double seconds = add_point(price, &plan->problem, network);
+  for (int64_t i = 0; i < times; i++) seconds += add_micro_batch(plan, network, t, price);
+  return seconds;
+}
+
 static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
                     ac_rank_price *price) {
   const ac_problem *problem = &plan->problem;
@@ -220,7 +262,8 @@ static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
   add_weights(price, problem, network, &rounds, t);
   double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network);
   if (t->overlaps && is_only_one(plan)) now += t->arrivals[rounds.gradients];
-  now = add_sums(price, problem, network, &rounds, t, now);
+  now = add_sums(price, problem, network, &rounds, t, plan->way->shards, now);
+  if (plan->way->shards) after += add_micro_batches(plan, network, t, price);
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
   for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
   price->exposed_seconds = fmax(now - t->end, 0) + after;

@@ -17,7 +17,7 @@ static const ac_gradient_way ways[AC_GRADIENT_WAYS] = {
     [AC_GRADIENTS_BUFFER] = {
         WAY(BUFFER), .words = "kept",
         .passes = 1,
-        .keeps = true, .has_norm = true,
+        .keeps = true, .has_noise = true, .has_norm = true,
         .can_skip = true, .can_decide = true, .can_discard = true,
         .between_ranks = true, .moves_state = true,
         .by_auto = true, .auto_may_need_less = true,
@@ -47,6 +47,13 @@ static const ac_gradient_way ways[AC_GRADIENT_WAYS] = {
         .holds_parameters = "the window's gradients are folded into the optimizer's state; update "
                             "first",
         .needs_weights = true,
+    },
+    [AC_GRADIENTS_SHARDED] = { /* with several ranks; one keeps all */
+        WAY(SHARDED), .words = "divided among ranks",
+        .passes = 1,
+        .shards = true, .has_noise = true, .has_norm = true,
+        .can_skip = true, .can_decide = true, .can_discard = true,
+        .between_ranks = true, .moves_state = true,
     },
 };
 /* clang-format on */

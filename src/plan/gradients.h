@@ -7,7 +7,7 @@
 
 #include <accrue/storage.h>
 
-enum { AC_GRADIENT_WAYS = AC_GRADIENTS_FOLDED + 1, AC_MOST_PASSES = 2 };
+enum { AC_GRADIENT_WAYS = AC_GRADIENTS_SHARDED + 1, AC_MOST_PASSES = 2 };
 
 typedef struct ac_gradient_way {
   ac_gradients gradients; /* the row's own */
@@ -20,10 +20,13 @@ typedef struct ac_gradient_way {
   bool one_micro_batch; /* a window is one */
 
   /* What there is of a window's gradients. */
-  bool keeps; /* all of them, until it ends: they can be read and written, and give a noise scale */
-  bool folds; /* parts of optimizer states, in which each micro-batch's share is put */
-  bool has_norm; /* each parameter's whole gradient before its step: it is measured, and may be
-                    clipped */
+  bool keeps;     /* all of them, until it ends: they can be read and written */
+  bool folds;     /* parts of optimizer states, in which each micro-batch's share is put */
+  bool shards;    /* with several ranks: of each, in this rank's part, the sum of all ranks */
+  bool has_noise; /* micro-batches are measured by themselves, not the window alone: so the gradient
+                     noise scale can be known */
+  bool has_norm;  /* each parameter's whole gradient before its step: it is measured, and may be
+                     clipped */
 
   /* What can still be done. */
   bool can_skip;    /* what a window has come to is known before it changes anything */

@@ -129,6 +129,16 @@ static void offer_gradients(offers *o) {
   add(o, &x);
 }
 
+/* Several ranks may divide them. */
+static void offer_sharded(offers *o) {
+  const ac_problem *problem = o->problem;
+  ac_plan_offer x = begin(o, AC_RELIEF_GRADIENTS_SHARDED);
+  if (problem->desc.ranks < 2 || problem->in_sections) return;
+  if (x.desc.gradients != AC_GRADIENTS_AUTO || x.desc.gradient_storage != AC_GRADIENT_F32) return;
+  x.desc.gradients = AC_GRADIENTS_SHARDED;
+  add(o, &x);
+}
+
 /* Weights that are rounded for each op that reads them, where copies are asked for. */
 static void offer_no_copies(offers *o) {
   ac_plan_offer x = begin(o, AC_RELIEF_WORKING_COPIES_AUTO);
@@ -276,6 +286,7 @@ static ac_status offer_all(offers *o) {
   if (o->problem->desc.purpose == AC_TRAIN) {
     offer_no_read_ahead(o);
     offer_gradients(o);
+    offer_sharded(o);
     offer_no_copies(o);
     offer_host(o);
     offer_exact_norm(o);

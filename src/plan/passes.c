@@ -199,6 +199,7 @@ ac_status ac_passes_build(const ac_problem *problem, const ac_choice *choice, ac
   const ac_storage storage = {.whole_window = ac_problem_whole_window(problem, choice->micro_batch),
                               .host_state = choice->host_state,
                               .shards = problem->desc.ranks > 1 ? problem : NULL,
+                              .sheds = choice->way->shards,
                               .window = problem->in_sections ? problem->desc.batch : 0};
   const ac_gradient_way *way = choice->way;
   if (!way->phases[0])

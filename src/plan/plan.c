@@ -78,6 +78,10 @@ static ac_status check_ranks(const ac_plan_desc *desc) {
                    "plan: gradients that are %s cannot be summed over ranks; take "
                    "AC_GRADIENTS_BUFFER or AC_GRADIENTS_AUTO",
                    way->words);
+  if (way->shards && desc->gradient_storage == AC_GRADIENT_BF16)
+    return ac_fail(AC_ERROR_ARGUMENT,
+                   "plan: gradients that are %s add up in f32, and exclude AC_GRADIENT_BF16",
+                   way->words);
   if (desc->debug_numerics)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "plan: overflows of 16 bits are not counted over ranks; watch them with one");

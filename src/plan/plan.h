@@ -18,7 +18,8 @@
  * values of the sequence, alive from their first step to the end of the window. If they are fused
  * (passes.c), they are alive only until they are measured, and again until their parameters are
  * stepped; fused locally, until both is done. Gradients that are folded into optimizer state are
- * values of a micro-batch, alive until they are folded.
+ * values of a micro-batch, alive until they are folded. Those that ranks divide among them are
+ * values of a micro-batch, alive until they have been exchanged; their cells hold this rank's part.
  *
  * Optimizer state may be in host memory, as cells of that space. It is then in values of the
  * sequence while its parameter is stepped (transfers.c).
@@ -121,6 +122,8 @@ typedef struct ac_sequence {
                      0: each goes through the sequence alone */
   int *sections, section_count; /* where they begin; NULL: there are none */
   const ac_problem *shards;     /* NULL: all is stepped; else only the part of its rank */
+  bool sheds; /* gradients are values of the micro-batch, alive until ranks have exchanged them
+                 (shards.h); what follows it finds cells with the part of its rank */
   ac_step *steps;
   int step_count;
   int begin[AC_PHASE_COUNT + 1]; /* phase p is the steps [begin[p], begin[p + 1]) */
@@ -300,7 +303,7 @@ bool ac_problem_allows(const ac_problem *problem, int64_t batch, int64_t micro_b
 /* Whether a window of this micro-batch has its gradients among the values of its sequence. */
 static inline bool ac_problem_whole_window(const ac_problem *problem, int64_t micro_batch) {
   return problem->desc.whole_windows && micro_batch == problem->desc.batch &&
-         !problem->way->folds && !problem->in_sections;
+         !problem->way->folds && !problem->way->shards && !problem->in_sections;
 }
 
 /* Host memory for so many batches that are read ahead and the current one. */
@@ -335,6 +338,7 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs);
 typedef struct ac_storage {
   bool whole_window, host_state; /* as of a sequence */
   const ac_problem *shards;      /* likewise */
+  bool sheds;                    /* likewise */
   bool one_output;               /* an output is read as soon as it is made, one in each run */
   int64_t window;                /* as of a sequence */
   bool apart;                    /* no value shares memory */

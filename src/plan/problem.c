@@ -542,6 +542,9 @@ static void take_share(ac_plan_desc *desc) {
   if (!desc->ranks) desc->ranks = 1;
   desc->batch = ac_share_most(desc->batch, desc->ranks);
   if (desc->ranks > 1 && desc->micro_batch > desc->batch) desc->micro_batch = desc->batch;
+  /* One rank has all parts. */
+  if (desc->ranks < 2 && ac_gradient_way_of(desc->gradients)->shards)
+    desc->gradients = AC_GRADIENTS_BUFFER;
 }
 
 ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_device *device,
@@ -553,7 +556,7 @@ ac_status ac_problem_create(ac_problem *problem, const ac_graph *graph, ac_devic
   AC_TRY(keep_text(&problem->desc.shared, &problem->shared));
   problem->asked = problem->desc;
   take_share(&problem->desc);
-  problem->way = ac_gradient_way_of(desc->gradients);
+  problem->way = ac_gradient_way_of(problem->desc.gradients);
   AC_TRY(ac_graph_clone(&problem->source, graph));
   AC_TRY(ac_graph_clone(&problem->graph, graph));
   return derive(problem);

@@ -123,6 +123,7 @@ ac_status ac_select_nodes(const ac_graph *graph, ac_target target, bool *runs) {
  * was written. */
 typedef struct builder {
   ac_sequence *sequence;
+  bool after; /* the steps are those that follow the micro-batch */
   const ac_graph *graph;
   int *current;
   bool *written;
@@ -145,7 +146,7 @@ static int add_value(ac_sequence *sequence, int tensor, int step) {
 static bool is_value(const builder *b, int storage) {
   const ac_tensor *tensor = ac_tensor_at(b->graph, storage);
   if (tensor->role != AC_ROLE_GRADIENT) return tensor->role == AC_ROLE_ACTIVATION;
-  return b->sequence->whole_window || tensor->folded;
+  return b->sequence->whole_window || tensor->folded || (b->sequence->sheds && !b->after);
 }
 
 /* Optimizer state that is transferred is in a value of its own for each step. */
@@ -235,6 +236,8 @@ static bool try_share(ac_sequence *sequence, const ac_graph *graph, int index, i
                   *b = ac_tensor_at(graph, output->tensor);
   bool same_size = a->dtype == b->dtype && a->shape.batched == b->shape.batched &&
                    ac_shape_count(&a->shape) == ac_shape_count(&b->shape);
+  /* After this step it may go to other ranks. */
+  if (sequence->sheds && a->role == AC_ROLE_GRADIENT) return false;
   if (!same_size || sequence->values[root].last > index || uses_of(sequence, step, root) != 1)
     return false;
   /* With sections, what does not vary is read in the next micro-batch as well. */
@@ -351,11 +354,15 @@ ac_status ac_sequence_build_in(ac_sequence_room *room, ac_sequence *sequence, co
   sequence->host_state = storage.host_state;
   sequence->window = storage.window;
   sequence->shards = storage.shards;
+  sequence->sheds = storage.sheds;
   set_phases(sequence, graph, order, after);
-  builder b = {sequence, graph, room->current, room->written};
+  builder b = {
+      .sequence = sequence, .graph = graph, .current = room->current, .written = room->written};
   sequence->steps = malloc(((size_t)sequence->step_count + 1) * sizeof *sequence->steps);
-  bool good = sequence->steps && lay_steps(&b, order, 0, room->seen) &&
-              lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  bool good = sequence->steps && lay_steps(&b, order, 0, room->seen);
+  b.after = true;
+  good = good && lay_steps(&b, after, ac_sequence_end(sequence), room->seen);
+  if (good && storage.sheds) good = ac_shards_extend(sequence, graph) == AC_OK;
   if (good && storage.window) good = ac_sections_find(sequence, graph, room->added) == AC_OK;
   if (good) {
     if (target == AC_TARGET_OUTPUTS && !storage.one_output) keep_outputs(&b);

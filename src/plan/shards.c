@@ -271,12 +271,12 @@ static void touch(const ac_graph *graph, ac_slot slot, int point, int *touched) 
   if (slot.tensor >= 0) touched[ac_tensor_at(graph, slot.tensor)->storage] = point;
 }
 
-void ac_shards_touched(const ac_plan *plan, int *touched) {
-  for (int i = 0; i < ac_sequence_end(&plan->main); i++) {
-    const ac_step *step = &plan->main.steps[i];
-    touch(plan->graph, step->copy, i + 1, touched);
-    for (int k = 0; k < AC_MAX_INPUTS; k++) touch(plan->graph, step->in[k], i + 1, touched);
-    for (int j = 0; j < AC_MAX_OUTPUTS; j++) touch(plan->graph, step->out[j], i + 1, touched);
+void ac_shards_touched(const ac_graph *graph, const ac_sequence *sequence, int *touched) {
+  for (int i = 0; i < ac_sequence_end(sequence); i++) {
+    const ac_step *step = &sequence->steps[i];
+    touch(graph, step->copy, i + 1, touched);
+    for (int k = 0; k < AC_MAX_INPUTS; k++) touch(graph, step->in[k], i + 1, touched);
+    for (int j = 0; j < AC_MAX_OUTPUTS; j++) touch(graph, step->out[j], i + 1, touched);
   }
 }
 

@@ -33,9 +33,9 @@ typedef struct ac_rounds {
 ac_rounds ac_shards_rounds(const ac_problem *problem);
 ac_chunk ac_shards_chunk_of(const ac_problem *problem, const ac_rounds *rounds, int rank,
                             int64_t n);
-/* By storage (of 0): how many steps of the micro-batch of a plan have run when nothing reads or
+/* By storage (of 0): how many steps of the micro-batch of a sequence have run when nothing reads or
  * writes it any more. */
-void ac_shards_touched(const ac_plan *plan, int *touched);
+void ac_shards_touched(const ac_graph *graph, const ac_sequence *sequence, int *touched);
 /* And with that, when nothing of a round's chunks changes any more on this rank. */
 int ac_shards_final(const ac_problem *problem, const int *touched, const ac_rounds *rounds,
                     int64_t n);
@@ -46,6 +46,13 @@ int ac_shards_final(const ac_problem *problem, const int *touched, const ac_roun
 void ac_shards_arrivals(const ac_problem *problem, const ac_rounds *rounds, int64_t *rounds_of);
 /* And with that, after how many a step may run. */
 int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64_t *rounds_of);
+
+/* Gradients that are divided among ranks are exchanged in each micro-batch (shed.c). By round of
+ * gradients: how many steps have run when it is exchanged, not before the rounds before it. */
+void ac_shards_places(const ac_problem *problem, const int *touched, const ac_rounds *rounds,
+                      int *places);
+/* Lets the gradients of a sequence live until their rounds. */
+ac_status ac_shards_extend(ac_sequence *sequence, const ac_graph *graph);
 
 /* Host memory for chunks on their way. */
 uint64_t ac_shards_bytes(const ac_problem *problem);

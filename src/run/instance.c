@@ -306,6 +306,8 @@ ac_status ac_instance_do_step(ac_instance *instance, ac_prepared *prepared, int 
   if (prepared == &instance->main && instance->numerics.counts)
     AC_TRY(ac_numerics_watch(instance, i));
   if (prepared == &instance->main && instance->watched_count) AC_TRY(ac_watched_after(instance, i));
+  if (prepared == &instance->main && instance->follower.call)
+    AC_TRY(instance->follower.call(instance->follower.user, i + 1));
   return poison_after(instance, prepared, i, last);
 }
 
@@ -314,11 +316,8 @@ static ac_status run_steps(ac_instance *instance, ac_prepared *prepared, bool fr
   AC_TRY(poison_after(instance, prepared, -1, true));
   if (prepared->sequence->section_count) return ac_sections_run(instance, prepared);
   ac_instance_resize(instance, prepared);
-  for (int i = 0; i < ac_sequence_end(prepared->sequence); i++) {
+  for (int i = 0; i < ac_sequence_end(prepared->sequence); i++)
     AC_TRY(ac_instance_do_step(instance, prepared, i, fresh, true));
-    if (prepared == &instance->main && instance->follower.call)
-      instance->follower.call(instance->follower.user, i + 1);
-  }
   return AC_OK;
 }
 

@@ -111,9 +111,10 @@ typedef struct ac_meanwhile {
   void *user;
 } ac_meanwhile;
 
-/* Told after each step of the main sequence's micro-batch how many of them have run. */
+/* Told after each step of the main sequence's micro-batch how many of them have run, while all that
+ * it has used is still there. */
 typedef struct ac_follower {
-  void (*call)(void *user, int steps); /* NULL: nobody */
+  ac_status (*call)(void *user, int steps); /* NULL: nobody */
   void *user;
 } ac_follower;
 

@@ -75,14 +75,15 @@ static ac_slot slot_of(const ac_step *step, int operand) {
   return operand ? step->out[operand - 1] : step->in[0];
 }
 
-/* Where an operand that is not in a value of the step's own begins: a cell, or a gradient in the
- * arena. */
+/* Where an operand that is not in a value of the step's own begins, or would with all its elements:
+ * a cell, or a gradient in the arena. */
 static uint64_t address_of(const ac_plan *plan, const ac_sequence *sequence, ac_slot slot) {
   if (slot.value >= 0) return sequence->values[ac_sequence_root(sequence, slot.value)].address;
   const int storage = ac_tensor_at(plan->graph, slot.tensor)->storage;
   for (int i = 0; i < plan->cell_count; i++)
     if (plan->cells[i].tensor == storage && plan->cells[i].space == AC_SPACE_DEVICE)
-      return plan->cells[i].address;
+      return plan->cells[i].address -
+             (uint64_t)plan->cells[i].first * ac_dtype_bytes(plan->cells[i].dtype);
   return AC_NO_ADDRESS;
 }
 

@@ -10,19 +10,25 @@
 
 enum { TAG_PART = 3, TAG_SUM = 4 };
 
-/* What is moved between the device and a chunk. */
-typedef enum kind { SUMS, WEIGHTS } kind;
+/* What is moved between the device and a chunk: what this rank has of a window, or of a micro-batch
+ * with gradients that are divided. */
+typedef enum kind { PARTS, SUMS, WEIGHTS } kind;
 
 static const ac_problem *problem_of(const ac_trainer *trainer) {
   return &trainer->instance.plan->problem;
 }
 
-static ac_status move_range(const ac_instance *instance, const ac_streamed *s, int64_t first,
-                            int64_t count, kind what, float *data, bool writes) {
+static ac_status move_range(ac_trainer *trainer, const ac_streamed *s, int64_t first, int64_t count,
+                            kind what, float *data, bool writes) {
+  const ac_instance *instance = ac_overlap_instance(trainer);
+  void **values = trainer->exchange.sharded.handles;
   const ac_tensor *tensor = ac_tensor_at(instance->plan->graph, s->tensor);
   if (what == WEIGHTS)
     return writes ? ac_instance_put_parameter(instance, tensor->parameter, first, count, data)
                   : ac_instance_take_parameter(instance, tensor->parameter, first, count, data);
+  if (what == PARTS && values && values[s->tensor])
+    return ac_instance_read_floats(instance, values[s->tensor], tensor->dtype, first, count, data);
+  first -= ac_sharded_first(trainer, s->tensor);
   if (writes) return ac_instance_write_floats(instance, s->tensor, first, count, data);
   return ac_instance_read_floats(instance, instance->persistent[s->tensor], tensor->dtype, first,
                                  count, data);
@@ -34,8 +40,8 @@ static ac_status move(ac_trainer *trainer, ac_chunk chunk, kind what, float *dat
   for (int64_t at = chunk.begin; at < chunk.end;) {
     const ac_streamed *s = ac_shards_streamed(problem, at);
     const int64_t skipped = at - s->begin, count = ac_smaller(s->count - skipped, chunk.end - at);
-    AC_TRY(move_range(ac_overlap_instance(trainer), s, s->first + skipped, count, what,
-                      data + (at - chunk.begin), writes));
+    AC_TRY(
+        move_range(trainer, s, s->first + skipped, count, what, data + (at - chunk.begin), writes));
     at += count;
   }
   return AC_OK;
@@ -66,7 +72,7 @@ static void measure(ac_trainer *trainer, ac_chunk chunk, const float *data) {
 
 /* Of this rank; without a sample of the window it has none, whatever is in its memory. */
 static ac_status read_own_sums(ac_trainer *trainer, ac_chunk chunk, float *data) {
-  if (!trainer->exchange.empty) AC_TRY(move(trainer, chunk, SUMS, data, false));
+  if (!trainer->exchange.empty) AC_TRY(move(trainer, chunk, PARTS, data, false));
   else memset(data, 0, (size_t)ac_chunk_bytes(chunk));
   if (trainer->exchange.measures) measure(trainer, chunk, data);
   return AC_OK;
@@ -139,6 +145,16 @@ static void add_parts(const ac_exchange *e, int64_t n, int64_t count) {
   }
 }
 
+/* What the micro-batches before this one have come to. */
+static ac_status add_before(ac_trainer *trainer, int64_t n, ac_chunk own) {
+  const ac_exchange *e = &trainer->exchange;
+  float *before = room(e, n, 0), *sum = of_own(e, n);
+  if (!ac_sharded_is_on(&e->sharded) || !e->sharded.summed) return AC_OK;
+  AC_TRY(move(trainer, own, SUMS, before, false));
+  for (int64_t i = 0; i < own.end - own.begin; i++) sum[i] = before[i] + sum[i];
+  return AC_OK;
+}
+
 /* Of a channel: number, mean, sum of squared differences from it (ops/norm/batch_norm.h). */
 static void pool(float *sum, const float *part) {
   const double n = (double)part[0], before = (double)sum[0], total = before + n;
@@ -195,8 +211,12 @@ static ac_status end_reduce(ac_trainer *trainer, int64_t n) {
   ac_exchange *e = &trainer->exchange;
   const ac_chunk own = chunk_of(trainer, e->rank, n);
   AC_TRY(wait_for(e, n));
-  if (n < e->rounds.gradients) add_parts(e, n, own.end - own.begin);
-  else pool_parts(e, n, own.end - own.begin);
+  if (n < e->rounds.gradients) {
+    add_parts(e, n, own.end - own.begin);
+    AC_TRY(add_before(trainer, n, own));
+  } else {
+    pool_parts(e, n, own.end - own.begin);
+  }
   return move(trainer, own, SUMS, of_own(e, n), true);
 }
 
@@ -272,16 +292,22 @@ static ac_status reduce_pools(ac_trainer *trainer, int64_t n) {
   return end_gather(trainer, n, SUMS);
 }
 
+static ac_status reduce_gradients(ac_trainer *trainer) {
+  const int64_t rounds = trainer->exchange.rounds.gradients;
+  for (int64_t n = 0; n < rounds; n++) {
+    AC_TRY(begin_reduce(trainer, n));
+    if (n > 0) AC_TRY(end_reduce(trainer, n - 1));
+  }
+  return rounds ? end_reduce(trainer, rounds - 1) : AC_OK;
+}
+
+/* Gradients that are divided have been exchanged. */
 static ac_status reduce_all(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   const ac_rounds *rounds = &e->rounds;
   memset(e->squares, 0,
          (size_t)trainer->instance.plan->graph->parameter_count * sizeof *e->squares);
-  for (int64_t n = 0; n < rounds->gradients; n++) {
-    AC_TRY(begin_reduce(trainer, n));
-    if (n > 0) AC_TRY(end_reduce(trainer, n - 1));
-  }
-  if (rounds->gradients) AC_TRY(end_reduce(trainer, rounds->gradients - 1));
+  if (!ac_sharded_is_on(&e->sharded)) AC_TRY(reduce_gradients(trainer));
   for (int64_t n = rounds->gradients; n < rounds->all; n++) AC_TRY(reduce_pools(trainer, n));
   return AC_OK;
 }
@@ -289,6 +315,19 @@ static ac_status reduce_all(ac_trainer *trainer) {
 ac_status ac_chunks_reduce(ac_trainer *trainer) {
   AC_TRY(ac_exchange_parts(trainer));
   return ac_exchange_end_transfers(&trainer->exchange, reduce_all(trainer));
+}
+
+ac_status ac_chunks_begin_round(ac_trainer *trainer, int64_t round) {
+  return begin_reduce(trainer, round);
+}
+
+ac_status ac_chunks_test_round(ac_trainer *trainer, int64_t round, bool *come) {
+  ac_exchange *e = &trainer->exchange;
+  return ac_transport_test(e->transport, transfers_of(e, round), *count_of(e, round), come);
+}
+
+ac_status ac_chunks_end_round(ac_trainer *trainer, int64_t round) {
+  return end_reduce(trainer, round);
 }
 
 ac_status ac_chunks_gather_gradients(ac_trainer *trainer) {

@@ -11,6 +11,12 @@ struct ac_trainer;
  * gradients, in the order of ranks, and keeps that; all get what batch norms pool. A round waits
  * until its gradients are final (overlap.h), so this may begin while backward goes on. */
 ac_status ac_chunks_reduce(struct ac_trainer *trainer);
+/* Or one round of gradients that are divided (sharded.h), in a micro-batch: sends what this rank
+ * has, after which it does not need it any more; looks whether all has come; waits for that, and
+ * adds up. */
+ac_status ac_chunks_begin_round(struct ac_trainer *trainer, int64_t round);
+ac_status ac_chunks_test_round(struct ac_trainer *trainer, int64_t round, bool *come);
+ac_status ac_chunks_end_round(struct ac_trainer *trainer, int64_t round);
 /* Each rank gives its part of the summed gradients to all others. */
 ac_status ac_chunks_gather_gradients(struct ac_trainer *trainer);
 

@@ -47,8 +47,9 @@ static const char *name_of(int meeting) {
                                       "the weights of a window",
                                       "the last micro-batch of a window",
                                       "gradients that were written",
-                                      "a batch norm"};
-  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_NORM ? names[meeting] : names[0];
+                                      "a batch norm",
+                                      "a micro-batch with divided gradients"};
+  return meeting >= AC_MEET_WINDOW && meeting <= AC_MEET_PIECE ? names[meeting] : names[0];
 }
 
 /* Rank 0 judges what a rank has told. */
@@ -255,7 +256,8 @@ static ac_status agree(const ac_trainer *trainer) {
       {"the batch norm", plan->problem.in_sections ? "exact" : "of micro-batches, if any"},
       {"the seed", seed},
       {"the learning rate", rate},
-      {"the order of gradients", shares}};
+      {"the order of gradients", shares},
+      {"the gradients", plan->way->shards ? "divided among ranks" : "kept by each rank"}};
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);
 }
 
@@ -309,6 +311,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   e->transport = ac_ranks_transport(ranks);
   trainer->instance.meanwhile = (ac_meanwhile){show_life, trainer};
   AC_TRY(ac_exchange_begin_norms(trainer));
+  AC_TRY(ac_sharded_create(trainer));
   return ac_overlap_create(trainer);
 }
 
@@ -316,6 +319,7 @@ void ac_exchange_release(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   (void)ac_exchange_settle(trainer);
   ac_overlap_free(trainer);
+  ac_sharded_free(trainer);
   free(e->memory);
   free(e->transfers);
   free(e->values);
@@ -332,6 +336,7 @@ void ac_exchange_lay(ac_exchange *e, int64_t first) {
 
 void ac_exchange_leave(ac_exchange *e) {
   e->reduced = e->gathered = e->summed = e->laid = e->measures = false;
+  e->sharded.summed = 0;
 }
 
 ac_status ac_exchange_end_transfers(ac_exchange *e, ac_status status) {

@@ -8,6 +8,7 @@
 #include "plan/shards.h"
 #include "run/instance.h"
 #include "window/overlap.h"
+#include "window/sharded.h"
 
 struct ac_trainer;
 struct ac_transport;
@@ -23,7 +24,8 @@ typedef enum ac_meeting {
   AC_MEET_COUNTS,     /* the weights of a window's losses, before it */
   AC_MEET_PARTS,      /* the last micro-batch of a window, before its gradients are exchanged */
   AC_MEET_MEASURES,   /* gradients that were written are measured anew */
-  AC_MEET_NORM        /* the sums of a batch norm over a window */
+  AC_MEET_NORM,       /* the sums of a batch norm over a window */
+  AC_MEET_PIECE       /* a micro-batch with divided gradients, or the lack of one */
 } ac_meeting;
 
 /* Weights on their way (chunks.h). */
@@ -49,6 +51,7 @@ typedef struct ac_exchange {
   ac_rounds rounds;
   ac_arriving arriving;
   ac_overlap overlap;
+  ac_sharded sharded;
   float *memory;                 /* of chunks */
   struct ac_transfer *transfers; /* of chunks, and then of points */
   int transfer_count;
@@ -118,11 +121,13 @@ ac_status ac_exchange_counts(struct ac_trainer *trainer);
  * fails in it ends the exchange before it says so. */
 void ac_exchange_begin_last(struct ac_trainer *trainer, bool measures);
 void ac_exchange_leave_last(struct ac_trainer *trainer);
+/* Shows watchers what this rank's first micro-batch has come to, of what was measured then. */
+ac_status ac_exchange_show_first(struct ac_trainer *trainer);
 /* At the end of a window: sums up each rank's part of the gradients and what batch norms pool; then
  * samples, sums of losses, what watchers have measured, and what each rank measures of its part. A
  * window that was summed stays as it is. */
 ac_status ac_exchange_window(struct ac_trainer *trainer);
-/* Then, where somebody reads them: all gradients, on each rank. */
+/* Then, where somebody reads them: all gradients, on each rank, unless they are divided. */
 ac_status ac_exchange_gather_gradients(struct ac_trainer *trainer);
 /* And if all ranks have written them alike: measures them anew, each its part. */
 ac_status ac_exchange_measures(struct ac_trainer *trainer);

@@ -85,8 +85,8 @@ static ac_status put_sums(ac_instance *instance, const ac_all_sums *sums) {
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* What this rank's only micro-batch has come to, measured as it passed (chunks.c). */
-static ac_status show_first(ac_trainer *trainer) {
+/* Measured as it passed (chunks.c). */
+ac_status ac_exchange_show_first(ac_trainer *trainer) {
   const ac_plan *plan = trainer->instance.plan;
   const double scale = (double)trainer->instance.run.loss_scale;
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
@@ -104,7 +104,7 @@ static ac_status show_first(ac_trainer *trainer) {
 static ac_status put_window(ac_trainer *trainer, double *losses, double *fed, double *watched,
                             double *measured) {
   const ac_run *run = &trainer->run;
-  if (trainer->exchange.measures) AC_TRY(show_first(trainer));
+  if (trainer->exchange.measures) AC_TRY(ac_exchange_show_first(trainer));
   AC_TRY(ac_instance_measure_shards(&trainer->instance));
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
   get_measures(trainer, measured);
@@ -200,6 +200,7 @@ ac_status ac_exchange_window(ac_trainer *trainer) {
   if (ac_exchange_is_alone(e) || e->summed) return AC_OK;
   ac_status status = ac_exchange_settle(trainer);
   if (status == AC_OK) status = ac_exchange_idle_norms(trainer);
+  if (status == AC_OK) status = ac_sharded_finish(trainer);
   if (status == AC_OK) status = reduce(trainer);
   e->reduced = status == AC_OK;
   if (status == AC_OK) status = sum_window(trainer);
@@ -211,7 +212,7 @@ ac_status ac_exchange_window(ac_trainer *trainer) {
 
 ac_status ac_exchange_gather_gradients(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
-  if (ac_exchange_is_alone(e) || e->gathered) return AC_OK;
+  if (ac_exchange_is_alone(e) || e->gathered || ac_sharded_is_on(&e->sharded)) return AC_OK;
   AC_TRY(ac_chunks_gather_gradients(trainer));
   e->gathered = true;
   return AC_OK;

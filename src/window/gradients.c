@@ -4,12 +4,41 @@
 #include "core/error.h"
 #include "window/trainer.h"
 
-static ac_status check_kept(const ac_plan *plan) {
-  if (plan->way->keeps) return AC_OK;
+static ac_status check_kept(const ac_trainer *trainer) {
+  const ac_plan *plan = trainer->instance.plan;
+  if (plan->way->keeps || (plan->way->shards && trainer->busy.deciding)) return AC_OK;
+  if (plan->way->shards)
+    return ac_fail(AC_ERROR_STATE,
+                   "trainer: gradients are divided among ranks, and each reads or writes its part "
+                   "in a function that decides on the update (ac_trainer_desc.decide)");
   return ac_fail(AC_ERROR_STATE,
                  "trainer: the plan keeps no gradients (%s); plan with AC_GRADIENTS_BUFFER to read "
                  "or write them",
                  plan->way->constant);
+}
+
+static ac_status check_part(const ac_trainer *trainer, int index, int64_t first, int64_t count) {
+  const ac_plan *plan = trainer->instance.plan;
+  int64_t own, owned;
+  if (!plan->way->shards || !count) return AC_OK;
+  ac_shards_own(&plan->problem, index, &own, &owned);
+  if (first >= own && first + count <= own + owned) return AC_OK;
+  return ac_fail(AC_ERROR_ARGUMENT,
+                 "trainer: of the gradient of parameter %d this rank keeps %lld elements from %lld "
+                 "on, not %lld from %lld on (ac_trainer_gradient_part)",
+                 index, (long long)owned, (long long)own, (long long)count, (long long)first);
+}
+
+ac_status ac_trainer_gradient_part(const ac_trainer *trainer, int index, int64_t *first,
+                                   int64_t *count) {
+  AC_REQUIRE(trainer, first, count);
+  const ac_plan *plan = trainer->instance.plan;
+  *first = *count = 0;
+  AC_TRY(ac_instance_check_range(&trainer->instance, index, 0, 0));
+  if (!ac_trainer_trains(trainer, index)) return AC_OK;
+  if (plan->way->shards) ac_shards_own(&plan->problem, index, first, count);
+  else *count = ac_shape_count(&ac_tensor_at(plan->graph, plan->graph->parameters[index])->shape);
+  return AC_OK;
 }
 
 /* The tensor of a parameter's gradient, with something in it. */
@@ -22,7 +51,8 @@ static ac_status find_gradient(const ac_trainer *trainer, int index, int64_t fir
   if (*gradient < 0)
     return ac_fail(AC_ERROR_ARGUMENT, "parameter %d is frozen or the loss does not depend on it",
                    index);
-  AC_TRY(check_kept(plan));
+  AC_TRY(check_kept(trainer));
+  AC_TRY(check_part(trainer, index, first, count));
   if (trainer->run.samples > 0) return AC_OK;
   return ac_fail(AC_ERROR_STATE, "trainer: nothing was accumulated since the last update");
 }
@@ -30,6 +60,7 @@ static ac_status find_gradient(const ac_trainer *trainer, int index, int64_t fir
 static ac_status read_gradient(ac_trainer *trainer, int gradient, int64_t first, int64_t count,
                                double divisor, float *data) {
   const ac_instance *instance = &trainer->instance;
+  first -= ac_sharded_first(trainer, gradient);
   AC_TRY(ac_instance_read_floats(instance, instance->persistent[gradient],
                                  ac_tensor_at(instance->plan->graph, gradient)->dtype, first, count,
                                  data));
@@ -44,7 +75,7 @@ ac_status ac_trainer_get_gradient(ac_trainer *trainer, int index, int64_t first,
   if (count > 0) AC_REQUIRE(data);
   AC_TRY(find_gradient(trainer, index, first, count, &gradient));
   const ac_exchange *e = &trainer->exchange;
-  if (!ac_exchange_is_alone(e) && e->reduced && !e->gathered)
+  if (!ac_exchange_is_alone(e) && e->reduced && !e->gathered && trainer->instance.plan->way->keeps)
     return ac_fail(AC_ERROR_STATE,
                    "trainer: each rank has its part of the window's sum of gradients; all of it is "
                    "read in a function that decides on the update (ac_trainer_desc.decide)");
@@ -97,6 +128,7 @@ ac_status ac_trainer_set_gradient(ac_trainer *trainer, int index, int64_t first,
   if (!count) return AC_OK; /* there may be no data to point to */
   ac_watchers_leave(&trainer->run);
   trainer->window.rewritten = true;
+  first -= ac_sharded_first(trainer, gradient);
   const ac_status status = write_gradient(&trainer->instance, gradient, first, count, data);
   if (status != AC_OK) trainer->window.broken = true;
   return status;

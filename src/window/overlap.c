@@ -32,11 +32,12 @@ static void set_steps(ac_overlap *o, int steps) {
   ac_monitor_unlock(o->lock);
 }
 
-static void follow(void *user, int steps) {
+static ac_status follow(void *user, int steps) {
   ac_overlap *o = user;
-  if (!o->on) return;
+  if (!o->on) return AC_OK;
   if (o->marked[steps]) ac_lane_mark(o->lane, steps);
   set_steps(o, steps);
+  return AC_OK;
 }
 
 void ac_overlap_start(ac_trainer *trainer) {
@@ -358,7 +359,7 @@ static ac_status find_steps(ac_trainer *trainer) {
   o->marked = calloc((size_t)steps + 1, sizeof *o->marked);
   const bool room = touched && rounds_of && o->final && o->needed && o->marked;
   if (room) {
-    ac_shards_touched(plan, touched);
+    ac_shards_touched(plan->graph, &plan->main, touched);
     ac_shards_arrivals(&plan->problem, rounds, rounds_of);
   }
   for (int64_t n = 0; room && n < rounds->all; n++) {
@@ -377,6 +378,7 @@ ac_status ac_overlap_create(ac_trainer *trainer) {
   ac_overlap *o = &trainer->exchange.overlap;
   /* Its steps meet the other ranks themselves. */
   if (trainer->instance.plan->problem.in_sections) return AC_OK;
+  if (ac_sharded_is_on(&trainer->exchange.sharded)) return AC_OK;
   AC_TRY(ac_lane_create(trainer, &o->lane));
   if (!o->lane) return AC_OK;
   AC_TRY(find_steps(trainer));

@@ -248,10 +248,15 @@ void ac_trainer_show_first(ac_trainer *trainer) {
 /* Measures what a window's first micro-batch has come to, where a watcher asks for it. If it is
  * known to be the only one of a rank, the exchange does. */
 static ac_status measure_first(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   ac_watchers_leave(&trainer->run);
-  if (trainer->exchange.measures || !ac_watchers_want_first(&trainer->window.view)) return AC_OK;
-  trainer->exchange.measures = trainer->instance.plan->main.whole_window;
-  if (trainer->exchange.measures) return AC_OK;
+  if (e->measures && ac_sharded_is_on(&e->sharded)) {
+    e->measures = false;
+    return ac_exchange_show_first(trainer);
+  }
+  if (e->measures || !ac_watchers_want_first(&trainer->window.view)) return AC_OK;
+  e->measures = trainer->instance.plan->main.whole_window;
+  if (e->measures) return AC_OK;
   AC_TRY(ac_instance_run_phase(&trainer->instance, AC_PHASE_REDUCE));
   AC_TRY(ac_instance_fetch_control(&trainer->instance));
   ac_trainer_show_first(trainer);
@@ -268,6 +273,7 @@ static int64_t first_sample(const ac_trainer *trainer) {
 static ac_status run_piece(ac_trainer *trainer, bool last) {
   ac_instance *instance = &trainer->instance;
   const bool fresh = trainer->run.samples == 0;
+  if (ac_sharded_is_on(&trainer->exchange.sharded)) return ac_sharded_run(trainer, fresh);
   if (last) ac_exchange_begin_last(trainer, fresh && ac_watchers_want_first(&trainer->window.view));
   ac_status status = ac_instance_run(instance, &instance->main, fresh);
   if (status == AC_OK) status = ac_exchange_settle(trainer);

@@ -181,12 +181,16 @@ static ac_status refuse_factor(double factor) {
                  factor);
 }
 
-/* Gradients are written by all ranks, or by none. */
+/* Gradients are written by all ranks, or by none; where each writes its own part, by some. */
 static ac_status agree_on_writing(ac_trainer *trainer) {
   double written = trainer->window.rewritten;
   const int ranks = trainer->exchange.ranks;
   if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
   AC_TRY(ac_exchange_sum(trainer, AC_MEET_DECISION, AC_OK, &written, 1));
+  if (trainer->instance.plan->way->shards) {
+    trainer->window.rewritten = written > 0;
+    return AC_OK;
+  }
   if (written == 0 || written == ranks) return AC_OK;
   return ac_fail(AC_ERROR_STATE,
                  "trainer: %g of %d ranks have written gradients; all must write the same, or none",

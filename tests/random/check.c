@@ -60,8 +60,9 @@ static void check_ranks(random_verdict *v, random_counts *counts, const random_g
   random_verdict shared = {""};
   random_try_ranks(&t, g, hinted, choice, opencl, ranks);
   random_compare(&shared, counts, g, choice, &t);
-  random_trial_free(&t);
   counts->shared[ranks]++;
+  counts->divided += t.gradients == AC_GRADIENTS_SHARDED;
+  random_trial_free(&t);
   if (shared.text[0]) snprintf(v->text, sizeof v->text, "%d ranks: %.960s", ranks, shared.text);
 }
 

@@ -72,8 +72,9 @@ static int summarise(const arguments *a, const random_counts *c, int64_t failed)
          " graphs with nothing to train, %" PRId64 " windows near ties; %" PRId64 " second looks\n",
          c->graphs, c->trials, c->recomputed, c->without_copies, c->twins, c->undrawable,
          c->near_ties, c->second_looks);
-  printf("trained by ranks as well: %" PRId64 " by 2, %" PRId64 " by 3, %" PRId64 " by 4\n",
-         c->shared[2], c->shared[3], c->shared[4]);
+  printf("trained by ranks as well: %" PRId64 " by 2, %" PRId64 " by 3, %" PRId64 " by 4; %" PRId64
+         " with gradients divided\n",
+         c->shared[2], c->shared[3], c->shared[4], c->divided);
   for (int k = 0; k < 3; k++)
     printf("%-4s errors reached %.2f of what is allowed (%s)\n", ac_precision_name((ac_precision)k),
            c->worst[k], c->worst_text[k]);
@@ -86,6 +87,10 @@ static int summarise(const arguments *a, const random_counts *c, int64_t failed)
   for (int ranks = 2; whole && ranks <= RANDOM_MOST_RANKS; ranks++) {
     uncovered += !c->shared[ranks];
     if (!c->shared[ranks]) printf("never met: %d ranks\n", ranks);
+  }
+  if (whole && !c->divided) {
+    uncovered++;
+    printf("never met: ranks that divide gradients\n");
   }
   if (failed) printf("%" PRId64 " graphs failed\n", failed);
   /* A generator that draws too little proves too little. */

@@ -274,6 +274,7 @@ typedef struct random_counts {
   int64_t graphs, undrawable, trials, near_ties, second_looks, twins, recomputed;
   int64_t without_copies;                /* as a plan chose for a budget */
   int64_t shared[RANDOM_MOST_RANKS + 1]; /* trials by so many ranks */
+  int64_t divided;                       /* of these with gradients that ranks divide */
   double worst[3]; /* by precision: the largest error in units of what is allowed */
   char worst_text[3][160];
   random_pairs pairs; /* of the choices that took effect */

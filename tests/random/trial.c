@@ -34,6 +34,7 @@ typedef struct training {
   char frozen[4096];
   random_names groups;
   ac_ranks *ranks;            /* NULL: one */
+  bool divides;               /* gradients among them, where these may be */
   int64_t share_first, share; /* this rank's samples of a window */
   int window;                 /* in progress */
 } training;
@@ -173,12 +174,13 @@ static ac_status make_plan(training *t, const random_graph *hinted, const random
     t->policy.gradients = gradients_of(c);
   if (folds(c)) t->policy.gradients = AC_GRADIENTS_FOLDED;
   if (is_exact(t, c)) t->policy.batch_norm = AC_BATCH_NORM_EXACT;
+  else if (t->divides) t->policy.gradients = AC_GRADIENTS_SHARDED;
   t->policy.read_ahead = c->level[RANDOM_read_ahead] == AHEAD_YES;
   t->policy.debug_numerics = t->habit == HABIT_WATCHES;
   t->policy.precision = precisions[c->level[RANDOM_precision]];
   t->policy.working_copies = copies[c->level[RANDOM_copies]];
-  const bool rounds =
-      c->level[RANDOM_optimizer] <= OPTIMIZER_ADAM_MINI && !folds(c) && !rewrites(c);
+  const bool rounds = c->level[RANDOM_optimizer] <= OPTIMIZER_ADAM_MINI && !folds(c) &&
+                      !rewrites(c) && t->policy.gradients != AC_GRADIENTS_SHARDED;
   if (rounds) t->policy.gradient_storage = (ac_gradient_storage)c->level[RANDOM_gradients];
   if (rounds && c->level[RANDOM_weights] && t->policy.precision == AC_PRECISION_BF16)
     t->policy.weights = AC_WEIGHTS_BF16;
@@ -227,14 +229,18 @@ static float **read_weights(const training *t) {
   return all;
 }
 
+/* What is kept here; of what other ranks keep zeros. */
 static float **read_gradients(const training *t) {
   random_trial *trial = t->trial;
   float **all = calloc((size_t)trial->parameters + 1, sizeof *all);
   for (int p = 0; p < trial->parameters; p++) {
+    int64_t first = 0, count = 0;
     if (t->plan->problem.parameters[p].gradient < 0) continue;
     all[p] = calloc((size_t)trial->count[p], sizeof **all);
     if (trial->status == AC_OK)
-      trial->status = ac_trainer_get_gradient(t->trainer, p, 0, trial->count[p], all[p]);
+      trial->status = ac_trainer_gradient_part(t->trainer, p, &first, &count);
+    if (trial->status == AC_OK && count)
+      trial->status = ac_trainer_get_gradient(t->trainer, p, first, count, all[p] + first);
   }
   return all;
 }
@@ -597,7 +603,7 @@ static ac_status train(training *t, const random_graph *hinted, const random_cho
   if (t->habit == HABIT_SHARES &&
       (t->plan->problem.copies || t->policy.precision == AC_PRECISION_F32))
     AC_TRY(evaluate_shared(t));
-  if (!t->plan->way->keeps) AC_TRY(find_gradients(t));
+  if (!t->plan->way->keeps && !t->plan->way->shards) AC_TRY(find_gradients(t));
   return t->trial->took.level[RANDOM_fit] ? fit_again(t) : AC_OK;
 }
 
@@ -656,6 +662,13 @@ static void try_rank(ac_ranks *ranks, int rank, void *user) {
   ac_ranks_close(ranks);
 }
 
+/* Adds the parts of a window's gradients that another rank has kept. */
+static void join_gradients(random_trial *first, const random_trial *other, int w) {
+  float *const *to = first->windows[w].gradient, *const *from = other->windows[w].gradient;
+  for (int p = 0; p < first->parameters && to && from; p++)
+    for (int64_t i = 0; to[p] && from[p] && i < first->count[p]; i++) to[p][i] += from[p][i];
+}
+
 /* All ranks have to have the same; what one has failed with is what the trial has. */
 static void join_trials(ranked_trials *all, int ranks) {
   random_trial *first = &all->trials[0];
@@ -666,6 +679,7 @@ static void join_trials(ranked_trials *all, int ranks) {
       snprintf(first->message, sizeof first->message, "rank %d: %.400s", r, t->message);
     }
     for (int w = 0; w < RANDOM_WINDOWS && first->status == AC_OK; w++) {
+      if (first->gradients == AC_GRADIENTS_SHARDED) join_gradients(first, t, w);
       if (same_window(&all->trainings[0], &first->windows[w], &t->windows[w])) continue;
       first->status = AC_ERROR_STATE;
       snprintf(first->message, sizeof first->message, "rank %d has other bits than rank 0", r);
@@ -688,8 +702,10 @@ void random_try_ranks(random_trial *trial, const random_graph *g, const random_g
   all = (ranked_trials){.hinted = hinted, .choice = &shared};
   shared.level[RANDOM_windows] = WINDOWS_ANY;
   shared.level[RANDOM_habit] = HABIT_PLAIN;
-  for (int r = 0; r < ranks; r++)
+  for (int r = 0; r < ranks; r++) {
     all.trainings[r] = training_of(&all.trials[r], g, &shared, opencl, r);
+    all.trainings[r].divides = op_draw_hash(g->recipe.key, 31) & 1;
+  }
   if (ac_ranks_create_threads(list, ranks, NULL) == AC_OK) {
     run_rank_threads(list, ranks, try_rank, &all);
     join_trials(&all, ranks);

@@ -15,6 +15,7 @@ static void test_rows_are_the_librarys(void **state) {
     assert_int_equal(own->gradients, i);
     assert_int_equal(way->passes, own->passes);
     assert_int_equal(way->may_keep, own->keeps || i == AC_GRADIENTS_AUTO);
+    assert_int_equal(way->may_have_noise, own->has_noise || i == AC_GRADIENTS_AUTO);
     assert_int_equal(way->folds, own->folds);
     assert_int_equal(way->one_micro_batch, own->one_micro_batch);
     assert_int_equal(way->has_norm, own->has_norm);

@@ -31,9 +31,17 @@ static void name_eight_bit(char *text, size_t size) {
 }
 
 static const gradient_way ways[GRADIENTS_COUNT] = {
-    [AC_GRADIENTS_AUTO] = {.name = "auto", .may_keep = true, .has_norm = true, .can_skip = true},
-    [AC_GRADIENTS_BUFFER] =
-        {.name = "buffer", .passes = 1, .may_keep = true, .has_norm = true, .can_skip = true},
+    [AC_GRADIENTS_AUTO] = {.name = "auto",
+                           .may_keep = true,
+                           .may_have_noise = true,
+                           .has_norm = true,
+                           .can_skip = true},
+    [AC_GRADIENTS_BUFFER] = {.name = "buffer",
+                             .passes = 1,
+                             .may_keep = true,
+                             .may_have_noise = true,
+                             .has_norm = true,
+                             .can_skip = true},
     [AC_GRADIENTS_FUSED] = {.name = "fused",
                             .lines = "gradients    none are kept: the backward pass runs twice, "
                                      "the second time with the update (fused-local runs it once)\n",
@@ -54,7 +62,18 @@ static const gradient_way ways[GRADIENTS_COUNT] = {
                              .passes = 1,
                              .folds = true,
                              .needs_weights = true},
-    [GRADIENTS_BF16] = {.name = "bf16", .may_keep = true, .has_norm = true, .can_skip = true},
+    [AC_GRADIENTS_SHARDED] = {.name = "sharded",
+                              .lines = "gradients    divided among ranks: each keeps the sum of "
+                                       "its part, and they are exchanged in each micro-batch\n",
+                              .passes = 1,
+                              .may_have_noise = true,
+                              .has_norm = true,
+                              .can_skip = true},
+    [GRADIENTS_BF16] = {.name = "bf16",
+                        .may_keep = true,
+                        .may_have_noise = true,
+                        .has_norm = true,
+                        .can_skip = true},
 };
 
 const gradient_way *gradient_way_of(int gradients) {

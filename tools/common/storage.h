@@ -8,7 +8,7 @@
 #include <accrue/plan.h>
 
 /* Values of --gradients after those of ac_gradients: how gradients are stored. */
-enum { GRADIENTS_BF16 = AC_GRADIENTS_FOLDED + 1, GRADIENTS_COUNT };
+enum { GRADIENTS_BF16 = AC_GRADIENTS_SHARDED + 1, GRADIENTS_COUNT };
 
 /* A value of --gradients, with what other flags and reports ask of it. The columns are those of the
  * library's table (src/plan/gradients.h), which is not public. */
@@ -16,7 +16,7 @@ typedef struct gradient_way {
   const char *name;  /* the value */
   const char *lines; /* of a plan's table; NULL: none */
   int passes;        /* of a window that is one micro-batch; 0: left to the plan */
-  bool may_keep, folds, one_micro_batch, has_norm, can_skip, needs_weights;
+  bool may_keep, may_have_noise, folds, one_micro_batch, has_norm, can_skip, needs_weights;
 } gradient_way;
 
 /* `gradients`: ac_gradients or GRADIENTS_BF16. */

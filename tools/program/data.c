@@ -60,9 +60,47 @@ static int open_bytes(train_data *data, const token_data_flags *flags) {
   return STATUS_CONTINUE;
 }
 
+static int open_own(train_data *data, const token_data_flags *flags) {
+  return flags->vocab ? open_token_file(data, flags) : open_bytes(data, flags);
+}
+
+void shared_tokens_close(shared_tokens *shared) {
+  ac_tokens_free(shared->tokens);
+  free(shared->flags);
+}
+
+/* All that is asked for; free it. */
+static char *words_of(const token_data_flags *flags) {
+  char numbers[64];
+  snprintf(numbers, sizeof numbers, "%" PRIu64 " %d %" PRId64 " ", flags->max_bytes, flags->binary,
+           flags->vocab);
+  char *words = malloc(strlen(numbers) + strlen(flags->path) + 1);
+  return words ? strcat(strcpy(words, numbers), flags->path) : NULL;
+}
+
+/* The tokens that another has opened, or this one for all. */
+static int open_shared(train_data *data, const token_data_flags *flags) {
+  shared_tokens *shared = data->shared;
+  char *words = words_of(flags);
+  int status = words ? STATUS_CONTINUE : fail("out of memory");
+  const bool there = words && shared->tokens && !strcmp(shared->flags, words);
+  if (there) {
+    data->tokens = shared->tokens;
+    left_out_say(&shared->left_out, flags->path);
+  } else if (words) {
+    status = open_own(data, flags);
+  }
+  if (status == STATUS_CONTINUE && !shared->tokens) {
+    *shared = (shared_tokens){data->tokens, words, data->left_out};
+    words = NULL;
+  }
+  free(words);
+  return status;
+}
+
 int data_open_tokens(train_data *data, const token_data_flags *flags, int64_t context) {
   const char *path = flags->path;
-  const int status = flags->vocab ? open_token_file(data, flags) : open_bytes(data, flags);
+  const int status = data->shared ? open_shared(data, flags) : open_own(data, flags);
   if (status != STATUS_CONTINUE) return status;
   data->unit = flags->vocab ? "token" : "byte";
   data->tokens_per_sample = context;
@@ -319,6 +357,6 @@ void data_close(train_data *data) {
   ac_pictures_free(data->all);
   ac_pictures_free(data->training);
   ac_pictures_free(data->validating);
-  ac_tokens_free(data->tokens);
+  if (!data->shared || data->tokens != data->shared->tokens) ac_tokens_free(data->tokens);
   *data = (train_data){0};
 }

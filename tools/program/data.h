@@ -28,8 +28,18 @@ typedef struct picture_flags {
       *class_names; /* as in train_data, of --init; while data is opened. Others replace them */
 } picture_flags;
 
+/* Tokens that ranks of one process read together: the first opens them, one after another, and
+ * none changes them. Close it when all have ended. */
+typedef struct shared_tokens {
+  ac_tokens *tokens; /* NULL: none yet */
+  char *flags;       /* in words, by which they were opened */
+  left_out left_out;
+} shared_tokens;
+void shared_tokens_close(shared_tokens *shared);
+
 typedef struct train_data {
   /* Set beforehand: */
+  shared_tokens *shared;   /* NULL: of this run alone */
   bool optional;           /* data may be missing if flags give the shape of the kind */
   bool bytes;              /* pictures become samples in u8, not in f32 */
   bool unlabelled;         /* for predictions: images need no labels, and one image is enough */

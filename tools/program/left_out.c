@@ -36,7 +36,7 @@ int left_out_check(const left_out *l, const char *folder) {
 }
 
 void left_out_say(const left_out *l, const char *folder) {
-  static char said[sizeof l->first];
+  static _Thread_local char said[sizeof l->first]; /* ranks may be threads, most of them silent */
   char more[48] = "";
   if (!l->count || !strcmp(said, l->first)) return;
   if (l->count > 1) snprintf(more, sizeof more, " and %d more", l->count - 1);

@@ -9,7 +9,8 @@
 
 /* Why the noise scale is not known. */
 static const char *reason(const ac_plan_info *plan, const ac_noise_scale *noise) {
-  if (!gradient_way_of(plan->gradients)->may_keep) return "the plan keeps no gradients to measure";
+  if (!gradient_way_of(plan->gradients)->may_have_noise)
+    return "the plan keeps no gradients to measure";
   if (plan->accumulation_steps < 2 && plan->ranks < 2)
     return "it takes batches of several micro-batches (--micro-batch)";
   if (!noise->windows) return "no batch of several micro-batches was measured";

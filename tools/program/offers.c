@@ -24,6 +24,7 @@ static const struct {
 } rows[] = {
     {AC_RELIEF_NO_READ_AHEAD, "--read-ahead 0", "nothing read ahead"},
     {AC_RELIEF_GRADIENTS_AUTO, "--gradients auto", "no buffer for gradients"},
+    {AC_RELIEF_GRADIENTS_SHARDED, "--gradients sharded", "gradients divided among ranks"},
     {AC_RELIEF_WORKING_COPIES_AUTO, "--working-copies auto", "no working copies of weights"},
     {AC_RELIEF_STATE_SPACE_AUTO, "--optimizer-state-in auto", NULL},
     {AC_RELIEF_HOST_MEMORY, "--host-memory", "optimizer state in host memory"},

@@ -115,7 +115,7 @@ static int check_cell(pilot *p, int cell, json_t *data) {
   setup s;
   command_line c = command_line_of(p, cell, 0);
   if (!c.words) return fail("out of memory");
-  const setup_words words = {"train", false, c.count, c.words, NULL, NULL, NULL};
+  const setup_words words = {.verb = "train", .argc = c.count, .argv = c.words};
   int status = setup_open(&s, &words, &p->cache, NULL);
   if (status == STATUS_CONTINUE) status = check_trainer(&s);
   if (status == STATUS_CONTINUE) status = fingerprint(&s.data, s.flags.rank, text);

@@ -7,14 +7,38 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+static uint64_t larger(uint64_t x, uint64_t y) {
+  return x > y ? x : y;
+}
+
+/* Of gradients what is there throughout a window; the rest is among what is alive at each step.
+ * Once the last has run, all that are kept are alive, if they are in the arena. Those that are
+ * divided among ranks are alive in the arena as well, and their class has both. */
+static ac_status find_persistent(const ac_plan *plan, uint64_t *bytes) {
+  const ac_plan_info *info = ac_plan_get_info(plan);
+  const bool divided = info->gradients == AC_GRADIENTS_SHARDED,
+             passing = !gradient_way_of(info->gradients)->may_keep && !divided;
+  uint64_t tensors = 0, others = 0;
+  ac_plan_step step = {0};
+  ac_status status = AC_OK;
+  for (int64_t i = divided ? 0 : info->steps - 1; i < info->steps && status == AC_OK; i++) {
+    status = ac_plan_get_step(plan, i, &step);
+    const uint64_t live = step.live_bytes - step.workspace_bytes;
+    tensors = larger(tensors, live);
+    others = larger(others, live - step.gradient_bytes);
+  }
+  *bytes = (step.gradient_bytes && !divided) || passing ? 0 : info->bytes.gradients;
+  if (divided) *bytes -= tensors - others;
+  return status;
+}
+
 /* Columns: step, then the running sums of the classes in MiB. */
 static ac_status put_data(FILE *pipe, const ac_plan *plan) {
   const ac_plan_info *info = ac_plan_get_info(plan);
-  const bool passing = !gradient_way_of(info->gradients)->may_keep;
   const double mebibyte = 1 << 20;
-  ac_plan_step step; /* once the last has run, all gradients are alive, if they are in the arena */
-  ac_status status = ac_plan_get_step(plan, info->steps - 1, &step);
-  uint64_t persistent = step.gradient_bytes || passing ? 0 : info->bytes.gradients;
+  ac_plan_step step;
+  uint64_t persistent;
+  ac_status status = find_persistent(plan, &persistent);
   fprintf(pipe, "$memory << EOD\n");
   for (int64_t i = 0; i < info->steps; i++) {
     if (status == AC_OK) status = ac_plan_get_step(plan, i, &step);

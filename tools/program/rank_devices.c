@@ -61,6 +61,7 @@ typedef struct job {
   int argc;
   char **argv;
   train_summary *summary;
+  shared_tokens tokens;
   int status; /* of rank 0 */
   pthread_mutex_t lock;
   pthread_cond_t ended;
@@ -92,7 +93,7 @@ static bool train_one(void *user, ac_ranks *ranks) {
   job *j = user;
   const int rank = ac_ranks_rank(ranks);
   train_summary summary = {0};
-  const train_wish wish = {.ranks = ranks, .device = j->devices->names[rank]};
+  const train_wish wish = {.ranks = ranks, .device = j->devices->names[rank], .tokens = &j->tokens};
   message_silence_thread(rank > 0);
   const int status = train_run(j->argc, j->argv, &wish, rank ? &summary : j->summary);
   if (!rank) lead_ends(j, status);
@@ -102,14 +103,14 @@ static bool train_one(void *user, ac_ranks *ranks) {
 }
 
 int rank_devices_train(const rank_devices *devices, int argc, char **argv, train_summary *summary) {
-  job j = {devices,
-           argc,
-           argv,
-           summary,
-           STATUS_FAILED,
-           PTHREAD_MUTEX_INITIALIZER,
-           PTHREAD_COND_INITIALIZER,
-           false};
+  job j = {.devices = devices,
+           .argc = argc,
+           .argv = argv,
+           .summary = summary,
+           .status = STATUS_FAILED,
+           .lock = PTHREAD_MUTEX_INITIALIZER,
+           .ended = PTHREAD_COND_INITIALIZER};
   const int status = rank_threads_run(devices->count, ranks_timeout(argc, argv), train_one, &j);
+  shared_tokens_close(&j.tokens);
   return status == STATUS_CONTINUE ? j.status : status;
 }

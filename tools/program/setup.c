@@ -244,7 +244,8 @@ int setup_parse_words(setup *s, const setup_words *words) {
 }
 
 int setup_parse(setup *s, const char *verb, int argc, char **argv, void (*more)(options *o)) {
-  const setup_words words = {verb, !strcmp(verb, "train"), argc, argv, more, NULL, NULL};
+  const setup_words words = {
+      .verb = verb, .resumes = !strcmp(verb, "train"), .argc = argc, .argv = argv, .more = more};
   return setup_parse_words(s, &words);
 }
 
@@ -270,6 +271,7 @@ static int open_data(setup *s) {
   if (init) from = path;
   if (from && !init && ac_model_file_open(&init, from) != AC_OK) return fail_library();
   s->data.undivided = s->flags.fold != NULL;
+  s->data.shared = s->words.tokens;
   run_outputs_leave_out(s);
   status = s->kind->prepare(s->model, &s->options, init, from, &s->data);
   ac_model_file_close(init);

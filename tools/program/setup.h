@@ -20,8 +20,9 @@ typedef struct setup_words {
   int argc;
   char **argv; /* with the model's kind, unless a record says it */
   void (*more)(options *o);
-  ac_ranks *ranks;    /* that train together; NULL: one */
-  const char *device; /* in the place of the flag's; NULL: the flag's */
+  ac_ranks *ranks;       /* that train together; NULL: one */
+  const char *device;    /* in the place of the flag's; NULL: the flag's */
+  shared_tokens *tokens; /* of all ranks in this process; NULL: each opens its own */
 } setup_words;
 
 typedef struct setup {

@@ -470,8 +470,14 @@ static int end_following(run *r, int status, train_summary *summary) {
 static int open_setup(run *r, int argc, char **argv) {
   static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
   const train_wish *wish = r->wish;
-  const setup_words words = {"train",     !wish->cache, argc, argv, wish->cache ? NULL : more_flags,
-                             wish->ranks, wish->device};
+  const setup_words words = {.verb = "train",
+                             .resumes = !wish->cache,
+                             .argc = argc,
+                             .argv = argv,
+                             .more = wish->cache ? NULL : more_flags,
+                             .ranks = wish->ranks,
+                             .device = wish->device,
+                             .tokens = wish->tokens};
   ac_ranks_begin_absence(wish->ranks);
   pthread_mutex_lock(&one_by_one);
   flags.json = false;

@@ -210,7 +210,7 @@ static int check_noise_layers(const setup *s) {
   if (!f->noise_layers) return STATUS_CONTINUE;
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--noise-layers has no meaning with --noise-scale off");
-  if (gradient_way_of(f->storage.gradients)->may_keep) return STATUS_CONTINUE;
+  if (gradient_way_of(f->storage.gradients)->may_have_noise) return STATUS_CONTINUE;
   return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
 }
 
@@ -230,7 +230,7 @@ static int check_growth(const setup *s) {
   if (f->noise_scale == NOISE_OFF)
     return fail_usage("--batch %s depends on the gradient noise scale, and --noise-scale is off",
                       text);
-  if (!gradient_way_of(f->storage.gradients)->may_keep)
+  if (!gradient_way_of(f->storage.gradients)->may_have_noise)
     return fail_usage("--batch %s needs gradients that are kept, to measure their noise; give "
                       "--gradients buffer",
                       text);

@@ -3,18 +3,20 @@
 #define TOOLS_PROGRAM_TRAIN_RUN_H
 
 #include "common/run_id.h"
+#include "program/data.h"
 #include "program/plan_cache.h"
 
 typedef struct train_wish {
-  plan_cache *cache;    /* lends device and plans; NULL: none */
-  int64_t pause_step;   /* as in ac_fit_desc */
-  double pause_seconds; /* limit of this run; 0: --max-minutes */
-  bool quiet;           /* the command reports results itself */
-  const char *pilot;    /* its id, which the run's record has; NULL: of no pilot */
-  int pilot_run;        /* which of its runs, from 1 */
-  ac_ranks *ranks;      /* that train together; NULL: one */
-  const char *device;   /* in the place of the flag's; NULL: the flag's */
-  const char *data;     /* what the fingerprint of its data begins with; NULL: anything */
+  plan_cache *cache;     /* lends device and plans; NULL: none */
+  int64_t pause_step;    /* as in ac_fit_desc */
+  double pause_seconds;  /* limit of this run; 0: --max-minutes */
+  bool quiet;            /* the command reports results itself */
+  const char *pilot;     /* its id, which the run's record has; NULL: of no pilot */
+  int pilot_run;         /* which of its runs, from 1 */
+  ac_ranks *ranks;       /* that train together; NULL: one */
+  const char *device;    /* in the place of the flag's; NULL: the flag's */
+  shared_tokens *tokens; /* as in setup_words */
+  const char *data;      /* what the fingerprint of its data begins with; NULL: anything */
 } train_wish;
 
 typedef struct train_summary {

@@ -48,15 +48,18 @@ static ac_status set_gradient(ac_trainer *trainer, int index, int64_t first, int
   return ac_trainer_set_gradient(trainer, index, first, count, data);
 }
 
+/* Of a gradient what this rank keeps. */
 static ac_status move_all(const layout *l, ac_trainer *trainer, bool gradients, mover move,
                           float *all) {
   for (int i = 0; i < l->parameters; i++) {
-    int64_t count = l->first[i + 1] - l->first[i];
-    for (int64_t first = 0; first < count && (l->trained[i] || !gradients); first += PIECE) {
-      int64_t piece = count - first < PIECE ? count - first : PIECE;
-      ac_status status = move(trainer, i, first, piece, all + l->first[i] + first);
-      if (status != AC_OK) return status;
+    int64_t begin = 0, count = l->first[i + 1] - l->first[i];
+    ac_status status = AC_OK;
+    if (gradients) status = ac_trainer_gradient_part(trainer, i, &begin, &count);
+    for (int64_t first = begin; status == AC_OK && first < begin + count; first += PIECE) {
+      int64_t piece = begin + count - first < PIECE ? begin + count - first : PIECE;
+      status = move(trainer, i, first, piece, all + l->first[i] + first);
     }
+    if (status != AC_OK) return status;
   }
   return AC_OK;
 }
@@ -274,11 +277,13 @@ static ac_status feed_shared(void *user, ac_trainer *trainer, int64_t first, int
   return feed(user, trainer, first, count);
 }
 
-/* Each rank has the sum of all. */
+/* Each rank has the sum of all, or its part of it. */
 static ac_status decide_shared(void *user, ac_trainer *trainer, int64_t u, bool leads) {
   const verification *v = user;
+  const bool divided = ac_plan_get_info(v->plan)->gradients == AC_GRADIENTS_SHARDED;
   ac_status status = AC_OK;
-  if (leads) status = move_all(&v->layout, trainer, true, ac_trainer_get_gradient, v->gradient);
+  if (leads || divided)
+    status = move_all(&v->layout, trainer, true, ac_trainer_get_gradient, v->gradient);
   if (status != AC_OK) return status;
   return move_all(&v->layout, trainer, true, set_gradient, v->record.gradients[u]);
 }
@@ -324,9 +329,9 @@ static void print_coupled(const ac_plan *plan) {
                    : "none sees more than one sample, so accumulation is equivalent\n");
 }
 
-/* Gradients are compared, so they are kept. */
+/* Gradients are compared, so they are kept, or divided among ranks that keep their parts. */
 static void as_planned(ac_plan_desc *desc) {
-  desc->gradients = AC_GRADIENTS_BUFFER;
+  if (desc->gradients != AC_GRADIENTS_SHARDED) desc->gradients = AC_GRADIENTS_BUFFER;
 }
 
 static void at_once(ac_plan_desc *desc) {

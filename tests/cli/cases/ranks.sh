@@ -7,6 +7,7 @@ export OMPI_MCA_btl=self,vader,tcp OMPI_MCA_btl_tcp_if_include=lo
 # What libraries of MPI never free is not ours.
 export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 
+small=(--layers 1 --heads 2 --width 16 --context 16 --batch 6 --schedule constant --warmup 0)
 shared=(train gpt --data text "${tiny[@]}" --threads 1 --schedule constant --warmup 0 --steps 12 --eval-every 4 --ema 0.9)
 
 launchers() {
@@ -172,8 +173,7 @@ case_ranks_devices() {
   [[ -e none/diverged.safetensors ]] || die "nothing is left of the run: $(ls none)"
 
   # A signal ends all, and leaves a state.
-  "$PROGRAM" train gpt --data text --layers 1 --heads 2 --width 16 --context 16 --batch 6 --schedule constant --warmup 0 --steps 10000000 --eval-every 0 \
-    --device cpu,cpu --out stopped >run.out 2>run.err &
+  "$PROGRAM" train gpt --data text "${small[@]}" --steps 10000000 --eval-every 0 --device cpu,cpu --out stopped >run.out 2>run.err &
   local program=$! code=0
   for _ in $(seq 300); do
     grep -q '^step 2/' run.err && break
@@ -183,6 +183,31 @@ case_ranks_devices() {
   wait $program || code=$?
   ((code == 143)) || die "a stopped run ends with $code: $(tail -n 3 run.err)"
   compgen -G 'stopped/state-*.safetensors' >/dev/null || die "no state is left"
+}
+
+# Ranks of one process read the same tokens: three of them hold 40 MB of text once. What a folder is left out of is said once.
+case_ranks_tokens() {
+  text
+  head -c 40000000 < <(yes 'all ranks of one process read the same tokens, which the first of them opens') >large
+  local -a most
+  local devices
+  for devices in cpu cpu,cpu,cpu; do
+    "$PROGRAM" train gpt --data large "${small[@]}" --device $devices --steps 10000000 --eval-every 0 --threads 1 --keep 0 --out large-$devices >run.out 2>run.err &
+    local program=$!
+    for _ in $(seq 300); do
+      grep -qs '"event":"step"' large-$devices/metrics.jsonl && break
+      sleep 0.1
+    done
+    most[${#devices}]=$(awk '/^VmHWM/ { print $2 }' /proc/$program/status)
+    kill -TERM $program
+    wait $program || true
+  done
+  ((most[11] < most[3] + 30000)) || die "three ranks take ${most[11]} KiB, and one ${most[3]} KiB"
+  mkdir texts
+  cp text texts
+  run train gpt --data texts "${tiny[@]}" --steps 2 --out texts/first >/dev/null
+  run train gpt --data texts "${tiny[@]}" --steps 2 --device cpu,cpu,cpu --out second >/dev/null
+  (($(grep -c '^left out of the data in texts, as runs have written it: texts/first$' run.err) == 1)) || die "not said once: $(cat run.err)"
 }
 
 # Ranks that OpenCL devices compute for, one device twice.

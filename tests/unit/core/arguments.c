@@ -1000,6 +1000,10 @@ static void trainer_windows(void) {
   REFUSED(ac_trainer_begin_window, weights, ac_trainer_begin_window(trainer, 2, NULL, 1));
   REFUSED(ac_trainer_update, trainer, ac_trainer_update(NULL, NULL));
   assert_ok(ac_trainer_accumulate(trainer, 2, feeds, 2));
+  int64_t first, count;
+  REFUSED(ac_trainer_gradient_part, trainer, ac_trainer_gradient_part(NULL, 0, &first, &count));
+  REFUSED(ac_trainer_gradient_part, first, ac_trainer_gradient_part(trainer, 0, NULL, &count));
+  REFUSED(ac_trainer_gradient_part, count, ac_trainer_gradient_part(trainer, 0, &first, NULL));
   REFUSED(ac_trainer_get_gradient, trainer, ac_trainer_get_gradient(NULL, 0, 0, 1, numbers));
   REFUSED(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 1, NULL));
   HARMLESS(ac_trainer_get_gradient, data, ac_trainer_get_gradient(trainer, 0, 0, 0, NULL) == AC_OK);

@@ -50,7 +50,7 @@ static int64_t rounds_begun(ac_overlap *o) {
   return begun;
 }
 
-static void follow_and_wait(void *user, int steps) {
+static ac_status follow_and_wait(void *user, int steps) {
   ac_trainer *trainer = user;
   const ac_device *device = trainer->instance.device;
   const ac_exchange *e = &trainer->exchange;
@@ -60,10 +60,11 @@ static void follow_and_wait(void *user, int steps) {
   for (int64_t n = 0; n < e->rounds.all; n++) may += e->overlap.final[n] <= steps;
   /* Windows before this one had all but the last round begin early. */
   may += trainer->run.updates * (e->rounds.all - 1);
-  own->call(own->user, steps);
+  const ac_status status = own->call(own->user, steps);
   assert_ok(device->backend->finish(device->state)); /* a device with a queue has run them then */
   for (int i = 0; inside && rounds_begun(&trainer->exchange.overlap) < may && i < 20000; i++)
     ac_sleep(0.001);
+  return status;
 }
 
 static ac_status wait_for_rounds(ac_trainer *trainer) {
@@ -119,11 +120,12 @@ static void small_models_go_in_one_round(void **state) {
 }
 
 /* Leaves the thread that exchanges time after each step. */
-static void follow_slowly(void *user, int steps) {
+static ac_status follow_slowly(void *user, int steps) {
   const ac_trainer *trainer = user;
   const ac_follower *own = &followed[ranked_rank()];
-  own->call(own->user, steps);
+  const ac_status status = own->call(own->user, steps);
   if (trainer->exchange.overlap.on) ac_sleep(0.0005);
+  return status;
 }
 
 static ac_status go_slowly(ac_trainer *trainer) {

@@ -88,12 +88,12 @@ static ac_engine *engine_of(const ac_trainer *trainer) {
   return ac_transport_engine(trainer->exchange.transport);
 }
 
-static void follow(void *user, int steps) {
+static ac_status follow(void *user, int steps) {
   hold *h = user;
   const ac_exchange *e = &h->trainer->exchange;
   h->ahead += e->overlap.owed && !ac_overlap_has_weights(&h->trainer->exchange.overlap);
   h->steps = steps;
-  h->follower.call(h->follower.user, steps);
+  return h->follower.call(h->follower.user, steps);
 }
 
 static ac_status wait_for_all(void *user) {
