@@ -204,6 +204,32 @@ int train_flags_check_gradients(const setup *s) {
   return STATUS_CONTINUE;
 }
 
+static bool has_ranks(const setup *s) {
+  return s->words.ranks || s->flags.ranks > 1;
+}
+
+/* What one rank does alone, or cannot give the others. */
+static int check_ranks(const setup *s) {
+  const train_flags *f = &s->flags;
+  const gradient_way *way = gradient_way_of(f->storage.gradients);
+  if (!has_ranks(s)) return STATUS_CONTINUE;
+  if (f->examples)
+    return fail_usage("--examples is for one rank; give it to accrue eval, for the model");
+  if (f->debug_numerics)
+    return fail_usage("--debug-numerics counts what one rank computes; leave it out with several");
+  if (!way->may_have_noise) /* then nor is there a gradient to be summed */
+    return fail_usage("--gradients %s leaves no gradients to be summed over ranks; give auto, "
+                      "buffer, sharded or bf16",
+                      way->name);
+  if (f->storage.state_space == AC_STATE_ON_HOST)
+    return fail_usage("--optimizer-state-in host is for one rank: several divide the state and "
+                      "keep it on their devices");
+  if (f->storage.host_memory)
+    return fail_usage("--host-memory is for one rank: several divide the optimizer's state and "
+                      "keep it on their devices");
+  return STATUS_CONTINUE;
+}
+
 /* The noise of gradients that are not kept is not known. */
 static int check_noise_layers(const setup *s) {
   const train_flags *f = &s->flags;
@@ -212,11 +238,6 @@ static int check_noise_layers(const setup *s) {
     return fail_usage("--noise-layers has no meaning with --noise-scale off");
   if (gradient_way_of(f->storage.gradients)->may_have_noise) return STATUS_CONTINUE;
   return fail_usage("--noise-layers needs gradients that are kept; give --gradients buffer");
-}
-
-/* Each has a micro-batch of its own. */
-static bool has_ranks(const setup *s) {
-  return s->words.ranks || s->flags.ranks > 1;
 }
 
 /* Batches grow by what is measured during the run, so nobody knows when. */
@@ -272,12 +293,11 @@ int train_flags_check(setup *s) {
   if (f->micro_batch > f->batch)
     return fail_usage("--micro-batch %lld is larger than the batch of %lld",
                       (long long)f->micro_batch, (long long)f->batch);
-  if (f->examples && s->words.ranks)
-    return fail_usage("--examples is for one rank; give it to accrue eval, for the model");
   if (f->patience && !f->eval_every)
     return fail_usage("--patience counts validations: give --eval-every");
   if (f->rate.schedule == AC_SCHEDULE_PLATEAU && !f->eval_every)
     return fail_usage("--schedule plateau needs validations: give --eval-every");
+  if ((status = check_ranks(s)) != STATUS_CONTINUE) return status;
   if ((status = check_growth(s)) != STATUS_CONTINUE) return status;
   if ((status = check_noise_layers(s)) != STATUS_CONTINUE) return status;
   status = watch_check(&f->watch, gradient_way_of(f->storage.gradients));

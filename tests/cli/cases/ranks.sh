@@ -82,7 +82,7 @@ case_ranks_refused() {
     grep -qF -- "$1" run.err || die "no '$1' in: $(cat run.err)"
     (($(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
   }
-  refuses_all 'gradients that are fused cannot be summed over ranks' "${shared[@]}" --gradients fused --out refused
+  refuses_all '--gradients fused leaves no gradients to be summed over ranks' "${shared[@]}" --gradients fused --out refused
   refuses_all 'cannot read nothing' train gpt --data nothing --out refused
   refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
   [[ ! -e refused ]] || die "a refused run leaves a folder"
@@ -165,7 +165,7 @@ case_ranks_devices() {
   grep -q '"device": "cpu,cpu"' config || die "$(cat config)"
 
   refuse 1 'it is "ready" on rank 0 and "no device "opencl:77"' "${shared[@]}" --device cpu,opencl:77 --out none
-  refuse 2 'gradients that are fused cannot be summed over ranks' "${shared[@]}" --device cpu,cpu --gradients fused --out none
+  refuse 2 '--gradients fused leaves no gradients to be summed over ranks' "${shared[@]}" --device cpu,cpu --gradients fused --out none
   refuse 2 'only accrue train takes several devices, on its command line' plan gpt --data text --device cpu,cpu
   refuse 2 'only accrue train takes several devices, on its command line' train --resume --out three --steps 15
   refuse 1 'no device "cpu,nonsense"' "${shared[@]}" --device cpu,nonsense --out none

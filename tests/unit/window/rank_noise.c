@@ -117,10 +117,11 @@ static void check_noise(const ac_noise_scale *noise, const int64_t *windows, int
 static void one_micro_batch_a_rank_is_measured(void **state) {
   static const int64_t windows[] = {11, 11, 2, 11, 11, 2};
   (void)state;
-  for (int way = 0; way < 4; way++)
+  for (int way = 0; way < 8; way++)
     for (int ranks = 2; ranks <= 4; ranks++) {
       ranked_case c = points_case(way & 1);
       ranked all[4];
+      if (way & 4) c.plan.gradients = AC_GRADIENTS_SHARDED;
       if (way & 2) c.before = ranked_exchange_afterwards;
       ranked_run(&c, ranks, all);
       ranked_check_same(all, ranks);
