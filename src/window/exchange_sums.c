@@ -141,7 +141,7 @@ static ac_status sum_window(ac_trainer *trainer) {
   if (!run->samples) ac_trainer_begin(trainer);
   values[0] = (double)run->samples;
   reports[2 * e->rank] = (double)counts.bytes;
-  reports[2 * e->rank + 1] = counts.waited - e->overlap.covered + e->overlap.blocked;
+  reports[2 * e->rank + 1] = counts.waited + ac_overlap_waited(trainer);
   const ac_status status = put_window(trainer, losses, fed, watched, measured);
   AC_TRY(ac_exchange_sum(trainer, AC_MEET_WINDOW, status, values, e->window_values));
   run->samples = (int64_t)values[0];

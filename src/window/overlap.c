@@ -129,6 +129,12 @@ ac_status ac_overlap_meet(ac_trainer *trainer) {
   return o->met;
 }
 
+/* In simulated time the transport has counted all, and steps take none. */
+double ac_overlap_waited(const ac_trainer *trainer) {
+  const ac_overlap *o = &trainer->exchange.overlap;
+  return o->thread && !is_simulated(&trainer->exchange) ? o->blocked - o->covered : 0;
+}
+
 /* ---- the communication thread ---------------------------------------------------------------- */
 
 typedef enum work { NOTHING, LEAVE, WEIGHTS, POINT, GRADIENTS } work;

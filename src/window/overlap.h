@@ -86,6 +86,10 @@ bool ac_overlap_has_weights(ac_overlap *overlap);
 /* Comes to a point (ac_exchange_point) while weights are owed. */
 ac_status ac_overlap_meet(struct ac_trainer *trainer);
 
+/* Seconds that the transport has not counted as waiting, less those that it has counted though
+ * steps ran. */
+double ac_overlap_waited(const struct ac_trainer *trainer);
+
 /* Waits for transfers of a point, and lets weights go on meanwhile, if this is the thread. */
 ac_status ac_overlap_wait(struct ac_trainer *trainer, struct ac_transfer *list, int count);
 /* Waits until a round may begin, and meanwhile lets the exchange's transfers go on. Without overlap

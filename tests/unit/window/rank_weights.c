@@ -388,6 +388,10 @@ static ac_status use_all(ac_trainer *t) {
     if (t->exchange.overlap.owed && uses[i] != read_alone)
       return ac_fail(AC_ERROR_INTERNAL, "use %d has not waited for weights", i);
   }
+  ac_rank_report report;
+  AC_TRY(ac_trainer_rank_report(t, rank, &report));
+  if (!(report.waited > 0) || !(t->exchange.overlap.blocked > 0) == overlaps)
+    return ac_fail(AC_ERROR_INTERNAL, "it says that it has waited for %g s", report.waited);
   return overlaps ? let_go(t) : AC_OK;
 }
 
