@@ -101,25 +101,32 @@ static void judge(head *result, head *theirs, int rank) {
            rank, name_of(theirs->meeting), name_of(result->meeting));
 }
 
+/* Transfers of points; those before them may be of weights on their way. */
+static ac_transfer *transfers_of(const ac_exchange *e) {
+  return e->transfers + 4 * (size_t)e->ranks;
+}
+
 static ac_status begin_send(ac_exchange *e, int to, uint32_t tag, head *message, uint64_t rest,
                             int *count) {
   AC_TRY(ac_transport_begin_send(e->transport, to, tag, message, sizeof *message,
-                                 &e->talk[(*count)++]));
+                                 &transfers_of(e)[(*count)++]));
   if (!rest) return AC_OK;
-  return ac_transport_begin_send(e->transport, to, tag, message + 1, rest, &e->talk[(*count)++]);
+  return ac_transport_begin_send(e->transport, to, tag, message + 1, rest,
+                                 &transfers_of(e)[(*count)++]);
 }
 
-static ac_status wait_all(ac_exchange *e, int count) {
-  return ac_transport_wait(e->transport, e->talk, count);
+static ac_status wait_all(ac_trainer *trainer, int count) {
+  return ac_overlap_wait(trainer, transfers_of(&trainer->exchange), count);
 }
 
 /* The heads of all, and then what follows them. */
-static ac_status hear_all(ac_exchange *e) {
+static ac_status hear_all(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   int count = 0;
   for (int r = 1; r < e->ranks; r++)
     AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), sizeof(head),
-                                      &e->talk[count++]));
-  AC_TRY(wait_all(e, count));
+                                      &transfers_of(e)[count++]));
+  AC_TRY(wait_all(trainer, count));
   count = 0;
   for (int r = 1; r < e->ranks; r++) {
     head *theirs = message_of(e, r);
@@ -128,33 +135,39 @@ static ac_status hear_all(ac_exchange *e) {
       return ac_fail(AC_ERROR_FORMAT, "ranks: rank %d tells more than there is room for", r);
     if (rest)
       AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, theirs + 1, rest,
-                                        &e->talk[count++]));
+                                        &transfers_of(e)[count++]));
   }
-  return wait_all(e, count);
+  return wait_all(trainer, count);
 }
 
-static ac_status tell_all(ac_exchange *e) {
+static ac_status tell_all(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   head *result = message_of(e, 0);
   const uint64_t rest = rest_bytes(result, result->count);
   int count = 0;
   for (int r = 1; r < e->ranks; r++) AC_TRY(begin_send(e, r, TAG_RESULT, result, rest, &count));
-  return wait_all(e, count);
+  return wait_all(trainer, count);
 }
 
 /* What this rank tells and then what it hears are in the same memory. */
-static ac_status ask_0(ac_exchange *e) {
+static ac_status ask_0(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   head *own = message_of(e, 0);
   const int64_t results = result_count(e, own);
   int count = 0;
   AC_TRY(begin_send(e, 0, TAG_POINT, own, rest_bytes(own, own->count), &count));
-  AC_TRY(wait_all(e, count));
-  AC_TRY(ac_transport_receive(e->transport, 0, TAG_RESULT, own, sizeof *own));
+  AC_TRY(wait_all(trainer, count));
+  AC_TRY(
+      ac_transport_begin_receive(e->transport, 0, TAG_RESULT, own, sizeof *own, transfers_of(e)));
+  AC_TRY(wait_all(trainer, 1));
   const uint64_t rest = rest_bytes(own, results);
-  return rest ? ac_transport_receive(e->transport, 0, TAG_RESULT, own + 1, rest) : AC_OK;
+  if (!rest) return AC_OK;
+  AC_TRY(ac_transport_begin_receive(e->transport, 0, TAG_RESULT, own + 1, rest, transfers_of(e)));
+  return wait_all(trainer, 1);
 }
 
 /* Numbers that are listed come after the sums, one rank after another. */
-static void add_up(ac_exchange *e, bool sums) {
+static void add_up(ac_exchange *e) {
   head *result = message_of(e, 0);
   double *values = values_of(result);
   const int64_t summed = result->count - result->listed;
@@ -162,7 +175,7 @@ static void add_up(ac_exchange *e, bool sums) {
     head *theirs = message_of(e, r);
     const double *more = values_of(theirs);
     judge(result, theirs, r);
-    if (!sums || result->status != AC_OK) continue;
+    if (!e->sums || result->status != AC_OK) continue;
     for (int64_t i = 0; i < summed; i++) values[i] += more[i];
     memcpy(values + summed + r * result->listed, more + summed,
            (size_t)result->listed * sizeof *values);
@@ -170,7 +183,17 @@ static void add_up(ac_exchange *e, bool sums) {
   result->count = result_count(e, result);
 }
 
-static ac_status meet(ac_exchange *e, const head *told, double *values, bool sums) {
+ac_status ac_exchange_point(ac_trainer *trainer) {
+  if (trainer->exchange.rank) return ask_0(trainer);
+  AC_TRY(hear_all(trainer));
+  add_up(&trainer->exchange);
+  return tell_all(trainer);
+}
+
+typedef ac_status (*come_to_point)(ac_trainer *trainer);
+
+static ac_status meet(ac_trainer *trainer, come_to_point come, const head *told, double *values) {
+  ac_exchange *e = &trainer->exchange;
   head *own = message_of(e, 0);
   const ac_status status = (ac_status)told->status;
   const int64_t results = result_count(e, told);
@@ -178,12 +201,7 @@ static ac_status meet(ac_exchange *e, const head *told, double *values, bool sum
   own->met = ++e->met;
   if (status != AC_OK) snprintf(sentence_of(own), AC_SENTENCE_BYTES, "%s", ac_last_error());
   else if (told->count) memcpy(values_of(own), values, (size_t)told->count * sizeof *values);
-  if (e->rank) AC_TRY(ask_0(e));
-  else {
-    AC_TRY(hear_all(e));
-    add_up(e, sums);
-    AC_TRY(tell_all(e));
-  }
+  AC_TRY(come(trainer));
   if (own->status != AC_OK)
     return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", sentence_of(own));
   if (results) memcpy(values, values_of(own), (size_t)results * sizeof *values);
@@ -191,36 +209,51 @@ static ac_status meet(ac_exchange *e, const head *told, double *values, bool sum
 }
 
 /* After this, whatever has failed, there is nobody left to tell. */
-static ac_status meet_once(ac_exchange *e, const head *told, double *values, bool sums) {
+static ac_status meet_once(ac_trainer *trainer, come_to_point come, const head *told,
+                           double *values) {
   const ac_kept_error own = ac_error_keep();
-  const ac_status status = (ac_status)told->status, met = meet(e, told, values, sums);
-  e->told = met != AC_OK;
+  const ac_status status = (ac_status)told->status, met = meet(trainer, come, told, values);
+  trainer->exchange.told = met != AC_OK;
   if (status == AC_OK) return met;
   ac_error_restore(&own);
   return status;
 }
 
-ac_status ac_exchange_sum(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
-                          int64_t count) {
-  return ac_exchange_sum_and_list(e, meeting, status, values, count, 0);
+/* While weights are on their way the thread that brings them has the transport. */
+static ac_status meet_others(ac_trainer *trainer, const head *told, double *values, bool sums) {
+  ac_exchange *e = &trainer->exchange;
+  e->sums = sums;
+  if (!e->overlap.owed) ac_transport_take_back(e->transport); /* from another trainer's */
+  return meet_once(trainer, e->overlap.owed ? ac_overlap_meet : ac_exchange_point, told, values);
 }
 
-ac_status ac_exchange_sum_and_list(ac_exchange *e, ac_meeting meeting, ac_status status,
+ac_status ac_exchange_parts(ac_trainer *trainer) {
+  trainer->exchange.sums = true;
+  return meet_once(trainer, ac_exchange_point, &(head){.meeting = AC_MEET_PARTS}, NULL);
+}
+
+ac_status ac_exchange_sum(ac_trainer *trainer, ac_meeting meeting, ac_status status, double *values,
+                          int64_t count) {
+  return ac_exchange_sum_and_list(trainer, meeting, status, values, count, 0);
+}
+
+ac_status ac_exchange_sum_and_list(ac_trainer *trainer, ac_meeting meeting, ac_status status,
                                    double *values, int64_t count, int64_t listed) {
-  if (ac_exchange_is_alone(e)) return status;
+  if (ac_exchange_is_alone(&trainer->exchange)) return status;
   const head told = {
       .count = count + listed, .listed = listed, .meeting = meeting, .status = status};
-  return meet_once(e, &told, values, true);
+  return meet_others(trainer, &told, values, true);
 }
 
-ac_status ac_exchange_take(ac_exchange *e, ac_meeting meeting, double *values, int64_t count) {
-  if (ac_exchange_is_alone(e)) return AC_OK;
-  return meet_once(e, &(head){.count = count, .meeting = meeting}, values, false);
+ac_status ac_exchange_take(ac_trainer *trainer, ac_meeting meeting, double *values, int64_t count) {
+  if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
+  return meet_others(trainer, &(head){.count = count, .meeting = meeting}, values, false);
 }
 
-void ac_exchange_fail(ac_exchange *e, ac_status status) {
+void ac_exchange_fail(ac_trainer *trainer, ac_status status) {
+  const ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
-  meet_once(e, &(head){.meeting = AC_MEET_TURN, .status = status}, NULL, true);
+  meet_others(trainer, &(head){.meeting = AC_MEET_TURN, .status = status}, NULL, true);
 }
 
 void ac_exchange_copy_sentence(char *text, size_t size) {
@@ -242,14 +275,14 @@ static ac_status make_room(ac_trainer *trainer) {
   e->most_told = ac_larger(e->window_values - AC_RANK_REPORT * (e->ranks - 1),
                            ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
-  e->transfers = calloc(2 * ranks, sizeof *e->transfers);
+  e->transfer_count = 6 * e->ranks;
+  e->transfers = calloc(6 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(AC_RANK_REPORT * ranks, sizeof *e->reports);
-  e->talk = calloc(2 * ranks, sizeof *e->talk);
   e->messages = calloc(1, message_bytes(e->most_values) +
                               (e->rank ? 0 : ranks - 1) * message_bytes(e->most_told));
-  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->talk && e->messages)
+  if (e->memory && e->transfers && e->values && e->squares && e->reports && e->messages)
     return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");
 }
@@ -305,9 +338,13 @@ static ac_status agree(const ac_trainer *trainer) {
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);
 }
 
-ac_status ac_exchange_show_life(ac_exchange *e) {
+/* A thread that has the transport answers by itself. */
+ac_status ac_exchange_show_life(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e)) return AC_OK;
   if (e->overlap.on) return ac_overlap_check(&e->overlap);
+  if (e->overlap.owed && !ac_overlap_has_weights(&e->overlap)) return AC_OK;
+  AC_TRY(ac_exchange_settle(trainer));
   return ac_transport_show_life(e->transport);
 }
 
@@ -317,16 +354,20 @@ static bool has_transport(const ac_exchange *e) {
   return !ac_exchange_is_alone(e) && !e->overlap.on;
 }
 
-void ac_exchange_begin_absence(ac_exchange *e) {
-  if (has_transport(e)) ac_transport_begin_absence(e->transport);
+void ac_exchange_begin_absence(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  if (!has_transport(e)) return;
+  ac_transport_take_back(e->transport);
+  ac_transport_begin_absence(e->transport);
 }
 
-void ac_exchange_end_absence(ac_exchange *e) {
+void ac_exchange_end_absence(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
   if (has_transport(e)) ac_transport_end_absence(e->transport);
 }
 
-static ac_status show_life(void *exchange) {
-  return ac_exchange_show_life(exchange);
+static ac_status show_life(void *trainer) {
+  return ac_exchange_show_life(trainer);
 }
 
 ac_status ac_exchange_begin(ac_trainer *trainer) {
@@ -345,7 +386,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(make_room(trainer));
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
-  trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
+  trainer->instance.meanwhile = (ac_meanwhile){show_life, trainer};
   AC_TRY(ac_exchange_begin_norms(trainer));
   AC_TRY(ac_sharded_create(trainer));
   return ac_overlap_create(trainer);
@@ -353,6 +394,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
 
 void ac_exchange_release(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
+  (void)ac_exchange_settle(trainer);
   ac_overlap_free(trainer);
   ac_sharded_free(trainer);
   free(e->memory);
@@ -361,7 +403,6 @@ void ac_exchange_release(ac_trainer *trainer) {
   free(e->squares);
   free(e->reports);
   free(e->norm);
-  free(e->talk);
   free(e->messages);
 }
 
@@ -406,7 +447,8 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
-  AC_TRY(ac_exchange_show_life(e)); /* what was written before may have taken long */
+  AC_TRY(ac_exchange_settle(trainer));
+  AC_TRY(ac_exchange_show_life(trainer)); /* what was written before may have taken long */
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));
@@ -448,9 +490,11 @@ static ac_status answer(ac_trainer *trainer) {
 }
 
 ac_status ac_exchange_answer(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_settle(trainer));
   return ac_exchange_end_transfers(&trainer->exchange, answer(trainer));
 }
 
 ac_status ac_exchange_end_answers(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_settle(trainer));
   return ask(&trainer->exchange, (question){0, 0, 0});
 }

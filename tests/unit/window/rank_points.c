@@ -16,7 +16,8 @@ static ac_status tell_numbers(ac_trainer *trainer) {
     for (int r = 0; r < e->ranks; r++) all += r + 1;
     for (int i = 0; i < count; i++) values[i] = (e->rank + 1) * (i + 1);
     for (int k = 0; k < LISTED; k++) values[count + k] = 10 * e->rank + k;
-    ac_status status = ac_exchange_sum_and_list(e, AC_MEET_STATE, AC_OK, values, count, LISTED);
+    ac_status status =
+        ac_exchange_sum_and_list(trainer, AC_MEET_STATE, AC_OK, values, count, LISTED);
     if (status != AC_OK) return status;
     for (int i = 0; i < count; i++)
       if (values[i] != all * (i + 1)) return ac_fail(AC_ERROR_INTERNAL, "a wrong sum");
@@ -24,7 +25,7 @@ static ac_status tell_numbers(ac_trainer *trainer) {
       if (values[count + i] != 10 * (i / LISTED) + i % LISTED)
         return ac_fail(AC_ERROR_INTERNAL, "a wrong list");
     for (int i = 0; i < count; i++) values[i] = e->rank ? 0 : i;
-    status = ac_exchange_take(e, AC_MEET_DECISION, values, count);
+    status = ac_exchange_take(trainer, AC_MEET_DECISION, values, count);
     if (status != AC_OK) return status;
     for (int i = 0; i < count; i++)
       if (values[i] != i) return ac_fail(AC_ERROR_INTERNAL, "not what rank 0 has");
@@ -71,21 +72,21 @@ static void check_told(ac_status (*before)(ac_trainer *trainer), ac_status expec
 static ac_status go_elsewhere(ac_trainer *trainer) {
   double values[SUMMED] = {0};
   ac_exchange *e = &trainer->exchange;
-  return e->rank == 1 ? ac_exchange_sum(e, AC_MEET_STATE, AC_OK, values, 3)
-                      : ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, SUMMED);
+  return e->rank == 1 ? ac_exchange_sum(trainer, AC_MEET_STATE, AC_OK, values, 3)
+                      : ac_exchange_sum(trainer, AC_MEET_COUNTS, AC_OK, values, SUMMED);
 }
 
 static ac_status go_elsewhere_with_more(ac_trainer *trainer) {
   double values[SUMMED] = {0};
   ac_exchange *e = &trainer->exchange;
-  return e->rank == 2 ? ac_exchange_sum(e, AC_MEET_STATE, AC_OK, values, SUMMED)
-                      : ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, 3);
+  return e->rank == 2 ? ac_exchange_sum(trainer, AC_MEET_STATE, AC_OK, values, SUMMED)
+                      : ac_exchange_sum(trainer, AC_MEET_COUNTS, AC_OK, values, 3);
 }
 
 static ac_status count_otherwise(ac_trainer *trainer) {
   double values[SUMMED] = {0};
   ac_exchange *e = &trainer->exchange;
-  return ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, SUMMED - e->rank);
+  return ac_exchange_sum(trainer, AC_MEET_COUNTS, AC_OK, values, SUMMED - e->rank);
 }
 
 static void ranks_out_of_step_are_told(void **state) {
@@ -101,7 +102,7 @@ static ac_status fail_on_rank_2(ac_trainer *trainer) {
   double values[SUMMED] = {0};
   ac_exchange *e = &trainer->exchange;
   const ac_status own = e->rank == 2 ? ac_fail(AC_ERROR_IO, "the disk is on fire") : AC_OK;
-  return ac_exchange_sum(e, AC_MEET_STATE, own, values, SUMMED);
+  return ac_exchange_sum(trainer, AC_MEET_STATE, own, values, SUMMED);
 }
 
 static void a_failure_is_told_to_all(void **state) {
