@@ -134,6 +134,9 @@ typedef struct ac_ranks_threads_desc {
    * between the same pair. `lost_at` 0: none. Needs `seed`. */
   int lost_rank;
   int64_t lost_at; /**< See `lost_rank`. */
+  /** Every message takes the latency, no longer and no shorter: to compare times with a
+   * calculation. Needs `seed`. */
+  bool steady;
 } ac_ranks_threads_desc;
 
 /** Makes `count` ranks of this process, for several devices of one machine and for tests: list[r]

@@ -8,7 +8,7 @@
  *
  * and the host's memory moves each chunk several times. Two rounds are under way at once: one's
  * latency passes while the other's bytes do. At a few points of a window all ranks send some
- * numbers to rank 0, which answers.
+ * numbers to rank 0, which answers (src/window/exchange.c); rank 0's link carries them all.
  *
  * Where a thread can move them while steps run (window/overlap.h; the dry device counts as such)
  * both are hidden. The sums are exchanged while the last micro-batch runs: a round begins when the
@@ -28,9 +28,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What the host copies and adds in a second, with one thread; and what is told at a point. */
+/* What the host copies and adds in a second, with one thread. */
 #define HOST_BYTES 15e9
-enum { POINTS = 3, POINT_BYTES = 2048, POINT_BYTES_OF_RANK = 16 };
+/* Of a point: bytes of each message, how many numbers it has room for, and how many a rank lists at
+ * the end of a window. Without numbers are the one before gradients are exchanged, a decision, and
+ * the time between two windows. */
+enum { HEAD_BYTES = 96, FEW_VALUES = 8, LISTED = 2, SHORT_POINTS = 3 };
 
 /* The first and the last micro-batch: when each of its steps has ended, from 0 on; after how many
  * of them nothing touches a tensor; and after how many rounds its weights have come. */
@@ -97,16 +100,30 @@ static double host_bytes_of_gather(chunks c) {
   return 2 * c.most + 2 * c.all;
 }
 
-static double add_point(ac_rank_price *price, const ac_problem *problem,
-                        const ac_network *network) {
+static double told_bytes(int64_t count) {
+  return HEAD_BYTES + (count > FEW_VALUES ? 8 * (double)(count - FEW_VALUES) : 0);
+}
+
+/* A rank tells so many numbers, and hears as many, and what all have listed. */
+static double add_point(ac_rank_price *price, const ac_problem *problem, const ac_network *network,
+                        int64_t count, int listed) {
   const int ranks = problem->desc.ranks;
-  const double bytes = POINT_BYTES + POINT_BYTES_OF_RANK * (double)ranks,
-               others = problem->desc.rank ? 1 : ranks - 1,
-               seconds = 2 * on_links(network, ranks - 1, bytes);
-  price->bytes += (uint64_t)(others * bytes);
-  price->messages += (uint64_t)others;
+  const int64_t heard = count + (int64_t)listed * (ranks - 1);
+  const double others = problem->desc.rank ? 1 : ranks - 1,
+               own = told_bytes(problem->desc.rank ? count : heard),
+               seconds = on_links(network, ranks - 1, told_bytes(count)) +
+                         on_links(network, ranks - 1, told_bytes(heard));
+  price->bytes += (uint64_t)(others * own);
+  price->messages += (uint64_t)(own > HEAD_BYTES ? 2 * others : others);
   price->exchange_seconds += seconds;
   return seconds;
+}
+
+/* Sums of losses and metrics, and a measure of each gradient. */
+static int64_t window_values(const ac_plan *plan) {
+  int64_t count = 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + LISTED;
+  for (int i = 0; i < plan->cell_count; i++) count += plan->cells[i].role == AC_ROLE_STATISTICS;
+  return count;
 }
 
 /* ---- the last micro-batch -------------------------------------------------------------------- */
@@ -164,11 +181,15 @@ static void free_timeline(timeline *t) {
 }
 
 /* Batch norms that are exact have a point each, forward and backward. */
-static int meetings_of_norms(const ac_plan *plan) {
-  int count = 0;
-  for (int i = 0; i < plan->cell_count && plan->problem.in_sections; i++)
-    count += plan->cells[i].role == AC_ROLE_POOLED || plan->cells[i].role == AC_ROLE_GATHERED;
-  return count;
+static double add_norms(const ac_plan *plan, const ac_network *network, ac_rank_price *price) {
+  double seconds = 0;
+  for (int i = 0; i < plan->cell_count && plan->problem.in_sections; i++) {
+    const ac_cell *cell = &plan->cells[i];
+    if (cell->role != AC_ROLE_POOLED && cell->role != AC_ROLE_GATHERED) continue;
+    const int64_t count = ac_shape_count(&ac_tensor_at(plan->graph, cell->tensor)->shape);
+    seconds += add_point(price, &plan->problem, network, count, 0);
+  }
+  return seconds;
 }
 
 /* Rounds of weights, from the end of an update on. */
@@ -229,7 +250,7 @@ static double add_micro_batch(const ac_plan *plan, const ac_network *network, co
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
   rounds_of_a_kind alone = {0}, r = {0};
-  double late = add_point(price, problem, network);
+  double late = add_point(price, problem, network, 0, 0);
   int place = 0;
   for (int64_t n = 0; n < rounds.gradients; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
@@ -251,7 +272,7 @@ static double add_micro_batch(const ac_plan *plan, const ac_network *network, co
 static double add_micro_batches(const ac_plan *plan, const ac_network *network, const timeline *t,
                                 ac_rank_price *price) {
   const int64_t times = ac_ceil_div(plan->problem.desc.batch, plan->info.micro_batch);
-  double seconds = add_point(price, &plan->problem, network);
+  double seconds = add_point(price, &plan->problem, network, 0, 0);
   for (int64_t i = 0; i < times; i++) seconds += add_micro_batch(plan, network, t, price);
   return seconds;
 }
@@ -261,13 +282,14 @@ static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   add_weights(price, problem, network, &rounds, t);
-  double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network);
+  double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network, 0, 0);
   if (t->overlaps && is_only_one(plan)) now += t->arrivals[rounds.gradients];
   if (plan->way->shards) now += t->end; /* what is pooled follows the steps */
   now = add_sums(price, problem, network, &rounds, t, plan->way->shards, now);
   if (plan->way->shards) after += add_micro_batches(plan, network, t, price);
-  for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);
-  for (int i = 0; i < meetings_of_norms(plan); i++) after += add_point(price, problem, network);
+  after += add_point(price, problem, network, window_values(plan), LISTED);
+  for (int i = 1; i < SHORT_POINTS; i++) after += add_point(price, problem, network, 0, 0);
+  after += add_norms(plan, network, price);
   price->exposed_seconds = fmax(now - t->end, 0) + after;
   price->window_seconds += price->exposed_seconds;
 }

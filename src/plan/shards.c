@@ -84,7 +84,9 @@ static bool is_cut(const ac_problem *problem, const sum *s, int64_t count) {
          problem->desc.optimizer.clipping != AC_CLIP_ADAPTIVE;
 }
 
-/* Each rank takes what brings it to the mean of all, the last one what is over. */
+/* Each rank takes what brings it to the mean of all, the last one what is over. What ranks want may
+ * be less than a block: then one of several takes a block for all of them, and wants less of the
+ * next gradient. */
 static void deal(dealer *d, const sum *s) {
   const int ranks = d->problem->desc.ranks;
   const int64_t count = ac_shape_count(&ac_tensor_at(d->problem->graph, s->tensor)->shape);
@@ -92,11 +94,12 @@ static void deal(dealer *d, const sum *s) {
     give(d, s, least_loaded(d), 0, count);
     return;
   }
-  int64_t all = count, first = 0;
+  const int64_t block = AC_EIGHT_BIT_BLOCK;
+  int64_t all = count, first = 0, wanted = 0;
   for (int r = 0; r < ranks; r++) all += d->loads[r];
   for (int r = 0; r < ranks && first < count; r++) {
-    const int64_t wants = ac_larger(all / ranks - d->loads[r], 0), block = AC_EIGHT_BIT_BLOCK,
-                  end = (first + wants + block / 2) / block * block;
+    wanted += ac_larger(all / ranks - d->loads[r], 0);
+    const int64_t end = (wanted + block / 2) / block * block;
     const int64_t taken = r == ranks - 1 ? count : ac_smaller(end, count);
     give(d, s, r, first, taken - first);
     first = taken;

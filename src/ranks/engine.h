@@ -75,7 +75,7 @@ ac_status ac_transport_create(ac_transport **transport, ac_engine *engine, doubl
 ac_engine *ac_transport_engine(const ac_transport *transport);
 
 /* What a plugin for a library of MPI is. It exports one function, AC_MPI_PLUGIN_SYMBOL. */
-enum { AC_MPI_PLUGIN_VERSION = 2, AC_PROCESSOR_WORDS = 16 };
+enum { AC_MPI_PLUGIN_VERSION = 3, AC_PROCESSOR_WORDS = 16 };
 #define AC_MPI_PLUGIN_SYMBOL "ac_mpi_plugin_open"
 typedef struct ac_mpi_host {
   int version; /* AC_MPI_PLUGIN_VERSION */

@@ -109,8 +109,8 @@ int ac_ranks_launched(int *rank) {
 /* ---- ranks of this process ------------------------------------------------------------------- */
 
 static ac_status check_simulation(const ac_ranks_threads_desc *d, int count) {
-  const bool asks =
-      d->latency != 0 || d->bandwidth != 0 || d->killed_at || d->stalled_at || d->lost_at;
+  const bool asks = d->latency != 0 || d->bandwidth != 0 || d->killed_at || d->stalled_at ||
+                    d->lost_at || d->steady;
   if (asks && !d->seed)
     return ac_fail(AC_ERROR_ARGUMENT,
                    "ranks are simulated only with a seed; give one that is not 0");

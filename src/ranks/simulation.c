@@ -34,6 +34,7 @@ static ac_philox_block draw(ac_world_rank *rank, uint32_t stream) {
 static double delay(ac_world_rank *rank) {
   const ac_philox_block bits = draw(rank, DELAYS);
   const double latency = rank->world->desc.latency > 0 ? rank->world->desc.latency : LATENCY;
+  if (rank->world->desc.steady) return latency;
   const double part = 0.25 + 1.5 * (double)ac_uniform24(bits.v[0]);
   return latency / MEAN * part * (bits.v[1] % 16 == 0 ? 10 : 1);
 }
@@ -84,13 +85,31 @@ void ac_simulation_expect(ac_world_rank *rank, double time) {
   if (!rank->working) rank->wakes = ac_world_earlier(rank->wakes, time);
 }
 
+void ac_simulation_add(ac_world_rank *to, ac_world_message *message) {
+  message->next_coming = NULL;
+  if (to->coming.last) to->coming.last->next_coming = message;
+  else to->coming.first = message;
+  to->coming.last = message;
+  to->first_head = ac_world_earlier(to->first_head, message->head);
+}
+
+void ac_simulation_remove(ac_world_rank *to, const ac_world_message *message) {
+  ac_world_message *before = NULL, *m = to->coming.first;
+  for (; m && m != message; m = m->next_coming) before = m;
+  if (!m) return; /* something of it has come */
+  if (before) before->next_coming = m->next_coming;
+  else to->coming.first = m->next_coming;
+  if (to->coming.last == m) to->coming.last = before;
+}
+
 /* What the rank may see later than now; `until` else. */
 static double next_event(const ac_world_rank *rank, double until) {
   const ac_world *world = rank->world;
   double next = until;
   if (world->ended_at > world->now) next = ac_world_earlier(next, world->ended_at);
-  for (const ac_world_message *m = rank->first; m; m = m->next)
-    if (m->arrives > world->now) next = ac_world_earlier(next, m->arrives);
+  for (int q = 0; q < AC_WORLD_QUEUES; q++)
+    for (const ac_world_message *m = rank->queues[q].first; m; m = m->next)
+      if (m->arrives > world->now) next = ac_world_earlier(next, m->arrives);
   for (const ac_transfer *t = rank->engine.first; t; t = t->next) {
     const double closed = world->ranks[t->peer].closed_at;
     if (t->sends && t->engine && t->time > world->now) next = ac_world_earlier(next, t->time);
@@ -117,12 +136,16 @@ void ac_simulation_rest(ac_world_rank *rank, double until, bool working) {
 /* The first byte of messages has come: in their order the link takes them. */
 static bool take_first_head(ac_world *world, ac_world_rank *to) {
   ac_world_message *first = NULL;
-  for (ac_world_message *m = to->first; m; m = m->next) {
-    if (m->arrives != HUGE_VAL || m->head > world->now) continue;
+  double next = HUGE_VAL;
+  for (ac_world_message *m = to->coming.first; m; m = m->next_coming) {
+    next = ac_world_earlier(next, m->head);
+    if (m->head > world->now) continue;
     if (!first || m->head < first->head || (m->head == first->head && m->from < first->from))
       first = m;
   }
+  to->first_head = next;
   if (!first) return false;
+  ac_simulation_remove(to, first);
   const bool is_short = first->size <= SHORT;
   first->arrives = (is_short ? first->head : fmax(first->head, to->reads_until)) +
                    link_seconds(world, first->size);
@@ -135,10 +158,7 @@ static double next_time(const ac_world *world) {
   double next = HUGE_VAL;
   for (int r = 0; r < world->size; r++) {
     const ac_world_rank *rank = &world->ranks[r];
-    if (rank->gone) continue;
-    next = ac_world_earlier(next, rank->wakes);
-    for (const ac_world_message *m = rank->first; m; m = m->next)
-      if (m->arrives == HUGE_VAL) next = ac_world_earlier(next, m->head);
+    if (!rank->gone) next = ac_world_earlier(next, ac_world_earlier(rank->wakes, rank->first_head));
   }
   return next;
 }
@@ -148,7 +168,8 @@ void ac_simulation_step(ac_world *world) {
   while (world->resting == world->present) {
     world->now = fmax(world->now, next_time(world));
     for (int r = 0; r < world->size; r++)
-      while (take_first_head(world, &world->ranks[r])) continue;
+      if (world->ranks[r].first_head <= world->now)
+        while (take_first_head(world, &world->ranks[r])) continue;
     for (int r = 0; r < world->size; r++) {
       ac_world_rank *rank = &world->ranks[r];
       if (rank->gone || rank->wakes > world->now) continue;

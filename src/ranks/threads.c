@@ -50,25 +50,32 @@ static ac_world_message *take_spare(ac_world *world) {
 
 static void put_back(ac_world *world, ac_world_message *message) {
   free(message->copy);
+  message->copy = NULL;
   message->next = world->spare;
   world->spare = message;
 }
 
+static ac_world_queue *queue_of(ac_world_rank *to, int from, uint32_t tag) {
+  return &to->queues[tag == NOTICE_TAG ? AC_WORLD_SENDERS : from % AC_WORLD_SENDERS];
+}
+
 static void append(ac_world_rank *to, ac_world_message *message) {
+  ac_world_queue *queue = queue_of(to, message->from, message->tag);
   message->next = NULL;
-  if (to->last) to->last->next = message;
-  else to->first = message;
-  to->last = message;
-  if (to->world->desc.seed) ac_simulation_expect(to, message->head);
+  if (queue->last) queue->last->next = message;
+  else queue->first = message;
+  queue->last = message;
+  if (to->world->desc.seed) ac_simulation_add(to, message);
   else ac_world_ring(to);
 }
 
 static void unlink_message(ac_world_rank *to, ac_world_message *message) {
+  ac_world_queue *queue = queue_of(to, message->from, message->tag);
   ac_world_message *before = NULL;
-  for (ac_world_message *m = to->first; m != message; m = m->next) before = m;
+  for (ac_world_message *m = queue->first; m != message; m = m->next) before = m;
   if (before) before->next = message->next;
-  else to->first = message->next;
-  if (to->last == message) to->last = before;
+  else queue->first = message->next;
+  if (queue->last == message) queue->last = before;
 }
 
 static ac_status send_now(ac_world_rank *rank, ac_transfer *transfer) {
@@ -132,8 +139,8 @@ static void read_message(ac_world_rank *rank, ac_world_message *message, ac_tran
   ac_engine_remove(&rank->engine, transfer);
 }
 
-static ac_world_message *find(const ac_world_rank *rank, const ac_transfer *transfer) {
-  ac_world_message *m = rank->first;
+static ac_world_message *find(ac_world_rank *rank, const ac_transfer *transfer) {
+  ac_world_message *m = queue_of(rank, transfer->peer, transfer->tag)->first;
   while (m && (m->from != transfer->peer || m->tag != transfer->tag)) m = m->next;
   return m;
 }
@@ -248,8 +255,8 @@ static bool notified(ac_engine *engine, int *from, ac_notice *notice) {
   ac_world *world = rank->world;
   ac_monitor_lock(world->lock);
   ac_world_message *found = NULL;
-  for (ac_world_message *m = rank->first; m; m = m->next) {
-    if (m->tag != NOTICE_TAG || !ac_simulation_sees(world, m->arrives)) continue;
+  for (ac_world_message *m = queue_of(rank, 0, NOTICE_TAG)->first; m; m = m->next) {
+    if (!ac_simulation_sees(world, m->arrives)) continue;
     if (!found || m->arrives < found->arrives ||
         (m->arrives == found->arrives && m->from < found->from))
       found = m;
@@ -266,23 +273,29 @@ static bool notified(ac_engine *engine, int *from, ac_notice *notice) {
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
+/* Without memory for a copy it is as if the message had never come. */
+static void detach_message(ac_world_rank *to, ac_world_message *m) {
+  m->send = NULL;
+  m->copy = malloc(m->size + 1);
+  if (m->copy && m->size) memcpy(m->copy, m->bytes, m->size);
+  m->bytes = m->copy;
+  if (m->copy) return;
+  unlink_message(to, m);
+  ac_simulation_remove(to, m);
+  put_back(to->world, m);
+}
+
 void ac_world_detach(ac_world_rank *rank) {
   ac_world *world = rank->world;
+  const int own = rank->engine.rank;
   rank->detaching = true;
   while (rank->being_read) ac_monitor_wait(world->lock);
   rank->detaching = false;
   for (int r = 0; r < world->size; r++) {
     ac_world_rank *to = &world->ranks[r];
-    for (ac_world_message *m = to->first, *next; m; m = next) {
+    for (ac_world_message *m = queue_of(to, own, 0)->first, *next; m; m = next) {
       next = m->next;
-      if (m->from != rank->engine.rank || !m->send) continue;
-      m->send = NULL;
-      m->copy = malloc(m->size + 1);
-      if (m->copy && m->size) memcpy(m->copy, m->bytes, m->size);
-      m->bytes = m->copy;
-      if (m->copy) continue;
-      unlink_message(to, m); /* as if it had never come */
-      put_back(world, m);
+      if (m->from == own && m->send) detach_message(to, m);
     }
   }
 }
@@ -321,19 +334,20 @@ static void end_all(ac_engine *engine, const char *why) {
   ac_monitor_unlock(world->lock);
 }
 
-static void world_free(ac_world *world) {
-  for (int r = 0; world->ranks && r < world->size; r++) {
-    for (ac_world_message *m = world->ranks[r].first, *next; m; m = next) {
-      next = m->next;
-      free(m->copy);
-      free(m);
-    }
-    ac_monitor_free(world->ranks[r].bell);
-  }
-  for (ac_world_message *m = world->spare, *next; m; m = next) {
+static void free_messages(ac_world_message *first) {
+  for (ac_world_message *m = first, *next; m; m = next) {
     next = m->next;
+    free(m->copy);
     free(m);
   }
+}
+
+static void world_free(ac_world *world) {
+  for (int r = 0; world->ranks && r < world->size; r++) {
+    for (int q = 0; q < AC_WORLD_QUEUES; q++) free_messages(world->ranks[r].queues[q].first);
+    ac_monitor_free(world->ranks[r].bell);
+  }
+  free_messages(world->spare);
   ac_monitor_free(world->lock);
   free(world->ranks);
   free(world);
@@ -391,6 +405,7 @@ static bool prepare(ac_world *world) {
         .world = world,
         .bell = ac_monitor_create(),
         .closed_at = HUGE_VAL,
+        .first_head = HUGE_VAL,
         .lost_peer = -1,
     };
     if (!rank->bell) return false;

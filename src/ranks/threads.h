@@ -16,6 +16,7 @@
 
 typedef struct ac_world_message {
   struct ac_world_message *next;
+  struct ac_world_message *next_coming; /* of a simulation: that its rank has not seen begin */
   int from;
   uint32_t tag;
   uint64_t size;
@@ -29,10 +30,19 @@ typedef struct ac_world_message {
 
 typedef struct ac_world ac_world;
 
+/* In the order of sending for each sender. */
+typedef struct ac_world_queue {
+  ac_world_message *first, *last;
+} ac_world_queue;
+
+/* Messages are in the queue of their sender, so that with many ranks one is found at once; notices
+ * are in the last queue. */
+enum { AC_WORLD_SENDERS = 64, AC_WORLD_QUEUES };
+
 typedef struct ac_world_rank {
   ac_engine engine; /* first: what the transport knows of it */
   ac_world *world;
-  ac_world_message *first, *last; /* sent to it, in the order of sending for each sender */
+  ac_world_queue queues[AC_WORLD_QUEUES]; /* sent to it: by sender, and notices */
   ac_monitor *bell;
   bool rung;
   int being_read; /* messages that receivers are copying from this rank's memory */
@@ -42,8 +52,10 @@ typedef struct ac_world_rank {
   bool has_ended;   /* it ended the run for all */
   double closed_at; /* HUGE_VAL: it is not closed, or no one will know */
   /* Of a simulation: */
-  bool resting, working;           /* in `rest`; in `work`, which nothing shortens */
-  double wakes;                    /* when it stops resting */
+  bool resting, working; /* in `rest`; in `work`, which nothing shortens */
+  double wakes;          /* when it stops resting */
+  ac_world_queue coming; /* messages that have not begun to come, in the order of sending */
+  double first_head;     /* when something of one of them comes; HUGE_VAL: never */
   double sends_until, reads_until; /* when its link is free again */
   int64_t begun, sent, drawn;      /* messages begun, sent; random numbers */
   int lost_peer;                   /* to whom nothing arrives any more; -1: none */
@@ -84,6 +96,9 @@ bool ac_simulation_copies(ac_world_rank *rank, uint64_t size);
 double ac_simulation_known(ac_world_rank *rank);
 /* Something happens to the rank at this time, which it may be resting for. */
 void ac_simulation_expect(ac_world_rank *rank, double time);
+/* A message that was sent to the rank is on its way; it never was. */
+void ac_simulation_add(ac_world_rank *to, ac_world_message *message);
+void ac_simulation_remove(ac_world_rank *to, const ac_world_message *message);
 /* Rests until `until`, or until something happens before; gives up the lock for that time. */
 void ac_simulation_rest(ac_world_rank *rank, double until, bool working);
 /* Time goes on if all ranks rest. */

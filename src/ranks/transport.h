@@ -25,7 +25,7 @@ typedef struct ac_transport ac_transport;
 enum { AC_TRANSPORT_TAGS = 1 << 19, AC_TAG_OF_FACTS = AC_TRANSPORT_TAGS - 1 };
 
 /* Pieces of a large message that are under way at once. */
-enum { AC_TRANSFER_PIECES = 4 };
+enum { AC_TRANSFER_PIECES = 16 };
 
 /* A message on its way. It lives with the caller and must stay where it is, with the bytes, until
  * test or wait says that it is done, or a call fails. One of zeros counts as done. After that it

@@ -1,7 +1,11 @@
 /* Points at which ranks meet.
  *
  * At a point every rank tells rank 0 its status and some numbers. Rank 0 adds them up in the order
- * of ranks and tells everybody the result. So all ranks have the same bits, and decide the same. */
+ * of ranks and tells everybody the result. So all ranks have the same bits, and decide the same.
+ *
+ * Rank 0 speaks to each rank, so messages have just what they need: a head of always the same size,
+ * with the first few numbers, so that ranks that are out of step are found out; and if there is
+ * more, numbers or a sentence, a second message that does not wait for an answer. */
 #include "window/exchange.h"
 
 #include "core/error.h"
@@ -12,6 +16,7 @@
 #include "window/trainer.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,22 +24,48 @@
 /* 3 and 4 are those of chunks.c. */
 enum { TAG_POINT = 1, TAG_RESULT = 2, TAG_QUESTION = 5, TAG_ANSWER = 6 };
 
-/* What goes before the numbers of a message. */
+enum { FEW_VALUES = 8 };
+
+/* What a rank tells, with its first numbers; more of them follow in memory, or if it has failed a
+ * sentence. */
 typedef struct head {
   uint64_t met;
-  int64_t count;
+  int64_t count, listed; /* numbers of it, the last ones not to be added up but to be listed */
   int32_t meeting, status;
-  char sentence[AC_SENTENCE_BYTES];
+  double values[FEW_VALUES];
 } head;
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
+/* Room for so many numbers or a sentence. */
 static size_t message_bytes(int64_t count) {
-  return sizeof(head) + (size_t)count * sizeof(double);
+  const size_t bytes = (size_t)count * sizeof(double);
+  return sizeof(head) + (bytes > AC_SENTENCE_BYTES ? bytes : AC_SENTENCE_BYTES);
 }
 
-static char *message_of(const ac_exchange *e, int rank) {
-  return e->messages + (size_t)rank * message_bytes(e->most_values);
+/* The own one is the result's also. */
+static head *message_of(const ac_exchange *e, int rank) {
+  if (!rank) return (head *)e->messages;
+  return (head *)(e->messages + message_bytes(e->most_values) +
+                  (size_t)(rank - 1) * message_bytes(e->most_told));
+}
+
+static double *values_of(head *message) {
+  return (double *)((char *)message + offsetof(head, values));
+}
+
+static char *sentence_of(head *message) {
+  return (char *)(message + 1);
+}
+
+/* What follows a head that comes with so many numbers. */
+static uint64_t rest_bytes(const head *message, int64_t count) {
+  if (message->status != AC_OK) return AC_SENTENCE_BYTES;
+  return count > FEW_VALUES ? (uint64_t)(count - FEW_VALUES) * sizeof(double) : 0;
+}
+
+static int64_t result_count(const ac_exchange *e, const head *told) {
+  return told->count + (e->ranks - 1) * told->listed;
 }
 
 static const char *name_of(int meeting) {
@@ -53,19 +84,19 @@ static const char *name_of(int meeting) {
 }
 
 /* Rank 0 judges what a rank has told. */
-static void judge(head *result, const head *theirs, int rank) {
+static void judge(head *result, head *theirs, int rank) {
   if (result->status != AC_OK) return;
   if (theirs->status != AC_OK) {
     result->status = theirs->status;
-    snprintf(result->sentence, sizeof result->sentence, "rank %d: %.*s", rank,
-             (int)sizeof theirs->sentence - 32, theirs->sentence);
+    snprintf(sentence_of(result), AC_SENTENCE_BYTES, "rank %d: %.*s", rank, AC_SENTENCE_BYTES - 32,
+             sentence_of(theirs));
     return;
   }
   if (theirs->met == result->met && theirs->meeting == result->meeting &&
       theirs->count == result->count)
     return;
   result->status = AC_ERROR_STATE;
-  snprintf(result->sentence, sizeof result->sentence,
+  snprintf(sentence_of(result), AC_SENTENCE_BYTES,
            "ranks: rank %d has come to %s, and rank 0 to %s; all ranks must make the same calls",
            rank, name_of(theirs->meeting), name_of(result->meeting));
 }
@@ -75,75 +106,113 @@ static ac_transfer *transfers_of(const ac_exchange *e) {
   return e->transfers + 4 * (size_t)e->ranks;
 }
 
-/* All messages have room for the most numbers, so that ranks that are out of step are found out. */
-static ac_status gather_at_0(ac_trainer *trainer) {
-  const ac_exchange *e = &trainer->exchange;
-  const size_t bytes = message_bytes(e->most_values);
-  ac_transfer *list = transfers_of(e);
-  int count = 0;
-  if (e->rank)
-    AC_TRY(ac_transport_begin_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes,
-                                   &list[count++]));
-  for (int r = 1; r < e->ranks && !e->rank; r++)
-    AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), bytes,
-                                      &list[count++]));
-  return ac_overlap_wait(trainer, list, count);
+static ac_status begin_send(ac_exchange *e, int to, uint32_t tag, head *message, uint64_t rest,
+                            int *count) {
+  AC_TRY(ac_transport_begin_send(e->transport, to, tag, message, sizeof *message,
+                                 &transfers_of(e)[(*count)++]));
+  if (!rest) return AC_OK;
+  return ac_transport_begin_send(e->transport, to, tag, message + 1, rest,
+                                 &transfers_of(e)[(*count)++]);
 }
 
-static ac_status give_result(ac_trainer *trainer) {
-  const ac_exchange *e = &trainer->exchange;
-  const size_t bytes = message_bytes(e->most_values);
-  ac_transfer *list = transfers_of(e);
-  int count = 0;
-  if (e->rank)
-    AC_TRY(ac_transport_begin_receive(e->transport, 0, TAG_RESULT, message_of(e, 0), bytes,
-                                      &list[count++]));
-  for (int r = 1; r < e->ranks && !e->rank; r++)
-    AC_TRY(ac_transport_begin_send(e->transport, r, TAG_RESULT, message_of(e, 0), bytes,
-                                   &list[count++]));
-  return ac_overlap_wait(trainer, list, count);
+static ac_status wait_all(ac_trainer *trainer, int count) {
+  return ac_overlap_wait(trainer, transfers_of(&trainer->exchange), count);
 }
 
-static void add_up(ac_exchange *e) {
-  head *result = (head *)message_of(e, 0);
-  double *values = (double *)(result + 1);
+/* The heads of all, and then what follows them. */
+static ac_status hear_all(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  int count = 0;
+  for (int r = 1; r < e->ranks; r++)
+    AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), sizeof(head),
+                                      &transfers_of(e)[count++]));
+  AC_TRY(wait_all(trainer, count));
+  count = 0;
   for (int r = 1; r < e->ranks; r++) {
-    const head *theirs = (const head *)message_of(e, r);
-    const double *more = (const double *)(theirs + 1);
-    judge(result, theirs, r);
-    for (int64_t i = 0; e->sums && result->status == AC_OK && i < result->count; i++)
-      values[i] += more[i];
+    head *theirs = message_of(e, r);
+    const uint64_t rest = rest_bytes(theirs, theirs->count);
+    if (theirs->count < 0 || sizeof *theirs + rest > message_bytes(e->most_told))
+      return ac_fail(AC_ERROR_FORMAT, "ranks: rank %d tells more than there is room for", r);
+    if (rest)
+      AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, theirs + 1, rest,
+                                        &transfers_of(e)[count++]));
   }
+  return wait_all(trainer, count);
+}
+
+static ac_status tell_all(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  head *result = message_of(e, 0);
+  const uint64_t rest = rest_bytes(result, result->count);
+  int count = 0;
+  for (int r = 1; r < e->ranks; r++) AC_TRY(begin_send(e, r, TAG_RESULT, result, rest, &count));
+  return wait_all(trainer, count);
+}
+
+/* What this rank tells and then what it hears are in the same memory. */
+static ac_status ask_0(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  head *own = message_of(e, 0);
+  const int64_t results = result_count(e, own);
+  int count = 0;
+  AC_TRY(begin_send(e, 0, TAG_POINT, own, rest_bytes(own, own->count), &count));
+  AC_TRY(wait_all(trainer, count));
+  AC_TRY(
+      ac_transport_begin_receive(e->transport, 0, TAG_RESULT, own, sizeof *own, transfers_of(e)));
+  AC_TRY(wait_all(trainer, 1));
+  const uint64_t rest = rest_bytes(own, results);
+  if (!rest) return AC_OK;
+  AC_TRY(ac_transport_begin_receive(e->transport, 0, TAG_RESULT, own + 1, rest, transfers_of(e)));
+  return wait_all(trainer, 1);
+}
+
+/* Numbers that are listed come after the sums, one rank after another. */
+static void add_up(ac_exchange *e) {
+  head *result = message_of(e, 0);
+  double *values = values_of(result);
+  const int64_t summed = result->count - result->listed;
+  for (int r = 1; r < e->ranks; r++) {
+    head *theirs = message_of(e, r);
+    const double *more = values_of(theirs);
+    judge(result, theirs, r);
+    if (!e->sums || result->status != AC_OK) continue;
+    for (int64_t i = 0; i < summed; i++) values[i] += more[i];
+    memcpy(values + summed + r * result->listed, more + summed,
+           (size_t)result->listed * sizeof *values);
+  }
+  result->count = result_count(e, result);
 }
 
 ac_status ac_exchange_point(ac_trainer *trainer) {
-  AC_TRY(gather_at_0(trainer));
-  if (!trainer->exchange.rank) add_up(&trainer->exchange);
-  return give_result(trainer);
+  if (trainer->exchange.rank) return ask_0(trainer);
+  AC_TRY(hear_all(trainer));
+  add_up(&trainer->exchange);
+  return tell_all(trainer);
 }
 
 typedef ac_status (*come_to_point)(ac_trainer *trainer);
 
-static ac_status meet(ac_trainer *trainer, come_to_point come, ac_meeting meeting, ac_status status,
-                      double *values, int64_t count) {
+static ac_status meet(ac_trainer *trainer, come_to_point come, const head *told, double *values) {
   ac_exchange *e = &trainer->exchange;
-  head *own = (head *)message_of(e, 0);
-  memset(own, 0, message_bytes(e->most_values));
-  *own = (head){.met = ++e->met, .count = count, .meeting = meeting, .status = status};
-  if (status != AC_OK) snprintf(own->sentence, sizeof own->sentence, "%s", ac_last_error());
-  if (count) memcpy(own + 1, values, (size_t)count * sizeof *values);
+  head *own = message_of(e, 0);
+  const ac_status status = (ac_status)told->status;
+  const int64_t results = result_count(e, told);
+  *own = *told;
+  own->met = ++e->met;
+  if (status != AC_OK) snprintf(sentence_of(own), AC_SENTENCE_BYTES, "%s", ac_last_error());
+  else if (told->count) memcpy(values_of(own), values, (size_t)told->count * sizeof *values);
   AC_TRY(come(trainer));
   if (own->status != AC_OK)
-    return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", own->sentence);
-  if (count) memcpy(values, own + 1, (size_t)count * sizeof *values);
+    return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", sentence_of(own));
+  if (results) memcpy(values, values_of(own), (size_t)results * sizeof *values);
   return AC_OK;
 }
 
 /* After this, whatever has failed, there is nobody left to tell. */
-static ac_status meet_once(ac_trainer *trainer, come_to_point come, ac_meeting meeting,
-                           ac_status status, double *values, int64_t count) {
+static ac_status meet_once(ac_trainer *trainer, come_to_point come, const head *told,
+                           double *values) {
   const ac_kept_error own = ac_error_keep();
-  const ac_status met = meet(trainer, come, meeting, status, values, count);
+  const ac_status status = (ac_status)told->status, met = meet(trainer, come, told, values);
   trainer->exchange.told = met != AC_OK;
   if (status == AC_OK) return met;
   ac_error_restore(&own);
@@ -151,35 +220,40 @@ static ac_status meet_once(ac_trainer *trainer, come_to_point come, ac_meeting m
 }
 
 /* While weights are on their way the thread that brings them has the transport. */
-static ac_status meet_others(ac_trainer *trainer, ac_meeting meeting, ac_status status,
-                             double *values, int64_t count, bool sums) {
+static ac_status meet_others(ac_trainer *trainer, const head *told, double *values, bool sums) {
   ac_exchange *e = &trainer->exchange;
   e->sums = sums;
   if (!e->overlap.owed) ac_transport_take_back(e->transport); /* from another trainer's */
-  return meet_once(trainer, e->overlap.owed ? ac_overlap_meet : ac_exchange_point, meeting, status,
-                   values, count);
+  return meet_once(trainer, e->overlap.owed ? ac_overlap_meet : ac_exchange_point, told, values);
 }
 
 ac_status ac_exchange_parts(ac_trainer *trainer) {
   trainer->exchange.sums = true;
-  return meet_once(trainer, ac_exchange_point, AC_MEET_PARTS, AC_OK, NULL, 0);
+  return meet_once(trainer, ac_exchange_point, &(head){.meeting = AC_MEET_PARTS}, NULL);
 }
 
 ac_status ac_exchange_sum(ac_trainer *trainer, ac_meeting meeting, ac_status status, double *values,
                           int64_t count) {
+  return ac_exchange_sum_and_list(trainer, meeting, status, values, count, 0);
+}
+
+ac_status ac_exchange_sum_and_list(ac_trainer *trainer, ac_meeting meeting, ac_status status,
+                                   double *values, int64_t count, int64_t listed) {
   if (ac_exchange_is_alone(&trainer->exchange)) return status;
-  return meet_others(trainer, meeting, status, values, count, true);
+  const head told = {
+      .count = count + listed, .listed = listed, .meeting = meeting, .status = status};
+  return meet_others(trainer, &told, values, true);
 }
 
 ac_status ac_exchange_take(ac_trainer *trainer, ac_meeting meeting, double *values, int64_t count) {
   if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
-  return meet_others(trainer, meeting, AC_OK, values, count, false);
+  return meet_others(trainer, &(head){.count = count, .meeting = meeting}, values, false);
 }
 
 void ac_exchange_fail(ac_trainer *trainer, ac_status status) {
   const ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
-  meet_others(trainer, AC_MEET_TURN, status, NULL, 0, true);
+  meet_others(trainer, &(head){.meeting = AC_MEET_TURN, .status = status}, NULL, true);
 }
 
 void ac_exchange_copy_sentence(char *text, size_t size) {
@@ -198,13 +272,16 @@ static ac_status make_room(ac_trainer *trainer) {
   e->rounds = ac_shards_rounds(&plan->problem);
   e->window_values = ac_exchange_window_values(trainer);
   e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
+  e->most_told = ac_larger(e->window_values - AC_RANK_REPORT * (e->ranks - 1),
+                           ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
-  e->transfer_count = 5 * e->ranks;
-  e->transfers = calloc(5 * ranks, sizeof *e->transfers);
+  e->transfer_count = 6 * e->ranks;
+  e->transfers = calloc(6 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
-  e->reports = calloc(2 * ranks, sizeof *e->reports);
-  e->messages = calloc(e->rank ? 1 : ranks, message_bytes(e->most_values));
+  e->reports = calloc(AC_RANK_REPORT * ranks, sizeof *e->reports);
+  e->messages = calloc(1, message_bytes(e->most_values) +
+                              (e->rank ? 0 : ranks - 1) * message_bytes(e->most_told));
   if (e->memory && e->transfers && e->values && e->squares && e->reports && e->messages)
     return AC_OK;
   return ac_fail(AC_ERROR_MEMORY, "trainer: no memory on the host for transfers between ranks");

@@ -28,6 +28,9 @@ typedef enum ac_meeting {
   AC_MEET_PIECE       /* a micro-batch with divided gradients, or the lack of one */
 } ac_meeting;
 
+/* Numbers by rank of ac_exchange.reports. */
+enum { AC_RANK_REPORT = 2 };
+
 /* Weights on their way (chunks.h). */
 typedef struct ac_arriving {
   int64_t begun, arrived; /* rounds */
@@ -57,10 +60,11 @@ typedef struct ac_exchange {
   int transfer_count;
   int counts[2];         /* of transfers of the rounds under way */
   bool sums;             /* a point adds up numbers of all ranks, and does not take rank 0's */
-  double *values;        /* room for what is told at a point */
+  double *values;        /* room for what is told and heard at a point */
   char *messages;        /* with these, and on rank 0 those of all ranks */
-  int64_t window_values; /* that are told at the end of a window */
-  int64_t most_values;   /* at any point */
+  int64_t window_values; /* that are heard at the end of a window */
+  int64_t most_values;   /* heard at any point */
+  int64_t most_told;     /* told by a rank at any point */
   float *norm;           /* room for the sums of a batch norm */
   bool idle;             /* this rank has no sample of the window in which others gather these */
   const char *found;     /* what this rank has found in it, which ends it for all; NULL, "": none */
@@ -85,6 +89,10 @@ ac_status ac_exchange_parts(struct ac_trainer *trainer);
  * is not AC_OK all fail, this rank with its own sentence if it is the one. */
 ac_status ac_exchange_sum(struct ac_trainer *trainer, ac_meeting meeting, ac_status status,
                           double *values, int64_t count);
+/* `listed` numbers after these are not added up: those of all ranks take their place, one rank
+ * after another, for which `values` has room. All ranks have as many. */
+ac_status ac_exchange_sum_and_list(struct ac_trainer *trainer, ac_meeting meeting, ac_status status,
+                                   double *values, int64_t count, int64_t listed);
 /* Takes over what rank 0 has. */
 ac_status ac_exchange_take(struct ac_trainer *trainer, ac_meeting meeting, double *values,
                            int64_t count);

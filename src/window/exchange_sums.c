@@ -40,7 +40,7 @@ static void set_measures(ac_trainer *trainer, const double *values) {
 }
 
 int64_t ac_exchange_window_values(const ac_trainer *trainer) {
-  return 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + 2 * trainer->exchange.ranks +
+  return 1 + 3 * AC_MAX_SUMS + AC_MAX_LOSSES + AC_RANK_REPORT * trainer->exchange.ranks +
          ac_watchers_get_sums(&trainer->run, NULL) + get_measures(trainer, NULL);
 }
 
@@ -133,21 +133,22 @@ static ac_status sum_window(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   ac_run *run = &trainer->run;
   ac_all_sums sums;
+  const int64_t summed = e->window_values - AC_RANK_REPORT * e->ranks;
   double *values = e->values, *losses = values + 1, *fed = losses + 3 * AC_MAX_SUMS,
-         *reports = fed + AC_MAX_LOSSES, *measured = reports + 2 * e->ranks,
-         *watched = measured + get_measures(trainer, NULL);
+         *measured = fed + AC_MAX_LOSSES, *watched = measured + get_measures(trainer, NULL),
+         *reports = values + summed;
   const ac_transport_counts counts = ac_transport_count(e->transport);
   memset(values, 0, (size_t)e->window_values * sizeof *values);
   if (!run->samples) ac_trainer_begin(trainer);
   values[0] = (double)run->samples;
-  reports[2 * e->rank] = (double)counts.bytes;
-  reports[2 * e->rank + 1] = counts.waited + ac_overlap_waited(trainer);
+  reports[0] = (double)counts.bytes;
+  reports[1] = counts.waited + ac_overlap_waited(trainer);
   const ac_status status = put_window(trainer, losses, fed, watched, measured);
-  AC_TRY(ac_exchange_sum(trainer, AC_MEET_WINDOW, status, values, e->window_values));
+  AC_TRY(ac_exchange_sum_and_list(trainer, AC_MEET_WINDOW, status, values, summed, AC_RANK_REPORT));
   run->samples = (int64_t)values[0];
   if (!run->samples) return AC_OK;
   take_values(losses, &sums);
-  memcpy(e->reports, reports, 2 * (size_t)e->ranks * sizeof *reports);
+  memcpy(e->reports, reports, AC_RANK_REPORT * (size_t)e->ranks * sizeof *reports);
   memcpy(run->fed_weight, fed, sizeof run->fed_weight);
   ac_watchers_set_sums(run, watched);
   set_measures(trainer, measured);
@@ -289,7 +290,7 @@ ac_status ac_trainer_rank_report(const ac_trainer *trainer, int rank, ac_rank_re
   if (rank < 0 || rank >= ranks)
     return ac_fail(AC_ERROR_ARGUMENT, "trainer: there is no rank %d of %d", rank, ranks);
   if (ac_exchange_is_alone(e)) return AC_OK;
-  *result =
-      (ac_rank_report){.bytes = (uint64_t)e->reports[2 * rank], .waited = e->reports[2 * rank + 1]};
+  *result = (ac_rank_report){.bytes = (uint64_t)e->reports[AC_RANK_REPORT * rank],
+                             .waited = e->reports[AC_RANK_REPORT * rank + 1]};
   return AC_OK;
 }

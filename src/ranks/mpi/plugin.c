@@ -2,10 +2,13 @@
  * plugin that Accrue opens only under a launcher, so neither library nor program depend on MPI.
  *
  * All is point to point. A message larger than a piece travels in pieces of the same tag, at most
- * AC_TRANSFER_PIECES at once. MPI keeps the order of messages of a pair and a tag; here a transfer
- * waits until all pieces of an earlier one of the same pair, tag and direction are with MPI. A
- * receive first looks for its message (MPI_Improbe), because only so it learns what another size
- * was. Large messages move only after that anyway.
+ * AC_TRANSFER_PIECES at once. Pieces are so small that libraries send them without asking first:
+ * over TCP, Open MPI's answer to such a question waits in one stream with the large message that
+ * goes the other way, so of two ranks that send to each other one would wait for the other, and a
+ * link would carry half of what it can. MPI keeps the order of messages of a pair and a tag; here a
+ * transfer waits until all pieces of an earlier one of the same pair, tag and direction are with
+ * MPI. A receive first looks for its message (MPI_Improbe), because only so it learns what another
+ * size was.
  *
  * MPI ends the process if it cannot begin; after that its errors are returned. */
 #include <limits.h>
@@ -20,6 +23,7 @@ enum { NOTICE_TAG = 2 * AC_TRANSPORT_TAGS };
 enum { NOTICES = 16 };      /* under way at once */
 enum { STARTED = 1 };       /* ac_transfer.engine: also true of a message without bytes */
 enum { BUSY_ROUNDS = 200 }; /* without sleep */
+enum { PIECE = 60000 };     /* bytes; Open MPI asks first from 64 KiB on, with its own header */
 #define SHORTEST_SLEEP 2e-5 /* seconds */
 #define LONGEST_SLEEP 5e-4
 
@@ -325,7 +329,7 @@ ac_status ac_mpi_plugin_open(ac_engine **engine, const ac_mpi_host *host, char *
   }
   mpi->host = *host;
   mpi->engine.functions = &functions;
-  mpi->engine.piece = UINT64_C(1) << 26; /* less than a timeout takes on a slow network */
+  mpi->engine.piece = PIECE;
   mpi->engine.closes_together = true;
   for (int slot = 0; slot < NOTICES; slot++) mpi->notice_requests[slot] = MPI_REQUEST_NULL;
   name_library(mpi->engine.name, sizeof mpi->engine.name);
