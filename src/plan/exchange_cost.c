@@ -17,8 +17,8 @@
  * what its steps wait for them is exposed. So are all points but the first.
  *
  * Gradients that are divided among ranks (AC_GRADIENTS_SHARDED) are exchanged in each micro-batch.
- * A round travels while steps run, until the next one begins; what the steps wait is exposed, and
- * so are what the host copies, a point before each micro-batch, and weights. */
+ * A round travels while steps run, until the second one after it begins; what the steps wait is
+ * exposed, and so are what the host copies, a point before each micro-batch, and weights. */
 #include "plan/cost.h"
 #include "plan/shards.h"
 
@@ -228,21 +228,22 @@ static double add_micro_batch(const ac_plan *plan, const ac_network *network, co
   const ac_problem *problem = &plan->problem;
   const ac_rounds rounds = ac_shards_rounds(problem);
   const double others = problem->desc.ranks - 1;
-  double late = add_point(price, problem, network), come = 0;
+  rounds_of_a_kind alone = {0}, r = {0};
+  double late = add_point(price, problem, network);
   int place = 0;
   for (int64_t n = 0; n < rounds.gradients; n++) {
     const chunks c = chunks_of(problem, &rounds, n);
-    const double on_host = host_bytes_of_reduce(c, others) / HOST_BYTES,
-                 seconds = on_links(network, others, c.most) + on_host;
     const int final = ac_shards_final(problem, t->touched, &rounds, n);
+    const double host_bytes = host_bytes_of_reduce(c, others);
     place = final > place ? final : place;
-    const double begun = fmax(t->ends[place] + late, come);
+    late = fmax(late, r.before - t->ends[place]);
     add_reduce(price, c, others);
-    price->exchange_seconds += seconds;
-    come = begun + seconds;
-    late = begun - t->ends[place] + on_host;
+    add_round(&alone, network, 0, others, c.most, host_bytes);
+    add_round(&r, network, t->ends[place] + late, others, c.most, host_bytes);
+    late += host_bytes / HOST_BYTES;
   }
-  return fmax(late, come - t->end);
+  price->exchange_seconds += alone.last;
+  return fmax(late, r.last - t->end);
 }
 
 /* As often as the rank with the most samples has micro-batches. When a window ends ranks meet once
@@ -262,6 +263,7 @@ static void add_all(const ac_plan *plan, const ac_network *network, timeline *t,
   add_weights(price, problem, network, &rounds, t);
   double after = wait_for_weights(plan, &rounds, t), now = add_point(price, problem, network);
   if (t->overlaps && is_only_one(plan)) now += t->arrivals[rounds.gradients];
+  if (plan->way->shards) now += t->end; /* what is pooled follows the steps */
   now = add_sums(price, problem, network, &rounds, t, plan->way->shards, now);
   if (plan->way->shards) after += add_micro_batches(plan, network, t, price);
   for (int i = 1; i < POINTS; i++) after += add_point(price, problem, network);

@@ -13,7 +13,7 @@ struct ac_trainer;
 ac_status ac_chunks_reduce(struct ac_trainer *trainer);
 /* Or one round of gradients that are divided (sharded.h), in a micro-batch: sends what this rank
  * has, after which it does not need it any more; looks whether all has come; waits for that, and
- * adds up. */
+ * adds up. Two rounds may be under way at once. */
 ac_status ac_chunks_begin_round(struct ac_trainer *trainer, int64_t round);
 ac_status ac_chunks_test_round(struct ac_trainer *trainer, int64_t round, bool *come);
 ac_status ac_chunks_end_round(struct ac_trainer *trainer, int64_t round);
