@@ -75,6 +75,23 @@ ac_graph *ranked_plain(void) {
   return g;
 }
 
+ac_graph *ranked_wide(void) {
+  enum { WIDE = 640, LAYERS = 4 };
+  static const char *const names[LAYERS] = {"a", "b", "c", "d"};
+  ac_graph *g;
+  assert_ok(ac_graph_create(&g));
+  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, RANKED_FEATURES));
+  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, RANKED_CLASSES));
+  for (int i = 0; i < LAYERS; i++)
+    x = ac_relu(ac_linear(x, test_matrix(g, names[i], "w", WIDE, i ? WIDE : RANKED_FEATURES), NULL,
+                          AC_OUT_IN));
+  x = ac_linear(x, test_matrix(g, "e", "w", RANKED_CLASSES, WIDE), NULL, AC_OUT_IN);
+  ac_graph_set_output(g, "y", x);
+  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
+  assert_ok(ac_graph_status(g));
+  return g;
+}
+
 ac_status ranked_read_features(void *user, const ac_sample_key *key, void *const *fields) {
   float *x = fields[0], *t = fields[1];
   const bool bad = user && key->index == *(const int *)user;
@@ -95,6 +112,11 @@ ranked_case ranked_feature_case(ac_graph *(*graph)(void)) {
                .field_count = 2,
                .fields = {{"x", AC_F32, RANKED_FEATURES}, {"t", AC_F32, RANKED_CLASSES}},
                .read = ranked_read_features}};
+}
+
+void ranked_check_bits(const ranked *a, const ranked *b) {
+  assert_int_equal(a->parameter_count, b->parameter_count);
+  assert_memory_equal(a->parameters, b->parameters, 4 * a->parameter_count);
 }
 
 void ranked_check_near(const ranked *one, const ranked *many, double tolerance) {

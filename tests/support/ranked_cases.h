@@ -21,6 +21,11 @@ ac_graph *ranked_plain(void);
 ac_status ranked_read_features(void *user, const ac_sample_key *key, void *const *fields);
 ranked_case ranked_feature_case(ac_graph *(*graph)(void));
 
+/* Matrices so large that each rank has several chunks of them, and an output "y". */
+ac_graph *ranked_wide(void);
+
+/* Two runs have the same bits. */
+void ranked_check_bits(const ranked *a, const ranked *b);
 /* Many ranks have what one has but for rounding. */
 void ranked_check_near(const ranked *one, const ranked *many, double tolerance);
 /* For ranked_case.before: exchanges gradients after the last micro-batch and not while it runs. */

@@ -155,33 +155,12 @@ static ac_status note(ac_trainer *trainer) {
   return AC_OK;
 }
 
-static ac_graph *deep(void) {
-  static const char *const names[] = {"a", "b", "c", "d"};
-  ac_graph *g;
-  assert_ok(ac_graph_create(&g));
-  ac_tensor *x = ac_input(g, "x", AC_F32, SHAPE(AC_BATCH, RANKED_FEATURES));
-  ac_tensor *t = ac_input(g, "t", AC_F32, SHAPE(AC_BATCH, RANKED_CLASSES));
-  for (int i = 0; i < 4; i++)
-    x = ac_relu(ac_linear(x, test_matrix(g, names[i], "w", 640, i ? 640 : RANKED_FEATURES), NULL,
-                          AC_OUT_IN));
-  x = ac_linear(x, test_matrix(g, "e", "w", RANKED_CLASSES, 640), NULL, AC_OUT_IN);
-  ac_graph_set_output(g, "y", x);
-  ac_graph_set_loss(g, ac_mean_squared_error(x, t, NULL));
-  assert_ok(ac_graph_status(g));
-  return g;
-}
-
 static ranked_case deep_case(void) {
-  ranked_case c = ranked_feature_case(deep);
+  ranked_case c = ranked_feature_case(ranked_wide);
   c.fit.steps = 3;
   c.validation = 0;
   c.trainer.schedule.lr = 1e-4;
   return c;
-}
-
-static void same_bits(const ranked *a, const ranked *b) {
-  assert_int_equal(a->parameter_count, b->parameter_count);
-  assert_memory_equal(a->parameters, b->parameters, 4 * a->parameter_count);
 }
 
 /* Each step runs as soon as the weights are there that it reads: those that come later are on their
@@ -201,7 +180,7 @@ static void check_waiting(const char *device, int ranks) {
   c.after = NULL;
   ranked_run(&c, ranks, afterwards);
   ranked_check_same(afterwards, ranks);
-  same_bits(&held[0], &afterwards[0]);
+  ranked_check_bits(&held[0], &afterwards[0]);
   ranked_free(held, ranks);
   ranked_free(afterwards, ranks);
 }
@@ -256,7 +235,7 @@ static void late_weights_give_the_same_bits(void **state) {
     c.after = NULL;
     ranked_run(&c, 2, afterwards);
     ranked_check_same(afterwards, 2);
-    same_bits(&held[0], &afterwards[0]);
+    ranked_check_bits(&held[0], &afterwards[0]);
     assert_memory_equal(&held[0].result.final.loss, &afterwards[0].result.final.loss,
                         sizeof(double));
     ranked_free(held, 2);
@@ -339,7 +318,7 @@ static ac_status share(ac_trainer *t, double *out) {
   ac_plan *plan = NULL;
   ac_session *session = NULL;
   float y[RANKED_CLASSES] = {0};
-  ac_graph *graph = deep();
+  ac_graph *graph = ranked_wide();
   ac_status status = ac_plan_create(&plan, graph, t->instance.device, &desc);
   if (status == AC_OK) status = ac_session_create_shared(&session, plan, 1, t);
   if (status == AC_OK) status = ac_session_predict(session, "y", 1, feeds, 1, RANKED_CLASSES, y);
@@ -415,7 +394,7 @@ static void whatever_uses_parameters_waits_for_them(void **state) {
   ranked_run(&c, 3, afterwards);
   ranked_check_same(afterwards, 3);
   assert_memory_equal(held, came_out, sizeof held);
-  same_bits(&all[0], &afterwards[0]);
+  ranked_check_bits(&all[0], &afterwards[0]);
   ranked_free(all, 3);
   ranked_free(afterwards, 3);
 }
