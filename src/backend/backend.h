@@ -1,10 +1,11 @@
 /* The backend interface: a versioned table of functions. A backend knows ops and memory; it knows
  * nothing of graphs, plans or trainers.
  *
- * Calls on one state come from one thread. Work is queued in order: `run`, `run_all`, `upload`,
- * `zero` and `copy` may return before the work is done, but the host memory that they got may be
- * reused at once; `download` and `finish` wait, `finish` for all queues. No call but open,
- * allocate, allocate_host, view and prepare may allocate memory, on the host or on the device. */
+ * Calls on one state come from one thread, but for those on a lane. Work is queued in order: `run`,
+ * `run_all`, `upload`, `zero` and `copy` may return before the work is done, but the host memory
+ * that they got may be reused at once; `download` and `finish` wait, `finish` for all queues. No
+ * call but open, allocate, allocate_host, view, open_lane and prepare may allocate memory, on the
+ * host or on the device. */
 #ifndef AC_BACKEND_BACKEND_H
 #define AC_BACKEND_BACKEND_H
 
@@ -74,6 +75,20 @@ typedef struct ac_backend {
   ac_status (*transfer_in)(void *state, void *handle, const void *data, uint64_t bytes);
   ac_status (*transfer_out)(void *state, const void *handle, void *data, uint64_t bytes);
   ac_status (*order)(void *state, ac_queue first, ac_queue then);
+
+  /* For a device with memory of its own: a lane, which is the queue of a second thread that moves
+   * views while what is queued otherwise runs. It has so many marks. NULL, or a failure: there is
+   * none. `mark` is called by the first thread: it means all that it has queued so far. The others
+   * are the second thread's: `has_passed` tells whether that has run, and does not wait; a mark
+   * that was not set since it last passed has passed. The transfers wait until they are done. */
+  ac_status (*open_lane)(void *state, int marks, void **lane);
+  void (*close_lane)(void *lane);
+  ac_status (*mark)(void *lane, int mark);
+  ac_status (*has_passed)(void *lane, int mark, bool *passed);
+  ac_status (*lane_upload)(void *lane, void *handle, uint64_t offset, const void *data,
+                           uint64_t bytes);
+  ac_status (*lane_download)(void *lane, const void *handle, uint64_t offset, void *data,
+                             uint64_t bytes);
 
   /* Whether the op runs here with operands of these dtypes (handles unset). */
   bool (*supports)(void *state, const ac_op_args *args);

@@ -109,7 +109,7 @@ static ac_status hear_where(fit *f, char *where, size_t size) {
   if (ac_exchange_is_alone(e) || e->told) return AC_OK;
   ac_status found = AC_OK;
   if (where[0]) found = ac_fail(AC_ERROR_NOT_FINITE, "%s (rank %d)", where, e->rank);
-  found = ac_exchange_sum(e, AC_MEET_TURN, found, NULL, 0);
+  found = ac_exchange_sum(f->trainer, AC_MEET_TURN, found, NULL, 0);
   if (found != AC_ERROR_NOT_FINITE) return found;
   ac_exchange_copy_sentence(where, size);
   return AC_OK;
@@ -220,7 +220,7 @@ static ac_status agree_to_end(fit *f) {
   if (ac_exchange_is_alone(e)) return AC_OK;
   ac_stop_asked(&f->stop);
   double values[] = {f->stop.stopped, f->result.paused};
-  AC_TRY(ac_exchange_sum(e, AC_MEET_TURN, AC_OK, values, 2));
+  AC_TRY(ac_exchange_sum(f->trainer, AC_MEET_TURN, AC_OK, values, 2));
   f->stop.stopped = values[0] != 0;
   f->result.paused = values[1] != 0;
   return AC_OK;
@@ -562,7 +562,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (status == AC_OK) status = open_loader(&f);
   const bool ready = status == AC_OK;
   if (ready) status = run_deciding(&f);
-  ac_exchange_fail(&trainer->exchange, status);
+  ac_exchange_fail(trainer, status);
   ac_loader_free(f.loader);
   if (ready && status != AC_OK) ac_trainer_discard(trainer);
   f.result.stopped = f.stop.stopped;

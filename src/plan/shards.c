@@ -294,9 +294,34 @@ int ac_shards_final(const ac_problem *problem, const int *touched, const ac_roun
   return last;
 }
 
-/* What a rank receives from each other one and sends to it, and its own part. */
+void ac_shards_arrivals(const ac_problem *problem, const ac_rounds *rounds, int64_t *rounds_of) {
+  for (int64_t k = 1; k <= rounds->gradients; k++)
+    for (int r = 0; r < problem->desc.ranks; r++) {
+      const ac_chunk chunk = ac_shards_chunk_of(problem, rounds, r, rounds->gradients - k);
+      for (int64_t at = chunk.begin; at < chunk.end;) {
+        const ac_streamed *s = ac_shards_streamed(problem, at);
+        const int parameter = ac_tensor_at(problem->graph, s->tensor)->parameter,
+                  working = problem->parameters[parameter].working;
+        rounds_of[problem->parameters[parameter].tensor] = k;
+        if (working >= 0) rounds_of[working] = k;
+        at = s->begin + s->count;
+      }
+    }
+}
+
+int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64_t *rounds_of) {
+  int64_t most = 0;
+  for (int i = 0; i < AC_MAX_INPUTS; i++)
+    if (step->in[i].tensor >= 0)
+      most = ac_larger(most, rounds_of[ac_tensor_at(graph, step->in[i].tensor)->storage]);
+  return most;
+}
+
+/* What a rank receives from each other one and sends to it, and its own part; of two rounds, if
+ * there are as many. */
 uint64_t ac_shards_bytes(const ac_problem *problem) {
   const int ranks = problem->desc.ranks;
   if (ranks < 2) return 0;
-  return (uint64_t)(2 * ranks - 1) * (uint64_t)chunk_elements(problem) * sizeof(float);
+  const uint64_t at_once = ac_shards_rounds(problem).all > 1 ? 2 : 1;
+  return at_once * (uint64_t)(2 * ranks - 1) * (uint64_t)chunk_elements(problem) * sizeof(float);
 }

@@ -40,6 +40,13 @@ void ac_shards_touched(const ac_graph *graph, const ac_sequence *sequence, int *
 int ac_shards_final(const ac_problem *problem, const int *touched, const ac_rounds *rounds,
                     int64_t n);
 
+/* Weights go in the same chunks, but those of the last round first: backward finishes last what a
+ * forward pass reads first. `rounds_of`, by storage (of 0), receives after how many rounds nothing
+ * of a parameter or its working copy is on its way any more. */
+void ac_shards_arrivals(const ac_problem *problem, const ac_rounds *rounds, int64_t *rounds_of);
+/* And with that, after how many a step may run. */
+int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64_t *rounds_of);
+
 /* Gradients that are divided among ranks are exchanged in each micro-batch (shed.c). By round of
  * gradients: how many steps have run when it is exchanged, not before the rounds before it. */
 void ac_shards_places(const ac_problem *problem, const int *touched, const ac_rounds *rounds,

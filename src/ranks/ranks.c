@@ -21,6 +21,9 @@ struct ac_ranks {
 };
 
 ac_transport *ac_ranks_transport(ac_ranks *ranks) {
+  const ac_kept_error kept = ac_error_keep();
+  ac_transport_take_back(ranks->transport);
+  ac_error_restore(&kept);
   return ranks->transport;
 }
 
@@ -177,11 +180,11 @@ int ac_ranks_threads(const ac_ranks *ranks) {
 
 ac_status ac_ranks_barrier(ac_ranks *ranks) {
   AC_REQUIRE(ranks);
-  return ac_transport_barrier(ranks->transport);
+  return ac_transport_barrier(ac_ranks_transport(ranks));
 }
 
 void ac_ranks_begin_absence(ac_ranks *ranks) {
-  if (ranks) ac_transport_begin_absence(ranks->transport);
+  if (ranks) ac_transport_begin_absence(ac_ranks_transport(ranks));
 }
 
 void ac_ranks_end_absence(ac_ranks *ranks) {
@@ -189,13 +192,13 @@ void ac_ranks_end_absence(ac_ranks *ranks) {
 }
 
 void ac_ranks_abort(ac_ranks *ranks, const char *why) {
-  if (ranks) ac_transport_abort(ranks->transport, why && *why ? why : "it cannot go on");
+  if (ranks) ac_transport_abort(ac_ranks_transport(ranks), why && *why ? why : "it cannot go on");
 }
 
 void ac_ranks_close(ac_ranks *ranks) {
   if (!ranks) return;
   const ac_kept_error kept = ac_error_keep();
-  if (ac_transport_engine(ranks->transport)->closes_together &&
+  if (ac_transport_engine(ac_ranks_transport(ranks))->closes_together &&
       ac_transport_barrier(ranks->transport) != AC_OK && ranks->log)
     ranks->log(ranks->log_user, AC_LOG_WARNING, ac_last_error());
   ac_transport_close(ranks->transport);

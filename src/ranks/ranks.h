@@ -6,7 +6,7 @@
 
 #include "ranks/transport.h"
 
-/* Belongs to `ranks`. */
+/* Belongs to `ranks`. Taken back first, if it is lent to a thread. */
 ac_transport *ac_ranks_transport(ac_ranks *ranks);
 
 #endif

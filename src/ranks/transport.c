@@ -45,6 +45,8 @@ struct ac_transport {
   tests tested;
   double shown; /* when it last showed life */
   ac_deputy deputy;
+  void (*take_back)(void *user); /* NULL: it is not lent */
+  void *lent_to;
   ac_transfer *all; /* one for each rank; rank 0 alone has them */
 };
 
@@ -394,6 +396,15 @@ ac_status ac_transport_work(ac_transport *t, double seconds) {
   if (!t->engine->functions->work) return AC_OK;
   ac_status status = t->engine->functions->work(t->engine, seconds);
   return status == AC_OK ? AC_OK : fail_by_engine(t, status);
+}
+
+void ac_transport_lend(ac_transport *t, void (*take_back)(void *user), void *user) {
+  t->take_back = take_back;
+  t->lent_to = user;
+}
+
+void ac_transport_take_back(ac_transport *t) {
+  if (t->take_back) t->take_back(t->lent_to);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

@@ -47,6 +47,13 @@ typedef struct ac_transfer {
   void *pieces[AC_TRANSFER_PIECES];
 } ac_transfer;
 
+/* Whether all of the list are done, as the last test or wait has left them. */
+static inline bool ac_transfers_are_done(const ac_transfer *list, int count) {
+  for (int i = 0; i < count; i++)
+    if (list[i].pending) return false;
+  return true;
+}
+
 int ac_transport_rank(const ac_transport *transport);
 int ac_transport_size(const ac_transport *transport);
 double ac_transport_timeout(const ac_transport *transport); /* seconds */
@@ -100,6 +107,12 @@ ac_status ac_transport_work(ac_transport *transport, double seconds);
  * the caller first tells the user `why`. Else calls of the other ranks fail with `why`, one
  * sentence. */
 void ac_transport_abort(ac_transport *transport, const char *why);
+
+/* While a thread of its own calls the transport for this rank, any other thread that wants to call
+ * it takes it back first, which waits until that thread has done. `take_back` NULL: it is not lent.
+ */
+void ac_transport_lend(ac_transport *transport, void (*take_back)(void *user), void *user);
+void ac_transport_take_back(ac_transport *transport);
 
 /* For a rank that has finished in order, after a barrier of all; else the engine ends the run for
  * all. NULL: nothing. */

@@ -202,12 +202,28 @@ static void set_adds(ac_prepared *prepared, int index, bool fresh) {
     add[j] = step->write[j] == AC_ADD || (step->write[j] == AC_ADD_UNLESS_FIRST && !fresh);
 }
 
+ac_status ac_instance_settle(const ac_instance *instance) {
+  for (; instance; instance = instance->shares)
+    if (instance->arrival.all) AC_TRY(instance->arrival.all(instance->arrival.user));
+  return AC_OK;
+}
+
+/* Before a step: a micro-batch may begin when the parameters of its first steps are there. */
+static ac_status await_parameters(const ac_instance *instance, const ac_prepared *prepared,
+                                  int step) {
+  const ac_arrival *arrival = &instance->arrival;
+  const bool alone = prepared == &instance->main && step < ac_sequence_end(prepared->sequence);
+  if (!arrival->step || !alone || instance->shares) return ac_instance_settle(instance);
+  return arrival->step(arrival->user, step);
+}
+
 ac_status ac_instance_run_step(ac_instance *instance, ac_prepared *prepared, int index,
                                bool fresh) {
   const ac_step *step = &prepared->sequence->steps[index];
   ac_op_args *args = &prepared->args[index];
   const ac_backend *backend = instance->device->backend;
   AC_TRY(ac_instance_meanwhile(instance));
+  AC_TRY(await_parameters(instance, prepared, index));
   set_adds(prepared, index, fresh);
   if (step->copy.tensor >= 0)
     AC_TRY(backend->copy(instance->device->state, args->out[0].data,
@@ -345,6 +361,7 @@ static ac_status run_together(ac_instance *instance, int begin, int count) {
 /* Steps [begin, end) of the main sequence after its micro-batch; a row may begin before. */
 static ac_status run_range(ac_instance *instance, int begin, int end) {
   const bool in_any_order = instance->device->backend->run_all != NULL;
+  if (begin < end) AC_TRY(ac_instance_settle(instance));
   for (int i = begin, count; i < end; i += count) {
     count = in_any_order && instance->together[i] ? instance->together[i] : 1;
     if (count > end - i) count = end - i;

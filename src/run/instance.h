@@ -118,6 +118,14 @@ typedef struct ac_follower {
   void *user;
 } ac_follower;
 
+/* Where parameters may be on their way from other ranks (window/overlap.h). Whatever reads or
+ * writes parameters asks first: the functions below do, those of steps and of cells included. */
+typedef struct ac_arrival {
+  ac_status (*all)(void *user);            /* NULL: parameters are always there */
+  ac_status (*step)(void *user, int step); /* what this step of the micro-batch reads */
+  void *user;
+} ac_arrival;
+
 /* Called after a section for each sum of batch norms that is whole then on this rank. */
 typedef struct ac_join {
   ac_status (*call)(void *user, int tensor); /* NULL: this rank is alone */
@@ -148,6 +156,7 @@ typedef struct ac_instance {
   ac_meanwhile meanwhile;
   ac_join join;
   ac_follower follower;
+  ac_arrival arrival;
   void **measured; /* shards.c: by step that measures, the part of a gradient; NULL: all or none */
   bool folds_nothing; /* of a window (window/folded.c): its gradients are dropped */
   ac_hand_over hand_over;
@@ -164,6 +173,9 @@ typedef struct ac_instance {
 static inline ac_status ac_instance_meanwhile(const ac_instance *instance) {
   return instance->meanwhile.call ? instance->meanwhile.call(instance->meanwhile.user) : AC_OK;
 }
+
+/* Waits for all parameters that this instance uses, its own and those that it shares. */
+ac_status ac_instance_settle(const ac_instance *instance);
 
 /* A handle of bytes of the plan's address space. */
 ac_status ac_instance_view(ac_instance *instance, uint64_t address, uint64_t bytes, void **handle);
@@ -418,6 +430,11 @@ int ac_instance_find_parameter(const ac_instance *instance, const char *name);
 ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
                                       int64_t count, const float *data);
 ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
+                                     int64_t count, float *data);
+/* The same without waiting, for the thread that brings parameters from other ranks. */
+ac_status ac_instance_put_parameter(const ac_instance *instance, int index, int64_t first,
+                                    int64_t count, const float *data);
+ac_status ac_instance_take_parameter(const ac_instance *instance, int index, int64_t first,
                                      int64_t count, float *data);
 /* Reads all parameters. Fails with AC_ERROR_NOT_FINITE at the first that is not finite; the message
  * names it and the function `who`.

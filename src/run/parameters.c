@@ -137,8 +137,8 @@ static ac_status write_blocks(const ac_instance *instance, const ac_tensor *kept
 
 /* ---- floats ---------------------------------------------------------------------------------- */
 
-ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
-                                      int64_t count, const float *data) {
+ac_status ac_instance_put_parameter(const ac_instance *instance, int index, int64_t first,
+                                    int64_t count, const float *data) {
   if (count == 0) return AC_OK; /* there may be no data to point to */
   instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
@@ -148,6 +148,12 @@ ac_status ac_instance_write_parameter(const ac_instance *instance, int index, in
     AC_TRY(ac_instance_write_floats(instance, memory->tensor, first, count, data));
   if (memory->working < 0 || !instance->persistent[memory->working]) return AC_OK;
   return ac_instance_write_floats(instance, memory->working, first, count, data);
+}
+
+ac_status ac_instance_write_parameter(const ac_instance *instance, int index, int64_t first,
+                                      int64_t count, const float *data) {
+  AC_TRY(ac_instance_settle(instance));
+  return ac_instance_put_parameter(instance, index, first, count, data);
 }
 
 /* In place. */
@@ -173,7 +179,7 @@ ac_status ac_instance_read_floats(const ac_instance *instance, const void *handl
   return AC_OK;
 }
 
-ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
+ac_status ac_instance_take_parameter(const ac_instance *instance, int index, int64_t first,
                                      int64_t count, float *data) {
   instance = ac_shared_owner(instance, &index);
   const ac_parameter_tensors *memory = &instance->plan->problem.parameters[index];
@@ -183,6 +189,12 @@ ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int
   return ac_instance_read_floats(instance, instance->persistent[tensor],
                                  ac_tensor_at(instance->plan->graph, tensor)->dtype, first, count,
                                  data);
+}
+
+ac_status ac_instance_read_parameter(const ac_instance *instance, int index, int64_t first,
+                                     int64_t count, float *data) {
+  AC_TRY(ac_instance_settle(instance));
+  return ac_instance_take_parameter(instance, index, first, count, data);
 }
 
 /* ---- model files ----------------------------------------------------------------------------- */
@@ -289,6 +301,7 @@ ac_status ac_instance_check_usable(const ac_instance *instance, const char *who)
 static ac_status load_parameters(const part *p, ac_model_file *file, const char *prefix,
                                  float *buffer) {
   ac_instance *instance = p->instance;
+  AC_TRY(ac_instance_settle(instance));
   const bool all = p->count == instance->plan->graph->parameter_count;
   ac_status status = AC_OK;
   for (int i = 0; i < p->count && status == AC_OK; i++) {

@@ -44,6 +44,7 @@ ac_status ac_instance_read_cell(const ac_instance *instance, const ac_cell *cell
                                 void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
   if (!bytes) return AC_OK;
+  AC_TRY(ac_instance_settle(instance));
   if (!is_transferred(cell))
     return device->backend->download(device->state, instance->persistent[cell->tensor], offset,
                                      data, bytes);
@@ -56,6 +57,7 @@ ac_status ac_instance_write_cell(const ac_instance *instance, const ac_cell *cel
                                  const void *data, uint64_t bytes) {
   const ac_device *device = instance->device;
   if (!bytes) return AC_OK;
+  AC_TRY(ac_instance_settle(instance));
   if (!is_transferred(cell))
     return device->backend->upload(device->state, instance->persistent[cell->tensor], offset, data,
                                    bytes);

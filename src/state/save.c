@@ -66,14 +66,14 @@ ac_status ac_trainer_save_state(ac_trainer *trainer, const char *path, const ac_
   ac_status status = AC_OK;
   if (trainer->exchange.rank) status = ac_exchange_answer(trainer);
   else {
-    ac_exchange_begin_absence(&trainer->exchange);
+    ac_exchange_begin_absence(trainer);
     status = write_contents(&c, path, metadata, metadata_count);
-    ac_exchange_end_absence(&trainer->exchange);
+    ac_exchange_end_absence(trainer);
     const ac_kept_error error = ac_error_keep();
     const ac_status ended = ac_exchange_end_answers(trainer);
     if (status == AC_OK) status = ended;
     else ac_error_restore(&error);
   }
   ac_state_contents_free(&c);
-  return ac_exchange_sum(&trainer->exchange, AC_MEET_STATE, status, NULL, 0);
+  return ac_exchange_sum(trainer, AC_MEET_STATE, status, NULL, 0);
 }

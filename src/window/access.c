@@ -65,10 +65,10 @@ ac_status ac_trainer_get_group(const ac_trainer *trainer, int group, ac_group_se
 static ac_status save(ac_trainer *trainer, const char *path, const char *pattern,
                       const ac_metadata *metadata, int metadata_count) {
   AC_TRY(ac_instance_check_usable(&trainer->instance, "trainer"));
-  ac_exchange_begin_absence(&trainer->exchange);
+  ac_exchange_begin_absence(trainer);
   const ac_status status =
       ac_instance_save(&trainer->instance, path, pattern, metadata, metadata_count);
-  ac_exchange_end_absence(&trainer->exchange);
+  ac_exchange_end_absence(trainer);
   return status;
 }
 
@@ -121,7 +121,7 @@ static ac_status evaluate(ac_trainer *trainer, ac_dataset *dataset, int64_t limi
                 end = begin + ac_share_of(samples, e->rank, e->ranks);
   const ac_status status =
       ac_instance_sum_up(instance, &instance->evaluation, dataset, begin, end, stop, &sums);
-  AC_TRY(ac_exchange_evaluation(e, status, &sums, &stop->stopped));
+  AC_TRY(ac_exchange_evaluation(trainer, status, &sums, &stop->stopped));
   if (!stop->stopped) *result = ac_instance_means(instance, &sums, samples);
   return AC_OK;
 }

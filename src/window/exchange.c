@@ -70,48 +70,69 @@ static void judge(head *result, const head *theirs, int rank) {
            rank, name_of(theirs->meeting), name_of(result->meeting));
 }
 
-static ac_status wait_all(ac_exchange *e, int count) {
-  return ac_transport_wait(e->transport, e->transfers, count);
+/* Transfers of points; those before them may be of weights on their way. */
+static ac_transfer *transfers_of(const ac_exchange *e) {
+  return e->transfers + 4 * (size_t)e->ranks;
 }
 
 /* All messages have room for the most numbers, so that ranks that are out of step are found out. */
-static ac_status gather_at_0(ac_exchange *e) {
+static ac_status gather_at_0(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
   const size_t bytes = message_bytes(e->most_values);
+  ac_transfer *list = transfers_of(e);
   int count = 0;
-  if (e->rank) return ac_transport_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes);
-  for (int r = 1; r < e->ranks; r++)
+  if (e->rank)
+    AC_TRY(ac_transport_begin_send(e->transport, 0, TAG_POINT, message_of(e, 0), bytes,
+                                   &list[count++]));
+  for (int r = 1; r < e->ranks && !e->rank; r++)
     AC_TRY(ac_transport_begin_receive(e->transport, r, TAG_POINT, message_of(e, r), bytes,
-                                      &e->transfers[count++]));
-  return wait_all(e, count);
+                                      &list[count++]));
+  return ac_overlap_wait(trainer, list, count);
 }
 
-static ac_status give_result(ac_exchange *e) {
-  return ac_transport_tell(e->transport, TAG_RESULT, message_of(e, 0),
-                           message_bytes(e->most_values));
+static ac_status give_result(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
+  const size_t bytes = message_bytes(e->most_values);
+  ac_transfer *list = transfers_of(e);
+  int count = 0;
+  if (e->rank)
+    AC_TRY(ac_transport_begin_receive(e->transport, 0, TAG_RESULT, message_of(e, 0), bytes,
+                                      &list[count++]));
+  for (int r = 1; r < e->ranks && !e->rank; r++)
+    AC_TRY(ac_transport_begin_send(e->transport, r, TAG_RESULT, message_of(e, 0), bytes,
+                                   &list[count++]));
+  return ac_overlap_wait(trainer, list, count);
 }
 
-static void add_up(ac_exchange *e, bool sums) {
+static void add_up(ac_exchange *e) {
   head *result = (head *)message_of(e, 0);
   double *values = (double *)(result + 1);
   for (int r = 1; r < e->ranks; r++) {
     const head *theirs = (const head *)message_of(e, r);
     const double *more = (const double *)(theirs + 1);
     judge(result, theirs, r);
-    for (int64_t i = 0; sums && result->status == AC_OK && i < result->count; i++)
+    for (int64_t i = 0; e->sums && result->status == AC_OK && i < result->count; i++)
       values[i] += more[i];
   }
 }
 
-static ac_status meet(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
-                      int64_t count, bool sums) {
+ac_status ac_exchange_point(ac_trainer *trainer) {
+  AC_TRY(gather_at_0(trainer));
+  if (!trainer->exchange.rank) add_up(&trainer->exchange);
+  return give_result(trainer);
+}
+
+typedef ac_status (*come_to_point)(ac_trainer *trainer);
+
+static ac_status meet(ac_trainer *trainer, come_to_point come, ac_meeting meeting, ac_status status,
+                      double *values, int64_t count) {
+  ac_exchange *e = &trainer->exchange;
   head *own = (head *)message_of(e, 0);
   memset(own, 0, message_bytes(e->most_values));
   *own = (head){.met = ++e->met, .count = count, .meeting = meeting, .status = status};
   if (status != AC_OK) snprintf(own->sentence, sizeof own->sentence, "%s", ac_last_error());
   if (count) memcpy(own + 1, values, (size_t)count * sizeof *values);
-  AC_TRY(gather_at_0(e));
-  if (!e->rank) add_up(e, sums);
-  AC_TRY(give_result(e));
+  AC_TRY(come(trainer));
   if (own->status != AC_OK)
     return status != AC_OK ? status : ac_fail((ac_status)own->status, "%s", own->sentence);
   if (count) memcpy(values, own + 1, (size_t)count * sizeof *values);
@@ -119,30 +140,46 @@ static ac_status meet(ac_exchange *e, ac_meeting meeting, ac_status status, doub
 }
 
 /* After this, whatever has failed, there is nobody left to tell. */
-static ac_status meet_once(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
-                           int64_t count, bool sums) {
+static ac_status meet_once(ac_trainer *trainer, come_to_point come, ac_meeting meeting,
+                           ac_status status, double *values, int64_t count) {
   const ac_kept_error own = ac_error_keep();
-  const ac_status met = meet(e, meeting, status, values, count, sums);
-  e->told = met != AC_OK;
+  const ac_status met = meet(trainer, come, meeting, status, values, count);
+  trainer->exchange.told = met != AC_OK;
   if (status == AC_OK) return met;
   ac_error_restore(&own);
   return status;
 }
 
-ac_status ac_exchange_sum(ac_exchange *e, ac_meeting meeting, ac_status status, double *values,
+/* While weights are on their way the thread that brings them has the transport. */
+static ac_status meet_others(ac_trainer *trainer, ac_meeting meeting, ac_status status,
+                             double *values, int64_t count, bool sums) {
+  ac_exchange *e = &trainer->exchange;
+  e->sums = sums;
+  if (!e->overlap.owed) ac_transport_take_back(e->transport); /* from another trainer's */
+  return meet_once(trainer, e->overlap.owed ? ac_overlap_meet : ac_exchange_point, meeting, status,
+                   values, count);
+}
+
+ac_status ac_exchange_parts(ac_trainer *trainer) {
+  trainer->exchange.sums = true;
+  return meet_once(trainer, ac_exchange_point, AC_MEET_PARTS, AC_OK, NULL, 0);
+}
+
+ac_status ac_exchange_sum(ac_trainer *trainer, ac_meeting meeting, ac_status status, double *values,
                           int64_t count) {
-  if (ac_exchange_is_alone(e)) return status;
-  return meet_once(e, meeting, status, values, count, true);
+  if (ac_exchange_is_alone(&trainer->exchange)) return status;
+  return meet_others(trainer, meeting, status, values, count, true);
 }
 
-ac_status ac_exchange_take(ac_exchange *e, ac_meeting meeting, double *values, int64_t count) {
-  if (ac_exchange_is_alone(e)) return AC_OK;
-  return meet_once(e, meeting, AC_OK, values, count, false);
+ac_status ac_exchange_take(ac_trainer *trainer, ac_meeting meeting, double *values, int64_t count) {
+  if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
+  return meet_others(trainer, meeting, AC_OK, values, count, false);
 }
 
-void ac_exchange_fail(ac_exchange *e, ac_status status) {
+void ac_exchange_fail(ac_trainer *trainer, ac_status status) {
+  const ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->told || status == AC_OK) return;
-  meet_once(e, AC_MEET_TURN, status, NULL, 0, true);
+  meet_others(trainer, AC_MEET_TURN, status, NULL, 0, true);
 }
 
 void ac_exchange_copy_sentence(char *text, size_t size) {
@@ -162,7 +199,8 @@ static ac_status make_room(ac_trainer *trainer) {
   e->window_values = ac_exchange_window_values(trainer);
   e->most_values = ac_larger(e->window_values, ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
-  e->transfers = calloc(2 * ranks, sizeof *e->transfers);
+  e->transfer_count = 5 * e->ranks;
+  e->transfers = calloc(5 * ranks, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(2 * ranks, sizeof *e->reports);
@@ -223,9 +261,13 @@ static ac_status agree(const ac_trainer *trainer) {
   return ac_ranks_agree(trainer->desc.ranks, facts, sizeof facts / sizeof *facts);
 }
 
-ac_status ac_exchange_show_life(ac_exchange *e) {
+/* A thread that has the transport answers by itself. */
+ac_status ac_exchange_show_life(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e)) return AC_OK;
   if (e->overlap.on) return ac_overlap_check(&e->overlap);
+  if (e->overlap.owed && !ac_overlap_has_weights(&e->overlap)) return AC_OK;
+  AC_TRY(ac_exchange_settle(trainer));
   return ac_transport_show_life(e->transport);
 }
 
@@ -235,16 +277,20 @@ static bool has_transport(const ac_exchange *e) {
   return !ac_exchange_is_alone(e) && !e->overlap.on;
 }
 
-void ac_exchange_begin_absence(ac_exchange *e) {
-  if (has_transport(e)) ac_transport_begin_absence(e->transport);
+void ac_exchange_begin_absence(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  if (!has_transport(e)) return;
+  ac_transport_take_back(e->transport);
+  ac_transport_begin_absence(e->transport);
 }
 
-void ac_exchange_end_absence(ac_exchange *e) {
+void ac_exchange_end_absence(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
   if (has_transport(e)) ac_transport_end_absence(e->transport);
 }
 
-static ac_status show_life(void *exchange) {
-  return ac_exchange_show_life(exchange);
+static ac_status show_life(void *trainer) {
+  return ac_exchange_show_life(trainer);
 }
 
 ac_status ac_exchange_begin(ac_trainer *trainer) {
@@ -263,7 +309,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
   AC_TRY(make_room(trainer));
   AC_TRY(agree(trainer));
   e->transport = ac_ranks_transport(ranks);
-  trainer->instance.meanwhile = (ac_meanwhile){show_life, e};
+  trainer->instance.meanwhile = (ac_meanwhile){show_life, trainer};
   AC_TRY(ac_exchange_begin_norms(trainer));
   AC_TRY(ac_sharded_create(trainer));
   return ac_overlap_create(trainer);
@@ -271,6 +317,7 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
 
 void ac_exchange_release(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
+  (void)ac_exchange_settle(trainer);
   ac_overlap_free(trainer);
   ac_sharded_free(trainer);
   free(e->memory);
@@ -323,7 +370,8 @@ ac_status ac_exchange_read(ac_trainer *trainer, const ac_cell *cell, int64_t fir
   const ac_plan *plan = trainer->instance.plan;
   const uint64_t size = ac_dtype_bytes(cell->dtype);
   const ac_part own = held(cell, first, count);
-  AC_TRY(ac_exchange_show_life(e)); /* what was written before may have taken long */
+  AC_TRY(ac_exchange_settle(trainer));
+  AC_TRY(ac_exchange_show_life(trainer)); /* what was written before may have taken long */
   if (own.count)
     AC_TRY(ac_instance_read_elements(&trainer->instance, cell, own.first - cell->first, own.count,
                                      (char *)data + (uint64_t)(own.first - first) * size));
@@ -365,9 +413,11 @@ static ac_status answer(ac_trainer *trainer) {
 }
 
 ac_status ac_exchange_answer(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_settle(trainer));
   return ac_exchange_end_transfers(&trainer->exchange, answer(trainer));
 }
 
 ac_status ac_exchange_end_answers(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_settle(trainer));
   return ask(&trainer->exchange, (question){0, 0, 0});
 }

@@ -28,6 +28,13 @@ typedef enum ac_meeting {
   AC_MEET_PIECE       /* a micro-batch with divided gradients, or the lack of one */
 } ac_meeting;
 
+/* Weights on their way (chunks.h). */
+typedef struct ac_arriving {
+  int64_t begun, arrived; /* rounds */
+  ac_status status;       /* of the whole, with the sentence */
+  ac_kept_error error;
+} ac_arriving;
+
 typedef struct ac_exchange {
   struct ac_transport *transport; /* NULL: one rank */
   int rank, ranks;
@@ -42,10 +49,14 @@ typedef struct ac_exchange {
   bool measures;   /* this rank's own gradients as they pass, into `squares` */
   double *squares; /* by parameter; of gradients with the loss scale */
   ac_rounds rounds;
+  ac_arriving arriving;
   ac_overlap overlap;
   ac_sharded sharded;
-  float *memory; /* of chunks */
-  struct ac_transfer *transfers;
+  float *memory;                 /* of chunks */
+  struct ac_transfer *transfers; /* of chunks, and then of points */
+  int transfer_count;
+  int counts[2];         /* of transfers of the rounds under way */
+  bool sums;             /* a point adds up numbers of all ranks, and does not take rank 0's */
   double *values;        /* room for what is told at a point */
   char *messages;        /* with these, and on rank 0 those of all ranks */
   int64_t window_values; /* that are told at the end of a window */
@@ -64,25 +75,31 @@ static inline bool ac_exchange_is_alone(const ac_exchange *exchange) {
   return !exchange->transport;
 }
 
+/* Sends what this rank tells at a point, and receives the result, from whatever thread has the
+ * transport. */
+ac_status ac_exchange_point(struct ac_trainer *trainer);
+/* The point before gradients are exchanged, by whatever thread does that. */
+ac_status ac_exchange_parts(struct ac_trainer *trainer);
+
 /* Adds up numbers of all ranks, in the order of ranks. `status` is this rank's own: if one of them
  * is not AC_OK all fail, this rank with its own sentence if it is the one. */
-ac_status ac_exchange_sum(ac_exchange *exchange, ac_meeting meeting, ac_status status,
+ac_status ac_exchange_sum(struct ac_trainer *trainer, ac_meeting meeting, ac_status status,
                           double *values, int64_t count);
 /* Takes over what rank 0 has. */
-ac_status ac_exchange_take(ac_exchange *exchange, ac_meeting meeting, double *values,
+ac_status ac_exchange_take(struct ac_trainer *trainer, ac_meeting meeting, double *values,
                            int64_t count);
 /* Tells a failure that the others do not know of yet. */
-void ac_exchange_fail(ac_exchange *exchange, ac_status status);
+void ac_exchange_fail(struct ac_trainer *trainer, ac_status status);
 /* The last failure as the rank that has failed says it. */
 void ac_exchange_copy_sentence(char *text, size_t size);
 
 /* Shows the others that this rank is at work; without it one that computes, reads or writes for
  * longer than the timeout is taken for dead. The trainer's instance calls it before each step and
  * each sample. Fails where the ranks have failed. */
-ac_status ac_exchange_show_life(ac_exchange *exchange);
+ac_status ac_exchange_show_life(struct ac_trainer *trainer);
 /* While this rank writes a file, which may take long, others are answered (transport.h). */
-void ac_exchange_begin_absence(ac_exchange *exchange);
-void ac_exchange_end_absence(ac_exchange *exchange);
+void ac_exchange_begin_absence(struct ac_trainer *trainer);
+void ac_exchange_end_absence(struct ac_trainer *trainer);
 /* How many numbers are told at the end of a window, and of a batch norm that is exact. */
 int64_t ac_exchange_window_values(const struct ac_trainer *trainer);
 int64_t ac_exchange_norm_values(const struct ac_trainer *trainer);
@@ -114,8 +131,13 @@ ac_status ac_exchange_window(struct ac_trainer *trainer);
 ac_status ac_exchange_gather_gradients(struct ac_trainer *trainer);
 /* And if all ranks have written them alike: measures them anew, each its part. */
 ac_status ac_exchange_measures(struct ac_trainer *trainer);
-/* After an update: each rank's part of the parameters goes to all others. */
+/* After the steps of an update: each rank's part of the parameters goes to all others, while the
+ * next micro-batch runs where that is possible. Then averages follow. */
 ac_status ac_exchange_weights(struct ac_trainer *trainer);
+/* Waits until all parameters are there. What reads or writes them does so by itself
+ * (ac_instance_settle), and so does what needs the transport. A failure ends the use of the trainer
+ * as that of an update does. */
+ac_status ac_exchange_settle(struct ac_trainer *trainer);
 /* A rank that fails half way through transfers cannot tell so at a point, because the others wait
  * for its messages. Its caller ends them. Returns `status`. */
 ac_status ac_exchange_end_transfers(ac_exchange *exchange, ac_status status);
@@ -126,9 +148,9 @@ ac_status ac_exchange_read(struct ac_trainer *trainer, const ac_cell *cell, int6
 ac_status ac_exchange_answer(struct ac_trainer *trainer);
 ac_status ac_exchange_end_answers(struct ac_trainer *trainer);
 /* Makes rank 0's decision everybody's. */
-ac_status ac_exchange_decision(ac_exchange *exchange, ac_decision *decision);
+ac_status ac_exchange_decision(struct ac_trainer *trainer, ac_decision *decision);
 /* Adds up an evaluation, and whether some rank was asked to stop it. */
-ac_status ac_exchange_evaluation(ac_exchange *exchange, ac_status status, ac_all_sums *sums,
+ac_status ac_exchange_evaluation(struct ac_trainer *trainer, ac_status status, ac_all_sums *sums,
                                  bool *stopped);
 
 #endif

@@ -61,7 +61,7 @@ static ac_status join(void *user, int index) {
   const ac_status status = read_own(trainer, index, count, e->norm);
   for (int64_t i = 0; i < count; i++) e->values[i] = (double)e->norm[i];
   if (moments) open_moments(e->values, channels);
-  AC_TRY(ac_exchange_sum(e, AC_MEET_NORM, status, e->values, count));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_NORM, status, e->values, count));
   if (moments) close_moments(e->values, channels);
   for (int64_t i = 0; i < count; i++) e->norm[i] = (float)e->values[i];
   return ac_instance_write_floats(&trainer->instance, index, 0, count, e->norm);

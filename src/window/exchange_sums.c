@@ -124,7 +124,7 @@ ac_status ac_exchange_measures(ac_trainer *trainer) {
   ac_status status = ac_instance_measure_shards(&trainer->instance);
   if (status == AC_OK) status = ac_instance_fetch_control(&trainer->instance);
   if (status == AC_OK) get_measures(trainer, e->values);
-  AC_TRY(ac_exchange_sum(e, AC_MEET_MEASURES, status, e->values, count));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_MEASURES, status, e->values, count));
   set_measures(trainer, e->values);
   return AC_OK;
 }
@@ -141,9 +141,9 @@ static ac_status sum_window(ac_trainer *trainer) {
   if (!run->samples) ac_trainer_begin(trainer);
   values[0] = (double)run->samples;
   reports[2 * e->rank] = (double)counts.bytes;
-  reports[2 * e->rank + 1] = counts.waited - e->overlap.covered;
+  reports[2 * e->rank + 1] = counts.waited + ac_overlap_waited(trainer);
   const ac_status status = put_window(trainer, losses, fed, watched, measured);
-  AC_TRY(ac_exchange_sum(e, AC_MEET_WINDOW, status, values, e->window_values));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_WINDOW, status, values, e->window_values));
   run->samples = (int64_t)values[0];
   if (!run->samples) return AC_OK;
   take_values(losses, &sums);
@@ -161,17 +161,21 @@ ac_status ac_exchange_counts(ac_trainer *trainer) {
   if (ac_exchange_is_alone(e) || !ac_trainer_knows_weights(trainer)) return AC_OK;
   values[0] = (double)run->whole_samples;
   memcpy(values + 1, run->whole_weight, sizeof run->whole_weight);
-  AC_TRY(ac_exchange_sum(e, AC_MEET_COUNTS, AC_OK, values, AC_MAX_LOSSES + 1));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_COUNTS, AC_OK, values, AC_MAX_LOSSES + 1));
   run->whole_samples = (int64_t)values[0];
   memcpy(run->whole_weight, values + 1, sizeof run->whole_weight);
   return AC_OK;
+}
+
+static bool overlaps(const ac_exchange *e) {
+  return e->overlap.thread && !e->overlap.never;
 }
 
 void ac_exchange_begin_last(ac_trainer *trainer, bool measures) {
   ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e)) return;
   e->measures = measures;
-  if (!e->overlap.thread || e->overlap.never) return;
+  if (!overlaps(e)) return;
   e->empty = false;
   ac_overlap_start(trainer);
 }
@@ -194,7 +198,8 @@ static ac_status reduce(ac_trainer *trainer) {
 ac_status ac_exchange_window(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->summed) return AC_OK;
-  ac_status status = ac_exchange_idle_norms(trainer);
+  ac_status status = ac_exchange_settle(trainer);
+  if (status == AC_OK) status = ac_exchange_idle_norms(trainer);
   if (status == AC_OK) status = ac_sharded_finish(trainer);
   if (status == AC_OK) status = reduce(trainer);
   e->reduced = status == AC_OK;
@@ -213,25 +218,64 @@ ac_status ac_exchange_gather_gradients(ac_trainer *trainer) {
   return AC_OK;
 }
 
-ac_status ac_exchange_weights(ac_trainer *trainer) {
-  return ac_chunks_gather_weights(trainer);
+/* Another caller of the transport has to wait; a failure is told where it is asked for. */
+static void take_back(void *user) {
+  ac_trainer *trainer = user;
+  ac_overlap *o = &trainer->exchange.overlap;
+  const ac_status status = ac_exchange_settle(trainer);
+  if (status == AC_OK) return;
+  o->late = status;
+  o->late_error = ac_error_keep();
 }
 
-ac_status ac_exchange_decision(ac_exchange *e, ac_decision *decision) {
+static ac_status gather_weights(ac_trainer *trainer) {
+  AC_TRY(ac_chunks_gather_weights(trainer));
+  return ac_instance_run_averages(&trainer->instance);
+}
+
+/* A trainer that lends its parameters to this one does not ask it for them. */
+ac_status ac_exchange_weights(ac_trainer *trainer) {
+  ac_exchange *e = &trainer->exchange;
+  const ac_device *device = trainer->instance.device;
+  if (!overlaps(e) || trainer->instance.shares) return gather_weights(trainer);
+  AC_TRY(device->backend->finish(device->state));
+  ac_overlap_start_weights(trainer);
+  ac_transport_lend(e->transport, take_back, trainer);
+  return AC_OK;
+}
+
+static ac_status end_weights(ac_trainer *trainer) {
+  const ac_status status = ac_overlap_end_weights(trainer);
+  ac_transport_lend(trainer->exchange.transport, NULL, NULL);
+  return status == AC_OK ? ac_instance_run_averages(&trainer->instance) : status;
+}
+
+ac_status ac_exchange_settle(ac_trainer *trainer) {
+  ac_overlap *o = &trainer->exchange.overlap;
+  ac_status status = o->late;
+  if (status != AC_OK) ac_error_restore(&o->late_error);
+  o->late = AC_OK;
+  if (!o->owed) return status;
+  status = end_weights(trainer);
+  if (status != AC_OK) ac_trainer_give_up(trainer);
+  return ac_exchange_end_transfers(&trainer->exchange, status);
+}
+
+ac_status ac_exchange_decision(ac_trainer *trainer, ac_decision *decision) {
   double values[] = {decision->factor, decision->skip};
-  AC_TRY(ac_exchange_take(e, AC_MEET_DECISION, values, 2));
+  AC_TRY(ac_exchange_take(trainer, AC_MEET_DECISION, values, 2));
   decision->factor = values[0];
   decision->skip = values[1] != 0;
   return AC_OK;
 }
 
-ac_status ac_exchange_evaluation(ac_exchange *e, ac_status status, ac_all_sums *sums,
+ac_status ac_exchange_evaluation(ac_trainer *trainer, ac_status status, ac_all_sums *sums,
                                  bool *stopped) {
   double values[3 * AC_MAX_SUMS + 1];
-  if (ac_exchange_is_alone(e)) return status;
+  if (ac_exchange_is_alone(&trainer->exchange)) return status;
   put_values(values, sums);
   values[3 * AC_MAX_SUMS] = *stopped;
-  AC_TRY(ac_exchange_sum(e, AC_MEET_EVALUATION, status, values, 3 * AC_MAX_SUMS + 1));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_EVALUATION, status, values, 3 * AC_MAX_SUMS + 1));
   take_values(values, sums);
   *stopped = values[3 * AC_MAX_SUMS] != 0;
   return AC_OK;

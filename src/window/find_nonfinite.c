@@ -222,7 +222,8 @@ ac_status ac_trainer_locate_data(ac_trainer *trainer, const void *const *data, i
   instance->run.sample = (uint32_t)sample;
   instance->run.update = (uint32_t)trainer->run.updates;
   answer a = {buffer, text, size};
-  ac_status status = ac_instance_keep_sums(instance, &sums);
+  ac_status status = ac_instance_settle(instance);
+  if (status == AC_OK) status = ac_instance_keep_sums(instance, &sums);
   if (status == AC_OK && instance->join.call)
     status = look_with_others(trainer, data, first, count, &a);
   else if (status == AC_OK) status = look(trainer, data, first, count, &a);

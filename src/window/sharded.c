@@ -1,7 +1,6 @@
 #include "window/sharded.h"
 
 #include "core/error.h"
-#include "ranks/transport.h"
 #include "window/chunks.h"
 #include "window/trainer.h"
 
@@ -12,31 +11,34 @@
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
 static ac_status end_round(ac_trainer *trainer) {
-  ac_sharded *s = &trainer->exchange.sharded;
-  if (!s->travels) return AC_OK;
-  s->travels = false;
-  return ac_chunks_end_round(trainer, s->next - 1, s->transfers);
+  return ac_chunks_end_round(trainer, trainer->exchange.sharded.ended++);
 }
 
-/* Begins the rounds that may begin after so many steps, each when the one before has ended, and
- * ends one that has come. */
+static ac_status end_rounds(ac_trainer *trainer) {
+  const ac_sharded *s = &trainer->exchange.sharded;
+  while (s->ended < s->begun) AC_TRY(end_round(trainer));
+  return AC_OK;
+}
+
+/* Begins the rounds that may begin after so many steps, and ends what has come. */
 static ac_status advance(ac_trainer *trainer, int steps) {
-  ac_exchange *e = &trainer->exchange;
-  ac_sharded *s = &e->sharded;
-  bool done = false;
-  while (s->next < e->rounds.gradients && s->places[s->next] <= steps) {
-    AC_TRY(end_round(trainer));
-    AC_TRY(ac_chunks_begin_round(trainer, s->next, &s->transfers));
-    s->next++;
-    s->travels = true;
+  enum { AT_ONCE = 2 };
+  ac_sharded *s = &trainer->exchange.sharded;
+  while (s->begun < trainer->exchange.rounds.gradients && s->places[s->begun] <= steps) {
+    if (s->begun == s->ended + AT_ONCE) AC_TRY(end_round(trainer));
+    AC_TRY(ac_chunks_begin_round(trainer, s->begun++));
   }
-  if (s->travels) AC_TRY(ac_transport_test(e->transport, e->transfers, s->transfers, &done));
-  return done ? end_round(trainer) : AC_OK;
+  for (bool done = true; s->ended < s->begun;) {
+    AC_TRY(ac_chunks_test_round(trainer, s->ended, &done));
+    if (!done) return AC_OK;
+    AC_TRY(end_round(trainer));
+  }
+  return AC_OK;
 }
 
 static ac_status advance_to_end(ac_trainer *trainer) {
   AC_TRY(advance(trainer, INT_MAX));
-  return end_round(trainer);
+  return end_rounds(trainer);
 }
 
 ac_status ac_sharded_follow(void *user, int steps) {
@@ -59,12 +61,11 @@ static ac_status exchange_nothing(ac_trainer *trainer) {
 static ac_status meet(ac_trainer *trainer, bool has_one, double *ranks) {
   ac_exchange *e = &trainer->exchange;
   e->empty = !has_one;
-  e->sharded.next = 0;
-  e->sharded.travels = false;
+  e->sharded.begun = e->sharded.ended = 0;
   memset(e->squares, 0,
          (size_t)trainer->instance.plan->graph->parameter_count * sizeof *e->squares);
   *ranks = has_one;
-  return ac_exchange_sum(e, AC_MEET_PIECE, AC_OK, ranks, 1);
+  return ac_exchange_sum(trainer, AC_MEET_PIECE, AC_OK, ranks, 1);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */

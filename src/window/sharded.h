@@ -1,10 +1,10 @@
 /* Windows with gradients that are divided among ranks (AC_GRADIENTS_SHARDED). While a micro-batch
  * runs, rounds of chunks go to their owners as soon as their gradients are final (plan/shed.c), and
  * an owner adds what all ranks have there, in the order of ranks, to its sum. A round travels while
- * the next steps run, and ends between two of them: at the latest when the next round begins, or
- * the micro-batch is over. What is sent is copied before, so gradients need not wait. Before each
- * micro-batch ranks meet and tell whether they have one. Those that have none send zeros, until
- * nobody has one any more. */
+ * the next steps run, and ends between two of them: at the latest when the second one after it
+ * begins, or the micro-batch is over. What is sent is copied before, so gradients need not wait.
+ * Before each micro-batch ranks meet and tell whether they have one. Those that have none send
+ * zeros, until nobody has one any more. */
 #ifndef AC_WINDOW_SHARDED_H
 #define AC_WINDOW_SHARDED_H
 
@@ -16,11 +16,9 @@ typedef struct ac_sharded {
   int *places;    /* by round of gradients: how many steps of a micro-batch have run when it is
                      exchanged; NULL: gradients are not divided */
   void **handles; /* by storage: a micro-batch's gradient */
-  int64_t next;   /* the round that begins next */
-  bool travels;   /* the one before it is on its way, */
-  int transfers;  /* in so many transfers */
-  int64_t summed; /* how many micro-batches of all ranks this window's sums have */
-  bool on;        /* a micro-batch runs */
+  int64_t begun, ended; /* rounds */
+  int64_t summed;       /* how many micro-batches of all ranks this window's sums have */
+  bool on;              /* a micro-batch runs */
 } ac_sharded;
 
 static inline bool ac_sharded_is_on(const ac_sharded *sharded) {

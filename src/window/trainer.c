@@ -275,7 +275,8 @@ static ac_status run_piece(ac_trainer *trainer, bool last) {
   const bool fresh = trainer->run.samples == 0;
   if (ac_sharded_is_on(&trainer->exchange.sharded)) return ac_sharded_run(trainer, fresh);
   if (last) ac_exchange_begin_last(trainer, fresh && ac_watchers_want_first(&trainer->window.view));
-  const ac_status status = ac_instance_run(instance, &instance->main, fresh);
+  ac_status status = ac_instance_run(instance, &instance->main, fresh);
+  if (status == AC_OK) status = ac_exchange_settle(trainer);
   if (status != AC_OK) ac_exchange_leave_last(trainer);
   return status;
 }

@@ -111,8 +111,7 @@ static ac_status run_update(ac_trainer *trainer) {
   ac_instance *instance = &trainer->instance;
   if (!ac_exchange_is_alone(&trainer->exchange)) {
     AC_TRY(ac_instance_run_steps_of_update(instance));
-    AC_TRY(ac_exchange_weights(trainer));
-    return ac_instance_run_averages(instance);
+    return ac_exchange_weights(trainer);
   }
   if (instance->plan->way->passes > 1) return ac_instance_run(instance, &instance->stepping, true);
   return ac_instance_run_phase(instance, AC_PHASE_UPDATE);
@@ -187,7 +186,7 @@ static ac_status agree_on_writing(ac_trainer *trainer) {
   double written = trainer->window.rewritten;
   const int ranks = trainer->exchange.ranks;
   if (ac_exchange_is_alone(&trainer->exchange)) return AC_OK;
-  AC_TRY(ac_exchange_sum(&trainer->exchange, AC_MEET_DECISION, AC_OK, &written, 1));
+  AC_TRY(ac_exchange_sum(trainer, AC_MEET_DECISION, AC_OK, &written, 1));
   if (trainer->instance.plan->way->shards) {
     trainer->window.rewritten = written > 0;
     return AC_OK;
@@ -206,7 +205,7 @@ static ac_status ask_caller(ac_trainer *trainer, ac_decision *decision) {
   if (trainer->busy.fit_decide) trainer->busy.fit_decide(trainer->busy.fit_user, trainer, decision);
   trainer->busy.deciding = false;
   if (trainer->desc.decide || trainer->busy.fit_decide) {
-    AC_TRY(ac_exchange_decision(&trainer->exchange, decision));
+    AC_TRY(ac_exchange_decision(trainer, decision));
     AC_TRY(agree_on_writing(trainer));
   }
   if (trainer->window.broken)
@@ -383,7 +382,7 @@ static void end_window(ac_trainer *trainer, ac_update *update) {
   ac_exchange_leave(&trainer->exchange);
 }
 
-static void give_up(ac_trainer *trainer) {
+void ac_trainer_give_up(ac_trainer *trainer) {
   trainer->instance.unusable =
       "an update failed when only some parameters were stepped; load a state, or go on from "
       "saved parameters with another trainer";
@@ -406,7 +405,7 @@ static ac_status step_and_look(ac_trainer *trainer, const double factors[AC_MAX_
   if (status != AC_OK) return ac_exchange_end_transfers(&trainer->exchange, status);
   status = step_parameters(trainer, factors, update->lr);
   if (status == AC_OK && look) status = ac_watchers_after_step(&trainer->run, view);
-  if (status != AC_OK) give_up(trainer);
+  if (status != AC_OK) ac_trainer_give_up(trainer);
   return ac_exchange_end_transfers(&trainer->exchange, status);
 }
 
@@ -451,7 +450,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   const bool look = ac_watchers_look(&trainer->window.view);
   if (look) AC_TRY(look_before(trainer));
   ac_status status = ac_trainer_step_locally(trainer, &steps);
-  if (status != AC_OK && steps.taken) give_up(trainer);
+  if (status != AC_OK && steps.taken) ac_trainer_give_up(trainer);
   trainer->window.broken = status != AC_OK;
   AC_TRY(status);
   const ac_window_sum sum = ac_trainer_window_sum(trainer);
@@ -461,7 +460,7 @@ static ac_status update_locally(ac_trainer *trainer, ac_update *update) {
   update->skipped = !steps.taken;
   update->left_out = steps.left_out;
   if (look && steps.taken) status = ac_watchers_after_step(&trainer->run, &trainer->window.view);
-  if (status != AC_OK) give_up(trainer);
+  if (status != AC_OK) ac_trainer_give_up(trainer);
   AC_TRY(status);
   end_window(trainer, update);
   return AC_OK;

@@ -102,8 +102,10 @@ case_verify_ranks() {
       same gpt --data text "${tiny[@]}" --optimizer $optimizer --micro-batch 1 --threads 1 --ranks $ranks
     done
     same mlp --data pair --batch 20 --micro-batch 3 --recompute all --ranks $ranks
+    same gpt --data text "${tiny[@]}" --micro-batch 1 --threads 1 --gradients sharded --ranks $ranks
   done
   same gpt --data text "${tiny[@]}" --batch 3 --ranks 8 # most have no sample
+  same gpt --data text "${tiny[@]}" --batch 3 --ranks 8 --gradients sharded
   "$ACCRUE" verify gpt --data text "${tiny[@]}" --ranks 3 --json >out
   grep -q '"ranks": 3' out && grep -q '"same": true' out || die "no verdict of 3 ranks: $(cat out)"
   differs resnet --data pair --batch 20 --width 8 --norm batch --batch-norm micro --ranks 4

@@ -504,7 +504,7 @@ static void a_rank_that_cannot_read_ends_all(void **state) {
 static ac_status fail_in_step(void *user, int steps) {
   ac_trainer *trainer = user;
   const ac_sharded *s = &trainer->exchange.sharded;
-  if (s->next > 0 && trainer->exchange.rank == 1 && trainer->run.updates == 2)
+  if (s->begun > 0 && trainer->exchange.rank == 1 && trainer->run.updates == 2)
     return ac_fail(AC_ERROR_DEVICE, "a step failed");
   return ac_sharded_follow(trainer, steps);
 }
@@ -535,7 +535,7 @@ static ac_status count_behind(void *user, int steps) {
   ac_trainer *trainer = user;
   const ac_sharded *s = &trainer->exchange.sharded;
   AC_TRY(ac_sharded_follow(trainer, steps));
-  if (s->on && s->travels && steps < ac_sequence_end(&trainer->instance.plan->main))
+  if (s->on && s->ended < s->begun && steps < ac_sequence_end(&trainer->instance.plan->main))
     behind[ranked_rank()]++;
   return AC_OK;
 }

@@ -52,6 +52,7 @@ static int64_t rounds_begun(ac_overlap *o) {
 
 static ac_status follow_and_wait(void *user, int steps) {
   ac_trainer *trainer = user;
+  const ac_device *device = trainer->instance.device;
   const ac_exchange *e = &trainer->exchange;
   const ac_follower *own = &followed[ranked_rank()];
   const bool inside = e->overlap.on && steps < ac_sequence_end(&trainer->instance.plan->main);
@@ -60,6 +61,7 @@ static ac_status follow_and_wait(void *user, int steps) {
   /* Windows before this one had all but the last round begin early. */
   may += trainer->run.updates * (e->rounds.all - 1);
   const ac_status status = own->call(own->user, steps);
+  assert_ok(device->backend->finish(device->state)); /* a device with a queue has run them then */
   for (int i = 0; inside && rounds_begun(&trainer->exchange.overlap) < may && i < 20000; i++)
     ac_sleep(0.001);
   return status;
@@ -246,22 +248,49 @@ static void what_passes_is_measured_as_on_the_device(void **state) {
   }
 }
 
-/* Of devices with memory of their own gradients are exchanged after the last micro-batch;
- * each rank measures and steps its part there. */
+/* A device that has a queue of kernels: rounds begin when it has run what they wait for, not when
+ * that was queued. Its bits are those of an exchange after the last micro-batch. */
+static void chunks_go_while_a_queue_goes_on(void **state) {
+  (void)state;
+  ranked_case c = wide_case();
+  ac_device_close(open_opencl("opencl:0")); /* or there is none to try */
+  c.device = "opencl:0";
+  for (int ranks = 2; ranks <= 3; ranks++) {
+    ranked overlapped[3], queued[3], afterwards[3];
+    c.after = note_rounds;
+    c.before = wait_for_rounds;
+    ranked_run(&c, ranks, overlapped);
+    ranked_check_same(overlapped, ranks);
+    for (int r = 0; r < ranks; r++) assert_int_equal(early[r], 2 * (rounds - 1));
+    c.before = NULL;
+    ranked_run(&c, ranks, queued);
+    ranked_check_same(queued, ranks);
+    c.before = ranked_exchange_afterwards;
+    ranked_run(&c, ranks, afterwards);
+    ranked_check_same(afterwards, ranks);
+    for (int r = 0; r < ranks; r++) assert_int_equal(early[r], 0);
+    assert_memory_equal(overlapped[0].parameters, afterwards[0].parameters,
+                        4 * overlapped[0].parameter_count);
+    assert_memory_equal(queued[0].parameters, afterwards[0].parameters,
+                        4 * queued[0].parameter_count);
+    ranked_free(overlapped, ranks);
+    ranked_free(queued, ranks);
+    ranked_free(afterwards, ranks);
+  }
+}
+
 static void other_devices_are_those_of_one_rank(void **state) {
   (void)state;
   ranked_case c = ranked_feature_case(ranked_plain);
   ranked one, all[3];
-  ac_device_close(open_opencl("opencl:0")); /* or there is none to try */
+  ac_device_close(open_opencl("opencl:0"));
   c.device = "opencl:0";
   c.fit.steps = 6;
-  c.after = note_rounds;
   ranked_run(&c, 1, &one);
   ranked_check_same(&one, 1);
   ranked_run(&c, 3, all);
   ranked_check_same(all, 3);
   ranked_check_near(&one, all, 1e-5);
-  for (int r = 0; r < 3; r++) assert_int_equal(early[r], 0);
   ranked_free(&one, 1);
   ranked_free(all, 3);
 }
@@ -418,6 +447,7 @@ int main(void) {
       cmocka_unit_test(early_chunks_are_whole),
       cmocka_unit_test(measured_windows_go_as_early),
       cmocka_unit_test(what_passes_is_measured_as_on_the_device),
+      cmocka_unit_test(chunks_go_while_a_queue_goes_on),
       cmocka_unit_test(other_devices_are_those_of_one_rank),
       cmocka_unit_test(a_step_that_fails_ends_all),
       cmocka_unit_test(decisions_read_whole_gradients),

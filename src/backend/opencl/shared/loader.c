@@ -39,6 +39,8 @@ enum { PLATFORM_NOT_FOUND = -1001 }; /* of the extension cl_khr_icd */
     (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))                 \
   X(cl_int, clEnqueueBarrierWithWaitList,                                                          \
     (cl_command_queue a, cl_uint b, const cl_event *c, cl_event *d), (a, b, c, d))                 \
+  X(cl_int, clGetEventInfo,                                                                        \
+    (cl_event a, cl_event_info b, size_t c, void *d, size_t *e), (a, b, c, d, e))                  \
   X(void *, clEnqueueMapBuffer,                                                                    \
     (cl_command_queue a, cl_mem b, cl_bool c, cl_map_flags d, size_t e, size_t f, cl_uint g,       \
      const cl_event *h, cl_event *i, cl_int *j),                                                   \

@@ -116,6 +116,18 @@ ac_status ac_cl_order(void *state, ac_queue first, ac_queue then);
 cl_int ac_cl_finish_transfers(const ac_opencl *cl);
 void ac_cl_release_transfers(ac_opencl *cl);
 
+/* ---- lane.c: the same
+ * ------------------------------------------ */
+
+ac_status ac_cl_open_lane(void *state, int marks, void **lane);
+void ac_cl_close_lane(void *lane);
+ac_status ac_cl_mark(void *lane, int mark);
+ac_status ac_cl_has_passed(void *lane, int mark, bool *passed);
+ac_status ac_cl_lane_upload(void *lane, void *handle, uint64_t offset, const void *data,
+                            uint64_t bytes);
+ac_status ac_cl_lane_download(void *lane, const void *handle, uint64_t offset, void *data,
+                              uint64_t bytes);
+
 /* ---- program.c ------------------------------------------------------------------------------- */
 
 /* Source that follows a file of cl/, written when it is compiled: by key, the same text. It is cut
