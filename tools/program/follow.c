@@ -50,7 +50,7 @@ int ranks_open(int argc, char **argv, ac_ranks **ranks) {
 /* Rank 0 has written its sentence. Where all fail for one reason, it ends the others while they
  * still wait; one that fails by itself says why. */
 int ranks_close(ac_ranks *ranks, int status) {
-  enum { WAIT_SECONDS = 2 };
+  enum { WAIT_SECONDS = 5 };
   if (!ranks) return status;
   if (status != STATUS_DONE) {
     fflush(stdout);
@@ -96,6 +96,20 @@ static int list_flags(const setup *s, ac_ranks_fact *facts, fact_text *texts) {
   return count;
 }
 
+/* What keeps another rank from beginning, as the ranks have compared it: `it is "ready" on rank 0
+ * and "WHY" on rank N`, perhaps with more after it. */
+static int fail_for_other(void) {
+  static const char before[] = "\"ready\" on rank 0 and \"", between[] = "\" on rank ";
+  char text[1024], *end = NULL;
+  snprintf(text, sizeof text, "%s", ac_last_error());
+  char *why = strstr(text, before);
+  if (why) why += strlen(before);
+  for (char *at = why; at && (at = strstr(at, between)); at++) end = at;
+  if (!end) return fail_library();
+  *end = 0;
+  return fail("rank %ld cannot begin: %s", strtol(end + strlen(between), NULL, 10), why);
+}
+
 int ranks_meet(const setup *s, int status) {
   static _Thread_local ac_ranks_fact facts[OPTION_ROWS + 2];
   static _Thread_local fact_text texts[OPTION_ROWS];
@@ -105,7 +119,7 @@ int ranks_meet(const setup *s, int status) {
   if (status == STATUS_CONTINUE) status = fingerprint(&s->data, s->flags.rank, data);
   const bool ready = status == STATUS_CONTINUE;
   facts[0] = (ac_ranks_fact){"how they begin", ready ? "ready" : message_last()};
-  if (ac_ranks_agree(ranks, facts, 1) != AC_OK) return ready ? fail_library() : status;
+  if (ac_ranks_agree(ranks, facts, 1) != AC_OK) return ready ? fail_for_other() : status;
   if (!ready) return status;
   facts[0] = (ac_ranks_fact){"the version of Accrue", ac_version()};
   facts[1] = (ac_ranks_fact){"the data", data};

@@ -89,7 +89,7 @@ case_ranks_refused() {
   refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges
   differ 'ranks must agree on --lr: it is "0.001" on rank 0 and "0.01" on rank 1' --lr 0.01
   differ 'ranks must agree on the data' --data other
-  differ 'cannot read nothing' --data nothing
+  differ 'rank 1 cannot begin: cannot read nothing: No such file or directory' --data nothing
 }
 
 # differ TEXT FLAG...: flags of rank 1 alone, which runs under $more.
@@ -108,7 +108,7 @@ case_ranks_unequal() {
   text
   library=$(launchers)
   library=${library%% *}
-  differ 'it is "ready" on rank 0 and "plan: needs at least ' --memory 10KiB
+  differ 'rank 1 cannot begin: plan: needs at least ' --memory 10KiB
   if [[ $VERSIONED ]]; then
     more="env LD_PRELOAD=$VERSIONED"
     differ 'ranks must agree on the version of Accrue: it is "'
@@ -164,7 +164,7 @@ case_ranks_devices() {
   run "${shared[@]}" --device cpu,cpu --print-config >config
   grep -q '"device": "cpu,cpu"' config || die "$(cat config)"
 
-  refuse 1 'it is "ready" on rank 0 and "no device "opencl:77"' "${shared[@]}" --device cpu,opencl:77 --out none
+  refuse 1 'rank 1 cannot begin: no device "opencl:77"' "${shared[@]}" --device cpu,opencl:77 --out none
   refuse 2 '--gradients fused leaves no gradients to be summed over ranks' "${shared[@]}" --device cpu,cpu --gradients fused --out none
   refuse 2 'only accrue train takes several devices, on its command line' plan gpt --data text --device cpu,cpu
   refuse 2 'only accrue train takes several devices, on its command line' train --resume --out three --steps 15
@@ -176,7 +176,7 @@ case_ranks_devices() {
   "$PROGRAM" train gpt --data text "${small[@]}" --steps 10000000 --eval-every 0 --device cpu,cpu --out stopped >run.out 2>run.err &
   local program=$! code=0
   for _ in $(seq 300); do
-    grep -q '^step 2/' run.err && break
+    grep -qs '"event":"step"' stopped/metrics.jsonl && break
     sleep 0.1
   done
   kill -TERM $program
