@@ -341,6 +341,16 @@ static ac_status be_absent(ac_trainer *t, double *out) {
   return read_one(t, out);
 }
 
+/* Weights are on their way when an absence ends, and with it what a thread of theirs locks. */
+static ac_status end_absence(ac_trainer *t, double *out) {
+  ac_ranks_begin_absence(t->desc.ranks);
+  AC_TRY(ac_trainer_accumulate(t, 1, feeds, 2));
+  AC_TRY(ac_trainer_update(t, NULL));
+  ac_ranks_end_absence(t->desc.ranks);
+  if (t->exchange.overlap.owed) return ac_fail(AC_ERROR_INTERNAL, "a thread uses the ranks");
+  return read_one(t, out);
+}
+
 /* Another trainer of the same ranks. */
 typedef struct other {
   ac_graph *graph;
@@ -395,8 +405,8 @@ static ac_status read_alone(ac_trainer *t, double *out) {
 }
 
 static ac_status (*const uses[])(ac_trainer *, double *) = {
-    read_one, write_one, evaluate,  predict,     use_average,  locate,     save,      save_state,
-    share,    meet,      be_absent, train_other, update_other, save_other, read_alone};
+    read_one, write_one, evaluate,  predict,     use_average, locate,       save,       save_state,
+    share,    meet,      be_absent, end_absence, train_other, update_other, save_other, read_alone};
 enum { USES = sizeof uses / sizeof *uses };
 
 static double came_out[RANKED_MOST][USES];
