@@ -52,6 +52,7 @@ case_ranks() {
     # A state goes on with any number of ranks.
     starts "$library" 4 "${shared[@]}" --steps 4 --out "go$library" --overwrite
     starts "$library" 3 train --resume --out "go$library" --steps 8
+    grep -q 'the state was saved by 4 ranks, not 3: results agree to rounding' run.err || die "other ranks: $(cat run.err)"
     run train --resume --out "go$library" --steps 12 >/dev/null
     near "$(value one/metrics.jsonl end val_loss)" "$(value "go$library/metrics.jsonl" end val_loss)" "resumed"
   done
@@ -88,7 +89,7 @@ refused_by_all() {
   refuses_all 'cannot read nothing' train gpt --data nothing --out refused
   refuses_all 'unknown flag --nonsense' "${shared[@]}" --nonsense --out refused
   [[ ! -e refused ]] || die "a refused run leaves a folder"
-  refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges
+  refuses_all 'step 2: the loss is not finite' "${shared[@]}" --lr 1e20 --out diverges --overwrite
   differ 'ranks must agree on --lr: it is "0.001" on rank 0 and "0.01" on rank 1' --lr 0.01
   differ 'ranks must agree on the data' --data other
   differ 'rank 1 cannot begin: cannot read nothing: No such file or directory' --data nothing
