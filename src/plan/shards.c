@@ -233,15 +233,18 @@ static ac_chunk pools_of(const ac_problem *problem, int rank) {
 }
 
 /* A multiple of 3, because what batch norms pool are three numbers of each channel. It has room for
- * all if that is less than the most: a few elements more would be one more round. */
+ * all if that is less than the most: a few elements more would be one more round. Gradients that
+ * are divided live until their round has gone, so a small model has several rounds of them. */
 static int64_t chunk_elements(const ac_problem *problem) {
-  enum { ALL_BYTES = 8 << 20, LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20 };
+  enum { ALL_BYTES = 8 << 20, LEAST_BYTES = 16 << 10, MOST_BYTES = 1 << 20, ROUNDS = 12 };
   const int ranks = problem->desc.ranks;
   int64_t most = 0;
   for (int r = 0; r < ranks; r++)
     most = ac_larger(most, problem->bounds[r + 1] - problem->bounds[r]);
-  const int64_t bytes = ac_smaller(ac_larger(ALL_BYTES / ranks, LEAST_BYTES), MOST_BYTES),
-                thirds = ac_smaller(bytes / (3 * (int64_t)sizeof(float)), ac_ceil_div(most, 3));
+  int64_t bytes = ac_smaller(ac_larger(ALL_BYTES / ranks, LEAST_BYTES), MOST_BYTES);
+  if (problem->way->shards)
+    bytes = ac_smaller(bytes, ac_larger(most * (int64_t)sizeof(float) / ROUNDS, LEAST_BYTES));
+  const int64_t thirds = ac_smaller(bytes / (3 * (int64_t)sizeof(float)), ac_ceil_div(most, 3));
   return 3 * ac_larger(thirds, 1);
 }
 

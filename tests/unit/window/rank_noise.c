@@ -200,7 +200,7 @@ static void batches_grow_with_one_micro_batch_a_rank(void **state) {
     ranked_case c = points_case(true);
     ranked all[4], again[4];
     c.trainer.schedule = (ac_schedule){.lr = 0.01};
-    c.plan.gradients = AC_GRADIENTS_BUFFER;
+    c.plan.gradients = ranks == 3 ? AC_GRADIENTS_SHARDED : AC_GRADIENTS_BUFFER;
     c.fit = (ac_fit_desc){.steps = 20, .seed = 4};
     c.fit.growth = (ac_batch_growth){.from = 2, .windows = 3, .factor = 1e-9};
     c.after = keep_growth;
