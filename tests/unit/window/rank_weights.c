@@ -516,6 +516,34 @@ static void a_trainer_without_weights_is_over(void **state) {
   ranked_free(all, 2);
 }
 
+/* Freeing it changes nothing of the last error. */
+static ac_status free_without_weights(ac_trainer *t) {
+  const int rank = ranked_rank();
+  AC_TRY(open_other(t));
+  ac_trainer *o = others[rank].trainer;
+  holds[rank].trainer = o;
+  holds[rank].until = 1;
+  holds[rank].fails_at = rank == 1;
+  AC_TRY(ac_trainer_accumulate(o, 1, feeds, 2));
+  AC_TRY(ac_trainer_update(o, NULL));
+  const ac_status status = ac_fail(AC_ERROR_IO, "what the caller has heard");
+  close_other();
+  return status;
+}
+
+static void a_trainer_without_weights_is_freed_in_silence(void **state) {
+  (void)state;
+  ranked_case c = deep_case();
+  ranked all[2];
+  c.fit.steps = 1;
+  c.before = hold_back;
+  c.trainer.decide = close_again;
+  c.after = free_without_weights;
+  ranked_run(&c, 2, all);
+  for (int r = 0; r < 2; r++) assert_string_equal(all[r].sentence, "what the caller has heard");
+  ranked_free(all, 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_wait_for_what_they_read),
@@ -524,6 +552,7 @@ int main(void) {
       cmocka_unit_test(whatever_uses_parameters_waits_for_them),
       cmocka_unit_test(a_late_failure_ends_all),
       cmocka_unit_test(a_trainer_without_weights_is_over),
+      cmocka_unit_test(a_trainer_without_weights_is_freed_in_silence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
