@@ -97,11 +97,20 @@ void message_put(FILE *stream, const char *format, ...) {
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void write_line(const char *prefix, const char *format, va_list arguments) {
+/* `where` may be NULL. In one piece, so that the lines of several processes do not mix. */
+static void write_line(const char *prefix, const char *where, const char *format,
+                       va_list arguments) {
   if (is_silent || thread_is_silent) return;
-  fputs(prefix, stderr);
-  put(stderr, format, arguments);
-  fputc('\n', stderr);
+  char *line = NULL;
+  size_t size = 0;
+  FILE *whole = open_memstream(&line, &size);
+  FILE *stream = whole ? whole : stderr;
+  fputs(prefix, stream);
+  if (where) message_put(stream, "%s: ", where);
+  put(stream, format, arguments);
+  fputc('\n', stream);
+  if (whole && fclose(whole) == 0) fwrite(line, 1, size, stderr);
+  free(line);
 }
 
 static _Thread_local const char *place; /* NULL: the command line */
@@ -128,10 +137,7 @@ static void keep_last(const char *format, va_list arguments) {
 /* What went wrong, and where that was said to be. */
 static void write_failure(const char *format, va_list arguments) {
   keep_last(format, arguments);
-  const bool silent = is_silent || thread_is_silent;
-  if (!silent) fputs("accrue: ", stderr);
-  if (!silent && place) message_put(stderr, "%s: ", place);
-  write_line("", format, arguments);
+  write_line("accrue: ", place, format, arguments);
 }
 
 int fail(const char *format, ...) {
@@ -161,6 +167,6 @@ int fail_setup(ac_status status) {
 void say(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  write_line("", format, arguments);
+  write_line("", NULL, format, arguments);
   va_end(arguments);
 }

@@ -69,6 +69,10 @@ static unsigned units_of(const setup *s) {
   return (unsigned)ac_device_get_info(s->device)->compute_units;
 }
 
+static int ranks_of(const setup *s) {
+  return s->words.ranks ? ac_ranks_size(s->words.ranks) : 1;
+}
+
 /* Whether the file in the place of a state may be replaced: it is this run's own, or the replaced
  * run's, or no longer a state. */
 static bool may_replace(checkpoint *c, int64_t step, const char *path) {
@@ -94,6 +98,7 @@ static bool save(checkpoint *c, int64_t step, metrics *m) {
   model_metadata_add(&metadata, "accrue.device", "%s", device);
   model_metadata_add(&metadata, "accrue.precision", "%s", precision_of(s));
   model_metadata_add(&metadata, "accrue.units", "%u", units_of(s));
+  model_metadata_add(&metadata, "accrue.ranks", "%d", ranks_of(s));
   model_metadata_add(&metadata, "accrue.best_loss", "%.17g", c->best);
   if (c->average_due) model_metadata_add(&metadata, "accrue.average_due", "1");
   model_metadata_add(&metadata, "accrue.evaluated_step", "%" PRId64, c->evaluated_step);
@@ -200,6 +205,11 @@ static int take_metadata(checkpoint *c, const char *path, int64_t *metrics_bytes
   if (info.micro_batch != ac_plan_get_info(c->setup->plan)->micro_batch)
     say("the run had a micro-batch of %" PRId64 ": results agree to rounding, not to the bit",
         info.micro_batch);
+  const int64_t ranks = count_of(file, "accrue.ranks", 1, ranks_of(c->setup));
+  if (ranks != ranks_of(c->setup))
+    say("the state was saved by %" PRId64
+        " rank%s, not %d: results agree to rounding, not to the bit",
+        ranks, ranks == 1 ? "" : "s", ranks_of(c->setup));
   if (info.fitted && info.fit_seed != (uint64_t)c->setup->flags.seed) {
     const int status = fail("the run to resume has the seed %" PRIu64 ", not %" PRId64,
                             info.fit_seed, c->setup->flags.seed);

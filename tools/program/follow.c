@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 /* A path of so many bytes follows; 0: none does. */
 typedef struct message {
@@ -32,10 +32,20 @@ double ranks_timeout(int argc, char **argv) {
   return seconds > 0 && isfinite(seconds) ? seconds : 0;
 }
 
+/* No rank has another to speak to. Rank 0 says at once what keeps all of them; one that the
+ * launcher does not end thereupon has failed by itself. */
+static int fail_alone(void) {
+  const struct timespec wait = {.tv_sec = 3};
+  int rank;
+  if (ac_ranks_launched(&rank) < 2 || rank < 1) return fail_library();
+  nanosleep(&wait, NULL);
+  return fail("rank %d: %s", rank, ac_last_error());
+}
+
 int ranks_open(int argc, char **argv, ac_ranks **ranks) {
   const ac_ranks_desc desc = {.timeout = ranks_timeout(argc, argv), .log = log_warning};
   *ranks = NULL;
-  if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_library();
+  if (ac_ranks_open(ranks, &desc) != AC_OK) return fail_alone();
   if (ac_ranks_size(*ranks) > 1) {
     if (ranks_lead(*ranks)) return STATUS_CONTINUE;
     message_silence(true);
@@ -47,18 +57,29 @@ int ranks_open(int argc, char **argv, ac_ranks **ranks) {
   return STATUS_CONTINUE;
 }
 
+/* Returns whether nobody has ended this rank. It answers meanwhile, because MPICH on rank 0 waits
+ * for that before it ends the others. */
+static bool outlives_lead(ac_ranks *ranks) {
+  enum { WAITS = 50 };
+  const struct timespec wait = {.tv_nsec = 100000000};
+  for (int i = 0; i < WAITS && !stop_signal(); i++) {
+    ac_ranks_begin_absence(ranks);
+    nanosleep(&wait, NULL);
+    ac_ranks_end_absence(ranks);
+  }
+  return !stop_signal();
+}
+
 /* Rank 0 has written its sentence. Where all fail for one reason, it ends the others while they
  * still wait; one that fails by itself says why. */
 int ranks_close(ac_ranks *ranks, int status) {
-  enum { WAIT_SECONDS = 5 };
   if (!ranks) return status;
   if (status != STATUS_DONE) {
     fflush(stdout);
     if (!ranks_lead(ranks)) {
       char why[1024];
       snprintf(why, sizeof why, "%s", message_last());
-      /* A launcher that ends it says so with a signal, which ends the sleep. */
-      message_silence(sleep(WAIT_SECONDS) > 0 || stop_signal());
+      message_silence(!outlives_lead(ranks));
       fail("rank %d: %s", ac_ranks_rank(ranks), why);
     }
     ac_ranks_abort(ranks, NULL);

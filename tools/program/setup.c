@@ -334,7 +334,11 @@ static int open_device(setup *s) {
   ac_device_reset_peak(s->device); /* each run's is its own */
   if (s->device) return STATUS_CONTINUE;
   const char *name = s->words.device ? s->words.device : f->device;
-  if (!s->words.device && rank_devices_count(name) > 1)
+  const bool several = !s->words.device && rank_devices_count(name) > 1;
+  if (several && f->resume)
+    return fail_usage("the run had --device %s; give --device again, with these or with others",
+                      name);
+  if (several)
     return fail_usage("--device %s: only accrue train takes several devices, on its command line; "
                       "give one",
                       name);

@@ -200,7 +200,8 @@ int train_flags_check_gradients(const setup *s) {
                       "splits it",
                       way->name, (long long)f->batch, (long long)f->micro_batch);
   if (f->histograms && !way->may_keep)
-    return fail_usage("--histograms shows gradients, and --gradients %s keeps none", way->name);
+    return fail_usage("--histograms shows whole gradients, and --gradients %s keeps none of them",
+                      way->name);
   return STATUS_CONTINUE;
 }
 
