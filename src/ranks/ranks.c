@@ -21,9 +21,7 @@ struct ac_ranks {
 };
 
 ac_transport *ac_ranks_transport(ac_ranks *ranks) {
-  const ac_kept_error kept = ac_error_keep();
   ac_transport_take_back(ranks->transport);
-  ac_error_restore(&kept);
   return ranks->transport;
 }
 

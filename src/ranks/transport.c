@@ -398,6 +398,15 @@ ac_status ac_transport_work(ac_transport *t, double seconds) {
   return status == AC_OK ? AC_OK : fail_by_engine(t, status);
 }
 
+void ac_transport_give_up(ac_transport *t) {
+  const ac_kept_error kept = ac_error_keep();
+  ac_deputy_hold(&t->deputy);
+  if (t->failed == AC_OK && t->engine->first)
+    (void)fail(t, ac_fail(AC_ERROR_STATE, "messages were under way when a trainer was freed"));
+  ac_deputy_let_go(&t->deputy);
+  ac_error_restore(&kept);
+}
+
 void ac_transport_lend(ac_transport *t, void (*take_back)(void *user), void *user) {
   t->take_back = take_back;
   t->lent_to = user;

@@ -108,6 +108,10 @@ ac_status ac_transport_work(ac_transport *transport, double seconds);
  * sentence. */
 void ac_transport_abort(ac_transport *transport, const char *why);
 
+/* What is under way is left as it is, because its memory is about to go: if there is anything, this
+ * rank fails from now on. The others hear of it by abort. */
+void ac_transport_give_up(ac_transport *transport);
+
 /* While a thread of its own calls the transport for this rank, any other thread that wants to call
  * it takes it back first, which waits until that thread has done. `take_back` NULL: it is not lent.
  */

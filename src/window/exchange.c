@@ -394,7 +394,9 @@ ac_status ac_exchange_begin(ac_trainer *trainer) {
 
 void ac_exchange_release(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
-  (void)ac_exchange_settle(trainer);
+  if (e->overlap.owed) ac_transport_take_back(e->transport); /* nobody asks how it ended */
+  if (e->transport && !ac_transfers_are_done(e->transfers, e->transfer_count))
+    ac_transport_give_up(e->transport);
   ac_overlap_free(trainer);
   ac_sharded_free(trainer);
   free(e->memory);

@@ -223,10 +223,12 @@ ac_status ac_exchange_gather_gradients(ac_trainer *trainer) {
 static void take_back(void *user) {
   ac_trainer *trainer = user;
   ac_overlap *o = &trainer->exchange.overlap;
+  const ac_kept_error kept = ac_error_keep();
   const ac_status status = ac_exchange_settle(trainer);
   if (status == AC_OK) return;
   o->late = status;
   o->late_error = ac_error_keep();
+  ac_error_restore(&kept);
 }
 
 static ac_status gather_weights(ac_trainer *trainer) {

@@ -370,10 +370,11 @@ static ac_status open_other(ac_trainer *t) {
 }
 
 static void close_other(void) {
-  const other *o = &others[ranked_rank()];
+  other *o = &others[ranked_rank()];
   ac_trainer_free(o->trainer);
   ac_plan_free(o->plan);
   ac_graph_free(o->graph);
+  *o = (other){0};
 }
 
 static ac_status train_other(ac_trainer *t, double *out) {
@@ -516,6 +517,89 @@ static void a_trainer_without_weights_is_over(void **state) {
   ranked_free(all, 2);
 }
 
+/* Freeing it changes nothing of the last error. */
+static ac_status free_without_weights(ac_trainer *t) {
+  const int rank = ranked_rank();
+  AC_TRY(open_other(t));
+  ac_trainer *o = others[rank].trainer;
+  holds[rank].trainer = o;
+  holds[rank].until = 1;
+  holds[rank].fails_at = rank == 1;
+  AC_TRY(ac_trainer_accumulate(o, 1, feeds, 2));
+  AC_TRY(ac_trainer_update(o, NULL));
+  const ac_status status = ac_fail(AC_ERROR_IO, "what the caller has heard");
+  close_other();
+  return status;
+}
+
+static void a_trainer_without_weights_is_freed_in_silence(void **state) {
+  (void)state;
+  ranked_case c = deep_case();
+  ranked all[2];
+  c.fit.steps = 1;
+  c.before = hold_back;
+  c.trainer.decide = close_again;
+  c.after = free_without_weights;
+  ranked_run(&c, 2, all);
+  for (int r = 0; r < 2; r++) assert_string_equal(all[r].sentence, "what the caller has heard");
+  ranked_free(all, 2);
+}
+
+static bool gathers(int rank) {
+  const ac_trainer *o = others[rank].trainer;
+  return o && o->exchange.overlap.gathering;
+}
+
+/* The device of rank 1 fails when the second round has come, before rank 0 has taken what it was
+ * sent. */
+static ac_backend failing[RANKED_MOST];
+static ac_status (*upload)(void *state, void *handle, uint64_t offset, const void *data,
+                           uint64_t bytes);
+
+static ac_status fail_to_upload(void *state, void *handle, uint64_t offset, const void *data,
+                                uint64_t bytes) {
+  return gathers(1) && others[1].trainer->exchange.arriving.arrived
+             ? ac_fail(AC_ERROR_DEVICE, "the device is lost")
+             : upload(state, handle, offset, data, bytes);
+}
+
+static ac_status upload_slowly(void *state, void *handle, uint64_t offset, const void *data,
+                               uint64_t bytes) {
+  if (gathers(0)) ac_sleep(0.1);
+  return upload(state, handle, offset, data, bytes);
+}
+
+static ac_status free_before_the_others_know(ac_trainer *t) {
+  const int rank = ranked_rank();
+  float first;
+  AC_TRY(open_other(t));
+  ac_trainer *o = others[rank].trainer;
+  ac_device *device = (ac_device *)(uintptr_t)t->instance.device;
+  const ac_backend *own = device->backend;
+  failing[rank] = *own;
+  upload = own->upload;
+  failing[rank].upload = rank ? fail_to_upload : upload_slowly;
+  device->backend = &failing[rank];
+  AC_TRY(ac_trainer_accumulate(o, 1, feeds, 2));
+  AC_TRY(ac_trainer_update(o, NULL));
+  const ac_status status = ac_trainer_get_parameter(o, 0, 0, 1, &first);
+  device->backend = own;
+  close_other();
+  if (rank) ac_sleep(0.3);
+  return status;
+}
+
+static void what_was_sent_is_there_until_it_is_taken(void **state) {
+  (void)state;
+  ranked_case c = deep_case();
+  ranked all[2];
+  c.fit.steps = 1;
+  c.after = free_before_the_others_know;
+  ranked_run(&c, 2, all);
+  assert_contains(all[1].sentence, "the device is lost");
+  ranked_free(all, 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(steps_wait_for_what_they_read),
@@ -524,6 +608,8 @@ int main(void) {
       cmocka_unit_test(whatever_uses_parameters_waits_for_them),
       cmocka_unit_test(a_late_failure_ends_all),
       cmocka_unit_test(a_trainer_without_weights_is_over),
+      cmocka_unit_test(a_trainer_without_weights_is_freed_in_silence),
+      cmocka_unit_test(what_was_sent_is_there_until_it_is_taken),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
