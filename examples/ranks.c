@@ -1,7 +1,7 @@
 /* Ranks in one process: four threads train one model together, each on its share of every batch and
- * with a quarter of the optimizer's state. All have the same weights, and those of a single rank
- * but for rounding. Started by mpirun the same code would train on several machines: then a process
- * opens its one rank with ac_ranks_open. */
+ * with a quarter of the gradients and of the optimizer's state. All have the same weights, and
+ * those of a single rank but for rounding. Started by mpirun the same code would train on several
+ * machines: then a process opens its one rank with ac_ranks_open. */
 #include <accrue/accrue.h>
 #include <math.h>
 #include <pthread.h>
@@ -34,6 +34,24 @@ static ac_status describe(ac_graph *graph) {
   return ac_graph_status(graph);
 }
 
+/* Limits each element of the mean gradient. Each rank does so for the part that it keeps of the
+ * sum of all; a rank that is alone keeps all of it. */
+static void limit(void *user, ac_trainer *trainer, ac_decision *decision) {
+  const float most = (float)(0.02 * decision->weight); /* gradients are sums over samples */
+  ac_status *failed = user;
+  for (int i = 0; i < ac_trainer_parameter_count(trainer) && *failed == AC_OK; i++) {
+    float piece[256];
+    int64_t first, count;
+    *failed = ac_trainer_gradient_part(trainer, i, &first, &count);
+    for (int64_t n; count > 0 && *failed == AC_OK; first += n, count -= n) {
+      n = count < 256 ? count : 256;
+      *failed = ac_trainer_get_gradient(trainer, i, first, n, piece);
+      for (int64_t k = 0; k < n; k++) piece[k] = fmaxf(-most, fminf(piece[k], most));
+      if (*failed == AC_OK) *failed = ac_trainer_set_gradient(trainer, i, first, n, piece);
+    }
+  }
+}
+
 /* What one rank has and does. */
 typedef struct job {
   ac_ranks *ranks; /* NULL: it is alone */
@@ -47,9 +65,13 @@ typedef struct job {
 
 static ac_status train(job *j, ac_device *device, ac_dataset *data) {
   const int ranks = j->ranks ? ac_ranks_size(j->ranks) : 1;
-  const ac_plan_desc policy = {
-      .batch = 30, .ranks = ranks, .rank = j->ranks ? ac_ranks_rank(j->ranks) : 0};
-  const ac_trainer_desc training = {.seed = 7, .schedule = {.lr = 0.01}, .ranks = j->ranks};
+  ac_status limited = AC_OK;
+  const ac_plan_desc policy = {.batch = 30,
+                               .gradients = AC_GRADIENTS_SHARDED,
+                               .ranks = ranks,
+                               .rank = j->ranks ? ac_ranks_rank(j->ranks) : 0};
+  const ac_trainer_desc training = {
+      .seed = 7, .schedule = {.lr = 0.01}, .decide = limit, .user = &limited, .ranks = j->ranks};
   const ac_fit_desc fit = {.train = data, .validation = data, .epochs = EPOCHS, .seed = 1};
   ac_plan *plan = NULL;
   ac_trainer *trainer = NULL;
@@ -58,6 +80,7 @@ static ac_status train(job *j, ac_device *device, ac_dataset *data) {
   if (status == AC_OK) j->optimizer_bytes = ac_plan_get_info(plan)->bytes.optimizer;
   if (status == AC_OK) status = ac_trainer_create(&trainer, plan, &training);
   if (status == AC_OK) status = ac_fit(trainer, &fit, &result);
+  if (status == AC_OK) status = limited;
   if (status == AC_OK) {
     const int first = ac_trainer_find_parameter(trainer, "first.weight");
     status = ac_trainer_get_parameter(trainer, first, 0, FEATURES * HIDDEN, j->weights);

@@ -120,7 +120,8 @@ AC_API ac_status ac_trainer_update(ac_trainer *trainer, ac_update *result);
 
 /** Throws away what the window has accumulated, and its failure. A failed update that has begun to
  * step parameters cannot be thrown away. Nor can what was folded (AC_GRADIENTS_FOLDED): the trainer
- * then cannot be used until a state is loaded. */
+ * then cannot be used until a state is loaded. With AC_GRADIENTS_SHARDED all ranks call it, also
+ * those that had no sample of the window. */
 AC_API void ac_trainer_discard(ac_trainer *trainer);
 
 /* ---- may still change ------------------------------------------------------------------------ */

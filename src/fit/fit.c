@@ -435,7 +435,7 @@ static void leave_window(fit *f) {
   const ac_plan *plan = f->trainer->instance.plan;
   const bool keeps =
       (f->desc->keep_window || !plan->way->can_discard) && !ac_plan_takes_whole_windows(plan);
-  if (!keeps || !f->stop.stopped) ac_trainer_discard(f->trainer);
+  if (!keeps || !f->stop.stopped) ac_trainer_leave_window(f->trainer);
 }
 
 /* The last update is followed by no window that would show what it has made of the parameters. */
@@ -564,7 +564,7 @@ ac_status ac_fit(ac_trainer *trainer, const ac_fit_desc *desc, ac_fit_result *re
   if (ready) status = run_deciding(&f);
   ac_exchange_fail(trainer, status);
   ac_loader_free(f.loader);
-  if (ready && status != AC_OK) ac_trainer_discard(trainer);
+  if (ready && status != AC_OK) ac_trainer_leave_window(trainer);
   f.result.stopped = f.stop.stopped;
   if (--trainer->busy.fits) *patience = outer;
   if (result) *result = f.result;

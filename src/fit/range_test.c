@@ -52,7 +52,7 @@ static ac_status keep(const ac_trainer *trainer, kept *k) {
 
 static ac_status put_back(ac_trainer *trainer, const kept *k) {
   const ac_plan *plan = trainer->instance.plan;
-  ac_trainer_discard(trainer);
+  ac_trainer_leave_window(trainer);
   trainer->desc.schedule = k->schedule;
   trainer->desc.rate = k->rate;
   trainer->schedule_begin = 0;

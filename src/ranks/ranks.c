@@ -188,7 +188,7 @@ void ac_ranks_begin_absence(ac_ranks *ranks) {
 }
 
 void ac_ranks_end_absence(ac_ranks *ranks) {
-  if (ranks) ac_transport_end_absence(ranks->transport);
+  if (ranks) ac_transport_end_absence(ac_ranks_transport(ranks));
 }
 
 void ac_ranks_abort(ac_ranks *ranks, const char *why) {

@@ -50,13 +50,24 @@ static ac_status read_contents(const ac_state_contents *c, ac_model_file *file, 
   return AC_OK;
 }
 
+/* Other ranks would wait for this one's part of the rest of it. */
+static ac_status check_window(const ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
+  if (!ac_sharded_is_on(&e->sharded) || !trainer->run.samples || e->reduced ||
+      trainer->window.broken)
+    return AC_OK;
+  return ac_fail(AC_ERROR_STATE, "trainer: a window with gradients that are divided among ranks is "
+                                 "in progress; update or discard it first");
+}
+
 static ac_status load_cells(ac_state_contents *c, ac_model_file *file, ac_run *read, void *piece) {
   ac_trainer *trainer = c->trainer;
   const char *path = ac_model_file_path(file);
   AC_TRY(ac_state_check_frozen(trainer, file, path));
   AC_TRY(ac_state_check_tensors(c, file, path));
   AC_TRY(ac_state_get_run(file, read, true));
-  ac_trainer_discard(trainer);
+  AC_TRY(check_window(trainer));
+  ac_trainer_leave_window(trainer);
   const ac_status status = read_contents(c, file, piece);
   trainer->instance.unusable =
       status == AC_OK ? NULL : "a state was loaded in part only; load another";

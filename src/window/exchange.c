@@ -344,7 +344,7 @@ ac_status ac_exchange_show_life(ac_trainer *trainer) {
   if (ac_exchange_is_alone(e)) return AC_OK;
   if (e->overlap.on) return ac_overlap_check(&e->overlap);
   if (e->overlap.owed && !ac_overlap_has_weights(&e->overlap)) return AC_OK;
-  AC_TRY(ac_exchange_settle(trainer));
+  AC_TRY(ac_exchange_take_transport(trainer));
   return ac_transport_show_life(e->transport);
 }
 
@@ -490,11 +490,11 @@ static ac_status answer(ac_trainer *trainer) {
 }
 
 ac_status ac_exchange_answer(ac_trainer *trainer) {
-  AC_TRY(ac_exchange_settle(trainer));
+  AC_TRY(ac_exchange_take_transport(trainer));
   return ac_exchange_end_transfers(&trainer->exchange, answer(trainer));
 }
 
 ac_status ac_exchange_end_answers(ac_trainer *trainer) {
-  AC_TRY(ac_exchange_settle(trainer));
+  AC_TRY(ac_exchange_take_transport(trainer));
   return ask(&trainer->exchange, (question){0, 0, 0});
 }

@@ -146,6 +146,9 @@ ac_status ac_exchange_weights(struct ac_trainer *trainer);
  * (ac_instance_settle), and so does what needs the transport. A failure ends the use of the trainer
  * as that of an update does. */
 ac_status ac_exchange_settle(struct ac_trainer *trainer);
+/* The same, also for weights of another trainer of the same ranks: then the transport is free.
+ * Before anything that uses it. */
+ac_status ac_exchange_take_transport(struct ac_trainer *trainer);
 /* A rank that fails half way through transfers cannot tell so at a point, because the others wait
  * for its messages. Its caller ends them. Returns `status`. */
 ac_status ac_exchange_end_transfers(ac_exchange *exchange, ac_status status);

@@ -199,7 +199,7 @@ static ac_status reduce(ac_trainer *trainer) {
 ac_status ac_exchange_window(ac_trainer *trainer) {
   ac_exchange *e = &trainer->exchange;
   if (ac_exchange_is_alone(e) || e->summed) return AC_OK;
-  ac_status status = ac_exchange_settle(trainer);
+  ac_status status = ac_exchange_take_transport(trainer);
   if (status == AC_OK) status = ac_exchange_idle_norms(trainer);
   if (status == AC_OK) status = ac_sharded_finish(trainer);
   if (status == AC_OK) status = reduce(trainer);
@@ -260,6 +260,12 @@ ac_status ac_exchange_settle(ac_trainer *trainer) {
   status = end_weights(trainer);
   if (status != AC_OK) ac_trainer_give_up(trainer);
   return ac_exchange_end_transfers(&trainer->exchange, status);
+}
+
+ac_status ac_exchange_take_transport(ac_trainer *trainer) {
+  AC_TRY(ac_exchange_settle(trainer));
+  if (trainer->exchange.transport) ac_transport_take_back(trainer->exchange.transport);
+  return AC_OK;
 }
 
 ac_status ac_exchange_decision(ac_trainer *trainer, ac_decision *decision) {

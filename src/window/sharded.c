@@ -102,6 +102,11 @@ ac_status ac_sharded_finish(ac_trainer *trainer) {
   }
 }
 
+ac_status ac_sharded_discard(ac_trainer *trainer) {
+  const ac_exchange *e = &trainer->exchange;
+  return e->told || e->reduced ? AC_OK : ac_sharded_finish(trainer);
+}
+
 int64_t ac_sharded_first(const ac_trainer *trainer, int tensor) {
   const ac_plan *plan = trainer->instance.plan;
   const ac_tensor *sum = ac_tensor_at(plan->graph, tensor);

@@ -34,6 +34,8 @@ void ac_sharded_free(struct ac_trainer *trainer);
 ac_status ac_sharded_run(struct ac_trainer *trainer, bool fresh);
 /* When this rank has no more micro-batches of a window: takes part until no rank has. */
 ac_status ac_sharded_finish(struct ac_trainer *trainer);
+/* Likewise, if the window is thrown away before it was summed up. */
+ac_status ac_sharded_discard(struct ac_trainer *trainer);
 
 /* What is told how many steps of a micro-batch have run; `user` is the trainer. */
 ac_status ac_sharded_follow(void *user, int steps);

@@ -406,14 +406,25 @@ int64_t ac_trainer_batch(const ac_trainer *trainer) {
   return trainer ? trainer->run.batch : 0;
 }
 
-void ac_trainer_discard(ac_trainer *trainer) {
-  if (!trainer || trainer->instance.hands_out || trainer->busy.deciding ||
-      trainer->busy.handing_over || trainer->busy.evaluating || trainer->busy.asking ||
-      ac_dataset_is_read_for(&trainer->instance))
-    return;
+static bool is_at_work(const ac_trainer *trainer) {
+  return trainer->instance.hands_out || trainer->busy.deciding || trainer->busy.handing_over ||
+         trainer->busy.evaluating || trainer->busy.asking ||
+         ac_dataset_is_read_for(&trainer->instance);
+}
+
+void ac_trainer_leave_window(ac_trainer *trainer) {
+  if (is_at_work(trainer)) return;
   ac_folded_leave(trainer);
   ac_run_leave_window(&trainer->run);
   ac_watchers_leave(&trainer->run);
   ac_exchange_leave(&trainer->exchange);
   trainer->window.broken = false;
+}
+
+/* Others may have more micro-batches, and this rank takes part in their exchanges. */
+void ac_trainer_discard(ac_trainer *trainer) {
+  if (!trainer || is_at_work(trainer)) return;
+  const ac_status status = ac_sharded_discard(trainer);
+  ac_trainer_leave_window(trainer);
+  trainer->window.broken = status != AC_OK;
 }

@@ -165,6 +165,9 @@ void ac_trainer_set_step(ac_trainer *trainer, int index, double factor, double r
 /* Refuses an update in which what some parameter is stepped by is beyond floats. */
 ac_status ac_trainer_check_steps(const ac_trainer *trainer);
 
+/* As ac_trainer_discard, but of this rank alone. */
+void ac_trainer_leave_window(ac_trainer *trainer);
+
 /* After an update that failed half way: the trainer cannot be used until a state is loaded. */
 void ac_trainer_give_up(ac_trainer *trainer);
 

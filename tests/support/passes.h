@@ -8,12 +8,7 @@
 #include "plan/plan.h"
 #include "window/trainer.h"
 
-/* Under sanitizers every kernel takes ten times as long. */
-#ifdef __SANITIZE_ADDRESS__
 enum { BATCH = 8, UPDATES = 10, FEW = 4 };
-#else
-enum { BATCH = 8, UPDATES = 50, FEW = 8 };
-#endif
 
 /* ---- a transformer --------------------------------------------------------------------------- */
 

@@ -250,8 +250,11 @@ static bool is_worthless(const ac_fit_result *fit) {
 static void save_stopped(run *r) {
   ac_progress progress;
   if (r->save_status != STATUS_CONTINUE && r->save_status != STATUS_DONE) return;
-  if (r->window_seconds <= r->setup.flags.grace) ac_trainer_discard(r->trainer);
   ac_trainer_get_progress(r->trainer, &progress);
+  if (progress.window_samples && r->window_seconds <= r->setup.flags.grace) {
+    ac_trainer_discard(r->trainer);
+    progress.window_samples = 0;
+  }
   if (progress.steps || (progress.window_samples && !r->after_another)) save_last_state(r);
 }
 

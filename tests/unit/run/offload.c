@@ -12,7 +12,7 @@
 
 /* One matrix that is moved in two parts (the last one does not fill a block of 8 bits), one that is
  * moved at once, and vectors that stay. */
-enum { BATCH = 6, IN = 701, HIDDEN = 900, OUT = 20, UPDATES = 50 };
+enum { BATCH = 6, IN = 701, HIDDEN = 900, OUT = 20, UPDATES = 20 };
 
 static ac_graph *perceptron(void) {
   ac_graph *graph;

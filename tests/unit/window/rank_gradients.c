@@ -201,22 +201,27 @@ static void a_device_with_memory_of_its_own_has_the_same(void **state) {
 /* ---- a loop of the caller's own -------------------------------------------------------------- */
 
 /* Ranks give what they have in calls of their own; of the second window some have nothing. */
+static ac_status accumulate_share(ac_trainer *trainer, int64_t begin, int64_t samples) {
+  const ac_plan_info *info = &trainer->instance.plan->info;
+  const int64_t first = ac_share_begin(samples, info->rank, info->ranks),
+                share = ac_share_of(samples, info->rank, info->ranks);
+  AC_TRY(ac_trainer_begin_share(trainer, first));
+  for (int64_t i = 0; i < share; i++) {
+    int32_t tokens[RANKED_CONTEXT], targets[RANKED_CONTEXT];
+    const ac_sample_key key = {.index = begin + first + i};
+    void *const fields[] = {tokens, targets};
+    AC_TRY(ranked_read_tokens(NULL, &key, fields));
+    const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
+    AC_TRY(ac_trainer_accumulate(trainer, 1, feeds, 2));
+  }
+  return AC_OK;
+}
+
 static ac_status loop_of_its_own(ac_trainer *trainer) {
   static const int64_t windows[] = {5, 1, 8, 2};
-  const ac_plan_info *info = &trainer->instance.plan->info;
   int64_t next = 0;
   for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
-    int32_t tokens[8 * RANKED_CONTEXT], targets[8 * RANKED_CONTEXT];
-    const int64_t first = ac_share_begin(windows[w], info->rank, info->ranks),
-                  share = ac_share_of(windows[w], info->rank, info->ranks);
-    AC_TRY(ac_trainer_begin_share(trainer, first));
-    for (int64_t i = 0; i < share; i++) {
-      const ac_sample_key key = {.index = next + first + i};
-      void *const fields[] = {tokens, targets};
-      AC_TRY(ranked_read_tokens(NULL, &key, fields));
-      const ac_feed feeds[] = {{"tokens", tokens}, {"targets", targets}};
-      AC_TRY(ac_trainer_accumulate(trainer, 1, feeds, 2));
-    }
+    AC_TRY(accumulate_share(trainer, next, windows[w]));
     next += windows[w];
     AC_TRY(ac_trainer_update(trainer, NULL));
   }
@@ -229,6 +234,53 @@ static void loops_of_callers_are_those_of_one_rank(void **state) {
   c.after = loop_of_its_own;
   c.fit.steps = 1;
   check_near_one(&c, 1e-5);
+}
+
+/* Ranks have accumulated different numbers of micro-batches, or none, of what is thrown away. */
+static ac_status throw_away(ac_trainer *trainer) {
+  static const int64_t windows[] = {5, 1, 7, 8};
+  int64_t next = 0;
+  ac_trainer_discard(trainer);
+  for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+    AC_TRY(accumulate_share(trainer, next, windows[w]));
+    next += windows[w];
+    ac_trainer_discard(trainer);
+    AC_TRY(accumulate_share(trainer, next, 4));
+    next += 4;
+    AC_TRY(ac_trainer_update(trainer, NULL));
+  }
+  return AC_OK;
+}
+
+static void windows_that_are_thrown_away_leave_nothing(void **state) {
+  (void)state;
+  ranked_case c = divided_gpt(AC_ADAMW);
+  c.after = throw_away;
+  c.fit.steps = 1;
+  check_near_one(&c, 1e-5);
+}
+
+/* Nor does a state take the place of a window that others go on with. */
+static ac_status load_within(ac_trainer *trainer) {
+  static const char file[] = "divided_within.state";
+  AC_TRY(ac_trainer_save_state(trainer, file, NULL, 0));
+  AC_TRY(accumulate_share(trainer, 0, 4));
+  const ac_status status = ac_trainer_load_state(trainer, file);
+  if (trainer->instance.plan->info.ranks > 1 && status != AC_ERROR_STATE)
+    return ac_fail(AC_ERROR_INTERNAL, "a state was loaded within a window");
+  ac_trainer_discard(trainer);
+  AC_TRY(ac_trainer_load_state(trainer, file));
+  AC_TRY(accumulate_share(trainer, 0, 4));
+  return ac_trainer_update(trainer, NULL);
+}
+
+static void states_are_not_loaded_within_a_window(void **state) {
+  (void)state;
+  ranked_case c = divided_gpt(AC_ADAMW);
+  c.after = load_within;
+  c.fit.steps = 1;
+  check_near_one(&c, 1e-5);
+  remove("divided_within.state");
 }
 
 /* Doubles this rank's part of each gradient, through the one function, and reads it with the other.
@@ -649,6 +701,8 @@ int main(void) {
       cmocka_unit_test(an_overflow_on_one_rank_skips_the_window_everywhere),
       cmocka_unit_test(a_device_with_memory_of_its_own_has_the_same),
       cmocka_unit_test(loops_of_callers_are_those_of_one_rank),
+      cmocka_unit_test(windows_that_are_thrown_away_leave_nothing),
+      cmocka_unit_test(states_are_not_loaded_within_a_window),
       cmocka_unit_test(deciders_read_and_write_their_part),
       cmocka_unit_test(each_micro_batch_is_priced),
       cmocka_unit_test(each_rank_takes_what_its_plan_says),

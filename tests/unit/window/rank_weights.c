@@ -341,6 +341,63 @@ static ac_status be_absent(ac_trainer *t, double *out) {
   return read_one(t, out);
 }
 
+/* Weights are on their way when an absence ends, and with it what a thread of theirs locks. */
+static ac_status end_absence(ac_trainer *t, double *out) {
+  ac_ranks_begin_absence(t->desc.ranks);
+  AC_TRY(ac_trainer_accumulate(t, 1, feeds, 2));
+  AC_TRY(ac_trainer_update(t, NULL));
+  ac_ranks_end_absence(t->desc.ranks);
+  if (t->exchange.overlap.owed) return ac_fail(AC_ERROR_INTERNAL, "a thread uses the ranks");
+  return read_one(t, out);
+}
+
+/* Another trainer of the same ranks. */
+typedef struct other {
+  ac_graph *graph;
+  ac_plan *plan;
+  ac_trainer *trainer;
+} other;
+
+static other others[RANKED_MOST];
+
+static ac_status open_other(ac_trainer *t) {
+  other *o = &others[ranked_rank()];
+  const ac_plan_desc plan = {.batch = BATCH, .ranks = t->exchange.ranks, .rank = t->exchange.rank};
+  const ac_trainer_desc desc = {.seed = 2, .schedule = {.lr = 1e-3}, .ranks = t->desc.ranks};
+  *o = (other){.graph = ranked_wide()};
+  AC_TRY(ac_plan_create(&o->plan, o->graph, t->instance.device, &plan));
+  return ac_trainer_create(&o->trainer, o->plan, &desc);
+}
+
+static void close_other(void) {
+  const other *o = &others[ranked_rank()];
+  ac_trainer_free(o->trainer);
+  ac_plan_free(o->plan);
+  ac_graph_free(o->graph);
+}
+
+static ac_status train_other(ac_trainer *t, double *out) {
+  ac_trainer *o = others[ranked_rank()].trainer;
+  AC_TRY(
+      ac_trainer_accumulate(o, ac_share_of(BATCH, t->exchange.rank, t->exchange.ranks), feeds, 2));
+  AC_TRY(ac_trainer_update(o, NULL));
+  return read_one(o, out);
+}
+
+/* A rank without a sample of its window comes to the end of it at once. */
+static ac_status update_other(ac_trainer *t, double *out) {
+  ac_trainer *o = others[ranked_rank()].trainer;
+  if (!ranked_rank()) AC_TRY(ac_trainer_accumulate(o, 3, feeds, 2));
+  AC_TRY(ac_trainer_update(o, NULL));
+  (void)t;
+  return read_one(o, out);
+}
+
+static ac_status save_other(ac_trainer *t, double *out) {
+  (void)t;
+  return save_state(others[ranked_rank()].trainer, out);
+}
+
 /* One rank alone reads all, while the others come to the next point. */
 static ac_status read_alone(ac_trainer *t, double *out) {
   if (ranked_rank() == 1) AC_TRY(read_one(t, out));
@@ -348,8 +405,8 @@ static ac_status read_alone(ac_trainer *t, double *out) {
 }
 
 static ac_status (*const uses[])(ac_trainer *, double *) = {
-    read_one, write_one,  evaluate, predict, use_average, locate,
-    save,     save_state, share,    meet,    be_absent,   read_alone};
+    read_one, write_one, evaluate,  predict,     use_average, locate,       save,       save_state,
+    share,    meet,      be_absent, end_absence, train_other, update_other, save_other, read_alone};
 enum { USES = sizeof uses / sizeof *uses };
 
 static double came_out[RANKED_MOST][USES];
@@ -358,6 +415,7 @@ static double came_out[RANKED_MOST][USES];
 static ac_status use_all(ac_trainer *t) {
   const bool overlaps = !t->exchange.overlap.never;
   const int rank = ranked_rank(), ranks = t->exchange.ranks;
+  AC_TRY(open_other(t));
   if (overlaps) holds[rank].until = 1; /* by time */
   for (int i = 0; i < USES; i++) {
     AC_TRY(ac_trainer_accumulate(t, ac_share_of(BATCH, rank, ranks), feeds, 2));
@@ -367,6 +425,7 @@ static ac_status use_all(ac_trainer *t) {
     if (t->exchange.overlap.owed && uses[i] != read_alone)
       return ac_fail(AC_ERROR_INTERNAL, "use %d has not waited for weights", i);
   }
+  close_other();
   ac_rank_report report;
   AC_TRY(ac_trainer_rank_report(t, rank, &report));
   if (!(report.waited > 0) || !(t->exchange.overlap.blocked > 0) == overlaps)
