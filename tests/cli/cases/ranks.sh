@@ -269,7 +269,7 @@ case_ranks_gone() {
   starts "$library" 2 train --resume --out gone --steps $((last + 3)) --eval-every 0
   [[ $(value gone/metrics.jsonl end steps) == $((last + 3)) ]] || die "the run does not go on: $(tail -n 1 gone/metrics.jsonl)"
 
-  # One that stands still is named, once, even if the others were saving a state.
+  # One that does not answer is named, once, even if the others were saving a state.
   lose_rank STOP --save-every 1 --rank-timeout 3
   (($(grep -c '^accrue: rank [12] is silent for 3 s' run.err) == 1 && $(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
   ! grep -q 'training goes on' run.err || die "training does not go on: $(cat run.err)"
