@@ -124,9 +124,7 @@ static void on_step(run *r, const ac_fit_event *event) {
     metrics_noise_layers(&r->metrics, r->step, r->trainer);
   if (event->replayed || !(checkpoint_is_due(&r->checkpoint, r->step) || may_replace_best(r)))
     return;
-  if (!save_state(r) && !failing)
-    say("no state could be saved at step %" PRId64 ", and training goes on: %s", r->step,
-        r->checkpoint.problem);
+  r->state_missed = !save_state(r) && !failing;
 }
 
 /* The last evaluation uses all samples: it can only be compared with others of all samples. */
@@ -203,13 +201,21 @@ static bool handle(run *r, const ac_fit_event *event) {
   return true;
 }
 
-/* Other ranks wait until all that this one makes of the event is done. */
+/* Other ranks wait until all that this one makes of the event is done. If one of them was the
+ * reason that no state could be saved, training does not go on. */
 static bool on_event(void *user, const ac_fit_event *event) {
   run *r = user;
+  r->state_missed = false;
   const bool more = handle(r, event);
   const int ordered = ranks_order(r->wish->ranks, ORDER_GO_ON, NULL, 0);
-  if (ordered != STATUS_CONTINUE) r->save_status = ordered;
-  return more && ordered == STATUS_CONTINUE;
+  if (ordered != STATUS_CONTINUE) {
+    r->save_status = ordered;
+    return false;
+  }
+  if (r->state_missed)
+    say("no state could be saved at step %" PRId64 ", and training goes on: %s", r->step,
+        r->checkpoint.problem);
+  return more;
 }
 
 /* Parameters that are not finite are not saved. The model that is there stays, unless it is the one
@@ -340,7 +346,7 @@ static int fit(run *r) {
     snprintf(reason, sizeof reason, "%s", ac_last_error());
     return diverged(r, reason);
   }
-  if (status != AC_OK) return fail_library();
+  if (status != AC_OK) return r->save_status == STATUS_FAILED ? STATUS_FAILED : fail_library();
   if (is_worthless(&r->result)) {
     snprintf(reason, sizeof reason, "step %" PRId64 ": the validation loss is not finite", r->step);
     return diverged(r, reason);

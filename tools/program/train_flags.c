@@ -222,6 +222,9 @@ static int check_ranks(const setup *s) {
     return fail_usage("--gradients %s leaves no gradients to be summed over ranks; give auto, "
                       "buffer, sharded or bf16",
                       way->name);
+  if (f->batch_norm == BATCH_NORM_EXACT && f->storage.gradients == AC_GRADIENTS_SHARDED)
+    return fail_usage("--batch-norm exact needs whole gradients, and --gradients sharded divides "
+                      "them; leave one of them out");
   if (f->storage.state_space == AC_STATE_ON_HOST)
     return fail_usage("--optimizer-state-in host is for one rank: several divide the state and "
                       "keep it on their devices");

@@ -24,6 +24,7 @@ typedef struct run {
   double lost_best;            /* least validation loss of a model that could not be saved */
   bool trained;                /* no window follows */
   bool saved_early;            /* the model, before the final evaluation */
+  bool state_missed;           /* could not be saved in this event */
   bool diverged;
   bool average_worthless; /* its last validation loss is not finite */
   bool stopping;          /* and a message has said so */

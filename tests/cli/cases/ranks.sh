@@ -236,22 +236,19 @@ case_ranks_opencl() {
   done
 }
 
-# One rank is killed while it trains: the others end as well, and the run goes on from its state.
-case_ranks_gone() {
-  local library launcher code=0
-  text
-  library=$(launchers)
-  library=${library%% *}
-  "mpirun.$library" -n 3 "$ACCRUE" "${shared[@]}" --steps 1000000 --eval-every 0 --save-every 5 --rank-timeout 20 --out gone --overwrite >run.out 2>run.err </dev/null &
+# lose_rank SIGNAL FLAG...: one of three ranks gets the signal after a state is saved, and all end.
+lose_rank() {
+  local launcher victim code=0
+  rm -rf gone
+  "mpirun.$library" -n 3 "$ACCRUE" "${shared[@]}" --steps 1000000 --eval-every 0 "${@:2}" --out gone >run.out 2>run.err </dev/null &
   launcher=$!
   for _ in $(seq 300); do
     compgen -G 'gone/state-??????????.safetensors' >/dev/null && break
     sleep 0.2
   done
   compgen -G 'gone/state-??????????.safetensors' >/dev/null || die "no state is saved: $(cat run.err)"
-  local victim
   victim=$(pgrep -f "^$PROGRAM train gpt --data text .*--out gone" | tail -n 1)
-  kill -KILL "$victim"
+  kill "-$1" "$victim"
   wait $launcher || code=$?
   ((code != 0)) || die "the launcher ends with 0"
   for _ in $(seq 100); do
@@ -259,8 +256,21 @@ case_ranks_gone() {
     sleep 0.2
   done
   ! pgrep -f "^$PROGRAM train gpt --data text .*--out gone" >/dev/null || die "a rank is still there"
-  local last
+}
+
+# One rank is killed while it trains: the others end as well, and the run goes on from its state.
+case_ranks_gone() {
+  local library last
+  text
+  library=$(launchers)
+  library=${library%% *}
+  lose_rank KILL --save-every 5 --rank-timeout 20
   last=$(ls gone | sed -n 's/^state-0*\([1-9][0-9]*\).safetensors$/\1/p' | sort -n | tail -n 1)
   starts "$library" 2 train --resume --out gone --steps $((last + 3)) --eval-every 0
   [[ $(value gone/metrics.jsonl end steps) == $((last + 3)) ]] || die "the run does not go on: $(tail -n 1 gone/metrics.jsonl)"
+
+  # One that does not answer is named, once, even if the others were saving a state.
+  lose_rank STOP --save-every 1 --rank-timeout 3
+  (($(grep -c '^accrue: rank [12] is silent for 3 s' run.err) == 1 && $(grep -c '^accrue: ' run.err) == 1)) || die "not one sentence: $(cat run.err)"
+  ! grep -q 'training goes on' run.err || die "training does not go on: $(cat run.err)"
 }

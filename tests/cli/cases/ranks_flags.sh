@@ -109,6 +109,7 @@ case_ranks_flags() {
 
   alone resnet --batch-norm whole --norm batch
   alone gpt --gradients fused
+  alone resnet --batch-norm exact --norm batch --gradients sharded
   alone gpt --debug-numerics --precision bf16
   alone gpt --host-memory 1MiB
   alone gpt --optimizer-state-in host
