@@ -47,17 +47,18 @@ leave_out() { # PRESET
   left_out[$1]="^(${left_out[$1]//$'\n'/|})\$"
 }
 programs_of() { # PRESET
-  ctest --preset "$1" -N -V --exclude-regex "${left_out[$1]}" | grep -o 'bin/test_[a-z0-9_]*' | sed 's|bin/||' | sort -u
+  ctest --preset "$1" -N -V --exclude-regex "${left_out[$1]}" | grep -o 'bin/test_[a-z0-9_]*' | sed 's|bin/||' | sort -u |
+    paste -sd ';'
 }
 
 # All tests are built once, and those that run with sanitizers again.
-cmake --preset ci -DACCRUE_TESTS_ON_DEMAND=OFF
+cmake --preset ci -DACCRUE_TEST_PROGRAMS=
 cmake --build --preset ci --parallel "$(nproc)"
 leave_out ci
-cmake --preset ci-sanitize -DACCRUE_TESTS_ON_DEMAND=ON
+cmake --preset ci-sanitize -DACCRUE_TEST_PROGRAMS=
 leave_out ci-sanitize
-mapfile -t programs < <(programs_of ci-sanitize)
-cmake --build --preset ci-sanitize --parallel "$(nproc)" --target all "${programs[@]}"
+cmake --preset ci-sanitize -DACCRUE_TEST_PROGRAMS="$(programs_of ci-sanitize)"
+cmake --build --preset ci-sanitize --parallel "$(nproc)"
 # Threads that wait by spinning would take the cores from each other on a busy machine.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 # What was just installed must be found.

@@ -63,28 +63,34 @@ ranks() {
 
 awk 'BEGIN { srand(1); for (i = 0; i < 8000; i++) printf "%c%c", 1 + int(rand() * 127), int(rand() * 100) }' >"$work/tokens"
 model=(gpt --preset gpt2-124m --vocab 50257 --data "$work/tokens" --context 64 --micro-batch 1 --threads 1)
-training=("${model[@]}" --steps "$updates" --eval-every 1 --eval-samples 1 --keep 0)
 cd "$work"
 
-# measured FIELD FILE: median of a number of all updates but the first.
-measured() {
-  grep '"event":"step"' "$2" | tail -n +2 | sed -E "s/.*\"$1\":([^,}]*).*/\1/" | sort -g |
-    awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }'
+# Seconds of an update without what a run has once: of a run of one more than there are updates, less one of a single one.
+# Validations are at the end alone, because they wait for weights.
+measured() { # NAME BATCH COMMAND...
+  local name=$1 batch=$2 steps
+  for steps in 1 $((updates + 1)); do
+    "${@:3}" train "${model[@]}" --batch "$batch" --steps $steps --eval-every $steps --eval-samples 1 --keep 0 \
+      --out "$name$steps" >"$work/$name.out" 2>&1 || { cat "$work/$name.out" >&2; exit 1; }
+    sed -n '/"event":"end"/s/.*"seconds":\([^,}]*\).*/\1/p' "$name$steps/metrics.jsonl"
+  done | awk -v n="$updates" 'NR == 1 { first = $1 } END { print ($1 - first) / n }'
+}
+# Seconds for which the rank that waits least waits for the other one, in all.
+waited() { # STEPS
+  sed -nE '/"event":"ranks"/s/.*"waited":\[([^,]*),([^]]*)\].*/\1 \2/p' "two$1/metrics.jsonl" |
+    awk '{ w = $1 < $2 ? $1 : $2 } END { print w }'
 }
 predicted() { sed -n "/\"ranks\": 2,/,/}/s/.*\"$1\": \([^,]*\),*/\1/p" "$work/plan.json" | tail -n 1; }
 
 ranks plan "${model[@]}" --batch $((2 * micro_batches)) >"$work/measured" 2>&1
 network=$(sed -n 's/^network *//p' "$work/measured")
 "$program" plan "${model[@]}" --batch $((2 * micro_batches)) --ranks 2 --bandwidth "$gbit" --latency 20 --json >"$work/plan.json"
-ranks train "${training[@]}" --batch $((2 * micro_batches)) --out two >"$work/two.out" 2>&1 || { cat "$work/two.out"; exit 1; }
+two=$(measured two $((2 * micro_batches)) ranks)
 # Alone, while another one computes as well.
-"$program" train "${training[@]}" --batch "$micro_batches" --out beside >/dev/null 2>&1 &
-"$program" train "${training[@]}" --batch "$micro_batches" --out alone >"$work/alone.out" 2>&1 || { cat "$work/alone.out"; exit 1; }
+measured beside "$micro_batches" "$program" >/dev/null 2>&1 &
+alone=$(measured alone "$micro_batches" "$program")
 wait
-
-waited=$(grep '"event":"ranks"' two/metrics.jsonl | sed -E 's/.*"step":([0-9]+).*"waited":\[([^,]*),([^]]*)\].*/\1 \2 \3/' |
-  awk 'NR == 1 { s = $1; a = $2; b = $3 } { n = $1 - s; x = $2 - a; y = $3 - b } END { print (x < y ? x : y) / n }')
-two=$(measured seconds two/metrics.jsonl) alone=$(measured seconds alone/metrics.jsonl)
+waited=$(awk -v all="$(waited $((updates + 1)))" -v first="$(waited 1)" -v n="$updates" 'BEGIN { print (all - first) / n }')
 echo "network      $gbit Gbit/s each way; ranks measure $network"
 awk -v p="$(predicted exposed_seconds)" -v e="$(predicted exchange_seconds)" -v w="$waited" -v t="$two" -v a="$alone" 'BEGIN {
   printf "predicted    exchange %.3f s, exposed %.3f s an update\n", e, p

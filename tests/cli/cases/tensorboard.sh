@@ -42,7 +42,7 @@ case_tensorboard() {
 
   refuse 2 '--histograms has no meaning without --tensorboard' train gpt --data text --histograms 5
   refuse 2 '--gradients fused keeps none' train gpt --data text --tensorboard t --histograms 5 --gradients fused
-  refuse 2 '--gradients sharded keeps parts' train gpt --data text --tensorboard t --histograms 5 --gradients sharded
+  refuse 2 'whole gradients, and --gradients sharded keeps none of them' train gpt --data text --tensorboard t --histograms 5 --gradients sharded
   refuse 2 'out of range' train gpt --data text --tensorboard t --histograms 0
   refuse 2 'not a whole number' train gpt --data text --tensorboard t --histograms 5x
   : >file

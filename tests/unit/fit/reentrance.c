@@ -110,6 +110,10 @@ static ac_status call_set_gradient(ac_trainer *t) {
 static ac_status call_get_mean_gradient(ac_trainer *t) {
   return ac_trainer_get_mean_gradient(t, 0, 0, 2, numbers);
 }
+static ac_status call_gradient_part(ac_trainer *t) {
+  int64_t first, count;
+  return ac_trainer_gradient_part(t, 0, &first, &count);
+}
 static ac_status call_gradient_norm(ac_trainer *t) {
   ac_trainer_gradient_norm(t, 0);
   return AC_OK;
@@ -234,6 +238,7 @@ static const action actions[] = {ACTION(accumulate),
                                  ACTION(get_gradient),
                                  CHANGE(set_gradient),
                                  ACTION(get_mean_gradient),
+                                 ACTION(gradient_part),
                                  ACTION(gradient_norm),
                                  ACTION(layer),
                                  ACTION(state_count),
