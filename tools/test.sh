@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/test.sh [--all]: builds Accrue optimised and with sanitizers, warnings being errors, and runs the tests of both builds:
-# all that differ, and of those that repeat a property for one more instruction set, emulated unit or sanitizer a sample
-# (tests/sampled.txt), which each commit changes; --all runs them all. ACCRUE_TEST_SEED=N draws the sample of another commit.
+# most of them, and of those that repeat a property for one more instruction set, emulated unit or sanitizer, or take long, a
+# sample (tests/sampled.txt), which each commit changes; --all runs them all. ACCRUE_TEST_SEED=N draws the sample of another commit.
 # Ends in ctest's closing line; fails if anything does. ACCRUE_NO_INSTALL=1 installs nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -46,16 +46,17 @@ leave_out() { # PRESET
   echo "$1: $(grep -c . <<<"${left_out[$1]}") of $(grep -c . <<<"$names") tests are left out this time. These again: $again"
   left_out[$1]="^(${left_out[$1]//$'\n'/|})\$"
 }
+# Before they are built ctest names them as programs that it does not find. Without any name all are built.
 programs_of() { # PRESET
   ctest --preset "$1" -N -V --exclude-regex "${left_out[$1]}" | grep -o 'bin/test_[a-z0-9_]*' | sed 's|bin/||' | sort -u |
     paste -sd ';'
 }
 
 # All tests are built once, and those that run with sanitizers again.
-cmake --preset ci -DACCRUE_TEST_PROGRAMS=
+cmake --preset ci
 cmake --build --preset ci --parallel "$(nproc)"
 leave_out ci
-cmake --preset ci-sanitize -DACCRUE_TEST_PROGRAMS=
+cmake --preset ci-sanitize
 leave_out ci-sanitize
 cmake --preset ci-sanitize -DACCRUE_TEST_PROGRAMS="$(programs_of ci-sanitize)"
 cmake --build --preset ci-sanitize --parallel "$(nproc)"

@@ -315,19 +315,23 @@ void ac_shards_arrivals(const ac_problem *problem, const ac_rounds *rounds, int6
     }
 }
 
+static int64_t rounds_before(const ac_graph *graph, ac_slot slot, const int64_t *rounds_of) {
+  return slot.tensor < 0 ? 0 : rounds_of[ac_tensor_at(graph, slot.tensor)->storage];
+}
+
 int64_t ac_shards_needed(const ac_graph *graph, const ac_step *step, const int64_t *rounds_of) {
-  int64_t most = 0;
+  int64_t most = rounds_before(graph, step->copy, rounds_of);
   for (int i = 0; i < AC_MAX_INPUTS; i++)
-    if (step->in[i].tensor >= 0)
-      most = ac_larger(most, rounds_of[ac_tensor_at(graph, step->in[i].tensor)->storage]);
+    most = ac_larger(most, rounds_before(graph, step->in[i], rounds_of));
   return most;
 }
 
-/* What a rank receives from each other one and sends to it, and its own part; of two rounds, if
- * there are as many. */
+/* What a rank receives from each other one and sends to it, and its own part; of as many rounds as
+ * are under way at once. */
 uint64_t ac_shards_bytes(const ac_problem *problem) {
   const int ranks = problem->desc.ranks;
   if (ranks < 2) return 0;
-  const uint64_t at_once = ac_shards_rounds(problem).all > 1 ? 2 : 1;
-  return at_once * (uint64_t)(2 * ranks - 1) * (uint64_t)chunk_elements(problem) * sizeof(float);
+  const int64_t at_once = ac_smaller(ac_shards_rounds(problem).all, AC_ROUNDS_AT_ONCE);
+  return (uint64_t)ac_larger(at_once, 1) * (uint64_t)(2 * ranks - 1) *
+         (uint64_t)chunk_elements(problem) * sizeof(float);
 }

@@ -31,6 +31,8 @@ typedef struct ac_rounds {
   int64_t gradients, all;
 } ac_rounds;
 ac_rounds ac_shards_rounds(const ac_problem *problem);
+/* One round's messages leave while those of the one before are on their way. */
+enum { AC_ROUNDS_AT_ONCE = 2 };
 ac_chunk ac_shards_chunk_of(const ac_problem *problem, const ac_rounds *rounds, int rank,
                             int64_t n);
 /* By storage (of 0): how many steps of the micro-batch of a sequence have run when nothing reads or

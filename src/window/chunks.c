@@ -80,14 +80,15 @@ static ac_status read_own_sums(ac_trainer *trainer, ac_chunk chunk, float *data)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Two rounds are under way at once, so that one's messages leave while the other's are on their
- * way: each has memory and transfers of its own. */
-enum { AT_ONCE = 2 };
+/* Each round that is under way has memory and transfers of its own. */
+static size_t place_of(int64_t round) {
+  return (size_t)(round % AC_ROUNDS_AT_ONCE);
+}
 
 /* Memory of a round's chunks: what comes from rank r, goes to it, and this rank's own. */
 static float *room(const ac_exchange *e, int64_t round, int n) {
-  const size_t rooms = 2 * (size_t)e->ranks - 1, place = (size_t)(round % AT_ONCE) * rooms;
-  return e->memory + (place + (size_t)n) * (size_t)e->rounds.chunk;
+  const size_t rooms = 2 * (size_t)e->ranks - 1;
+  return e->memory + (place_of(round) * rooms + (size_t)n) * (size_t)e->rounds.chunk;
 }
 
 static float *coming(const ac_exchange *e, int64_t round, int rank) {
@@ -103,11 +104,11 @@ static float *of_own(const ac_exchange *e, int64_t round) {
 }
 
 static ac_transfer *transfers_of(const ac_exchange *e, int64_t round) {
-  return e->transfers + (size_t)(round % AT_ONCE) * 2 * (size_t)e->ranks;
+  return e->transfers + place_of(round) * 2 * (size_t)e->ranks;
 }
 
 static int *count_of(ac_exchange *e, int64_t round) {
-  return &e->counts[round % AT_ONCE];
+  return &e->counts[place_of(round)];
 }
 
 static ac_transfer *next_transfer(ac_exchange *e, int64_t round) {
@@ -255,7 +256,7 @@ static ac_status advance(ac_trainer *trainer, kind what, bool *done) {
   ac_arriving *a = &e->arriving;
   const int64_t last = e->rounds.gradients - 1;
   for (;;) {
-    for (; a->begun <= last && a->begun < a->arrived + AT_ONCE; a->begun++)
+    for (; a->begun <= last && a->begun < a->arrived + AC_ROUNDS_AT_ONCE; a->begun++)
       AC_TRY(begin_gather(trainer, last - a->begun, what));
     *done = a->arrived > last;
     if (*done) return AC_OK;

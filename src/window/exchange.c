@@ -101,9 +101,9 @@ static void judge(head *result, head *theirs, int rank) {
            rank, name_of(theirs->meeting), name_of(result->meeting));
 }
 
-/* Transfers of points; those before them may be of weights on their way. */
+/* Transfers of points; those before them may be of weights on their way, as many for each round. */
 static ac_transfer *transfers_of(const ac_exchange *e) {
-  return e->transfers + 4 * (size_t)e->ranks;
+  return e->transfers + AC_ROUNDS_AT_ONCE * 2 * (size_t)e->ranks;
 }
 
 static ac_status begin_send(ac_exchange *e, int to, uint32_t tag, head *message, uint64_t rest,
@@ -275,8 +275,8 @@ static ac_status make_room(ac_trainer *trainer) {
   e->most_told = ac_larger(e->window_values - AC_RANK_REPORT * (e->ranks - 1),
                            ac_exchange_norm_values(trainer));
   e->memory = malloc((size_t)plan->info.transfer_bytes + 1);
-  e->transfer_count = 6 * e->ranks;
-  e->transfers = calloc(6 * ranks, sizeof *e->transfers);
+  e->transfer_count = (AC_ROUNDS_AT_ONCE + 1) * 2 * e->ranks;
+  e->transfers = calloc((size_t)e->transfer_count, sizeof *e->transfers);
   e->values = calloc((size_t)e->most_values, sizeof *e->values);
   e->squares = calloc((size_t)plan->graph->parameter_count + 1, sizeof *e->squares);
   e->reports = calloc(AC_RANK_REPORT * ranks, sizeof *e->reports);

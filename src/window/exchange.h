@@ -58,7 +58,7 @@ typedef struct ac_exchange {
   float *memory;                 /* of chunks */
   struct ac_transfer *transfers; /* of chunks, and then of points */
   int transfer_count;
-  int counts[2];         /* of transfers of the rounds under way */
+  int counts[AC_ROUNDS_AT_ONCE]; /* of transfers of the rounds under way */
   bool sums;             /* a point adds up numbers of all ranks, and does not take rank 0's */
   double *values;        /* room for what is told and heard at a point */
   char *messages;        /* with these, and on rank 0 those of all ranks */

@@ -22,10 +22,9 @@ static ac_status end_rounds(ac_trainer *trainer) {
 
 /* Begins the rounds that may begin after so many steps, and ends what has come. */
 static ac_status advance(ac_trainer *trainer, int steps) {
-  enum { AT_ONCE = 2 };
   ac_sharded *s = &trainer->exchange.sharded;
   while (s->begun < trainer->exchange.rounds.gradients && s->places[s->begun] <= steps) {
-    if (s->begun == s->ended + AT_ONCE) AC_TRY(end_round(trainer));
+    if (s->begun == s->ended + AC_ROUNDS_AT_ONCE) AC_TRY(end_round(trainer));
     AC_TRY(ac_chunks_begin_round(trainer, s->begun++));
   }
   for (bool done = true; s->ended < s->begun;) {

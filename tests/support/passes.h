@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 #include "window/trainer.h"
 
-enum { BATCH = 8, UPDATES = 10, FEW = 4 };
+enum { BATCH = 8, UPDATES = 16, FEW = 8 };
 
 /* ---- a transformer --------------------------------------------------------------------------- */
 

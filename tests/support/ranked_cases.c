@@ -147,6 +147,20 @@ ac_status ranked_exchange_afterwards(ac_trainer *trainer) {
   return AC_OK;
 }
 
+void ranked_check_near_one(const ranked_case *c, int most, double tolerance) {
+  ranked one, many[RANKED_MOST];
+  assert_true(most <= RANKED_MOST);
+  ranked_run(c, 1, &one);
+  ranked_check_same(&one, 1);
+  for (int ranks = 2; ranks <= most; ranks++) {
+    ranked_run(c, ranks, many);
+    ranked_check_same(many, ranks);
+    ranked_check_near(&one, many, tolerance);
+    ranked_free(many, ranks);
+  }
+  ranked_free(&one, 1);
+}
+
 /* Another run, which exchanges gradients after the last micro-batch and not while it runs, has the
  * same bits. */
 void ranked_check_case(const ranked_case *c, double tolerance) {

@@ -28,6 +28,8 @@ ac_graph *ranked_wide(void);
 void ranked_check_bits(const ranked *a, const ranked *b);
 /* Many ranks have what one has but for rounding. */
 void ranked_check_near(const ranked *one, const ranked *many, double tolerance);
+/* Runs of 2 to `most` ranks, at most RANKED_MOST, against that of one. */
+void ranked_check_near_one(const ranked_case *c, int most, double tolerance);
 /* For ranked_case.before: exchanges gradients after the last micro-batch and not while it runs. */
 ac_status ranked_exchange_afterwards(ac_trainer *trainer);
 /* One to four ranks, near each other; each number twice with the same bits: with an exchange while

@@ -32,7 +32,7 @@ finish() {
 }
 trap finish EXIT
 
-# The network: addresses 10.77.0.1 and 10.77.0.2. A burst is what 2 ms carry, and at least a packet of 64 KiB.
+# The network: addresses 10.77.0.1 and 10.77.0.2. A burst is what 2 ms carry, and at least two packets of 64 KiB.
 ip netns add $first
 ip netns add $second
 ip link add accrue0 netns $first type veth peer name accrue0 netns $second
@@ -92,7 +92,9 @@ alone=$(measured alone "$micro_batches" "$program")
 wait
 waited=$(awk -v all="$(waited $((updates + 1)))" -v first="$(waited 1)" -v n="$updates" 'BEGIN { print (all - first) / n }')
 echo "network      $gbit Gbit/s each way; ranks measure $network"
-awk -v p="$(predicted exposed_seconds)" -v e="$(predicted exchange_seconds)" -v w="$waited" -v t="$two" -v a="$alone" 'BEGIN {
+awk -v p="$(predicted exposed_seconds)" -v e="$(predicted exchange_seconds)" -v w="$waited" -v t="$two" -v a="$alone" '
+  function share(x) { return p > 0 ? sprintf("%.2f", x / p) : "-" }
+  BEGIN {
   printf "predicted    exchange %.3f s, exposed %.3f s an update\n", e, p
-  printf "measured     exposed %.3f s (%.2f of the prediction), waited %.3f s (%.2f)\n", t - a, (t - a) / p, w, w / p
+  printf "measured     exposed %.3f s (%s of the prediction), waited %.3f s (%s)\n", t - a, share(t - a), w, share(w)
   printf "update       %.3f s with two ranks, %.3f s alone: ratio %.2f\n", t, a, t / a }'

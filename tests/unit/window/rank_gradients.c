@@ -26,16 +26,7 @@ static ranked_case divided_gpt(ac_optimizer_kind optimizer) {
 
 /* Near one rank's, for two to four. */
 static void check_near_one(const ranked_case *c, double tolerance) {
-  ranked one, many[4];
-  ranked_run(c, 1, &one);
-  ranked_check_same(&one, 1);
-  for (int ranks = 2; ranks <= 4; ranks++) {
-    ranked_run(c, ranks, many);
-    ranked_check_same(many, ranks);
-    ranked_check_near(&one, many, tolerance);
-    ranked_free(many, ranks);
-  }
-  ranked_free(&one, 1);
+  ranked_check_near_one(c, 4, tolerance);
 }
 
 /* As with gradients that are kept, to the bit. */
@@ -152,16 +143,7 @@ static void less_precise_storage_is_near_that_of_one_rank(void **state) {
 static void pooled_statistics_are_those_of_one_rank(void **state) {
   (void)state;
   const ranked_case c = divided(ranked_feature_case(ranked_norms));
-  ranked one, many[3];
-  ranked_run(&c, 1, &one);
-  ranked_check_same(&one, 1);
-  for (int ranks = 2; ranks <= 3; ranks++) {
-    ranked_run(&c, ranks, many);
-    ranked_check_same(many, ranks);
-    ranked_check_near(&one, many, 1e-5);
-    ranked_free(many, ranks);
-  }
-  ranked_free(&one, 1);
+  ranked_check_near_one(&c, 3, 1e-5);
 }
 
 /* One rank alone reads the sample. */

@@ -116,8 +116,7 @@ ac_status ac_cl_order(void *state, ac_queue first, ac_queue then);
 cl_int ac_cl_finish_transfers(const ac_opencl *cl);
 void ac_cl_release_transfers(ac_opencl *cl);
 
-/* ---- lane.c: the same
- * ------------------------------------------ */
+/* ---- lane.c: what backend.h says ------------------------------------------------------------ */
 
 ac_status ac_cl_open_lane(void *state, int marks, void **lane);
 void ac_cl_close_lane(void *lane);
